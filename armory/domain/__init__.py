@@ -1,0 +1,1 @@
+"""The vocabulary of Armory: immutable values, standard library only."""

@@ -1,0 +1,240 @@
+"""The catalogue: one immutable, numbered snapshot of everything the upstreams offer.
+
+Owns: merging upstream lists into a snapshot, resolving exposed names, comparing snapshots. A
+snapshot is swapped whole and never changed. Never imports anything but its domain siblings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from types import MappingProxyType
+from typing import Any
+
+from armory.domain.naming import expose_names, expose_uri
+from armory.domain.tool import ListedRecord, ToolRecord, fingerprint
+
+Definition = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRules:
+    """What the configuration says about one upstream's tools; keys are original-name globs.
+
+    `deny` wins over `allow`; `rename` and `describe` replace name and description in the listing.
+    """
+
+    allow: tuple[str, ...] = ("*",)
+    deny: tuple[str, ...] = ()
+    rename: Mapping[str, str] = field(default_factory=dict[str, str])
+    describe: Mapping[str, str] = field(default_factory=dict[str, str])
+    tags: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    category: str | None = None
+
+    def admits(self, original: str) -> bool:
+        """Whether the catalogue takes this tool at all."""
+        if any(fnmatchcase(original, pattern) for pattern in self.deny):
+            return False
+        return any(fnmatchcase(original, pattern) for pattern in self.allow)
+
+    def tags_of(self, original: str) -> tuple[str, ...]:
+        """Configured tags of one tool, in order, without repeats."""
+        found = [t for p, tags in self.tags.items() if fnmatchcase(original, p) for t in tags]
+        return tuple(dict.fromkeys(found))
+
+
+@dataclass(frozen=True, slots=True)
+class ServerLists:
+    """What one upstream last answered: all pages of its lists, verbatim, plus who it is.
+
+    Attributes:
+        info: the upstream's `serverInfo`; empty while unknown.
+        instructions: its `instructions`, or "".
+        capabilities: as declared.
+        cache: per list method, the upstream's own (`ttlMs`, `cacheScope`); absent on legacy.
+    """
+
+    tools: Sequence[Definition] = ()
+    prompts: Sequence[Definition] = ()
+    resources: Sequence[Definition] = ()
+    templates: Sequence[Definition] = ()
+    info: Definition = field(default_factory=dict[str, Any])
+    instructions: str = ""
+    capabilities: Definition = field(default_factory=dict[str, Any])
+    cache: Mapping[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """What differs between two snapshots, by exposed name."""
+
+    added: frozenset[str] = frozenset()
+    removed: frozenset[str] = frozenset()
+    changed: frozenset[str] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self.added or self.removed or self.changed)
+
+    @property
+    def names(self) -> frozenset[str]:
+        """Every name that the change touches."""
+        return self.added | self.removed | self.changed
+
+
+@dataclass(frozen=True, slots=True)
+class Diff:
+    """Changes per list between two snapshots."""
+
+    tools: Change
+    prompts: Change
+    resources: Change
+    templates: Change
+
+    def __bool__(self) -> bool:
+        return any((self.tools, self.prompts, self.resources, self.templates))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Catalog:
+    """One snapshot. Order is stable: servers in configuration order, then the upstream's order.
+
+    Attributes:
+        version: grows by one with every snapshot that differs.
+        servers: the lists that the snapshot was built from.
+        tools, prompts, resources, templates: records by exposed name or URI.
+    """
+
+    version: int
+    servers: Mapping[str, ServerLists]
+    tools: Mapping[str, ToolRecord]
+    prompts: Mapping[str, ListedRecord]
+    resources: Mapping[str, ListedRecord]
+    templates: Mapping[str, ListedRecord]
+
+    def of_server(self, server: str) -> list[ToolRecord]:
+        """The tools of one server, in its order."""
+        return [tool for tool in self.tools.values() if tool.server == server]
+
+    def diff(self, older: Catalog) -> Diff:
+        """What changed since `older`."""
+        return Diff(
+            _compare(older.tools, self.tools),
+            _compare(older.prompts, self.prompts),
+            _compare(older.resources, self.resources),
+            _compare(older.templates, self.templates),
+        )
+
+
+def _compare(
+    old: Mapping[str, ToolRecord] | Mapping[str, ListedRecord],
+    new: Mapping[str, ToolRecord] | Mapping[str, ListedRecord],
+) -> Change:
+    kept = old.keys() & new.keys()
+    return Change(
+        added=frozenset(new.keys() - old.keys()),
+        removed=frozenset(old.keys() - new.keys()),
+        changed=frozenset(name for name in kept if old[name] != new[name]),
+    )
+
+
+EMPTY = Catalog(0, *(MappingProxyType[str, Any]({}) for _ in range(5)))
+
+
+def build_catalog(
+    servers: Mapping[str, ServerLists],
+    rules: Mapping[str, ToolRules] | None = None,
+    previous: Catalog = EMPTY,
+) -> tuple[Catalog, list[str]]:
+    """A snapshot of `servers` and the problems met on the way (one line each, for the log).
+
+    A malformed entry (not an object, no usable name) or a repeated one is left out and reported;
+    it never costs its neighbours. Equal content gives back `previous` itself.
+    """
+    problems: list[str] = []
+    tools: dict[str, ToolRecord] = {}
+    prompts: dict[str, ListedRecord] = {}
+    resources: dict[str, ListedRecord] = {}
+    templates: dict[str, ListedRecord] = {}
+    known = {(t.server, t.original_name): t for t in previous.tools.values()}
+    for server, lists in servers.items():
+        rule = (rules or {}).get(server, ToolRules())
+        for record in _tools_of(server, lists, rule, known, problems):
+            tools[record.name] = record
+        named = _keyed(server, "prompt", lists.prompts, "name", problems)
+        exposed = expose_names(server, named)
+        for original, definition in named.items():
+            prompts[exposed[original]] = _listed(server, original, exposed[original], definition)
+        for target, kind, entries, key in (
+            (resources, "resource", lists.resources, "uri"),
+            (templates, "resource template", lists.templates, "uriTemplate"),
+        ):
+            for original, definition in _keyed(server, kind, entries, key, problems).items():
+                name = expose_uri(server, original)
+                target[name] = _listed(server, original, name, definition)
+    catalog = Catalog(previous.version + 1, dict(servers), tools, prompts, resources, templates)
+    same = not catalog.diff(previous) and list(tools) == list(previous.tools)
+    if same and _faces(previous.servers) == _faces(servers):
+        return previous, problems
+    return catalog, problems
+
+
+def _faces(servers: Mapping[str, ServerLists]) -> list[object]:
+    return [(key, s.info, s.instructions, s.capabilities, s.cache) for key, s in servers.items()]
+
+
+def _keyed(
+    server: str, kind: str, entries: Iterable[object], key: str, problems: list[str]
+) -> dict[str, Definition]:
+    found: dict[str, Definition] = {}
+    for position, entry in enumerate(entries):
+        name = entry.get(key) if isinstance(entry, dict) else None  # pyright: ignore
+        if not isinstance(name, str) or not name:
+            problems.append(f"{server}: {kind} #{position} left out: it has no usable {key!r}")
+        elif name in found:
+            problems.append(f"{server}: {kind} {name!r} listed twice; the first one stays")
+        else:
+            found[name] = entry  # pyright: ignore[reportArgumentType]
+    return found
+
+
+def _listed(server: str, original: str, name: str, definition: Definition) -> ListedRecord:
+    return ListedRecord(name, server, original, definition, fingerprint(definition))
+
+
+def _tools_of(
+    server: str,
+    lists: ServerLists,
+    rule: ToolRules,
+    known: Mapping[tuple[str, str], ToolRecord],
+    problems: list[str],
+) -> Iterable[ToolRecord]:
+    named = _keyed(server, "tool", lists.tools, "name", problems)
+    named = {original: entry for original, entry in named.items() if rule.admits(original)}
+    exposed = expose_names(server, (rule.rename.get(original, original) for original in named))
+    title = lists.info.get("title") or lists.info.get("name") or ""
+    taken: set[str] = set()
+    for original, definition in named.items():
+        name = exposed[rule.rename.get(original, original)]
+        if name in taken:
+            problems.append(f"{server}: tool {original!r} left out: {name!r} is taken by a rename")
+            continue
+        taken.add(name)
+        before = known.get((server, original))
+        digest = (
+            before.fingerprint
+            if before is not None and before.definition is definition
+            else fingerprint(definition)
+        )
+        description = rule.describe.get(original, definition.get("description"))
+        yield ToolRecord(
+            name=name,
+            server=server,
+            original_name=original,
+            definition=definition,
+            fingerprint=digest,
+            description=description if isinstance(description, str) else "",
+            server_title=title if isinstance(title, str) else "",
+            tags=rule.tags_of(original),
+            category=rule.category,
+        )

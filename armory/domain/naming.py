@@ -1,0 +1,93 @@
+"""Exposed names: `server__tool`, `server+uri`, `ui://server/rest`, `server:task`.
+
+Owns: the codec between an upstream's names and what clients see. Never imports anything but the
+standard library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable
+
+MAX_NAME = 50
+SERVER_KEY = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
+_UI = "ui://"
+
+
+def is_server_key(key: str) -> bool:
+    """Whether `key` may name an upstream: lower-case kebab-case, so that `__` always splits."""
+    return SERVER_KEY.fullmatch(key) is not None
+
+
+def slug(text: str) -> str:
+    """The nearest valid server key: `My Server_2` -> `my-server-2`."""
+    words = re.findall(r"[a-z0-9]+", text.lower())
+    key = "-".join(words)
+    if not key:
+        return "server"
+    return key if key[0].isalpha() else f"s{key}"
+
+
+def _digest(server: str, original: str) -> str:
+    return hashlib.sha256(f"{server}\0{original}".encode("utf-8", "surrogatepass")).hexdigest()[:6]
+
+
+def _with_digest(server: str, original: str, plain: str) -> str:
+    return f"{plain[: MAX_NAME - 7]}_{_digest(server, original)}"
+
+
+def expose_names(server: str, originals: Iterable[str]) -> dict[str, str]:
+    """Exposed name of every tool (or prompt) of one server, by original name.
+
+    Unsafe characters become `_`; longer than 50 characters, or shared after that by several
+    originals, ends in `_` and six hexadecimal digits of SHA-256(server, original). An original
+    that needed no change keeps its plain name even if a changed one collides with it, so names
+    depend on the set alone, never on its order.
+    """
+    unique = list(dict.fromkeys(originals))
+    plain = {original: f"{server}__{_UNSAFE.sub('_', original)}" for original in unique}
+    shared = Counter(plain.values())
+    exposed: dict[str, str] = {}
+    for original, name in plain.items():
+        changed = name != f"{server}__{original}"
+        cut = len(name) > MAX_NAME
+        if cut or (changed and shared[name] > 1):
+            name = _with_digest(server, original, name)
+        exposed[original] = name
+    return exposed
+
+
+def split_name(exposed: str) -> tuple[str, str] | None:
+    """(server, rest) of an exposed tool or prompt name; None when it has not that form."""
+    server, separator, rest = exposed.partition("__")
+    return (server, rest) if separator and rest and is_server_key(server) else None
+
+
+def expose_uri(server: str, uri: str) -> str:
+    """Exposed form of a resource URI or URI template."""
+    if uri.startswith(_UI):
+        return f"{_UI}{server}/{uri[len(_UI) :]}"
+    return f"{server}+{uri}"
+
+
+def split_uri(exposed: str) -> tuple[str, str] | None:
+    """(server, original URI) of an exposed URI; None when it has not that form."""
+    if exposed.startswith(_UI):
+        server, separator, rest = exposed[len(_UI) :].partition("/")
+        return (server, _UI + rest) if separator and is_server_key(server) else None
+    server, separator, uri = exposed.partition("+")
+    return (server, uri) if separator and uri and is_server_key(server) else None
+
+
+def expose_task(server: str, task_id: str) -> str:
+    """Exposed form of a task id."""
+    return f"{server}:{task_id}"
+
+
+def split_task(exposed: str) -> tuple[str, str] | None:
+    """(server, original task id); None when it has not that form."""
+    server, separator, task_id = exposed.partition(":")
+    return (server, task_id) if separator and task_id and is_server_key(server) else None

@@ -1,0 +1,48 @@
+"""Who is asking: the Principal that authentication makes and everything else takes as a parameter.
+
+Owns: identity as a value. Never imports anything but the standard library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+Method = Literal["anonymous", "token", "api_key", "jwt", "environment", "internal"]
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """An authenticated caller.
+
+    Attributes:
+        subject: unique, stable name of the credential's owner within its method.
+        user: the account that usage and packs belong to; None for callers without one.
+        scopes: what the credential grants.
+        method: how the caller proved who it is.
+    """
+
+    subject: str
+    user: str | None = None
+    scopes: frozenset[str] = frozenset()
+    method: Method = "token"
+
+    @property
+    def key(self) -> str:
+        """Unique over all methods: what sessions, caches and parked calls are bound to."""
+        return f"{self.method}:{self.subject}"
+
+    @property
+    def file_safe(self) -> str:
+        """A form for file names, arguments and headers; distinct principals stay distinct."""
+        readable = _UNSAFE.sub("-", self.user or self.subject).strip("-")[:40]
+        digest = hashlib.sha256(f"{self.key}\0{self.user}".encode()).hexdigest()[:8]
+        return f"{readable}-{digest}" if readable else digest
+
+
+ANONYMOUS = Principal(subject="anonymous", method="anonymous")
+INTERNAL = Principal(subject="armory", method="internal")

@@ -1,0 +1,60 @@
+"""What retrieval found, and what a listing answers.
+
+Owns: Match and Selection. Never imports anything but its domain siblings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from armory.domain.tool import ToolRecord
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One tool that retrieval considered.
+
+    Attributes:
+        tool: the record.
+        score: in [0, 1], higher is better; c*P / (c*P + 1 - P), comparable over everything.
+        probability: calibrated P(wanted | query, tool), in [0, 1].
+        raw_score: the ranker's own formula (cosine, weighted sum, log-odds ...), higher is better.
+        signals: every number that went into it, by name.
+        reason: one readable sentence made of the signals that decided.
+    """
+
+    tool: ToolRecord
+    score: float
+    probability: float
+    raw_score: float
+    signals: Mapping[str, float] = field(default_factory=dict[str, float])
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """The answer to one query.
+
+    Attributes:
+        matches: what a listing returns: at or above the threshold, caps applied, best first.
+        ranking: the full ranking before threshold, refusal and caps; only when asked for.
+        withheld: exposed name -> why it was not returned ("below threshold", "cap", "refused");
+            only when asked for.
+        visible: number of tools searched.
+        threshold: the threshold that applied.
+        refused: whether the query was judged to need no tool.
+        degraded: None, or what was lost ("lexical only: ...").
+        top_score: best score over the visible set, 0 without tools.
+        took_ms: wall time in milliseconds.
+    """
+
+    matches: tuple[Match, ...]
+    visible: int
+    threshold: float
+    refused: bool = False
+    degraded: str | None = None
+    top_score: float = 0.0
+    took_ms: float = 0.0
+    ranking: tuple[Match, ...] = ()
+    withheld: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -1,0 +1,84 @@
+"""One tool, prompt or resource as the catalogue holds it.
+
+Owns: the records. Never imports anything but the standard library.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+
+def fingerprint(definition: Mapping[str, Any]) -> str:
+    """SHA-256 (hex) of a definition's canonical JSON: equal content, equal fingerprint."""
+    canonical = json.dumps(definition, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class ToolRecord:
+    """A tool under its exposed name, with the upstream's JSON verbatim.
+
+    Attributes:
+        name: exposed name (`server__tool`), unique in a catalogue.
+        server: key of the upstream in `armory.yaml`.
+        original_name: the name that the upstream knows.
+        definition: the upstream's tool object as parsed, unknown fields included; read only.
+        fingerprint: SHA-256 of the definition.
+        server_title: human name of the upstream (its `serverInfo.title` or `.name`), or "".
+        description: what models read: the upstream's, or the configured replacement.
+        tags: from configuration and from `_meta`.
+        category: from configuration, else None.
+    """
+
+    name: str
+    server: str
+    original_name: str
+    definition: Mapping[str, Any]
+    fingerprint: str
+    description: str = ""
+    server_title: str = ""
+    tags: tuple[str, ...] = ()
+    category: str | None = None
+
+    @property
+    def title(self) -> str:
+        """Human title: `title`, else `annotations.title`, else ""."""
+        title = self.definition.get("title")
+        if not isinstance(title, str):
+            title = self.annotations.get("title")
+        return title if isinstance(title, str) else ""
+
+    @property
+    def annotations(self) -> Mapping[str, Any]:
+        """Behaviour hints as sent; empty when absent or malformed."""
+        value = self.definition.get("annotations")
+        return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+
+    @property
+    def input_schema(self) -> Mapping[str, Any]:
+        """JSON Schema of the arguments; empty when absent or malformed."""
+        value = self.definition.get("inputSchema")
+        return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+
+
+@dataclass(frozen=True, slots=True)
+class ListedRecord:
+    """A prompt, resource or resource template, likewise verbatim.
+
+    Attributes:
+        name: exposed name of a prompt, exposed URI of a resource or URI template.
+        server: key of the upstream.
+        original_name: the name or URI that the upstream knows.
+        definition: the upstream's object as parsed; read only.
+        fingerprint: SHA-256 of the definition.
+    """
+
+    name: str
+    server: str
+    original_name: str
+    definition: Mapping[str, Any]
+    fingerprint: str

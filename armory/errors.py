@@ -1,0 +1,99 @@
+"""Armory's errors, one class per way of failing, each with a stable code.
+
+Owns: the exception hierarchy that crosses floors. Never imports anything but the standard library.
+A tool's own failure is a result (`isError: true`), never one of these.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class ArmoryError(Exception):
+    """Base of every error that Armory raises on purpose.
+
+    Attributes:
+        code: stable, machine-readable kind; part of the public contract.
+        retry_after_s: seconds after which trying again makes sense; None when it does not.
+    """
+
+    code: ClassVar[str] = "internal"
+
+    def __init__(self, message: str, *, retry_after_s: float | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.retry_after_s = retry_after_s
+
+
+class ConfigError(ArmoryError):
+    """The configuration cannot be used. `path` is the YAML path of the offending value."""
+
+    code = "config"
+
+    def __init__(self, message: str, *, path: str = "") -> None:
+        super().__init__(f"{path}: {message}" if path else message)
+        self.path = path
+
+
+class InvalidRequest(ArmoryError):
+    """What the caller sent does not fit. `parameter` names the offending part."""
+
+    code = "invalid_request"
+
+    def __init__(self, message: str, *, parameter: str | None = None) -> None:
+        super().__init__(message)
+        self.parameter = parameter
+
+
+class AuthenticationFailed(ArmoryError):
+    """No valid credential came with the request (HTTP 401)."""
+
+    code = "authentication_failed"
+
+
+class AccessDenied(ArmoryError):
+    """The principal may not do this (HTTP 403). Names the kind of object, never the object."""
+
+    code = "access_denied"
+
+
+class UnknownTool(ArmoryError):
+    """No such tool, prompt or resource for this principal; says the same for hidden ones."""
+
+    code = "unknown"
+
+
+class RateLimited(ArmoryError):
+    """A rate limit or quota is used up; `retry_after_s` says when to come back."""
+
+    code = "rate_limited"
+
+
+class UpstreamUnavailable(ArmoryError):
+    """The upstream server is down, its breaker is open, or it died during the call."""
+
+    code = "upstream_unavailable"
+
+    def __init__(
+        self, message: str, *, upstream: str = "", retry_after_s: float | None = None
+    ) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
+        self.upstream = upstream
+
+
+class UpstreamTimeout(UpstreamUnavailable):
+    """The upstream did not answer within its deadline."""
+
+    code = "upstream_timeout"
+
+
+class UpstreamOverloaded(UpstreamUnavailable):
+    """The upstream's queue or session cap is full; the call was shed before it was sent."""
+
+    code = "upstream_overloaded"
+
+
+class BackendError(ArmoryError):
+    """A part that Armory leans on (vector store, database, embedding API) failed."""
+
+    code = "backend"

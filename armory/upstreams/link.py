@@ -1,0 +1,148 @@
+"""What a connection to an upstream is, seen from above.
+
+Owns: the values and Protocols that `gateway` and `wire` code against. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+from msgspec import Raw
+
+Era = Literal["modern", "legacy"]
+Params = dict[str, Raw]
+"""Members of a JSON-RPC `params` object, each value verbatim."""
+
+
+class ClientGone(Exception):
+    """The client that would have to answer is not there any more, or never could."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A client's answer to a server-to-client request: exactly one of the two is set."""
+
+    result: Raw | None = None
+    error: Raw | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An upstream's answer, verbatim: exactly one of the two is set."""
+
+    result: Raw | None = None
+    error: Raw | None = None
+
+
+class ClientFace(Protocol):
+    """The client whose request is being served, as an upstream may see and reach it.
+
+    Attributes:
+        capabilities: as the client declared them (this request on modern, the session on legacy).
+        log_level: the level it wants, or None for no log messages.
+        wants_progress: its progress token verbatim, or None.
+    """
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]: ...
+    @property
+    def log_level(self) -> str | None: ...
+    @property
+    def progress_token(self) -> Raw | None: ...
+
+    async def notify(self, method: str, params: Params) -> None:
+        """Deliver a notification that belongs to this request (progress, log message ...).
+
+        Progress tokens are already the client's own again.
+        """
+        ...
+
+    async def ask(self, method: str, params: Params) -> Answer:
+        """Put a server-to-client request to the client and wait for its answer.
+
+        Raises:
+            ClientGone: nobody is there to answer.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class Call:
+    """One request toward an upstream, in the upstream's own names.
+
+    `params` carries `_meta` (when there is one) with only what passes through: vendor and trace
+    keys. The link adds what is the hop's own in its era (protocol version, client info and
+    capabilities, log level, progress token).
+
+    Attributes:
+        method: MCP method, as in the upstream's era.
+        params: top-level members of `params`.
+        client: whose call this is; None for the gateway's own.
+        timeout_s: deadline for the whole call, None: the upstream's configured one.
+        name_header: value for `Mcp-Name` on modern HTTP (tool, prompt, URI, task id), else None.
+        param_headers: `Mcp-Param-*` header name -> value, from the tool's schema and arguments.
+        safe_to_retry: whether sending it twice is harmless (lists, reads, read-only or idempotent
+            tools).
+    """
+
+    method: str
+    params: Params
+    client: ClientFace | None = None
+    timeout_s: float | None = None
+    name_header: str | None = None
+    param_headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    safe_to_retry: bool = False
+
+
+class Listener(Protocol):
+    """Who hears what an upstream says outside any request."""
+
+    def on_notification(self, server: str, owner: str, method: str, params: Params) -> None:
+        """`owner` is the pool key of the session that it arrived on ("" for the gateway's own)."""
+        ...
+
+
+class Link(Protocol):
+    """One live session with one upstream.
+
+    A link is opened and closed by one owner task. `request` may be called by many tasks at once;
+    cancelling it cancels the call upstream in the way of the transport and era.
+    """
+
+    @property
+    def server(self) -> str: ...
+    @property
+    def era(self) -> Era: ...
+    @property
+    def protocol_version(self) -> str: ...
+    @property
+    def capabilities(self) -> Mapping[str, Any]: ...
+    @property
+    def server_info(self) -> Mapping[str, Any]: ...
+    @property
+    def instructions(self) -> str: ...
+    @property
+    def closed(self) -> bool: ...
+
+    async def request(self, call: Call) -> Reply:
+        """Send one request and wait for its answer.
+
+        Raises:
+            UpstreamUnavailable: the session died, before or during the call.
+            UpstreamTimeout: the deadline passed; the call was cancelled upstream.
+        """
+        ...
+
+    async def set_subscriptions(self, uris: frozenset[str]) -> None:
+        """Make the upstream report updates of exactly these resources (original URIs).
+
+        Legacy: `resources/subscribe` and `unsubscribe` for the difference. Modern: a new
+        `subscriptions/listen` with the union before the old one is let go.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End the session; safe to call twice. Leaves no process, task or socket behind."""
+        ...
