@@ -30,10 +30,15 @@ class Answer:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """An upstream's answer, verbatim: exactly one of the two is set."""
+    """An upstream's answer, verbatim: exactly one of `result` and `error` is set.
+
+    Attributes:
+        era: the era of the session that answered; None where no upstream did.
+    """
 
     result: Raw | None = None
     error: Raw | None = None
+    era: Era | None = None
 
 
 class ClientFace(Protocol):
