@@ -1,0 +1,115 @@
+"""Words: from any text to the terms that the lexical side matches on.
+
+Owns: tokenizing (compound identifiers whole and in parts, CJK as bigrams, accents folded), stop
+words, light stemming, character trigrams. Never imports anything of Armory.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from functools import lru_cache
+from typing import Protocol
+
+import snowballstemmer
+
+MAX_CHARS = 20_000
+_MAX_PARTS = 6
+_CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af"
+_CHUNK = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:['\u2019_\-./:][^\W_{_CJK}]+)*")
+_IS_CJK = re.compile(rf"[{_CJK}]")
+_JOINT = re.compile(
+    r"['\u2019_\-./:]+"
+    r"|(?<=[a-zà-öø-ÿ0-9])(?=[A-ZÀ-ÖØ-Þ])"
+    r"|(?<=[A-ZÀ-ÖØ-Þ])(?=[A-ZÀ-ÖØ-Þ][a-zà-öø-ÿ])"
+)
+_SPACES = re.compile(r"\s+")
+
+_STOP = """
+a about after all also am an and any are as at be because been before being both but by can
+could d did do does doing don done each either else etc every few for from further get got had
+has have having he hello her here hers hey hi him his how i if in into is it its itself just
+kindly know let like ll m make may me might more most must my need needed needs no nor not now
+of off on once only or other our ours out over own per please provide re s same shall she should
+so some such t tell than thank thanks that the their theirs them then there these they this
+those through to too us use used uses using ve very via want wants was way we were what when
+where whether which while who whom whose why will with within without would you your yours
+able help give show find assist currently via
+"""
+STOP_WORDS = frozenset(_STOP.split())
+
+
+class _Stemmer(Protocol):
+    def stemWord(self, word: str) -> str: ...
+
+
+_STEMMER: _Stemmer = snowballstemmer.stemmer("english")
+
+
+@lru_cache(maxsize=100_000)
+def stem(word: str) -> str:
+    """Snowball English stem of a lower-case word; other languages lose little or nothing."""
+    return _STEMMER.stemWord(word) if len(word) > 2 else word
+
+
+def fold(text: str) -> str:
+    """Case folded, compatibility forms and accents of non-CJK letters gone: `Idő` -> `ido`."""
+    if text.isascii():
+        return text.lower()
+    bare = unicodedata.normalize("NFKD", text)
+    return "".join(c for c in bare if not unicodedata.combining(c)).casefold()
+
+
+def split_identifier(name: str) -> list[str]:
+    """`getHTTPStatus_v2` -> `["get", "HTTP", "Status", "v2"]`."""
+    return [part for part in _JOINT.split(name) if part]
+
+
+def spaced(name: str) -> str:
+    """An identifier as words for an embedder: `getHTTPStatus_v2` -> `get http status v2`."""
+    words = " ".join(split_identifier(name)).replace("_", " ")
+    return _SPACES.sub(" ", words).strip().lower()
+
+
+@lru_cache(maxsize=50_000)
+def _chunk_terms(chunk: str) -> tuple[str, ...]:
+    if _IS_CJK.match(chunk):
+        if len(chunk) == 1:
+            return (chunk,)
+        return tuple(chunk[i : i + 2] for i in range(len(chunk) - 1))
+    parts = [fold(part) for part in split_identifier(chunk)]
+    terms = [stem(part) for part in parts if part and part not in STOP_WORDS]
+    if 1 < len(parts) <= _MAX_PARTS:
+        whole = "".join(parts)
+        if len(whole) > max(map(len, parts)) + 1:
+            terms.append(stem(whole))
+    return tuple(terms)
+
+
+def terms(text: str, limit: int = 100_000) -> list[str]:
+    """Terms of a text in order, repeats kept, stop words gone, at most `limit`.
+
+    Compound identifiers give their parts and the whole (`readFile` -> read, file, readfil), so
+    `read_file`, `read-file` and `ReadFile` meet. Chinese, Japanese and Korean runs give character
+    bigrams. Only the first 20,000 characters count.
+    """
+    text = text[:MAX_CHARS]
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text)
+    found: list[str] = []
+    for chunk in _CHUNK.findall(text):
+        found.extend(_chunk_terms(chunk))
+        if len(found) >= limit:
+            return found[:limit]
+    return found
+
+
+def trigrams(term: str) -> frozenset[str]:
+    """Character trigrams of a term with its borders marked; for terms that are spelt alike."""
+    marked = f"^{term}$"
+    return frozenset(marked[i : i + 3] for i in range(len(marked) - 2))
+
+
+def is_cjk(term: str) -> bool:
+    """Whether the term begins with a Chinese, Japanese or Korean character."""
+    return _IS_CJK.match(term) is not None
