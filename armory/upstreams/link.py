@@ -11,6 +11,8 @@ from typing import Any, Literal, Protocol
 
 from msgspec import Raw
 
+from armory.domain.principal import Principal
+
 Era = Literal["modern", "legacy"]
 Params = dict[str, Raw]
 """Members of a JSON-RPC `params` object, each value verbatim."""
@@ -99,6 +101,19 @@ class Call:
     name_header: str | None = None
     param_headers: Mapping[str, str] = field(default_factory=dict[str, str])
     safe_to_retry: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """On whose behalf a call goes upstream; the pool's isolation decides what of it counts.
+
+    Attributes:
+        principal: the authenticated caller.
+        session_id: its legacy session, None on modern.
+    """
+
+    principal: Principal
+    session_id: str | None = None
 
 
 class Listener(Protocol):

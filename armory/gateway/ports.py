@@ -1,0 +1,94 @@
+"""What the request path needs from other rooms, as Protocols.
+
+Owns: the seams toward upstream pool, retrieval, limits and statistics. Adapters satisfy them
+structurally; nothing here imports them.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from armory.domain.principal import Principal
+from armory.domain.query import Query, VisibleSet
+from armory.domain.results import Selection
+from armory.upstreams.link import Call, Era, Owner, Reply
+
+
+class Pool(Protocol):
+    """The upstream sessions (`upstreams.pool.Pool`)."""
+
+    async def request(self, server: str, owner: Owner, call: Call) -> Reply:
+        """Send one call over the session that serves `owner`.
+
+        Raises:
+            UpstreamUnavailable: down, breaker open, overloaded (`UpstreamOverloaded`) or died.
+            UpstreamTimeout: the deadline passed.
+        """
+        ...
+
+    async def set_subscriptions(self, server: str, owner: Owner, uris: frozenset[str]) -> None:
+        """Make the session of `owner` report updates of exactly these original URIs."""
+        ...
+
+    def key(self, server: str, owner: Owner) -> str:
+        """Name of the session that serves `owner`: what `Listener.on_notification` calls owner."""
+        ...
+
+    def era(self, server: str) -> Era | None:
+        """Era of the upstream; None while it has never been reached."""
+        ...
+
+
+class Retriever(Protocol):
+    """Search over the indexed tools (`retrieval.retriever.Retriever`)."""
+
+    async def search(
+        self, query: Query, visible: VisibleSet | None, *, explain: bool = False
+    ) -> Selection:
+        """The matches for `query` within `visible` (None: everything)."""
+        ...
+
+
+class ToolEvents(Protocol):
+    """Where the outcome of calls and listings goes: a queue, written outside the call's path."""
+
+    def called(
+        self,
+        principal: Principal,
+        tool: str,
+        *,
+        ok: bool,
+        latency_ms: float,
+        query: str | None = None,
+    ) -> None:
+        """One `tools/call` was answered. Must not block or raise."""
+        ...
+
+    def listed(
+        self,
+        principal: Principal,
+        query: Query | None,
+        *,
+        visible: int,
+        returned: int,
+        visible_bytes: int,
+        returned_bytes: int,
+        top_score: float,
+        latency_ms: float,
+        selected: tuple[str, ...] = (),
+        degraded: str | None = None,
+    ) -> None:
+        """One `tools/list` or `search_tools` was answered. Must not block or raise."""
+        ...
+
+
+class Limiter(Protocol):
+    """Rate limits and quotas."""
+
+    async def admit(self, principal: Principal, method: str, name: str) -> None:
+        """Let one request through.
+
+        Raises:
+            RateLimited: not now; says when.
+        """
+        ...

@@ -1,0 +1,66 @@
+"""The gateway's own configuration, as plain values.
+
+Owns: the dataclasses that `runtime` fills from the configuration. Never imports anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+WithoutQuery = Literal["auto", "all", "search"]
+ResultFormat = Literal["json", "toon"]
+
+
+@dataclass(frozen=True, slots=True)
+class SetSpec:
+    """One named set, served at `/mcp/set/{name}`.
+
+    Attributes:
+        servers: server keys whose everything is in the set.
+        tools: glob patterns over exposed tool names, in the set besides.
+        query: the set's own query, used where the request brings none.
+        without_query: what a request without any query gets; None: as configured for all.
+    """
+
+    servers: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
+    query: tuple[str, ...] = ()
+    without_query: WithoutQuery | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class GatewaySettings:
+    """What the request path needs to know.
+
+    Attributes:
+        tool_rag: whether a query filters `tools/list` at all.
+        without_query: what a listing without a query answers.
+        full_list_limit: with `auto`, the largest number of tools that is listed in full.
+        search_tools: whether the meta-tool `search_tools` exists.
+        call_tool: whether the meta-tool `call_tool` is listed where the list is cut.
+        pin: glob patterns over exposed names that every listing has.
+        server_pins: server key -> glob patterns over original names, likewise pinned.
+        token_budget: most tokens (estimated at four bytes each) that a filtered list may take.
+        reveal: `session`: tools that a legacy session searched for enter its list.
+        sets: the named sets.
+        result_formats: server key -> `toon` where text results are to be made compact.
+        server_name, server_version: the gateway's own `serverInfo`.
+        public_url: where clients reach the gateway, for the discovery document; "" when unknown.
+    """
+
+    tool_rag: bool = True
+    without_query: WithoutQuery = "auto"
+    full_list_limit: int = 64
+    search_tools: bool = True
+    call_tool: bool = True
+    pin: tuple[str, ...] = ()
+    server_pins: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
+    token_budget: int | None = None
+    reveal: Literal["none", "session"] = "none"
+    sets: Mapping[str, SetSpec] = field(default_factory=dict[str, SetSpec])
+    result_formats: Mapping[str, ResultFormat] = field(default_factory=dict[str, ResultFormat])
+    server_name: str = "armory"
+    server_version: str = "0"
+    public_url: str = ""

@@ -1,0 +1,138 @@
+"""Who is it: from the credential on a request to a Principal.
+
+Owns: the authentication chain (static bearer tokens, then pluggable schemes, then anonymous).
+Never imports a web framework, accounts or storage: API keys and JWTs reach it through `Scheme`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from armory.domain.principal import ANONYMOUS, Principal
+from armory.errors import AuthenticationFailed, ConfigError
+
+_MIN_TOKEN_CHARS = 8
+
+
+@dataclass(frozen=True, slots=True)
+class StaticToken:
+    """One entry of `security.tokens`.
+
+    Attributes:
+        name: the entry's key; becomes the principal's subject.
+        token: the secret itself; kept only as a digest.
+        scopes: what it grants.
+        user: the account it acts for, if any.
+    """
+
+    name: str
+    token: str
+    scopes: frozenset[str] = frozenset()
+    user: str | None = None
+
+
+class Scheme(Protocol):
+    """A way to check bearer credentials: API keys of the accounts database, JWTs."""
+
+    async def identify(self, credential: str) -> Principal | None:
+        """The principal that `credential` proves; None when it is not of this scheme's form.
+
+        Raises:
+            AuthenticationFailed: it is of this form and not valid (unknown, expired, revoked ...).
+        """
+        ...
+
+
+class Authenticator:
+    """The chain: a credential is tried against the static tokens, then each scheme in order.
+
+    A request with a credential that nobody accepts is refused even where anonymous callers are
+    allowed: a mistyped token must not silently become somebody else.
+
+    Args:
+        tokens: static bearer tokens.
+        schemes: further ways, in the order in which they are tried.
+        allow_anonymous: whether a request without any credential is `ANONYMOUS`. Whoever builds
+            this decides it from the bind address (loopback only, unless configured otherwise).
+        resource_metadata: URL of the protected-resource metadata, for the challenge.
+
+    Raises:
+        ConfigError: two tokens are equal, or one is too short to be a secret.
+    """
+
+    def __init__(
+        self,
+        tokens: Sequence[StaticToken] = (),
+        schemes: Sequence[Scheme] = (),
+        *,
+        allow_anonymous: bool,
+        resource_metadata: str | None = None,
+    ) -> None:
+        self._schemes = tuple(schemes)
+        self._allow_anonymous = allow_anonymous
+        self._by_digest: dict[bytes, tuple[bytes, Principal]] = {}
+        self.challenge = "Bearer" + (
+            f' resource_metadata="{resource_metadata}"' if resource_metadata else ""
+        )
+        for entry in tokens:
+            path = f"security.tokens.{entry.name}.token"
+            if len(entry.token) < _MIN_TOKEN_CHARS:
+                raise ConfigError(
+                    f"a token of {len(entry.token)} characters is no secret; use at least "
+                    f'{_MIN_TOKEN_CHARS}, e.g. from: python -c "import secrets; '
+                    'print(secrets.token_urlsafe(32))"',
+                    path=path,
+                )
+            digest = hashlib.sha256(entry.token.encode()).digest()
+            if digest in self._by_digest:
+                raise ConfigError("the same token is given twice; make each its own", path=path)
+            principal = Principal(entry.name, entry.user, entry.scopes, "token")
+            self._by_digest[digest] = (digest, principal)
+
+    @property
+    def open_to_all(self) -> bool:
+        """Whether a request without a credential is served."""
+        return self._allow_anonymous
+
+    async def authenticate(self, headers: Mapping[str, str], remote: str | None) -> Principal:
+        """The principal behind one request.
+
+        Args:
+            headers: the request's headers, case-insensitive.
+            remote: the client's address, for the error message's benefit only.
+
+        Raises:
+            AuthenticationFailed: no credential where one is needed, or one that is not valid.
+        """
+        header = headers.get("Authorization")
+        if header is None:
+            credential = headers.get("X-API-Key")
+            if credential is None:
+                if self._allow_anonymous:
+                    return ANONYMOUS
+                raise AuthenticationFailed(
+                    "this gateway asks for a credential; send `Authorization: Bearer <token>`"
+                )
+        else:
+            kind, _, credential = header.partition(" ")
+            credential = credential.strip()
+            if kind.lower() != "bearer" or not credential:
+                raise AuthenticationFailed(
+                    "the Authorization header is not of the form `Bearer <token>`"
+                )
+        return await self._identify(credential)
+
+    async def _identify(self, credential: str) -> Principal:
+        digest = hashlib.sha256(credential.encode("utf-8", "surrogatepass")).digest()
+        known = self._by_digest.get(digest)
+        if known is not None and hmac.compare_digest(known[0], digest):
+            return known[1]
+        for scheme in self._schemes:
+            principal = await scheme.identify(credential)
+            if principal is not None:
+                return principal
+        raise AuthenticationFailed("the credential is not valid here")
