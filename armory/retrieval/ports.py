@@ -1,0 +1,296 @@
+"""The seams inside retrieval: what an embedder, an index, the words and a ranker are to each other.
+
+Owns: the Protocols and the values that cross them. Never imports an implementation.
+
+One query becomes *legs* (each text that the caller sent, and each clause of it), each leg is
+scored by the dense and the lexical side over the same candidate rows, and a ranker, a pure NumPy
+function, turns the `Evidence` into a `Ranked`. A row is a tool's position in the snapshot.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armory.domain.tool import ToolRecord
+
+FloatArray = NDArray[np.float32]
+IntArray = NDArray[np.int64]
+
+
+class Embedder(Protocol):
+    """Text to unit vectors. Raises `BackendError` when the model or API behind it fails."""
+
+    @property
+    def identity(self) -> str:
+        """Names the vectors: equal identity, comparable vectors. Stored with every vector."""
+        ...
+
+    @property
+    def dimension(self) -> int:
+        """Length d of a vector."""
+        ...
+
+    async def embed_documents(self, texts: Sequence[str]) -> FloatArray:
+        """(n, d) float32 unit rows, one a text."""
+        ...
+
+    async def embed_queries(self, texts: Sequence[str]) -> FloatArray:
+        """(n, d) float32 unit rows, one a text."""
+        ...
+
+    async def aclose(self) -> None:
+        """Let connections and threads go."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One tool in an index.
+
+    Attributes:
+        key: exposed name, unique.
+        digest: hash over the embedder's identity and the tool's texts; equal digest, equal vectors.
+        server, category: what filters look at.
+    """
+
+    key: str
+    digest: str
+    server: str = ""
+    category: str = ""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hits:
+    """What the dense side found for m query vectors.
+
+    Attributes:
+        rows: (c,) candidate rows, ascending.
+        cosine: (m, c) float32, best cosine of each candidate over its vectors, in [-1, 1].
+        mean, std: (m,) float32, of the best cosine over all allowed rows (estimated on a sample
+            of at most 4,096 tools where the index does not score them all).
+    """
+
+    rows: IntArray
+    cosine: FloatArray
+    mean: FloatArray
+    std: FloatArray
+
+
+class VectorView(Protocol):
+    """One immutable state of an index."""
+
+    async def search(
+        self,
+        queries: FloatArray,
+        k: int,
+        allowed: IntArray | None = None,
+        also: IntArray | None = None,
+    ) -> Hits:
+        """Candidates within `allowed`, at least the best `k` of every query.
+
+        Args:
+            queries: (m, d) float32 unit rows.
+            k: how many candidates a query; an index that scores everything may return more.
+            allowed: ascending rows to search in; None: all.
+            also: further allowed rows whose cosine is wanted whatever it is.
+
+        Raises:
+            BackendError: the store behind the index failed.
+        """
+        ...
+
+
+class VectorIndex(Protocol):
+    """Where vectors live. Several vectors a tool; the best one counts."""
+
+    async def stored(self) -> Mapping[str, str]:
+        """Digest by key of what is in the store already."""
+        ...
+
+    async def update(self, rows: Sequence[Row], changed: Mapping[str, FloatArray]) -> VectorView:
+        """Make the store hold exactly `rows`; returns the view whose row numbers they are.
+
+        Args:
+            rows: the whole new state, in row order.
+            changed: (v, d) float32 unit rows of every key whose digest is not `stored()`.
+
+        Raises:
+            BackendError: the store failed; earlier views keep working as far as the store does.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let files and connections go."""
+        ...
+
+
+class LexicalIndex(Protocol):
+    """The words of every tool, immutable; rows are those of the snapshot."""
+
+    def score(self, text: str) -> Mapping[str, FloatArray]:
+        """Named (n,) float32 arrays over all n rows, each >= 0, higher is better.
+
+        `bm25` (all fields), `hybrid_bm25` (name and description, divided by the highest value the
+        text could attain: in [0, 1]), `name`, `trigram` and whatever else rankers use.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Leg:
+    """One text that is searched for.
+
+    Attributes:
+        text: a text of the query, or a clause of one.
+        parent: position in `Query.texts` of the text that it is or belongs to.
+        whole: whether it is the caller's whole text, not a clause.
+        cosine: (c,) best cosine of each candidate; None: no dense side.
+        cosine_mean, cosine_std: over the visible set.
+        used: (c,) best cosine with a past query that led to this tool, 0 without one; None: no
+            memory of use.
+        lexical: named (c,) arrays, see `LexicalIndex.score`.
+        lexical_mean, lexical_std: of the same arrays over the visible set.
+    """
+
+    text: str
+    parent: int
+    whole: bool
+    cosine: FloatArray | None
+    cosine_mean: float
+    cosine_std: float
+    lexical: Mapping[str, FloatArray]
+    lexical_mean: Mapping[str, float]
+    lexical_std: Mapping[str, float]
+    used: FloatArray | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UsageArrays:
+    """(c,) float32 in [0, 1] each: features C3 to C5 of the candidates."""
+
+    popularity: FloatArray
+    history: FloatArray
+    performance: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Evidence:
+    """Everything known of one query over its candidate tools.
+
+    Attributes:
+        legs: never empty; the whole texts first in the caller's order, then clauses.
+        records: (c,) the candidate tools.
+        rows: (c,) their rows, ascending.
+        visible: number of tools searched (>= c).
+        embedder: identity of the embedder, "" without dense side.
+        uses: (c,) float32, how many past uses stand behind `Leg.used`; None: no memory of use.
+        usage: statistics of calls; None: unknown.
+        hour, last_tool: context of the query, see `Query`.
+    """
+
+    legs: Sequence[Leg]
+    records: Sequence[ToolRecord]
+    rows: IntArray
+    visible: int
+    embedder: str
+    uses: FloatArray | None = None
+    usage: UsageArrays | None = None
+    hour: int | None = None
+    last_tool: str | None = None
+
+    @property
+    def dense(self) -> bool:
+        """Whether the legs carry cosines."""
+        return self.legs[0].cosine is not None
+
+
+@dataclass(frozen=True, slots=True)
+class RankSettings:
+    """What configuration says to a ranker.
+
+    Attributes:
+        miss_cost: c of the score, > 0; None: the calibration's own.
+        weights: of `multi_factor`, by signal.
+        tag_boosts: factor on the raw score's probability odds by tag.
+        context_boosts: whether hour and last tool count.
+        calibration: parsed calibration that overrides the shipped one; None: shipped.
+    """
+
+    miss_cost: float | None = None
+    weights: Mapping[str, float] = field(default_factory=dict[str, float])
+    tag_boosts: Mapping[str, float] = field(default_factory=dict[str, float])
+    context_boosts: bool = False
+    calibration: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranked:
+    """A ranker's verdict over the c candidates of an Evidence.
+
+    Attributes:
+        order: (r,) int64 positions into the candidates, best first; r < c only for a ranker that
+            re-ranks a few (`multi_factor`).
+        raw: (c,) the ranker's formula, higher is better.
+        probability: (c,) calibrated P(wanted) in [0, 1].
+        score: (c,) c*P / (c*P + 1 - P), in [0, 1].
+        refused: the query needs no tool.
+        signals: named (c,) arrays for explanations.
+    """
+
+    order: IntArray
+    raw: FloatArray
+    probability: FloatArray
+    score: FloatArray
+    refused: bool = False
+    signals: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
+
+
+class Ranker(Protocol):
+    """Evidence in, verdict out; no I/O, no state."""
+
+    @property
+    def name(self) -> str:
+        """As in `tool_rag.ranker`."""
+        ...
+
+    @property
+    def needs_dense(self) -> bool:
+        """Whether it cannot work without cosines; the retriever then falls back to `lexical`."""
+        ...
+
+    def rank(self, evidence: Evidence, settings: RankSettings) -> Ranked:
+        """Judge every candidate."""
+        ...
+
+    def reason(self, evidence: Evidence, ranked: Ranked, position: int) -> str:
+        """One readable sentence made of the signals that decided for this candidate."""
+        ...
+
+
+class UsageSource(Protocol):
+    """Statistics of real calls, kept elsewhere; must answer from memory."""
+
+    def statistics(self, user: str | None, names: Sequence[str]) -> UsageArrays:
+        """Popularity, history of this user, performance of each named tool."""
+        ...
+
+
+class UseMemory(Protocol):
+    """Past queries that led to a tool, as vectors of this embedder; must answer from memory."""
+
+    def recall(
+        self, queries: FloatArray, names: Sequence[str], user: str | None
+    ) -> tuple[FloatArray, FloatArray]:
+        """((m, c) best cosine with a past query of each tool, (c,) uses behind it), 0 if none."""
+        ...
+
+
+class ClauseSplitter(Protocol):
+    """`intents.clauses`: the parts of a text that ask for different things; [] for one intent."""
+
+    def __call__(self, text: str) -> Collection[str]: ...
