@@ -1,6 +1,7 @@
 """The seams inside retrieval: what an embedder, an index, the words and a ranker are to each other.
 
-Owns: the Protocols and the values that cross them. Never imports an implementation.
+Owns: the Protocols and the values that cross them. Never imports an embedder, an index or a
+ranker.
 
 One query becomes *legs* (each text that the caller sent, and each clause of it), each leg is
 scored by the dense and the lexical side over the same candidate rows, and a ranker, a pure NumPy
@@ -17,6 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armory.domain.tool import ToolRecord
+from armory.retrieval.lexical import Hits as LexicalHits
+from armory.retrieval.lexical import Postings
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
@@ -129,18 +132,6 @@ class VectorIndex(Protocol):
         ...
 
 
-class LexicalIndex(Protocol):
-    """The words of every tool, immutable; rows are those of the snapshot."""
-
-    def score(self, text: str) -> Mapping[str, FloatArray]:
-        """Named (n,) float32 arrays over all n rows, each >= 0, higher is better.
-
-        `bm25` (all fields), `hybrid_bm25` (name and description, divided by the highest value the
-        text could attain: in [0, 1]), `name`, `trigram` and whatever else rankers use.
-        """
-        ...
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Leg:
     """One text that is searched for.
@@ -153,8 +144,9 @@ class Leg:
         cosine_mean, cosine_std: over the visible set.
         used: (c,) best cosine with a past query that led to this tool, 0 without one; None: no
             memory of use.
-        lexical: named (c,) arrays, see `LexicalIndex.score`.
-        lexical_mean, lexical_std: of the same arrays over the visible set.
+        bm25: (c,) BM25F over all fields, at least 0.
+        bm25_mean, bm25_std: over the visible set.
+        hits: the same words as pairs, for `Evidence.postings.fields`; its rows are snapshot rows.
     """
 
     text: str
@@ -163,9 +155,10 @@ class Leg:
     cosine: FloatArray | None
     cosine_mean: float
     cosine_std: float
-    lexical: Mapping[str, FloatArray]
-    lexical_mean: Mapping[str, float]
-    lexical_std: Mapping[str, float]
+    bm25: FloatArray
+    bm25_mean: float
+    bm25_std: float
+    hits: LexicalHits
     used: FloatArray | None = None
 
 
@@ -185,7 +178,9 @@ class Evidence:
     Attributes:
         legs: never empty; the whole texts first in the caller's order, then clauses.
         records: (c,) the candidate tools.
-        rows: (c,) their rows, ascending.
+        rows: (c,) their rows in the snapshot, ascending.
+        postings: the words of the whole snapshot: `postings.keyword(leg.text)[rows]`,
+            `postings.fields(leg.hits, rows)`.
         visible: number of tools searched (>= c).
         embedder: identity of the embedder, "" without dense side.
         uses: (c,) float32, how many past uses stand behind `Leg.used`; None: no memory of use.
@@ -196,6 +191,7 @@ class Evidence:
     legs: Sequence[Leg]
     records: Sequence[ToolRecord]
     rows: IntArray
+    postings: Postings
     visible: int
     embedder: str
     uses: FloatArray | None = None
@@ -293,4 +289,6 @@ class UseMemory(Protocol):
 class ClauseSplitter(Protocol):
     """`intents.clauses`: the parts of a text that ask for different things; [] for one intent."""
 
-    def __call__(self, text: str) -> Collection[str]: ...
+    def __call__(self, text: str) -> Collection[str]:
+        """Split a text."""
+        ...
