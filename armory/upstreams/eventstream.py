@@ -1,0 +1,107 @@
+"""Server-sent events, read incrementally.
+
+Owns: the parser of `text/event-stream` bytes. Never does any I/O.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+class EventTooLarge(Exception):
+    """One event is larger than the limit; the stream cannot be read on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event.
+
+    Attributes:
+        data: the `data` lines, joined by line feeds.
+        name: the `event` field, "message" by default.
+        id: the stream's last event id so far, or None.
+    """
+
+    data: bytes
+    name: str = "message"
+    id: str | None = None
+
+
+class EventParser:
+    """Turns chunks of bytes into events.
+
+    Args:
+        limit_bytes: largest event that is accepted.
+
+    Attributes:
+        last_id: last event id seen, for resumption.
+        retry_ms: reconnection delay that the server asked for, or None.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit = limit_bytes
+        self._line = bytearray()
+        self._data: list[bytes] = []
+        self._size = 0
+        self._name = ""
+        self._after_cr = False
+        self._started = False
+        self.last_id: str | None = None
+        self.retry_ms: int | None = None
+
+    def feed(self, chunk: bytes) -> list[Event]:
+        """The events that `chunk` completes.
+
+        Raises:
+            EventTooLarge: the event being read exceeds the limit.
+        """
+        if self._after_cr and chunk:
+            self._after_cr = False
+            if chunk[:1] == b"\n":
+                chunk = chunk[1:]
+        if b"\r" in chunk:
+            self._after_cr = chunk.endswith(b"\r")
+            chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        events: list[Event] = []
+        *lines, rest = chunk.split(b"\n")
+        for part in lines:
+            if self._line:
+                self._line += part
+                part = bytes(self._line)
+                self._line.clear()
+            self._take(part, events)
+        self._line += rest
+        if self._size + len(self._line) > self._limit:
+            raise EventTooLarge(f"an event is larger than {self._limit} bytes")
+        return events
+
+    def _take(self, line: bytes, events: list[Event]) -> None:
+        if not self._started:
+            self._started = True
+            line = line.removeprefix(b"\xef\xbb\xbf")
+        if not line:
+            self._dispatch(events)
+            return
+        field, _, value = line.partition(b":")
+        if value[:1] == b" ":
+            value = value[1:]
+        if field == b"data":
+            self._size += len(value)
+            if self._size > self._limit:
+                raise EventTooLarge(f"an event is larger than {self._limit} bytes")
+            self._data.append(value)
+        elif field == b"event":
+            self._name = value.decode("utf-8", "replace")
+        elif field == b"id":
+            if b"\0" not in value:
+                self.last_id = value.decode("utf-8", "replace")
+        elif field == b"retry" and value.isdigit():
+            self.retry_ms = int(value[:9])
+
+    def _dispatch(self, events: list[Event]) -> None:
+        if self._data:
+            data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+            events.append(Event(data, self._name or "message", self.last_id))
+        self._data = []
+        self._size = 0
+        self._name = ""

@@ -1,0 +1,256 @@
+"""JSON-RPC messages toward upstreams: bytes out, envelopes in, values untouched in between.
+
+Owns: encoding of requests, notifications and responses, decoding of envelopes, the `_meta` that a
+modern request carries. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw
+
+from armory.upstreams.link import Params
+
+PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
+CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
+CLIENT_CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
+LOG_LEVEL = "io.modelcontextprotocol/logLevel"
+SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+SUBSCRIPTION_ID = "io.modelcontextprotocol/subscriptionId"
+
+METHOD_NOT_FOUND = -32601
+INTERNAL_ERROR = -32603
+HEADER_MISMATCH = -32020
+UNSUPPORTED_VERSION = -32022
+MODERN_ERRORS = frozenset(range(-32099, -32019))
+
+EMPTY = Raw(b"")
+EMPTY_OBJECT = Raw(b"{}")
+
+_HEADER_SAFE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+_SENTINEL = "=?base64?"
+
+encode = msgspec.json.Encoder().encode
+decode_any = msgspec.json.Decoder().decode
+_encode_sorted = msgspec.json.Encoder(order="sorted").encode
+
+
+class Garbage(Exception):
+    """What came is no JSON-RPC message."""
+
+
+class Incoming(msgspec.Struct, gc=False):
+    """A message from the upstream; absent members are None or empty."""
+
+    id: int | str | float | None = None
+    method: str | None = None
+    params: Raw = EMPTY
+    result: Raw = EMPTY
+    error: Raw = EMPTY
+
+
+class _Request(msgspec.Struct, gc=False):
+    jsonrpc: str
+    id: int | str | float
+    method: str
+    params: Params
+
+
+class _Notification(msgspec.Struct, gc=False):
+    jsonrpc: str
+    method: str
+    params: Params
+
+
+class _Result(msgspec.Struct, gc=False):
+    jsonrpc: str
+    id: int | str | float
+    result: Raw
+
+
+class _Error(msgspec.Struct, gc=False):
+    jsonrpc: str
+    id: int | str | float
+    error: Raw
+
+
+class ErrorObject(msgspec.Struct, gc=False):
+    """A JSON-RPC error as far as Armory reads it."""
+
+    code: int = INTERNAL_ERROR
+    message: str = ""
+    data: Any = None
+
+
+_incoming = msgspec.json.Decoder(Incoming).decode
+_batch = msgspec.json.Decoder(list[Raw]).decode
+_params = msgspec.json.Decoder(dict[str, Raw]).decode
+_error = msgspec.json.Decoder(ErrorObject).decode
+
+
+def request_bytes(request_id: int, method: str, params: Params) -> bytes:
+    """One request, on one line."""
+    return encode(_Request("2.0", request_id, method, params))
+
+
+def notification_bytes(method: str, params: Params) -> bytes:
+    """One notification, on one line."""
+    return encode(_Notification("2.0", method, params))
+
+
+def result_bytes(request_id: int | str | float, result: Raw) -> bytes:
+    """The answer to a request of the upstream's."""
+    return encode(_Result("2.0", request_id, result))
+
+
+def error_bytes(request_id: int | str | float, error: Raw) -> bytes:
+    """The refusal of a request of the upstream's."""
+    return encode(_Error("2.0", request_id, error))
+
+
+def error_raw(code: int, message: str) -> Raw:
+    """A JSON-RPC error object."""
+    return Raw(encode({"code": code, "message": message}))
+
+
+def decode(data: bytes | bytearray | memoryview) -> list[Incoming]:
+    """The messages in one frame: one, or several of a 2025-03-26 batch.
+
+    Raises:
+        Garbage: it is not JSON, not UTF-8, or no JSON-RPC object.
+    """
+    try:
+        return [_incoming(data)]
+    except (msgspec.DecodeError, RecursionError) as error:
+        text = bytes(data)
+        try:
+            if text.lstrip()[:1] == b"[":
+                return [_incoming(item) for item in _batch(text)]
+            if b"\\u" in text:
+                # msgspec refuses lone surrogates, which other JSON parsers let through.
+                loose: Any = json.loads(text)
+                return [_incoming(json.dumps(_mended(loose)).encode())]
+        except (msgspec.DecodeError, ValueError, RecursionError):
+            pass
+        raise Garbage(f"not a JSON-RPC message ({error}): {excerpt(text)}") from None
+
+
+def _mended(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+    if isinstance(value, dict):
+        items = cast("dict[Any, Any]", value).items()
+        return {_mended(key): _mended(item) for key, item in items}
+    if isinstance(value, list):
+        return [_mended(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def excerpt(data: bytes, limit: int = 120) -> str:
+    """The beginning of some bytes, printable, for messages and logs."""
+    text = data[:limit].decode("utf-8", "replace")
+    return repr(text) + (" ..." if len(data) > limit else "")
+
+
+def params_of(message: Incoming) -> Params:
+    """The members of `params`; none when it is absent or not an object."""
+    try:
+        return _params(message.params) if bytes(message.params) else {}
+    except msgspec.DecodeError:
+        return {}
+
+
+def error_of(raw: Raw) -> ErrorObject:
+    """Code, message and data of an error object, as far as they can be read."""
+    try:
+        return _error(raw)
+    except msgspec.DecodeError:
+        return ErrorObject(message=excerpt(bytes(raw)))
+
+
+def object_of(raw: Raw | None) -> dict[str, Any]:
+    """A raw JSON object as a dict; empty when it is none."""
+    if raw is None:
+        return {}
+    try:
+        value = decode_any(raw)
+    except msgspec.DecodeError:
+        return {}
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def profile(capabilities: Mapping[str, Any]) -> str:
+    """Canonical text of a client's capabilities: equal capabilities, equal text."""
+    return _encode_sorted(dict(capabilities)).decode() if capabilities else "{}"
+
+
+def header_value(text: str) -> str:
+    """`text` where it survives as a header value, else its `=?base64?...?=` form."""
+    if _HEADER_SAFE.fullmatch(text) and not text.startswith(_SENTINEL):
+        return text
+    packed = base64.b64encode(text.encode("utf-8", "surrogatepass")).decode("ascii")
+    return f"{_SENTINEL}{packed}?="
+
+
+def meta_members(raw: Raw | None) -> bytes:
+    """The inside of a `_meta` object's braces; empty when there is none."""
+    if raw is None:
+        return b""
+    text = bytes(raw).strip()
+    return text[1:-1].strip() if text[:1] == b"{" else b""
+
+
+class MetaStamp:
+    """Builds the `_meta` of modern requests: what passes through plus what is the hop's own."""
+
+    def __init__(self, version: str, client_info: Mapping[str, Any]) -> None:
+        own = {PROTOCOL_VERSION: version, CLIENT_INFO: client_info}
+        head = encode(own)[:-1] + b',"' + CLIENT_CAPABILITIES.encode() + b'":'
+        self._head = head
+        self._plain = Raw(head + b"{}}")
+
+    def meta(
+        self,
+        passed: Raw | None,
+        capabilities: Mapping[str, Any] | None,
+        log_level: str | None,
+        progress_token: int | None,
+    ) -> Raw:
+        """The object for `params._meta`.
+
+        Args:
+            passed: the caller's `_meta`, reserved keys already taken out.
+            capabilities: the client's own.
+            log_level: what it wants logged for this request, or None.
+            progress_token: this hop's token, or None.
+        """
+        if passed is None and not capabilities and log_level is None and progress_token is None:
+            return self._plain
+        parts = [self._head, encode(dict(capabilities or {}))]
+        if log_level is not None:
+            parts.append(b',"' + LOG_LEVEL.encode() + b'":' + encode(log_level))
+        return _closed(parts, passed, progress_token)
+
+
+def legacy_meta(passed: Raw | None, progress_token: int | None) -> Raw | None:
+    """`params._meta` for an upstream of the legacy era, or None when there is nothing in it."""
+    if progress_token is None:
+        return passed
+    members = meta_members(passed)
+    return Raw(b'{"progressToken":%d%s}' % (progress_token, b"," + members if members else b""))
+
+
+def _closed(parts: list[bytes], passed: Raw | None, progress_token: int | None) -> Raw:
+    if progress_token is not None:
+        parts.append(b',"progressToken":%d' % progress_token)
+    members = meta_members(passed)
+    if members:
+        parts.append(b"," + members)
+    parts.append(b"}")
+    return Raw(b"".join(parts))

@@ -1,0 +1,127 @@
+"""What the configuration says about one upstream, as plain values.
+
+Owns: `UpstreamSpec` and the `${principal}` template. Never imports configuration or a transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from armory.domain.principal import Principal
+from armory.errors import ConfigError
+
+MODERN_VERSIONS = ("2026-07-28",)
+LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+PROTOCOLS = ("auto", *LEGACY_VERSIONS, *MODERN_VERSIONS)
+
+Transport = Literal["auto", "stdio", "streamable-http", "sse"]
+Isolation = Literal["shared", "principal", "session"]
+
+_PRINCIPAL = "${principal}"
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamSpec:
+    """One upstream: how to reach it, and within which bounds.
+
+    Either `command` (a stdio server) or `url` (Streamable HTTP or HTTP+SSE) is set. `${principal}`
+    in `args`, `env`, `headers` and `cwd` becomes a file-safe form of the caller.
+
+    Attributes:
+        key: name in the configuration, lower-case kebab-case.
+        command, args, env, cwd: the process; `env` comes on top of a minimal environment.
+        url: http(s) URL of the endpoint.
+        transport: `auto` tries Streamable HTTP, then HTTP+SSE; with `command` it means stdio.
+        headers: sent with every HTTP request.
+        ca_file: PEM file of additional certificate authorities.
+        verify: whether the server's certificate is checked.
+        proxy: URL of an HTTP proxy.
+        protocol: `auto`, or the one revision to speak.
+        isolation: who shares a session or process.
+        idle_timeout_s: an unused session is closed after so many seconds.
+        connect_timeout_s: deadline of each step of connecting.
+        call_timeout_s: deadline of one call, time spent waiting for the client not counted.
+        max_concurrency: calls in flight at once, over all sessions.
+        max_queue: calls that may wait for their turn; more are shed.
+        max_sessions: sessions (processes) at once, the gateway's own included.
+        breaker_failures: so many failures in a row open the breaker.
+        breaker_open_s: seconds until an open breaker lets one call try again.
+        message_bytes: largest line, event or JSON body that is accepted from the upstream.
+        health_interval_s: seconds between health probes of an unused session.
+    """
+
+    key: str
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    env: Mapping[str, str] = field(default_factory=dict[str, str])
+    cwd: str | None = None
+    url: str | None = None
+    transport: Transport = "auto"
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    ca_file: str | None = None
+    verify: bool = True
+    proxy: str | None = None
+    protocol: str = "auto"
+    isolation: Isolation = "principal"
+    idle_timeout_s: float = 900.0
+    connect_timeout_s: float = 15.0
+    call_timeout_s: float = 120.0
+    max_concurrency: int = 64
+    max_queue: int = 256
+    max_sessions: int = 100
+    breaker_failures: int = 5
+    breaker_open_s: float = 30.0
+    message_bytes: int = 16 * 1024 * 1024
+    health_interval_s: float = 60.0
+
+    def __post_init__(self) -> None:
+        where = f"upstreams.{self.key}"
+        if (self.command is None) == (self.url is None):
+            raise ConfigError("give exactly one of 'command' and 'url'", path=where)
+        if self.command is None and self.transport == "stdio":
+            raise ConfigError("transport 'stdio' needs a 'command'", path=f"{where}.transport")
+        if self.command is not None and self.transport not in ("auto", "stdio"):
+            raise ConfigError(
+                f"transport {self.transport!r} needs a 'url', not a 'command'",
+                path=f"{where}.transport",
+            )
+        if self.protocol not in PROTOCOLS:
+            raise ConfigError(
+                f"unknown revision {self.protocol!r}; known: {', '.join(PROTOCOLS)}",
+                path=f"{where}.protocol",
+            )
+        if self.templated and self.isolation == "shared":
+            raise ConfigError(
+                "${principal} needs isolation 'principal' or 'session', not 'shared'",
+                path=f"{where}.isolation",
+            )
+
+    @property
+    def is_stdio(self) -> bool:
+        """Whether the upstream is a process."""
+        return self.command is not None
+
+    @property
+    def templated(self) -> bool:
+        """Whether `${principal}` occurs anywhere."""
+        texts = (*self.args, *self.env.values(), *self.headers.values(), self.cwd or "")
+        return any(_PRINCIPAL in text for text in texts)
+
+    def filled_for(self, principal: Principal) -> UpstreamSpec:
+        """The same upstream with `${principal}` filled in."""
+        if not self.templated:
+            return self
+        name = principal.file_safe
+
+        def fill(text: str) -> str:
+            return text.replace(_PRINCIPAL, name)
+
+        return replace(
+            self,
+            args=tuple(map(fill, self.args)),
+            env={key: fill(value) for key, value in self.env.items()},
+            headers={key: fill(value) for key, value in self.headers.items()},
+            cwd=None if self.cwd is None else fill(self.cwd),
+        )
