@@ -166,7 +166,7 @@ def measure(
 def table(rows: list[dict[str, Any]]) -> str:
     """Markdown: one line a (scenario, target), ratios against the bare proxy."""
     lines = [
-        "| scenario | target | req/s | p50 ms | p99 ms | CPU µs/req | CPU ratio | p50 ratio | RSS MB |",
+        "| scenario | target | req/s | p50 ms | p99 ms | CPU µs/req | CPU ratio | p50 ratio | MB |",
         "|---|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for row in rows:

@@ -1,0 +1,1 @@
+"""Soak: mixed traffic over misbehaving upstreams; nothing may grow, no call be lost or doubled."""
