@@ -49,6 +49,7 @@ class Layer(nn.Module):
         return x.view(x.shape[0], x.shape[1], self.heads, -1).transpose(1, 2)
 
     def forward(self, x: Tensor, bias: Tensor) -> Tensor:
+        """Attend and transform; `bias` is added to the attention scores."""
         q, k, v = self._split(self.q(x)), self._split(self.k(x)), self._split(self.v(x))
         if self.fused:
             attended = F.scaled_dot_product_attention(q, k, v, attn_mask=bias.to(q.dtype))
@@ -78,6 +79,7 @@ class Encoder(nn.Module):
         return self.words(ids)
 
     def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        """Embed a padded batch."""
         mask = attention_mask.to(self.norm.weight.dtype)
         bias = (1.0 - mask)[:, None, None, :] * -1e4
         places = torch.arange(input_ids.shape[1], device=input_ids.device)

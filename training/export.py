@@ -1,7 +1,7 @@
 """Export an encoder to the int8 ONNX folder that ships with Armory.
 
-    python -m training.export --out armory/retrieval/models/embedded --identity NAME \
-        [--weights run/model.safetensors] [--meta meta.json]
+Usage: python -m training.export --out armory/retrieval/models/embedded --identity NAME
+[--weights run/model.safetensors] [--meta meta.json]
 
 The graph pools and normalises by itself: `input_ids`, `attention_mask` → `embedding`. Word
 vectors are kept in int8 with one scale a row; every matrix product is quantised per channel
