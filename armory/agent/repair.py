@@ -1,0 +1,160 @@
+"""Objects out of nearly-JSON.
+
+Owns: the repairs that small models' Action Inputs need. Never imports the parser of steps.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections.abc import Callable
+from typing import Any, cast
+
+Note = Callable[[str], None]
+
+_SMART = str.maketrans({"\u201c": '"', "\u201d": '"', "\u2018": "'", "\u2019": "'"})
+_TRAILING_COMMA = re.compile(r",\s*(?=[}\]])")
+_BARE_KEY = re.compile(r"(?<=[{,])\s*([A-Za-z_]\w*)\s*:")
+_KEYWORD = re.compile(r"\b([A-Za-z_]\w*)\s*=\s*")
+_PAIR = re.compile(r"^\s*[\"']?(query|top_k)[\"']?\s*[:=]\s*(.+?)\s*,?\s*$", re.MULTILINE)
+_MAX_CHARS = 20_000
+
+
+def parse_object(text: str, note: Note) -> dict[str, Any] | None:
+    """The first JSON object in a text, repaired when need be; None when there is none."""
+    start = text.find("{")
+    if start < 0:
+        return None
+    written = text[start : start + _MAX_CHARS]
+    try:
+        found, end = json.JSONDecoder().raw_decode(written)
+    except (ValueError, RecursionError):
+        pass
+    else:
+        if written[end:].strip():
+            note("text after the JSON left out")
+        return cast("dict[str, Any]", found) if isinstance(found, dict) else None
+    for repaired, what in _repairs(written):
+        try:
+            found, _ = json.JSONDecoder(strict=False).raw_decode(repaired)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, dict) and found:
+            note(what)
+            return cast("dict[str, Any]", found)
+    return _python(written, note)
+
+
+def parse_arguments(text: str, note: Note) -> dict[str, Any] | None:
+    """An Action Input as an object.
+
+    Beside objects it takes a JSON string that holds an object, `("text", top_k=3)`, `["text"]`,
+    `query: text` lines, and a bare text, which is the query.
+    """
+    written = text.strip().strip("`").strip()
+    if "{" in written:
+        inner = _unquoted(written)
+        if inner is not None:
+            note("an object inside a JSON string")
+            return parse_object(inner, note)
+        return parse_object(written, note)
+    pairs = _PAIR.findall(written)
+    if pairs:
+        note("key and value lines instead of JSON")
+        return {key: _value(value) for key, value in pairs}
+    call = re.match(r"^[(\[]\s*(?P<inside>.*?)\s*[)\]]?\s*$", written.splitlines()[0][:2000]) if (
+        written
+    ) else None  # fmt: skip
+    if call is not None:
+        note("call brackets instead of JSON")
+        return _call(call["inside"])
+    first = written.splitlines()[0].strip() if written else ""
+    bare = first.strip("\"'")
+    if not bare:
+        return None
+    note("a bare text taken as the query")
+    return {"query": bare}
+
+
+def _unquoted(text: str) -> str | None:
+    if not text.startswith('"'):
+        return None
+    try:
+        inner, _ = json.JSONDecoder().raw_decode(text)
+    except ValueError:
+        return None
+    return inner if isinstance(inner, str) and "{" in inner else None
+
+
+def _repairs(written: str) -> list[tuple[str, str]]:
+    plain = written.translate(_SMART)
+    tidy = _BARE_KEY.sub(r' "\1":', _TRAILING_COMMA.sub("", plain))
+    return [
+        (plain, "typographic quotes or line breaks in the JSON put right"),
+        (tidy, "trailing commas or bare keys in the JSON put right"),
+        (_close(plain), "an unfinished JSON object closed"),
+        (_close(tidy), "an unfinished JSON object closed"),
+    ]
+
+
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|"(?:[^"\\]|\\.)*\\?$|[{}\[\]]', re.DOTALL)
+
+
+def _close(text: str) -> str:
+    """The text up to its last complete value, with what is open closed in order."""
+    stack: list[str] = []
+    unfinished = False
+    for match in _TOKEN.finditer(text):
+        token = match.group()
+        if token in "{[":
+            stack.append("}" if token == "{" else "]")
+        elif token in "}]":
+            if not stack or stack[-1] != token:
+                return text[: match.start()] + "".join(reversed(stack))
+            stack.pop()
+            if not stack:
+                return text[: match.end()]
+        else:
+            unfinished = len(token) == 1 or not token.endswith('"') or token.endswith('\\"')
+    closed = text.rstrip("\\") + '"' if unfinished else text.rstrip()
+    closed = re.sub(r"[,:]\s*$", "", closed)
+    if not unfinished:
+        # A key without its value goes, with the comma before it.
+        closed = re.sub(r',\s*"(?:[^"\\]|\\.)*"$', "", closed)
+    return closed + "".join(reversed(stack))
+
+
+def _python(written: str, note: Note) -> dict[str, Any] | None:
+    end = written.rfind("}")
+    try:
+        found = ast.literal_eval(written[: end + 1])
+    except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    note("a Python literal instead of JSON")
+    return {str(key): value for key, value in cast("dict[Any, Any]", found).items()}
+
+
+def _call(inside: str) -> dict[str, Any]:
+    """`"deploy", top_k=3` as an object; the first text without a name is the query."""
+    found: dict[str, Any] = {}
+    for part in re.split(r",(?=(?:[^\"']*[\"'][^\"']*[\"'])*[^\"']*$)", inside):
+        keyword = _KEYWORD.match(part.strip())
+        value = _value(part.strip()[keyword.end() :] if keyword else part)
+        if keyword:
+            found[keyword[1]] = value
+        elif "query" not in found:
+            found["query"] = value
+        elif isinstance(value, str) and isinstance(found["query"], str):
+            # An unquoted query with a comma in it.
+            found["query"] = f"{found['query']}, {value}"
+        else:
+            found.setdefault("top_k", value)
+    return found
+
+
+def _value(text: str) -> Any:
+    bare = text.strip()
+    return int(bare) if re.fullmatch(r"-?\d{1,9}", bare) else bare.strip("\"'")
