@@ -211,9 +211,13 @@ class LexicalIndex:
     """The incremental side: tokenizes what is new, hands out immutable postings.
 
     Not thread-safe; one owner adds, removes and freezes. Postings may be searched anywhere.
+
+    Args:
+        field_terms: only so many terms of a field count, so that stuffing buys nothing; None: all.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, field_terms: int | None = _FIELD_TERMS) -> None:
+        self._field_terms = field_terms
         self._vocabulary: dict[str, int] = {}
         self._entries: dict[str, _Entry] = {}
         self._frozen: Postings | None = None
@@ -249,7 +253,7 @@ class LexicalIndex:
         counted: dict[int, list[float]] = {}
         lengths = np.zeros(len(FIELDS), np.float32)
         for position, field in enumerate(FIELDS):
-            words = terms(getattr(fields, field), _FIELD_TERMS)
+            words = terms(getattr(fields, field))[: self._field_terms]
             lengths[position] = len(words)
             for word, count in Counter(words).items():
                 number = self._vocabulary.setdefault(word, len(self._vocabulary))
