@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypedDict
@@ -174,7 +174,7 @@ class ChatClient:
         *,
         max_tokens: int | None = None,
         stop: Sequence[str] = (),
-    ) -> AsyncIterator[str]:
+    ) -> AsyncGenerator[str, None]:
         """The answer piece by piece; use it inside `contextlib.aclosing`.
 
         A stream that ends before the endpoint said why it stopped is an error, after the pieces
@@ -230,7 +230,7 @@ class ChatClient:
             ChatError: no answer began.
         """
         started = time.perf_counter()
-        async with aclosing(self.stream(messages, max_tokens=8)) as pieces:  # pyright: ignore[reportArgumentType] # an async generator
+        async with aclosing(self.stream(messages, max_tokens=8)) as pieces:
             async for _ in pieces:
                 return FirstToken(_estimate(messages), time.perf_counter() - started)
         raise ChatMalformed(f"{self.base_url} answered with an empty text.")

@@ -1,0 +1,213 @@
+"""A folder of documents as something that the agent can search.
+
+Owns: reading Markdown, text, HTML and PDF, cutting them into chunks, and an index of the chunks in
+memory. Never imports the loop. Parsers for HTML and PDF come with the extra `documents`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import structlog
+from numpy.typing import NDArray
+
+from armory.agent.chunks import OVERLAP_WORDS, Ask, Chunk, Hit, cut
+from armory.agent.labels import Search
+from armory.errors import BackendError, ConfigError
+from armory.retrieval.document import Fields
+from armory.retrieval.lexical import LexicalIndex, Postings
+from armory.retrieval.ports import Embedder
+
+_log = structlog.get_logger(__name__)
+
+MAX_FILE_BYTES = 50_000_000
+_TEXT = frozenset({".md", ".markdown", ".mdx", ".txt", ".text", ".rst"})
+_HTML = frozenset({".html", ".htm", ".xhtml"})
+_PDF = frozenset({".pdf"})
+#: An embedder reads some 256 tokens; a chunk has several windows, the best one counts.
+_WINDOW_WORDS = 180
+_BATCH = 64
+
+
+def _plain(path: Path) -> str:
+    return path.read_text(encoding="utf-8", errors="replace")
+
+
+def _html(path: Path) -> str:
+    try:
+        from bs4 import BeautifulSoup
+    except ImportError as error:
+        raise _missing(path) from error
+    soup = BeautifulSoup(path.read_bytes(), "html.parser")
+    for tag in soup(["script", "style", "template", "noscript"]):
+        tag.decompose()
+    return soup.get_text("\n", strip=True)
+
+
+def _pdf(path: Path) -> str:
+    try:
+        from pypdf import PdfReader
+        from pypdf.errors import PyPdfError
+    except ImportError as error:
+        raise _missing(path) from error
+    try:
+        return "\n".join(page.extract_text() for page in PdfReader(path).pages)
+    except (PyPdfError, ValueError, KeyError, TypeError, RecursionError) as error:
+        # The parser meets whatever people call a PDF; one of them must not cost the others.
+        raise ValueError(f"not a readable PDF ({type(error).__name__})") from error
+
+
+def _missing(path: Path) -> ConfigError:
+    return ConfigError(
+        f"{path.name} needs a parser that is not installed: "
+        'pip install "armory-mcp-gateway[documents]"',
+        path="agent.documents",
+    )
+
+
+_READERS: tuple[tuple[frozenset[str], Callable[[Path], str]], ...] = (
+    (_TEXT, _plain),
+    (_HTML, _html),
+    (_PDF, _pdf),
+)
+
+
+def read_folder(folder: Path) -> list[Chunk]:
+    """The chunks of every Markdown, text, HTML and PDF file below a folder, in path order.
+
+    A chunk's id is the file's path below the folder, `#`, and its number in the file. Hidden files
+    and folders, links that lead outside, and files above 50 MB are left out; a file that cannot be
+    read is reported and left out.
+
+    Raises:
+        ConfigError: no such folder, or a parser is missing.
+    """
+    if not folder.is_dir():
+        raise ConfigError(
+            f"{str(folder)!r} is not a folder; give the folder that holds the documents",
+            path="agent.documents",
+        )
+    root = folder.resolve()
+    chunks: list[Chunk] = []
+    for path in sorted(folder.rglob("*")):
+        relative = path.relative_to(folder)
+        reader = next((read for kinds, read in _READERS if path.suffix.lower() in kinds), None)
+        if reader is None or any(part.startswith(".") for part in relative.parts):
+            continue
+        if not path.is_file() or not path.resolve().is_relative_to(root):
+            continue
+        try:
+            size_bytes = path.stat().st_size
+            if size_bytes > MAX_FILE_BYTES:
+                raise ValueError(f"{size_bytes} bytes; the limit is {MAX_FILE_BYTES}")
+            text = reader(path)
+        except (OSError, ValueError) as error:
+            _log.warning("document_left_out", file=relative.as_posix(), reason=str(error))
+            continue
+        chunks.extend(
+            Chunk(f"{relative.as_posix()}#{number}", piece)
+            for number, piece in enumerate(cut(text))
+        )
+    return chunks
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Vectors:
+    """(v, d) float32 unit rows of the chunks' windows, and the chunk of each, (v,)."""
+
+    rows: NDArray[np.float32]
+    owner: NDArray[np.int64]
+
+
+class DocumentSource:
+    """Searches the chunks of a folder; everybody who may use the agent may see them.
+
+    Args:
+        chunks: from `read_folder`.
+        postings: their words, rows in the chunks' order.
+        vectors: their windows' vectors; None without an embedder.
+        embedder: for the queries.
+    """
+
+    def __init__(
+        self,
+        chunks: Sequence[Chunk],
+        postings: Postings,
+        vectors: _Vectors | None,
+        embedder: Embedder | None,
+    ) -> None:
+        self._chunks = tuple(chunks)
+        self._postings = postings
+        self._vectors = vectors
+        self._embedder = embedder
+
+    @classmethod
+    async def open(cls, folder: Path, embedder: Embedder | None) -> DocumentSource:
+        """Read and index a folder; files are read in a thread, beside the event loop.
+
+        Raises:
+            ConfigError: as `read_folder`.
+            BackendError: the embedder failed.
+        """
+        chunks = await asyncio.to_thread(read_folder, folder)
+        postings = await asyncio.to_thread(_postings, chunks)
+        vectors = await _vectors(chunks, embedder) if embedder is not None and chunks else None
+        _log.info("documents_indexed", chunks=len(chunks), semantic=vectors is not None)
+        return cls(chunks, postings, vectors, embedder)
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    async def search(self, search: Search, ask: Ask) -> Sequence[Hit]:
+        """At most `ask.top_k` hits, best first.
+
+        Raises:
+            BackendError: no embedder for a semantic search, or it failed.
+        """
+        if not self._chunks:
+            return []
+        if search == "keyword_search":
+            scores = self._postings.search(ask.query).bm25()
+        else:
+            scores = await self._cosines(ask.query)
+        best = np.argsort(-scores, kind="stable")[: ask.top_k]
+        return [
+            Hit(self._chunks[int(i)], search, float(scores[i]))
+            for i in best
+            if search == "vector_search" or scores[i] > 0
+        ]
+
+    async def _cosines(self, query: str) -> NDArray[np.float32]:
+        """(chunks,) best cosine over each chunk's windows."""
+        if self._vectors is None or self._embedder is None:
+            raise BackendError("semantic search is not available: there is no embedder")
+        found = await self._embedder.embed_queries([query])
+        cosine = self._vectors.rows @ found[0]
+        best = np.full(len(self._chunks), -1.0, np.float32)
+        np.maximum.at(best, self._vectors.owner, cosine)
+        return best
+
+
+def _postings(chunks: Sequence[Chunk]) -> Postings:
+    index = LexicalIndex(field_terms=None)
+    for chunk in chunks:
+        index.add(chunk.id, Fields(name=chunk.id.rpartition("#")[0], description=chunk.text))
+    return index.freeze()
+
+
+async def _vectors(chunks: Sequence[Chunk], embedder: Embedder) -> _Vectors:
+    windows: list[str] = []
+    owner: list[int] = []
+    for number, chunk in enumerate(chunks):
+        pieces = cut(chunk.text, _WINDOW_WORDS, OVERLAP_WORDS)
+        windows.extend(pieces)
+        owner.extend([number] * len(pieces))
+    parts = [
+        await embedder.embed_documents(windows[start : start + _BATCH])
+        for start in range(0, len(windows), _BATCH)
+    ]
+    return _Vectors(np.concatenate(parts), np.array(owner, np.int64))
