@@ -28,6 +28,7 @@ LENGTH_B = np.array([0.3, 0.3, 0.3, 0.6, 0.6, 0.3], np.float32)
 K1 = 1.2
 B = 0.75
 _FIELD_TERMS = 200
+_ALL_TERMS = 100_000
 _MAX_QUERY_TERMS = 160
 _FUZZY_MIN_CHARS = 4
 _FUZZY_SIMILARITY = 0.5
@@ -253,7 +254,7 @@ class LexicalIndex:
         counted: dict[int, list[float]] = {}
         lengths = np.zeros(len(FIELDS), np.float32)
         for position, field in enumerate(FIELDS):
-            words = terms(getattr(fields, field))[: self._field_terms]
+            words = terms(getattr(fields, field), self._field_terms or _ALL_TERMS)
             lengths[position] = len(words)
             for word, count in Counter(words).items():
                 number = self._vocabulary.setdefault(word, len(self._vocabulary))
