@@ -107,6 +107,10 @@ class VectorView(Protocol):
         """
         ...
 
+    async def vectors(self, rows: IntArray) -> FloatArray:
+        """(r, d) float32: the first vector of each row (the tool's own text)."""
+        ...
+
 
 class VectorIndex(Protocol):
     """Where vectors live. Several vectors a tool; the best one counts."""
@@ -164,7 +168,7 @@ class Leg:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsageArrays:
-    """(c,) float32 in [0, 1] each: features C3 to C5 of the candidates."""
+    """(r,) float32 in [0, 1] each: what calls of r tools have shown."""
 
     popularity: FloatArray
     history: FloatArray
@@ -184,8 +188,8 @@ class Evidence:
         visible: number of tools searched (>= c).
         embedder: identity of the embedder, "" without dense side.
         uses: (c,) float32, how many past uses stand behind `Leg.used`; None: no memory of use.
-        usage: statistics of calls; None: unknown.
-        hour, last_tool: context of the query, see `Query`.
+        usage: statistics of calls, asked only for the tools that a ranker looks at; None: unknown.
+        user, hour, last_tool: context of the query, see `Query`.
     """
 
     legs: Sequence[Leg]
@@ -195,7 +199,8 @@ class Evidence:
     visible: int
     embedder: str
     uses: FloatArray | None = None
-    usage: UsageArrays | None = None
+    usage: UsageSource | None = None
+    user: str | None = None
     hour: int | None = None
     last_tool: str | None = None
 
@@ -272,7 +277,7 @@ class UsageSource(Protocol):
     """Statistics of real calls, kept elsewhere; must answer from memory."""
 
     def statistics(self, user: str | None, names: Sequence[str]) -> UsageArrays:
-        """Popularity, history of this user, performance of each named tool."""
+        """Popularity over all, history of this user, performance of each named tool."""
         ...
 
 

@@ -1,1 +1,1 @@
-"""retrieval/embedders"""
+"""Embedders: text to unit vectors, one adapter a file."""

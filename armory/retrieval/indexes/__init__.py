@@ -1,1 +1,1 @@
-"""retrieval/indexes"""
+"""Indexes: where vectors live and are searched, one store a file."""

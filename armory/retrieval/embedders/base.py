@@ -1,0 +1,66 @@
+"""What every embedder shares: checking vectors, hashing texts.
+
+Owns: `unit_rows`, `text_hash`. The Protocol is `armory.retrieval.ports.Embedder`. Never imports a
+model, a client or an index.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from armory.errors import BackendError
+from armory.retrieval.ports import FloatArray
+
+#: Beyond so many characters no supported model reads; cutting first keeps tokenizers quick.
+MAX_TEXT_CHARS = 32_000
+
+Progress = Callable[[int, int], None]
+
+
+def text_hash(text: str) -> str:
+    """SHA-256 (hex) of a text; lone surrogates allowed."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def encodable(texts: Sequence[str]) -> list[str]:
+    """Texts that any model can read: cut, lone surrogates replaced, never empty."""
+    return [t[:MAX_TEXT_CHARS].encode("utf-8", "replace").decode("utf-8") or " " for t in texts]
+
+
+def unit_rows(vectors: ArrayLike, count: int, dimension: int, identity: str) -> FloatArray:
+    """Check and normalise what a model gave.
+
+    Args:
+        vectors: (n, d) numbers.
+        count: expected n.
+        dimension: expected d.
+        identity: the embedder, for the message.
+
+    Returns:
+        (n, d) float32 unit rows.
+
+    Raises:
+        BackendError: wrong shape, NaN or infinity, or an all-zero row.
+    """
+    try:
+        found: Any = np.asarray(vectors, dtype=np.float32)
+    except (TypeError, ValueError) as error:
+        raise BackendError(f"embedder {identity}: the vectors are not numbers: {error}") from error
+    if count == 0:
+        return np.zeros((0, dimension), np.float32)
+    if found.shape != (count, dimension):
+        raise BackendError(
+            f"embedder {identity}: got vectors of shape {found.shape}, expected "
+            f"{(count, dimension)}; check the model name and its dimensions"
+        )
+    if not np.isfinite(found).all():
+        raise BackendError(f"embedder {identity}: a vector has NaN or infinite components")
+    norms = np.linalg.norm(found, axis=1, keepdims=True)
+    if not (norms > 1e-12).all():
+        raise BackendError(f"embedder {identity}: a vector is zero and has no direction")
+    return found / norms

@@ -1,0 +1,207 @@
+"""Everything that is known of one query, put side by side for the ranker.
+
+Owns: legs, candidate rows, the lexical half, joining it with the dense half. Blocking NumPy work,
+run in a thread by the retriever. Never imports rankers, embedders or indexes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from armory.domain.query import MAX_QUERY_CHARS, Query
+from armory.errors import InvalidRequest
+from armory.retrieval.indexer import Snapshot
+from armory.retrieval.intents import clauses
+from armory.retrieval.lexical import Hits as LexicalHits
+from armory.retrieval.ports import (
+    Evidence,
+    FloatArray,
+    Hits,
+    IntArray,
+    Leg,
+    UsageSource,
+    UseMemory,
+)
+
+MAX_LEGS = 12
+#: Best lexical rows of a leg whose cosine is wanted even from an index that returns only the best.
+_LEXICAL_CANDIDATES = 100
+
+
+@dataclass(frozen=True, slots=True)
+class LegText:
+    """One text to search for; see `ports.Leg`."""
+
+    text: str
+    parent: int
+    whole: bool
+
+
+def check_query(query: Query) -> None:
+    """Refuse texts that cannot be searched for.
+
+    Raises:
+        InvalidRequest: none, not strings, blank, or longer than 8,000 characters together.
+    """
+    if not query.texts:
+        raise InvalidRequest("the query has no text", parameter="query")
+    for text in query.texts:
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidRequest(
+                f"the query is {type(text).__name__}, expected text", parameter="query"
+            )
+        if not text.strip():
+            raise InvalidRequest("the query is blank", parameter="query")
+    length = sum(map(len, query.texts))
+    if length > MAX_QUERY_CHARS:
+        raise InvalidRequest(
+            f"the query has {length} characters, at most {MAX_QUERY_CHARS} are allowed",
+            parameter="query",
+        )
+
+
+def legs_of(texts: Sequence[str]) -> list[LegText]:
+    """The whole texts in order, then their clauses; at most twelve."""
+    legs = [LegText(text, i, True) for i, text in enumerate(texts)]
+    for i, text in enumerate(texts):
+        legs += [LegText(clause, i, False) for clause in clauses(text)]
+    return legs[: max(MAX_LEGS, len(texts))]
+
+
+def allowed_rows(snapshot: Snapshot, names: frozenset[str] | None) -> IntArray | None:
+    """Ascending rows of the named tools; None for no restriction."""
+    if names is None:
+        return None
+    found = [snapshot.row_of[name] for name in names if name in snapshot.row_of]
+    if len(found) == len(snapshot.records):
+        return None
+    return np.array(sorted(found), np.int64)
+
+
+def filtered(snapshot: Snapshot, allowed: IntArray | None, query: Query) -> IntArray | None:
+    """`allowed` narrowed to the query's servers and categories."""
+    for wanted, (codes, names) in (
+        (query.servers, snapshot.servers),
+        (query.categories, snapshot.categories),
+    ):
+        if wanted is None:
+            continue
+        chosen = np.array([names[n] for n in sorted(wanted) if n in names], np.int64)
+        if allowed is None:
+            allowed = np.flatnonzero(np.isin(codes, chosen))
+        else:
+            allowed = allowed[np.isin(codes[allowed], chosen)]
+    return allowed
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Words:
+    """The lexical half of the legs.
+
+    Attributes:
+        hits: one a leg.
+        bm25: (m, n) float32 over all rows.
+        mean, std: (m,) over the allowed rows.
+        best: ascending allowed rows that are lexically best for some leg.
+    """
+
+    hits: list[LexicalHits]
+    bm25: FloatArray
+    mean: FloatArray
+    std: FloatArray
+    best: IntArray
+
+
+def words_of(snapshot: Snapshot, legs: Sequence[LegText], allowed: IntArray | None) -> Words:
+    """Score the words of every leg."""
+    hits = [snapshot.postings.search(leg.text) for leg in legs]
+    bm25 = np.stack([h.bm25() for h in hits])
+    inside = bm25 if allowed is None else bm25[:, allowed]
+    chosen: set[int] = set()
+    for row in inside:
+        found = np.flatnonzero(row > 0)
+        if len(found) > _LEXICAL_CANDIDATES:
+            part = np.argpartition(-row[found], _LEXICAL_CANDIDATES)[:_LEXICAL_CANDIDATES]
+            found = found[part]
+        chosen.update((found if allowed is None else allowed[found]).tolist())
+    best = np.array(sorted(chosen), np.int64)
+    return Words(hits, bm25, inside.mean(1), inside.std(1), best)
+
+
+def to_dense(snapshot: Snapshot, rows: IntArray | None) -> IntArray | None:
+    """Rows of the snapshot as rows of its view; tools without vectors are left out."""
+    if snapshot.dense is None:
+        return rows
+    found = snapshot.dense if rows is None else snapshot.dense[rows]
+    return np.sort(found[found >= 0])
+
+
+def _candidates(
+    snapshot: Snapshot, allowed: IntArray | None, words: Words, hits: Hits | None
+) -> tuple[IntArray, FloatArray | None]:
+    """(c,) ascending rows and (m, c) cosines; a tool without vectors gets its leg's mean."""
+    if hits is None:
+        return (np.arange(len(snapshot.records)) if allowed is None else allowed), None
+    if snapshot.dense is None:
+        return hits.rows, hits.cosine
+    back = np.flatnonzero(snapshot.dense >= 0)
+    rows = back[np.argsort(snapshot.dense[back], kind="stable")][hits.rows]
+    bare = words.best[snapshot.dense[words.best] < 0]
+    filler = np.repeat(hits.mean[:, None], len(bare), axis=1)
+    joined = np.concatenate([rows, bare])
+    order = np.argsort(joined, kind="stable")
+    return joined[order], np.concatenate([hits.cosine, filler], axis=1)[:, order]
+
+
+def gather(
+    snapshot: Snapshot,
+    query: Query,
+    legs: Sequence[LegText],
+    allowed: IntArray | None,
+    words: Words,
+    hits: Hits | None,
+    vectors: FloatArray | None,
+    embedder: str,
+    usage: UsageSource | None,
+    uses: UseMemory | None,
+) -> Evidence:
+    """Join both halves over the same candidates."""
+    rows, cosine = _candidates(snapshot, allowed, words, hits)
+    whole = len(rows) == len(snapshot.records)
+    records = snapshot.records if whole else [snapshot.records[i] for i in rows.tolist()]
+    used: FloatArray | None = None
+    counts: FloatArray | None = None
+    if uses is not None and vectors is not None:
+        used, counts = uses.recall(vectors, [record.name for record in records], query.user)
+    joined = [
+        Leg(
+            text=leg.text,
+            parent=leg.parent,
+            whole=leg.whole,
+            cosine=None if cosine is None else cosine[i],
+            cosine_mean=0.0 if hits is None else float(hits.mean[i]),
+            cosine_std=0.0 if hits is None else float(hits.std[i]),
+            bm25=words.bm25[i] if whole else words.bm25[i][rows],
+            bm25_mean=float(words.mean[i]),
+            bm25_std=float(words.std[i]),
+            hits=words.hits[i],
+            used=None if used is None else used[i],
+        )
+        for i, leg in enumerate(legs)
+    ]
+    return Evidence(
+        legs=joined,
+        records=records,
+        rows=rows,
+        postings=snapshot.postings,
+        visible=len(snapshot.records) if allowed is None else len(allowed),
+        embedder=embedder if hits is not None else "",
+        uses=counts,
+        usage=usage,
+        user=query.user,
+        hour=query.hour,
+        last_tool=query.last_tool,
+    )

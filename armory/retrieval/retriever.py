@@ -1,0 +1,380 @@
+"""The retriever: index tools, then answer queries inside a visible set.
+
+Owns: the straight line of a search, the snapshot that is served, falling back to words and coming
+back. Never imports policy, upstreams, a concrete embedder, index or ranker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from types import TracebackType
+
+import numpy as np
+import structlog
+from cachetools import LRUCache
+
+from armory.domain.query import Query, VisibleSet
+from armory.domain.results import Match, Selection
+from armory.domain.tool import ToolRecord
+from armory.errors import BackendError, InvalidRequest
+from armory.retrieval.diversity import mmr
+from armory.retrieval.document import Strategy
+from armory.retrieval.embedders.cache import CachedEmbedder, DocumentCache
+from armory.retrieval.evidence import (
+    LegText,
+    allowed_rows,
+    check_query,
+    filtered,
+    gather,
+    legs_of,
+    to_dense,
+    words_of,
+)
+from armory.retrieval.indexer import Indexer, IndexReport, QueryGenerator, Snapshot
+from armory.retrieval.ports import (
+    Embedder,
+    Evidence,
+    FloatArray,
+    Hits,
+    IntArray,
+    Ranked,
+    Ranker,
+    UsageSource,
+    UseMemory,
+    VectorIndex,
+)
+from armory.retrieval.rerank import Reranker, reranked
+from armory.retrieval.selection import Limits, RetrieverSettings, cut
+from armory.retrieval.tokens import estimate_tokens
+
+_log = structlog.get_logger(__name__)
+_MASKS = 512
+_BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdict:
+    """A judged query before anything is cut.
+
+    Attributes:
+        evidence: None when there was nothing to search.
+        ranked: likewise.
+        order: positions of the candidates, best first, re-ranking and diversity applied.
+        degraded: what was lost, or None.
+        ranker: the ranker that judged.
+    """
+
+    evidence: Evidence | None
+    ranked: Ranked | None
+    order: Sequence[int]
+    degraded: str | None
+    ranker: Ranker
+
+
+class Retriever:
+    """Tool retrieval over one catalogue. One event loop; `async with` or `aclose()` when done.
+
+    Args:
+        embedder: None: words only.
+        index: None with an embedder: the exact index must be given by the caller (`registry`).
+        rankers: by name; must hold the settings' ranker and `lexical`.
+        settings: see `RetrieverSettings`.
+        strategy: what of a tool is embedded.
+        cache: document vectors on disk.
+        query_cache: query vectors kept in memory; 0: none.
+        generator: synthetic queries by a model; None: by templates.
+        usage: statistics of calls, for `multi_factor`.
+        uses: past queries that led to tools.
+        reranker: cross-encoder over the best 30.
+        on_progress: called with (texts embedded, texts to embed).
+    """
+
+    def __init__(
+        self,
+        embedder: Embedder | None,
+        index: VectorIndex | None,
+        rankers: Mapping[str, Ranker],
+        settings: RetrieverSettings | None = None,
+        *,
+        strategy: Strategy = "description_params",
+        cache: DocumentCache | None = None,
+        query_cache: int = 10_000,
+        generator: QueryGenerator | None = None,
+        usage: UsageSource | None = None,
+        uses: UseMemory | None = None,
+        reranker: Reranker | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> None:
+        if embedder is not None and not isinstance(embedder, CachedEmbedder):
+            embedder = CachedEmbedder(embedder, size=query_cache)
+        self.settings = settings or RetrieverSettings()
+        self._embedder = embedder
+        self._index = index
+        self._rankers = dict(rankers)
+        self._usage = usage
+        self._uses = uses
+        self._reranker = reranker
+        self._indexer = Indexer(
+            embedder, index, strategy=strategy, cache=cache, generator=generator,
+            on_progress=on_progress,
+        )  # fmt: skip
+        self._snapshot: Snapshot | None = None
+        self._masks: LRUCache[int, tuple[VisibleSet, IntArray | None]] = LRUCache(_MASKS)
+        self._tokens: dict[str, int] = {}
+        self._problem = ""
+        self._failures = 0
+        self._retry_at = 0.0
+        self._lock = asyncio.Lock()
+        self._recovery: asyncio.Task[None] | None = None
+        self._tools: Sequence[ToolRecord] = ()
+        self._pool = ThreadPoolExecutor(2, "armory-search")
+
+    async def __aenter__(self) -> Retriever:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Stop recovering, close embedder and index."""
+        if self._recovery is not None:
+            self._recovery.cancel()
+            await asyncio.gather(self._recovery, return_exceptions=True)
+        self._pool.shutdown(wait=False, cancel_futures=True)
+        if self._embedder is not None:
+            await self._embedder.aclose()
+        if self._index is not None:
+            await self._index.aclose()
+
+    @property
+    def tools(self) -> Sequence[ToolRecord]:
+        """What is searched now."""
+        return self._snapshot.records if self._snapshot is not None else ()
+
+    @property
+    def degraded(self) -> str | None:
+        """What searching lacks at the moment, or None."""
+        return self._problem or None
+
+    async def index(self, tools: Sequence[ToolRecord]) -> IndexReport:
+        """Make exactly these tools searchable. What did not change is not embedded again.
+
+        The last snapshot is served meanwhile; the first time, words are searchable at once. A
+        failing model or store leaves words searchable and is tried again in the background.
+        """
+        self._tools = tools
+        async with self._lock:
+            if self._snapshot is None and self._embedder is not None:
+                self._publish(await self._indexer.words(tools), "still embedding the tools")
+            snapshot, report = await self._indexer.run(tools)
+            problem = report.problem
+            if report.missing and not problem:
+                problem = f"{report.missing} tools have no vectors"
+            self._publish(snapshot, problem)
+        _log.info(
+            "tools_indexed", tools=report.tools, embedded=report.embedded, cached=report.cached,
+            missing=report.missing,
+        )  # fmt: skip
+        if problem and (self._recovery is None or self._recovery.done()):
+            self._recovery = asyncio.create_task(self._recover())
+        return report
+
+    async def search(
+        self,
+        query: Query,
+        visible: VisibleSet | None = None,
+        *,
+        explain: bool = False,
+        full_ranking: bool = False,
+    ) -> Selection:
+        """The tools that the query wants.
+
+        Args:
+            query: texts and overrides.
+            visible: only these; None: all.
+            explain: fill `ranking` and `withheld` as well.
+            full_ranking: fill `ranking`.
+
+        Raises:
+            InvalidRequest: no text, text of another type, or more than 8,000 characters.
+        """
+        started = time.perf_counter()
+        verdict = await self.judge(query, visible)
+        limits = self._limits(query)
+        if verdict.evidence is None or verdict.ranked is None:
+            return Selection((), 0, limits.threshold, degraded=verdict.degraded)
+        evidence, ranked = verdict.evidence, verdict.ranked
+        withheld: dict[int, str] | None = {} if explain else None
+        shown = cut(ranked, verdict.order, limits, self._token_counter(evidence), withheld)
+        everything = verdict.order if explain or full_ranking else ()
+        selection = Selection(
+            matches=tuple(self._match(verdict, i) for i in shown),
+            visible=evidence.visible,
+            threshold=limits.threshold,
+            refused=ranked.refused,
+            degraded=verdict.degraded,
+            top_score=float(ranked.score.max()) if len(ranked.score) else 0.0,
+            ranking=tuple(self._match(verdict, i) for i in everything),
+            withheld={evidence.records[i].name: why for i, why in (withheld or {}).items()},
+        )
+        return replace(selection, took_ms=(time.perf_counter() - started) * 1000)
+
+    async def judge(self, query: Query, visible: VisibleSet | None = None) -> Verdict:
+        """Evidence and ranking of a query, nothing cut; what evaluation and tuning read."""
+        check_query(query)
+        ranker = self._ranker(query.ranker or self.settings.ranker)
+        snapshot = self._snapshot
+        if snapshot is None:
+            return Verdict(None, None, (), "nothing is indexed yet", ranker)
+        allowed = filtered(snapshot, self._allowed(snapshot, visible), query)
+        if not len(snapshot.records) or (allowed is not None and not len(allowed)):
+            return Verdict(None, None, (), self.degraded, ranker)
+        legs = legs_of(query.texts)
+        loop = asyncio.get_running_loop()
+        words_soon = loop.run_in_executor(self._pool, words_of, snapshot, legs, allowed)
+        vectors, problem = await self._embed(snapshot, legs)
+        words = await words_soon
+        hits: Hits | None = None
+        if vectors is not None:
+            hits, problem = await self._dense(snapshot, vectors, allowed, words.best)
+        if hits is None and ranker.needs_dense and self._embedder is not None:
+            ranker = self._ranker("lexical")
+
+        def rank() -> tuple[Evidence, Ranked]:
+            evidence = gather(
+                snapshot, query, legs, allowed, words, hits, vectors,
+                self._embedder.identity if self._embedder is not None else "",
+                self._usage, self._uses,
+            )  # fmt: skip
+            return evidence, ranker.rank(evidence, self.settings.rank)
+
+        evidence, ranked = await loop.run_in_executor(self._pool, rank)
+        order = await self._reorder(snapshot, query, evidence, ranked, hits is not None)
+        return Verdict(evidence, ranked, order, problem or self.degraded, ranker)
+
+    def _ranker(self, name: str) -> Ranker:
+        try:
+            return self._rankers[name]
+        except KeyError:
+            raise InvalidRequest(
+                f"unknown ranker {name!r}; known: {', '.join(sorted(self._rankers))}",
+                parameter="ranker",
+            ) from None
+
+    def _limits(self, query: Query) -> Limits:
+        limits = self.settings.limits
+        if query.threshold is not None:
+            limits = replace(limits, threshold=query.threshold)
+        if query.top_k is not None:
+            limits = replace(limits, max_tools=query.top_k)
+        return limits
+
+    def _allowed(self, snapshot: Snapshot, visible: VisibleSet | None) -> IntArray | None:
+        if visible is None:
+            return None
+        known = self._masks.get(id(visible))
+        if known is None or known[0] is not visible:
+            known = (visible, allowed_rows(snapshot, visible.names))
+            self._masks[id(visible)] = known
+        return known[1]
+
+    def _publish(self, snapshot: Snapshot, problem: str) -> None:
+        self._snapshot = snapshot
+        self._masks.clear()
+        self._tokens = {}
+        self._problem = problem and (
+            f"lexical only: {problem}" if snapshot.view is None else f"incomplete: {problem}"
+        )
+
+    async def _embed(
+        self, snapshot: Snapshot, legs: Sequence[LegText]
+    ) -> tuple[FloatArray | None, str]:
+        if self._embedder is None or snapshot.view is None:
+            return None, ""
+        if time.monotonic() < self._retry_at:
+            return None, "lexical only: the embedder or the vector store failed a moment ago"
+        try:
+            async with asyncio.timeout(self.settings.dense_timeout_s):
+                return await self._embedder.embed_queries([leg.text for leg in legs]), ""
+        except (BackendError, TimeoutError) as error:
+            return None, self._failed(error)
+
+    async def _dense(
+        self, snapshot: Snapshot, vectors: FloatArray, allowed: IntArray | None, also: IntArray
+    ) -> tuple[Hits | None, str]:
+        assert snapshot.view is not None
+        inside, extra = to_dense(snapshot, allowed), to_dense(snapshot, also)
+        try:
+            async with asyncio.timeout(self.settings.dense_timeout_s):
+                hits = await snapshot.view.search(vectors, self.settings.candidates, inside, extra)
+        except (BackendError, TimeoutError) as error:
+            return None, self._failed(error)
+        self._failures, self._retry_at = 0, 0.0
+        return hits, ""
+
+    def _failed(self, error: Exception) -> str:
+        wait = _BACKOFF_S[min(self._failures, len(_BACKOFF_S) - 1)]
+        self._failures += 1
+        self._retry_at = time.monotonic() + wait
+        why = str(error) or f"no answer within {self.settings.dense_timeout_s} s"
+        _log.warning("dense_search_failed", error=why, retry_in_s=wait)
+        return f"lexical only: {why}"
+
+    async def _recover(self) -> None:
+        """Index again, ever more patiently, until nothing is missing."""
+        attempt = 0
+        while self._problem:
+            await asyncio.sleep(_BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)])
+            attempt += 1
+            await self.index(self._tools)
+
+    async def _reorder(
+        self, snapshot: Snapshot, query: Query, evidence: Evidence, ranked: Ranked, dense: bool
+    ) -> list[int]:
+        order: list[int] = ranked.order.tolist()
+        if self._reranker is not None:
+            texts = [self._indexer.document(r.name).texts[0] for r in _best(evidence, order)]
+            order = await reranked(self._reranker, query.texts, texts, order)
+        weight = self.settings.diversity
+        if weight is not None and dense and snapshot.view is not None and snapshot.dense is None:
+            best = order[:50]
+            vectors = await snapshot.view.vectors(evidence.rows[np.array(best, np.int64)])
+            picked = mmr(ranked.score[best], vectors, weight)
+            order = [best[i] for i in picked] + order[50:]
+        return order
+
+    def _token_counter(self, evidence: Evidence) -> Callable[[int], int]:
+        def count(position: int) -> int:
+            record = evidence.records[position]
+            known = self._tokens.get(record.name)
+            if known is None:
+                known = self._tokens[record.name] = estimate_tokens(record.definition)
+            return known
+
+        return count
+
+    def _match(self, verdict: Verdict, position: int) -> Match:
+        evidence, ranked = verdict.evidence, verdict.ranked
+        assert evidence is not None
+        assert ranked is not None
+        return Match(
+            tool=evidence.records[position],
+            score=float(ranked.score[position]),
+            probability=float(ranked.probability[position]),
+            raw_score=float(ranked.raw[position]),
+            signals={name: float(values[position]) for name, values in ranked.signals.items()},
+            reason=verdict.ranker.reason(evidence, ranked, position),
+        )
+
+
+def _best(evidence: Evidence, order: Sequence[int], count: int = 30) -> list[ToolRecord]:
+    return [evidence.records[i] for i in order[:count]]

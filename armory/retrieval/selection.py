@@ -1,0 +1,102 @@
+"""From a ranking to what a listing shows: threshold, refusal, caps. Pure functions.
+
+Owns: settings of a search, the cut and its reasons. Never imports rankers, embedders or indexes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from armory.domain.query import Ranker as RankerName
+from armory.retrieval.ports import Ranked, RankSettings
+
+ThresholdOn = Literal["calibrated", "raw"]
+BELOW, CAP, BUDGET, REFUSED = "below threshold", "cap", "token budget", "refused"
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What may be shown.
+
+    Attributes:
+        threshold: least score (or raw score) of a shown tool; 0 is a threshold too.
+        threshold_on: which of the two it is compared with.
+        min_tools: so many best tools are shown whatever their score, a refusal included.
+        max_tools: no more than so many.
+        token_budget: no more estimated tokens of definitions than this; None: no budget. Wins
+            over `min_tools`. A tool that does not fit is left out, smaller ones after it may fit.
+    """
+
+    threshold: float = 0.5
+    threshold_on: ThresholdOn = "calibrated"
+    min_tools: int = 0
+    max_tools: int = 20
+    token_budget: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RetrieverSettings:
+    """How a retriever searches; a query may override ranker, threshold and number.
+
+    Attributes:
+        ranker: name of the default ranker.
+        limits: threshold and caps; a query's `top_k` replaces `max_tools`.
+        rank: passed to rankers.
+        candidates: best tools by cosine that an index which does not score everything returns.
+        diversity: None, or the weight in (0, 1] of relevance against novelty (MMR) over the best
+            50; 1 changes nothing.
+        dense_timeout_s: how long a query may wait for its embedding and the vector store before it
+            is answered by words alone.
+    """
+
+    ranker: RankerName = "relevance"
+    limits: Limits = field(default_factory=Limits)
+    rank: RankSettings = field(default_factory=RankSettings)
+    candidates: int = 200
+    diversity: float | None = None
+    dense_timeout_s: float = 5.0
+
+
+def cut(
+    ranked: Ranked,
+    order: Sequence[int],
+    limits: Limits,
+    tokens_of: Callable[[int], int],
+    withheld: dict[int, str] | None = None,
+) -> list[int]:
+    """Positions to show, best first.
+
+    Args:
+        ranked: scores over the candidates.
+        order: positions, best first.
+        limits: see `Limits`.
+        tokens_of: estimated tokens of the definition at a position; asked only under a budget.
+        withheld: filled with why each other position of `order` is not shown.
+    """
+    judged = ranked.raw if limits.threshold_on == "raw" else ranked.score
+    shown: list[int] = []
+    spent = 0
+    for place, position in enumerate(order):
+        forced = place < limits.min_tools
+        why = "" if forced else _rejected(ranked.refused, float(judged[position]), limits)
+        if not why and len(shown) >= limits.max_tools:
+            why = CAP
+        if not why and limits.token_budget is not None:
+            cost = tokens_of(position)
+            why = BUDGET if spent + cost > limits.token_budget else ""
+            spent += 0 if why else cost
+        if not why:
+            shown.append(position)
+        elif withheld is not None:
+            withheld[position] = why
+        elif why in (CAP, REFUSED):
+            break  # nothing after it can be shown
+    return shown
+
+
+def _rejected(refused: bool, judged: float, limits: Limits) -> str:
+    if refused:
+        return REFUSED
+    return "" if judged >= limits.threshold else BELOW

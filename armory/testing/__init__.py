@@ -1,0 +1,1 @@
+"""Public fakes for tests of Armory and of programs built on it."""
