@@ -1,7 +1,7 @@
-"""TOON in the place of JSON, where somebody asked for it and it is smaller.
+"""TOON in the place of JSON, where it is smaller and says the same.
 
-Owns: re-encoding text blocks whose text is JSON. Never touches `structuredContent`, images,
-resources or errors; never imports a transport.
+Owns: JSON texts and values as TOON. Never imports a transport; what of a result may be changed at
+all is `gateway.compact`'s.
 
 Lossless means: decoding the TOON text gives the JSON value back (member order aside, which JSON
 does not have). Every text is decoded again before it is used; one that does not come back equal is
@@ -10,9 +10,7 @@ left alone.
 
 from __future__ import annotations
 
-import asyncio
 import json
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -23,12 +21,10 @@ from armory.llm.tokens import estimate_tokens
 
 _log = structlog.get_logger(__name__)
 
-MEDIA_TYPE = "text/toon"
 #: Estimates of JSON and TOON differ by a few percent: a smaller saving may be none.
 _LEAST_SAVING = 0.05
 _MIN_CHARS = 40
 _MAX_CHARS = 1_000_000
-_THREAD_CHARS = 4_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,27 +36,6 @@ class Saving:
 
     def __add__(self, other: Saving) -> Saving:
         return Saving(self.before + other.before, self.after + other.after)
-
-
-def wanted(headers: Mapping[str, str], upstream_format: str = "json") -> bool:
-    """Whether text results are to be made compact.
-
-    `X-Prefer-Format: toon` or an `Accept` that names `text/toon` asks for it, `X-Prefer-Format:
-    json` declines; without either the upstream's configured `result_format` decides.
-
-    Args:
-        headers: case-insensitive mapping of the request's headers.
-        upstream_format: "json" or "toon".
-    """
-    preferred = headers.get("X-Prefer-Format", "").strip().lower()
-    if preferred in ("toon", "json"):
-        return preferred == "toon"
-    accepted = headers.get("Accept", "")
-    for part in accepted.split(","):
-        kind, *parameters = (p.strip().lower() for p in part.split(";"))
-        if kind == MEDIA_TYPE:
-            return not any(p.replace(" ", "") in ("q=0", "q=0.0") for p in parameters)
-    return upstream_format == "toon"
 
 
 def encode_text(text: str) -> tuple[str, Saving]:
@@ -98,50 +73,6 @@ def encode_value(value: Any) -> str | None:
         _log.debug("toon_not_lossless", reason="decodes to something else")
         return None
     return encoded
-
-
-def encode_content(content: Sequence[Any]) -> tuple[list[Any], Saving]:
-    """The content blocks of a result with JSON texts as TOON; everything else as it is."""
-    total = Saving()
-    blocks: list[Any] = []
-    for block in content:
-        changed = block
-        if isinstance(block, dict):
-            known = cast("dict[str, Any]", block)
-            text = known.get("text")
-            if known.get("type") == "text" and isinstance(text, str):
-                encoded, saving = encode_text(text)
-                total += saving
-                if encoded is not text:
-                    changed = {**known, "text": encoded}
-        blocks.append(changed)
-    return blocks, total
-
-
-async def encode_result(result: Mapping[str, Any]) -> tuple[Mapping[str, Any], Saving]:
-    """A `tools/call` result with its JSON texts as TOON. Errors (`isError`) pass as they are.
-
-    Long texts are worked on in a thread, beside the event loop.
-
-    Args:
-        result: the result as parsed; not changed.
-    """
-    content = result.get("content")
-    if result.get("isError") is True or not isinstance(content, list):
-        return result, Saving()
-    blocks = cast("list[Any]", content)
-    size = sum(len(b["text"]) for b in blocks if isinstance(b, dict) and _is_text(b))
-    if size > _THREAD_CHARS:
-        encoded, saving = await asyncio.to_thread(encode_content, blocks)
-    else:
-        encoded, saving = encode_content(blocks)
-    if saving.before == saving.after:
-        return result, saving
-    return {**result, "content": encoded}, saving
-
-
-def _is_text(block: Any) -> bool:
-    return isinstance(block.get("text"), str)
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

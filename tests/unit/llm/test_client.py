@@ -1,0 +1,156 @@
+"""The chat client against a local server that speaks the API, and misbehaves."""
+
+from __future__ import annotations
+
+from contextlib import aclosing
+
+import pytest
+
+from armory.llm.client import ChatClient, Message
+from armory.llm.errors import (
+    ChatError,
+    ChatLimited,
+    ChatMalformed,
+    ChatRejected,
+    ChatTimeout,
+    ChatUnavailable,
+)
+from armory.testing.chat import ScriptedChat, Turn
+
+pytestmark = pytest.mark.anyio
+
+ASK: list[Message] = [
+    {"role": "system", "content": "be brief"},
+    {"role": "user", "content": "hello"},
+    {"role": "assistant", "content": "yes?"},
+    {"role": "user", "content": "go on"},
+]
+
+
+def client(server: ScriptedChat, *, timeout_s: float = 5.0, retries: int = 0) -> ChatClient:
+    return ChatClient(
+        server.url, "small", api_key="secret-key", timeout_s=timeout_s, max_retries=retries
+    )
+
+
+async def test_a_completion_carries_text_and_counts() -> None:
+    async with ScriptedChat(["hi there"]) as server, client(server) as chat:
+        answer = await chat.complete(ASK, max_tokens=50, stop=("\nObservation:",))
+    assert (answer.text, answer.prompt_tokens, answer.completion_tokens) == ("hi there", 100, 10)
+    assert answer.finish_reason == "stop"
+    sent = server.requests[0]
+    assert sent["messages"] == ASK
+    assert sent["model"] == "small"
+    assert sent["max_tokens"] == 50
+    assert sent["stop"] == ["\nObservation:"]
+    assert sent["temperature"] == 0
+    assert server.keys == ["secret-key"]
+
+
+async def test_counts_are_estimated_when_the_server_sends_none() -> None:
+    async with ScriptedChat([Turn("one two three", usage=False)]) as server:
+        async with client(server) as chat:
+            answer = await chat.complete(ASK)
+    assert 15 <= answer.prompt_tokens <= 40
+    assert 2 <= answer.completion_tokens <= 5
+
+
+async def test_optional_parts_are_not_sent_unless_given() -> None:
+    async with ScriptedChat(["x"]) as server, client(server) as chat:
+        await chat.complete(ASK)
+    assert not {"max_tokens", "stop"} & server.requests[0].keys()
+
+
+async def test_a_stream_arrives_piece_by_piece() -> None:
+    async with ScriptedChat(["one two three"]) as server, client(server) as chat:
+        async with aclosing(chat.stream(ASK)) as pieces:
+            found = [piece async for piece in pieces]
+    assert found == ["one", " two", " three"]
+
+
+async def test_time_to_first_token_stops_at_the_first_piece() -> None:
+    async with ScriptedChat(["one two three"]) as server, client(server) as chat:
+        first = await chat.time_to_first_token(ASK)
+    assert 0 < first.seconds < 5
+    assert first.prompt_tokens > 10
+    assert server.requests[0]["max_tokens"] == 8
+
+
+@pytest.mark.parametrize(
+    ("turn", "error", "said"),
+    [
+        (Turn(status=429, headers={"Retry-After": "7"}), ChatLimited, "for now"),
+        (Turn(status=500), ChatUnavailable, "HTTP 500"),
+        (Turn(status=401), ChatRejected, "Check the key"),
+        (Turn(status=404), ChatRejected, "Check the model's name"),
+        (Turn(status=400), ChatRejected, "HTTP 400"),
+        (Turn(fault="close"), ChatUnavailable, "cannot be reached"),
+        (Turn(fault="garbage"), ChatMalformed, "no chat completion"),
+        (Turn(fault="no_choices"), ChatMalformed, "no chat completion"),
+    ],
+)
+async def test_each_fault_has_its_error(turn: Turn, error: type[ChatError], said: str) -> None:
+    async with ScriptedChat([turn]) as server, client(server) as chat:
+        with pytest.raises(error, match=said) as caught:
+            await chat.complete(ASK)
+    assert caught.value.code == "backend"
+    assert "secret-key" not in str(caught.value)
+    if error is ChatLimited:
+        assert caught.value.retry_after_s == 7
+
+
+async def test_a_hanging_server_times_out() -> None:
+    async with ScriptedChat([Turn(fault="hang")]) as server:
+        async with client(server, timeout_s=0.2) as chat:
+            with pytest.raises(ChatTimeout, match=r"0\.2 s"):
+                await chat.complete(ASK)
+
+
+async def test_passing_faults_are_tried_again() -> None:
+    turns = [Turn(status=429, headers={"Retry-After": "0.01"}), Turn(fault="close"), "recovered"]
+    async with ScriptedChat(turns) as server, client(server, retries=2) as chat:
+        assert (await chat.complete(ASK)).text == "recovered"
+    assert len(server.requests) == 3
+
+
+async def test_a_refusal_is_not_tried_again() -> None:
+    async with ScriptedChat([Turn(status=400), "never"]) as server, client(server, retries=2) as c:
+        with pytest.raises(ChatRejected):
+            await c.complete(ASK)
+    assert len(server.requests) == 1
+
+
+async def test_an_empty_answer_is_an_empty_text() -> None:
+    async with ScriptedChat([Turn(fault="empty")]) as server, client(server) as chat:
+        assert (await chat.complete(ASK)).text == ""
+
+
+async def test_a_truncated_stream_is_an_error_after_its_pieces() -> None:
+    found: list[str] = []
+
+    async def read(chat: ChatClient) -> None:
+        async with aclosing(chat.stream(ASK)) as pieces:
+            async for piece in pieces:
+                found.append(piece)  # noqa: PERF401 # kept when the stream breaks off
+
+    async with ScriptedChat([Turn("one two three four", fault="truncate")]) as server:
+        async with client(server) as chat:
+            with pytest.raises(ChatUnavailable):
+                await read(chat)
+    assert found[0] == "one"
+    assert len(found) < 4
+
+
+async def test_a_hanging_stream_times_out() -> None:
+    async with ScriptedChat([Turn(fault="hang")]) as server:
+        async with client(server, timeout_s=0.2) as chat:
+            with pytest.raises(ChatTimeout):
+                await chat.time_to_first_token(ASK)
+
+
+async def test_an_unreachable_server_says_what_to_start() -> None:
+    async with ScriptedChat(["x"]) as server:
+        url = server.url
+    async with ChatClient(url, "small", max_retries=0) as chat:
+        with pytest.raises(ChatUnavailable, match="ollama serve"):
+            await chat.complete(ASK)
