@@ -1,1 +1,1 @@
-"""evaluation"""
+"""Measuring retrieval: metrics, labelled sets, runs and reports."""

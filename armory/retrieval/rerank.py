@@ -14,7 +14,7 @@ import numpy as np
 import structlog
 
 from armory.errors import BackendError, ConfigError
-from armory.retrieval.ports import FloatArray
+from armory.retrieval.ports import FloatArray, IntArray
 
 _log = structlog.get_logger(__name__)
 
@@ -68,19 +68,19 @@ class CrossEncoder:
 
 
 async def reranked(
-    reranker: Reranker, queries: Sequence[str], texts: Sequence[str], order: Sequence[int]
-) -> list[int]:
+    reranker: Reranker, queries: Sequence[str], texts: Sequence[str], order: IntArray
+) -> IntArray:
     """The order with its first `len(texts)` positions sorted by the cross-encoder.
 
     Several queries: a tool's best. Scores and threshold stay those of the ranker. A failing model
     leaves the order as it is, logged.
     """
     if not texts:
-        return list(order)
+        return order
     try:
         found = np.stack([await reranker.scores(query, texts) for query in queries]).max(0)
     except BackendError as error:
         _log.warning("reranking_failed", error=str(error))
-        return list(order)
-    first = np.argsort(-found, kind="stable").tolist()
-    return [order[i] for i in first] + list(order[len(texts) :])
+        return order
+    first = np.argsort(-found, kind="stable")
+    return np.concatenate([order[: len(texts)][first], order[len(texts) :]])

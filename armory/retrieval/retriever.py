@@ -53,6 +53,9 @@ from armory.retrieval.tokens import estimate_tokens
 
 _log = structlog.get_logger(__name__)
 _MASKS = 512
+_NONE: IntArray = np.zeros(0, np.int64)
+_RERANKED = 30
+_DIVERSE = 50
 _BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 
 
@@ -63,14 +66,14 @@ class Verdict:
     Attributes:
         evidence: None when there was nothing to search.
         ranked: likewise.
-        order: positions of the candidates, best first, re-ranking and diversity applied.
+        order: (r,) positions of the candidates, best first, re-ranking and diversity applied.
         degraded: what was lost, or None.
         ranker: the ranker that judged.
     """
 
     evidence: Evidence | None
     ranked: Ranked | None
-    order: Sequence[int]
+    order: IntArray
     degraded: str | None
     ranker: Ranker
 
@@ -214,8 +217,8 @@ class Retriever:
             return Selection((), 0, limits.threshold, degraded=verdict.degraded)
         evidence, ranked = verdict.evidence, verdict.ranked
         withheld: dict[int, str] | None = {} if explain else None
-        shown = cut(ranked, verdict.order, limits, self._token_counter(evidence), withheld)
-        everything = verdict.order if explain or full_ranking else ()
+        shown = self.shown(query, verdict, withheld)
+        everything = verdict.order.tolist() if explain or full_ranking else []
         selection = Selection(
             matches=tuple(self._match(verdict, i) for i in shown),
             visible=evidence.visible,
@@ -234,10 +237,10 @@ class Retriever:
         ranker = self._ranker(query.ranker or self.settings.ranker)
         snapshot = self._snapshot
         if snapshot is None:
-            return Verdict(None, None, (), "nothing is indexed yet", ranker)
+            return Verdict(None, None, _NONE, "nothing is indexed yet", ranker)
         allowed = filtered(snapshot, self._allowed(snapshot, visible), query)
         if not len(snapshot.records) or (allowed is not None and not len(allowed)):
-            return Verdict(None, None, (), self.degraded, ranker)
+            return Verdict(None, None, _NONE, self.degraded, ranker)
         legs = legs_of(query.texts)
         loop = asyncio.get_running_loop()
         words_soon = loop.run_in_executor(self._pool, words_of, snapshot, legs, allowed)
@@ -260,6 +263,18 @@ class Retriever:
         evidence, ranked = await loop.run_in_executor(self._pool, rank)
         order = await self._reorder(snapshot, query, evidence, ranked, hits is not None)
         return Verdict(evidence, ranked, order, problem or self.degraded, ranker)
+
+    def shown(
+        self, query: Query, verdict: Verdict, withheld: dict[int, str] | None = None
+    ) -> list[int]:
+        """Positions of the candidates that a listing shows, best first.
+
+        `withheld`, when given, is filled with why each other one is not shown.
+        """
+        if verdict.evidence is None or verdict.ranked is None:
+            return []
+        count = self._token_counter(verdict.evidence)
+        return cut(verdict.ranked, verdict.order, self._limits(query), count, withheld)
 
     def _ranker(self, name: str) -> Ranker:
         try:
@@ -339,17 +354,18 @@ class Retriever:
 
     async def _reorder(
         self, snapshot: Snapshot, query: Query, evidence: Evidence, ranked: Ranked, dense: bool
-    ) -> list[int]:
-        order: list[int] = ranked.order.tolist()
+    ) -> IntArray:
+        order = ranked.order
         if self._reranker is not None:
-            texts = [self._indexer.document(r.name).texts[0] for r in _best(evidence, order)]
+            best = [evidence.records[i] for i in order[:_RERANKED].tolist()]
+            texts = [self._indexer.document(record.name).texts[0] for record in best]
             order = await reranked(self._reranker, query.texts, texts, order)
         weight = self.settings.diversity
         if weight is not None and dense and snapshot.view is not None and snapshot.dense is None:
-            best = order[:50]
-            vectors = await snapshot.view.vectors(evidence.rows[np.array(best, np.int64)])
-            picked = mmr(ranked.score[best], vectors, weight)
-            order = [best[i] for i in picked] + order[50:]
+            first = order[:_DIVERSE]
+            vectors = await snapshot.view.vectors(evidence.rows[first])
+            picked = mmr(ranked.score[first], vectors, weight)
+            order = np.concatenate([first[picked], order[_DIVERSE:]])
         return order
 
     def _token_counter(self, evidence: Evidence) -> Callable[[int], int]:
@@ -374,7 +390,3 @@ class Retriever:
             signals={name: float(values[position]) for name, values in ranked.signals.items()},
             reason=verdict.ranker.reason(evidence, ranked, position),
         )
-
-
-def _best(evidence: Evidence, order: Sequence[int], count: int = 30) -> list[ToolRecord]:
-    return [evidence.records[i] for i in order[:count]]

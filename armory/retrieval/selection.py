@@ -5,12 +5,12 @@ Owns: settings of a search, the cut and its reasons. Never imports rankers, embe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
 from armory.domain.query import Ranker as RankerName
-from armory.retrieval.ports import Ranked, RankSettings
+from armory.retrieval.ports import IntArray, Ranked, RankSettings
 
 ThresholdOn = Literal["calibrated", "raw"]
 BELOW, CAP, BUDGET, REFUSED = "below threshold", "cap", "token budget", "refused"
@@ -61,7 +61,7 @@ class RetrieverSettings:
 
 def cut(
     ranked: Ranked,
-    order: Sequence[int],
+    order: IntArray,
     limits: Limits,
     tokens_of: Callable[[int], int],
     withheld: dict[int, str] | None = None,
@@ -70,33 +70,33 @@ def cut(
 
     Args:
         ranked: scores over the candidates.
-        order: positions, best first.
+        order: (r,) positions, best first.
         limits: see `Limits`.
         tokens_of: estimated tokens of the definition at a position; asked only under a budget.
         withheld: filled with why each other position of `order` is not shown.
     """
     judged = ranked.raw if limits.threshold_on == "raw" else ranked.score
+    passing = judged[order] >= limits.threshold
+    if ranked.refused:
+        passing[:] = False
+    passing[: limits.min_tools] = True
+    if withheld is not None:
+        why = REFUSED if ranked.refused else BELOW
+        withheld.update(dict.fromkeys(order[~passing].tolist(), why))
     shown: list[int] = []
     spent = 0
-    for place, position in enumerate(order):
-        forced = place < limits.min_tools
-        why = "" if forced else _rejected(ranked.refused, float(judged[position]), limits)
-        if not why and len(shown) >= limits.max_tools:
-            why = CAP
-        if not why and limits.token_budget is not None:
+    for position in order[passing].tolist():
+        if len(shown) >= limits.max_tools:
+            if withheld is None:
+                break
+            withheld[position] = CAP
+            continue
+        if limits.token_budget is not None:
             cost = tokens_of(position)
-            why = BUDGET if spent + cost > limits.token_budget else ""
-            spent += 0 if why else cost
-        if not why:
-            shown.append(position)
-        elif withheld is not None:
-            withheld[position] = why
-        elif why in (CAP, REFUSED):
-            break  # nothing after it can be shown
+            if spent + cost > limits.token_budget:
+                if withheld is not None:
+                    withheld[position] = BUDGET
+                continue
+            spent += cost
+        shown.append(position)
     return shown
-
-
-def _rejected(refused: bool, judged: float, limits: Limits) -> str:
-    if refused:
-        return REFUSED
-    return "" if judged >= limits.threshold else BELOW

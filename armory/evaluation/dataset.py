@@ -1,0 +1,179 @@
+"""Labelled sets: a folder with `tools.jsonl` and `queries.jsonl`.
+
+Owns: reading and checking them. Never imports retrieval.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from armory.domain.tool import ToolRecord, fingerprint
+from armory.errors import ConfigError
+
+_DEFINITION = ("name", "title", "description", "inputSchema", "outputSchema", "annotations")
+
+
+@dataclass(frozen=True, slots=True)
+class LabelledQuery:
+    """One query and the names (ids) of the tools that it wants; none: no tool fits."""
+
+    id: str
+    text: str
+    relevant: frozenset[str]
+    split: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Dataset:
+    """A catalogue with labelled queries; a record's `name` is its id in the set."""
+
+    name: str
+    tools: tuple[ToolRecord, ...]
+    queries: tuple[LabelledQuery, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A past successful use: the query, and the name (id) of the tool that was called."""
+
+    query: str
+    tool: str
+
+
+def load_dataset(
+    folder: Path | str, *, split: str | None = None, limit: int | None = None
+) -> Dataset:
+    """Read a set.
+
+    Args:
+        folder: holds `tools.jsonl` (`id`, `name`, `description`, optional `server`,
+            `server_title`, `inputSchema`, ...) and `queries.jsonl` (`id`, `query`, `relevant`,
+            optional `split`).
+        split: only queries of this split.
+        limit: at most so many queries, a stable sample spread over the set.
+
+    Raises:
+        ConfigError: a file is missing or malformed; names file, line and what was expected.
+    """
+    folder = Path(folder)
+    tools = load_tools(folder / "tools.jsonl")
+    known = {tool.name for tool in tools}
+    path = folder / "queries.jsonl"
+    queries = [_query(path, line, row, known) for line, row in _rows(path)]
+    if split is not None:
+        splits = sorted({q.split for q in queries if q.split is not None})
+        queries = [q for q in queries if q.split == split]
+        if not queries:
+            raise ConfigError(f"{path}: no query has split {split!r}; there are {splits}")
+    if limit is not None and limit < len(queries):
+        chosen = {q.id for q in sorted(queries, key=_sampled)[:limit]}
+        queries = [q for q in queries if q.id in chosen]
+    return Dataset(folder.resolve().name, tuple(tools), tuple(queries))
+
+
+def load_tools(path: Path | str) -> list[ToolRecord]:
+    """Read `tools.jsonl`.
+
+    Raises:
+        ConfigError: the file is missing or malformed, or an id is there twice.
+    """
+    path = Path(path)
+    tools: dict[str, ToolRecord] = {}
+    for line, row in _rows(path):
+        tool = _tool(path, line, row)
+        if tool.name in tools:
+            raise ConfigError(f"{path}:{line}: id {tool.name!r} is there twice")
+        tools[tool.name] = tool
+    if not tools:
+        raise ConfigError(f"{path}: no tools")
+    return list(tools.values())
+
+
+def load_uses(path: Path | str, known: frozenset[str]) -> list[Use]:
+    """Read past uses, JSON lines of `{query, tool}`; `tool` is an id of the set.
+
+    Raises:
+        ConfigError: the file is missing or malformed, or names an unknown tool.
+    """
+    path = Path(path)
+    uses: list[Use] = []
+    for line, row in _rows(path):
+        use = Use(_text(path, line, row, "query"), _text(path, line, row, "tool"))
+        if use.tool not in known:
+            raise ConfigError(f"{path}:{line}: unknown tool {use.tool!r}")
+        uses.append(use)
+    return uses
+
+
+def _sampled(query: LabelledQuery) -> bytes:
+    return hashlib.sha256(query.id.encode("utf-8", "replace")).digest()
+
+
+def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    try:
+        with path.open(encoding="utf-8") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, _object(path, number, line)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8: {error}") from error
+
+
+def _object(path: Path, number: int, line: str) -> Mapping[str, Any]:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise ConfigError(f"{path}:{number}: not JSON: {error}") from error
+    if not isinstance(row, dict):
+        raise ConfigError(f"{path}:{number}: {type(row).__name__}, expected an object")
+    return cast("Mapping[str, Any]", row)
+
+
+def _text(path: Path, line: int, row: Mapping[str, Any], key: str) -> str:
+    value = row.get(key)
+    if not isinstance(value, str) or not value.strip():
+        raise ConfigError(f"{path}:{line}: {key} is {value!r}, expected text")
+    return value
+
+
+def _tool(path: Path, line: int, row: Mapping[str, Any]) -> ToolRecord:
+    name = _text(path, line, row, "name")
+    definition = {key: row[key] for key in _DEFINITION if key in row}
+    server = row.get("server")
+    description = row.get("description")
+    category = row.get("category")
+    tags: Any = row.get("tags")
+    return ToolRecord(
+        name=_text(path, line, row, "id"),
+        server=server if isinstance(server, str) else "",
+        original_name=name,
+        definition=definition,
+        fingerprint=fingerprint(definition),
+        server_title=str(row.get("server_title") or ""),
+        description=description if isinstance(description, str) else "",
+        tags=tuple(str(tag) for tag in tags) if isinstance(tags, list) else (),
+        category=category if isinstance(category, str) else None,
+    )
+
+
+def _query(path: Path, line: int, row: Mapping[str, Any], known: set[str]) -> LabelledQuery:
+    relevant: Any = row.get("relevant")
+    if not isinstance(relevant, list):
+        raise ConfigError(f"{path}:{line}: relevant is {relevant!r}, expected a list of tool ids")
+    unknown = [r for r in relevant if r not in known]
+    if unknown:
+        raise ConfigError(f"{path}:{line}: relevant names unknown tools: {unknown[:3]}")
+    split = row.get("split")
+    return LabelledQuery(
+        id=_text(path, line, row, "id"),
+        text=_text(path, line, row, "query"),
+        relevant=frozenset(map(str, relevant)),
+        split=split if isinstance(split, str) else None,
+    )
