@@ -1,1 +1,1 @@
-"""storage"""
+"""Where things are kept: the SQL database with its migrations, the caches, the change feed."""

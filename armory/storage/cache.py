@@ -1,0 +1,164 @@
+"""Small values with a time to live, and messages between processes: what Redis is used for.
+
+Owns: the `Cache` Protocol, its implementation inside the process, and single-flight. Never imports
+a driver (Redis: `redis_cache`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import suppress
+from typing import Generic, Protocol, TypeVar
+
+from cachetools import TLRUCache
+
+T = TypeVar("T")
+_MESSAGES_KEPT = 10_000
+
+
+class Cache(Protocol):
+    """Key-value with expiry and publish/subscribe. Every method may raise `BackendError`.
+
+    Nothing in it is the truth: whoever reads a miss asks the database.
+    """
+
+    @property
+    def shared(self) -> bool:
+        """Whether other processes see it too."""
+        ...
+
+    async def get(self, key: str) -> bytes | None:
+        """The value, or None."""
+        ...
+
+    async def set(self, key: str, value: bytes, ttl_s: float) -> None:
+        """Write whatever was there."""
+        ...
+
+    async def add(self, key: str, value: bytes, ttl_s: float) -> bool:
+        """Write only where nothing is; whether it was written. Atomic."""
+        ...
+
+    async def delete(self, *keys: str) -> None:
+        """Forget keys; absent ones are no error."""
+        ...
+
+    async def publish(self, channel: str, message: bytes) -> None:
+        """Send to everybody who listens now."""
+        ...
+
+    def listen(self, channel: str, *, heartbeat_s: float) -> AsyncGenerator[bytes | None]:
+        """Messages from now on; None at least every `heartbeat_s` while the line is known to be up.
+
+        The first None says that listening has begun.
+
+        Raises:
+            BackendError: the line broke; messages may have been lost.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Let connections go."""
+        ...
+
+
+class MemoryCache:
+    """A `Cache` inside the process, least recently used and expired entries go first.
+
+    Args:
+        max_entries: how many values are kept.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self, max_entries: int = 20_000, *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._values: TLRUCache[str, tuple[bytes, float]] = TLRUCache(
+            max_entries, ttu=lambda _key, entry, now: now + entry[1], timer=clock
+        )
+        self._listeners: dict[str, set[asyncio.Queue[bytes]]] = {}
+
+    @property
+    def shared(self) -> bool:
+        """No other process sees it."""
+        return False
+
+    async def get(self, key: str) -> bytes | None:
+        """The value, or None."""
+        entry = self._values.get(key)
+        return None if entry is None else entry[0]
+
+    async def set(self, key: str, value: bytes, ttl_s: float) -> None:
+        """Write whatever was there."""
+        self._values[key] = (value, ttl_s)
+
+    async def add(self, key: str, value: bytes, ttl_s: float) -> bool:
+        """Write only where nothing is."""
+        if key in self._values:
+            return False
+        self._values[key] = (value, ttl_s)
+        return True
+
+    async def delete(self, *keys: str) -> None:
+        """Forget keys."""
+        for key in keys:
+            self._values.pop(key, None)
+
+    async def publish(self, channel: str, message: bytes) -> None:
+        """Put the message before every listener of this process."""
+        for queue in self._listeners.get(channel, ()):
+            with suppress(asyncio.QueueFull):
+                queue.put_nowait(message)
+
+    async def listen(self, channel: str, *, heartbeat_s: float) -> AsyncGenerator[bytes | None]:
+        """Messages of this process; heartbeats while there are none."""
+        queue: asyncio.Queue[bytes] = asyncio.Queue(_MESSAGES_KEPT)
+        self._listeners.setdefault(channel, set()).add(queue)
+        try:
+            yield None
+            while True:
+                try:
+                    yield await asyncio.wait_for(queue.get(), heartbeat_s)
+                except TimeoutError:
+                    yield None
+        finally:
+            self._listeners[channel].discard(queue)
+
+    async def aclose(self) -> None:
+        """Forget everything."""
+        self._values.clear()
+
+
+class SingleFlight(Generic[T]):
+    """Of many who want the same thing at once, one does the work and all get the outcome.
+
+    The work goes on when the one who began it is cancelled: the others still wait for it.
+    """
+
+    def __init__(self) -> None:
+        self._flights: dict[str, asyncio.Task[T]] = {}
+
+    async def do(self, key: str, work: Callable[[], Awaitable[T]]) -> T:
+        """The outcome of `work`, or of the same work already under way for `key`."""
+        flight = self._flights.get(key)
+        if flight is None:
+
+            async def run() -> T:
+                return await work()
+
+            flight = asyncio.create_task(run(), name=f"flight {key[:40]}")
+            self._flights[key] = flight
+            flight.add_done_callback(lambda done: self._landed(key, done))
+        return await asyncio.shield(flight)
+
+    def forget(self, key: str) -> None:
+        """Whoever comes from now on begins anew: the work under way may have read what is old."""
+        self._flights.pop(key, None)
+
+    def _landed(self, key: str, flight: asyncio.Task[T]) -> None:
+        if self._flights.get(key) is flight:
+            del self._flights[key]
+        if not flight.cancelled():
+            flight.exception()  # seen: everybody who waited may have been cancelled

@@ -1,0 +1,247 @@
+"""What has changed in the database, told to every process: so that no cache answers from before.
+
+Owns: the change feed. Never imports what listens to it.
+
+A change is written in the same transaction as what it is about, so it cannot be lost. Every
+process polls for changes a few times a second, and tells what it changed itself over the shared
+cache's channel at once; the poll is the net below it. `trusted` says whether this process would
+have heard of a change by now: while it is false, nothing kept in memory or in the shared cache may
+answer, and the database is asked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
+from dataclasses import dataclass, field
+
+import msgspec
+import structlog
+from sqlalchemy import delete, func, insert, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from armory.errors import BackendError
+from armory.storage.cache import Cache
+from armory.storage.database import Database
+from armory.storage.tables import changes
+
+_log = structlog.get_logger(__name__)
+Handler = Callable[[str], Awaitable[None]]
+CHANNEL = "changes"
+POLL_S = 0.25
+LEASE_S = 0.9
+REPLAY_MS = 330_000  # longer than anything stays in a shared cache
+_KEPT_MS = 3_600_000
+_LATE_MS = 15_000  # a transaction that took its number early may commit so much later
+_SEEN_KEPT = 50_000
+_BATCH = 5_000
+_RECONNECT_S = 0.5
+
+
+@dataclass(slots=True)
+class Transaction:
+    """A write that others must hear of.
+
+    Attributes:
+        connection: to write with.
+        told: (topic, value) of what changes.
+    """
+
+    connection: AsyncConnection
+    told: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+
+    def changed(self, topic: str, value: str) -> None:
+        """Tell every process, once this is committed."""
+        self.told.append((topic, value))
+
+
+class ChangeFeed:
+    """Changes out and in. Run `run()` in one owner task for as long as the process serves.
+
+    Args:
+        database: where changes are written.
+        cache: with a shared one, changes travel over its channel too, and only an unbroken line
+            to it is trusted.
+        poll_s: pause between two looks into the database.
+        lease_s: how long after the last sign of life what is cached may still answer.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        cache: Cache,
+        *,
+        poll_s: float = POLL_S,
+        lease_s: float = LEASE_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._database = database
+        self._cache = cache
+        self._poll_s = poll_s
+        self._lease_s = lease_s
+        self._clock = clock
+        self._handlers: dict[str, list[Handler]] = {}
+        self._seen: OrderedDict[int, None] = OrderedDict()
+        self._floor_ms: int | None = None
+        self._polled_at = float("-inf")
+        self._line_at = float("-inf")
+        self._line_ready = False
+        self._beat = asyncio.Event()
+
+    @property
+    def trusted(self) -> bool:
+        """Whether a change made anywhere would have been heard by now (within the lease)."""
+        last = self._line_at if self._cache.shared else self._polled_at
+        ready = self._line_ready or not self._cache.shared
+        return ready and self._clock() - last < self._lease_s
+
+    def subscribe(self, topic: str, handler: Handler) -> None:
+        """Call `handler` with the value of every change of `topic`, possibly more than once."""
+        self._handlers.setdefault(topic, []).append(handler)
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncGenerator[Transaction]:
+        """A write transaction whose changes are told; this process's handlers have run at the end.
+
+        Raises:
+            BackendError: the database failed; nothing was written.
+        """
+        async with self._database.write() as connection:
+            transaction = Transaction(connection)
+            yield transaction
+            told = list(dict.fromkeys(transaction.told))
+            if told:
+                now = self._database.now_ms
+                rows = [{"at_ms": now, "topic": topic, "value": value} for topic, value in told]
+                await connection.execute(insert(changes).values(rows))
+        for topic, value in told:
+            await self._dispatch(topic, value)
+        if told and self._cache.shared:
+            with suppress(BackendError):  # the poll of the others finds it
+                await self._cache.publish(CHANNEL, msgspec.json.encode(told))
+
+    async def run(self) -> None:
+        """Hear what others change, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._poll_forever(), name="changes: poll")
+            if self._cache.shared:
+                group.create_task(self._listen_forever(), name="changes: listen")
+
+    async def wait_trusted(self, timeout_s: float) -> bool:
+        """Wait until `trusted`; whether it is by then."""
+        deadline = self._clock() + timeout_s
+        while not self.trusted:
+            left = deadline - self._clock()
+            if left <= 0:
+                return False
+            self._beat.clear()
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(self._beat.wait(), min(left, self._poll_s))
+        return True
+
+    async def poll(self) -> None:
+        """One look into the database.
+
+        Raises:
+            BackendError: it could not be asked.
+        """
+        began = self._clock()
+        async with self._database.read() as connection:
+            if self._floor_ms is None:
+                now_ms = (await connection.execute(select(self._database.now_ms))).scalar_one()
+                self._floor_ms = now_ms - _LATE_MS
+            rows = (
+                await connection.execute(
+                    select(changes.c.id, changes.c.at_ms, changes.c.topic, changes.c.value)
+                    .where(changes.c.at_ms >= self._floor_ms)
+                    .order_by(changes.c.at_ms, changes.c.id)
+                    .limit(_BATCH)
+                )
+            ).all()
+        for row in rows:
+            if row.id not in self._seen:
+                await self._dispatch(row.topic, row.value)
+                self._seen[row.id] = None
+        while len(self._seen) > _SEEN_KEPT:
+            self._seen.popitem(last=False)
+        if len(rows) == _BATCH:  # more to come before anything is trusted
+            self._floor_ms = max(self._floor_ms + 1, rows[-1].at_ms)
+            return
+        if rows:
+            self._floor_ms = max(self._floor_ms, rows[-1].at_ms - _LATE_MS)
+        self._polled_at = began
+        self._beat.set()
+
+    async def prune(self) -> None:
+        """Delete changes that every process has seen long ago."""
+        async with self._database.write() as connection:
+            await connection.execute(
+                delete(changes).where(changes.c.at_ms < self._database.now_ms - _KEPT_MS)
+            )
+
+    async def _poll_forever(self) -> None:
+        failing = False
+        while True:
+            try:
+                await self.poll()
+                failing = False
+            except BackendError as error:
+                if not failing:
+                    _log.warning("change_poll_failed", error=error.message)
+                failing = True
+            await asyncio.sleep(self._poll_s)
+
+    async def _listen_forever(self) -> None:
+        while True:
+            try:
+                line = self._cache.listen(CHANNEL, heartbeat_s=self._poll_s)
+                async with aclosing(line) as messages:
+                    async for message in messages:
+                        await self._alive(message)
+            except BackendError as error:
+                if self._line_ready:
+                    _log.warning("change_line_down", error=error.message)
+            finally:
+                self._line_ready = False
+            await asyncio.sleep(_RECONNECT_S)
+
+    async def _alive(self, message: bytes | None) -> None:
+        if not self._line_ready:
+            await self._replay()  # what changed while nobody listened is still in the shared cache
+            self._line_ready = True
+            _log.info("change_line_up")
+        if message is not None:
+            await self._heard(message)
+        self._line_at = self._clock()
+        self._beat.set()
+
+    async def _replay(self) -> None:
+        async with self._database.read() as connection:
+            rows = (
+                await connection.execute(
+                    select(changes.c.topic, changes.c.value, func.max(changes.c.id))
+                    .where(changes.c.at_ms >= self._database.now_ms - REPLAY_MS)
+                    .group_by(changes.c.topic, changes.c.value)
+                )
+            ).all()
+        for row in rows:
+            await self._dispatch(row.topic, row.value)
+
+    async def _heard(self, message: bytes) -> None:
+        try:
+            told = msgspec.json.decode(message, type=list[tuple[str, str]])
+        except msgspec.DecodeError:
+            _log.warning("change_message_unreadable", size_bytes=len(message))
+            return
+        for topic, value in told:
+            await self._dispatch(topic, value)
+
+    async def _dispatch(self, topic: str, value: str) -> None:
+        for handler in self._handlers.get(topic, ()):
+            try:
+                await handler(value)
+            except BackendError as error:
+                _log.warning("change_handler_failed", topic=topic, error=error.message)

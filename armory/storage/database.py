@@ -1,0 +1,203 @@
+"""The SQL database: SQLite (WAL) in one file by default, Postgres by URL.
+
+Owns: engines, transactions, the upgrade on start, and turning the drivers' failures into
+`BackendError`. The only file that knows the drivers. Never imports accounts.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import structlog
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from sqlalchemy import BigInteger, ColumnElement, cast, event, extract, func, text
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import URL, Connection, make_url
+from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
+from sqlalchemy.sql import Insert
+from sqlalchemy.sql.schema import Table
+
+from armory.errors import BackendError, ConfigError
+
+_log = structlog.get_logger(__name__)
+_BUSY_TIMEOUT_MS = 10_000
+_POSTGRES_TIMEOUT_S = 10.0
+_UPGRADE_LOCK = 0x41524D52  # any number that no other program is likely to lock
+_MIGRATIONS = str(Path(__file__).parent / "migrations")
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970."""
+    return time.time_ns() // 1_000_000
+
+
+def driver_url(url: str) -> URL:
+    """The SQLAlchemy URL with its async driver for what `storage.url` says.
+
+    Raises:
+        ConfigError: not a URL, not SQLite or Postgres, or the Postgres extra is absent.
+    """
+    path = "storage.url"
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):
+        raise ConfigError(
+            "not a database URL; expected sqlite:///path/to/armory.db or "
+            "postgresql://user:password@host/database",
+            path=path,
+        ) from None
+    backend = parsed.get_backend_name()
+    if backend == "sqlite":
+        return parsed.set(drivername="sqlite+aiosqlite")
+    if backend in {"postgresql", "postgres"}:
+        if importlib.util.find_spec("asyncpg") is None:
+            raise ConfigError(
+                'Postgres needs an extra: pip install "armory-mcp-gateway[postgres]"', path=path
+            )
+        return parsed.set(drivername="postgresql+asyncpg")
+    raise ConfigError(f"{backend!r} is not supported; expected sqlite or postgresql", path=path)
+
+
+class Database:
+    """One database; `open` it before use, `close` it after.
+
+    Args:
+        url: as `storage.url`.
+        pool_size: connections kept; at most twice as many are opened under load.
+    """
+
+    def __init__(self, url: str, *, pool_size: int = 5) -> None:
+        target = driver_url(url)
+        self.dialect = target.get_backend_name()
+        self._file = target.database if self.dialect == "sqlite" else None
+        self._engine = _engine(target, pool_size)
+        if self.dialect == "sqlite":
+            event.listen(self._engine.sync_engine, "connect", _prepare_sqlite)
+            event.listen(self._engine.sync_engine, "begin", _begin_sqlite)
+
+    async def open(self) -> None:
+        """Connect and bring the schema up to date.
+
+        Raises:
+            BackendError: it cannot be reached or upgraded.
+            ConfigError: it was written by a newer Armory.
+        """
+        if self._file and self._file != ":memory:" and not self._file.startswith("file:"):
+            Path(self._file).parent.mkdir(parents=True, exist_ok=True)
+        async with self.write() as connection:
+            if self.dialect == "postgresql":  # replicas that start together take turns
+                await connection.execute(
+                    text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK}
+                )
+            before, after = await connection.run_sync(_upgrade)
+        if before != after:
+            _log.info("database_upgraded", before=before, after=after)
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._engine.dispose()
+
+    @asynccontextmanager
+    async def read(self) -> AsyncGenerator[AsyncConnection]:
+        """A connection to read from: one consistent view, never waits for writers.
+
+        Raises:
+            BackendError: the database failed.
+        """
+        async with _translated(), self._engine.connect() as connection:
+            yield connection
+
+    @asynccontextmanager
+    async def write(self) -> AsyncGenerator[AsyncConnection]:
+        """A transaction: committed at the end, rolled back on any exception.
+
+        Raises:
+            BackendError: the database failed. `IntegrityError` passes through: it is about the
+                data, and the caller knows what it means.
+        """
+        async with _translated(), self._engine.connect() as connection:
+            await connection.execution_options(armory_write=True)
+            async with connection.begin():
+                yield connection
+
+    @property
+    def now_ms(self) -> ColumnElement[int]:
+        """The database's own clock, for what replicas compare with each other."""
+        if self.dialect == "postgresql":
+            return cast(extract("epoch", func.clock_timestamp()) * 1000, BigInteger)
+        return cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)
+
+    def upsert(self, table: Table) -> Any:
+        """An INSERT of this dialect that has `on_conflict_do_update` and `..._do_nothing`."""
+        build = postgresql.insert if self.dialect == "postgresql" else sqlite.insert
+        statement: Insert = build(table)
+        return statement
+
+
+def _engine(url: URL, pool_size: int) -> AsyncEngine:
+    if url.get_backend_name() == "sqlite":
+        return create_async_engine(url, pool_size=pool_size, max_overflow=pool_size)
+    return create_async_engine(
+        url,
+        pool_size=pool_size,
+        max_overflow=pool_size,
+        pool_timeout=_POSTGRES_TIMEOUT_S,
+        pool_pre_ping=True,
+        connect_args={"timeout": _POSTGRES_TIMEOUT_S, "command_timeout": _POSTGRES_TIMEOUT_S},
+    )
+
+
+def _prepare_sqlite(connection: Any, _record: Any) -> None:
+    connection.isolation_level = None  # the driver must not begin transactions by itself
+    cursor = connection.cursor()
+    for pragma in (
+        f"busy_timeout={_BUSY_TIMEOUT_MS}",
+        "journal_mode=WAL",
+        "synchronous=NORMAL",
+        "foreign_keys=ON",
+    ):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin_sqlite(connection: Connection) -> None:
+    # A transaction that reads first and writes later would fail at once when another one writes
+    # in between, whatever the busy timeout: writers take their place at the beginning.
+    writes = connection.get_execution_options().get("armory_write", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+def _upgrade(connection: Connection) -> tuple[str | None, str | None]:
+    config = Config()
+    config.set_main_option("script_location", _MIGRATIONS)
+    config.attributes["connection"] = connection
+    script = ScriptDirectory.from_config(config)
+    before = MigrationContext.configure(connection).get_current_revision()
+    if before is not None and before not in {s.revision for s in script.walk_revisions()}:
+        raise ConfigError(
+            f"the database has schema {before}, which this version of Armory does not know; "
+            "it was written by a newer one: upgrade Armory, or use another database",
+            path="storage.url",
+        )
+    command.upgrade(config, "head")
+    return before, MigrationContext.configure(connection).get_current_revision()
+
+
+@asynccontextmanager
+async def _translated() -> AsyncGenerator[None]:
+    try:
+        yield
+    except IntegrityError:
+        raise
+    except (TimeoutError, SQLAlchemyError, OSError) as error:
+        kind = type(getattr(error, "orig", None) or error).__name__
+        raise BackendError(f"the database failed ({kind}); see `storage.url`") from error

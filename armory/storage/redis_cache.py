@@ -1,0 +1,126 @@
+"""The `Cache` that replicas share: Redis, or anything that speaks its protocol.
+
+Owns: the only use of the `redis` package (extra). Never imports another room.
+
+Every command is tried once with a short deadline: whoever asks has a database to fall back on,
+and a Redis that is away must cost as little as possible.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable
+from typing import Any, TypeVar, cast
+
+from armory.errors import BackendError, ConfigError
+
+try:
+    from redis.asyncio import Redis
+    from redis.asyncio.client import PubSub
+    from redis.asyncio.retry import Retry
+    from redis.backoff import NoBackoff
+    from redis.exceptions import RedisError
+except ImportError as error:  # pragma: no cover - the extra is there in tests
+    raise ConfigError(
+        'Redis needs an extra: pip install "armory-mcp-gateway[redis]"', path="storage.redis"
+    ) from error
+
+T = TypeVar("T")
+_FAILURES = (RedisError, OSError, asyncio.TimeoutError)
+
+
+class RedisCache:
+    """A `Cache` in Redis.
+
+    Args:
+        url: `redis://`, `rediss://` or `unix://`.
+        prefix: before every key and channel, so that several Armories can share one Redis.
+        timeout_s: deadline of every command.
+
+    Raises:
+        ConfigError: the URL is not one of Redis.
+    """
+
+    def __init__(self, url: str, *, prefix: str = "armory:", timeout_s: float = 0.5) -> None:
+        self._prefix = prefix
+        self._timeout_s = timeout_s
+        try:
+            self._redis = Redis.from_url(
+                url,
+                socket_timeout=timeout_s,
+                socket_connect_timeout=timeout_s,
+                retry=Retry(NoBackoff(), 0),
+                max_connections=200,
+            )
+        except ValueError:
+            raise ConfigError(
+                "not a Redis URL; expected redis://host:6379/0, rediss://... or unix://...",
+                path="storage.redis",
+            ) from None
+
+    @property
+    def shared(self) -> bool:
+        """Other processes see it."""
+        return True
+
+    async def get(self, key: str) -> bytes | None:
+        """The value, or None."""
+        return cast("bytes | None", await self._do(self._redis.get(self._prefix + key)))
+
+    async def set(self, key: str, value: bytes, ttl_s: float) -> None:
+        """Write whatever was there."""
+        await self._do(self._redis.set(self._prefix + key, value, px=_ms(ttl_s)))
+
+    async def add(self, key: str, value: bytes, ttl_s: float) -> bool:
+        """Write only where nothing is."""
+        done = await self._do(self._redis.set(self._prefix + key, value, px=_ms(ttl_s), nx=True))
+        return bool(done)
+
+    async def delete(self, *keys: str) -> None:
+        """Forget keys."""
+        if keys:
+            await self._do(self._redis.delete(*(self._prefix + key for key in keys)))
+
+    async def publish(self, channel: str, message: bytes) -> None:
+        """Send to every process that listens now."""
+        await self._do(self._redis.publish(self._prefix + channel, message))
+
+    async def listen(self, channel: str, *, heartbeat_s: float) -> AsyncGenerator[bytes | None]:
+        """Messages of every process; a heartbeat is an answered ping, so None proves the line."""
+        pubsub = self._redis.pubsub()
+        try:
+            await self._do(pubsub.subscribe(self._prefix + channel))
+            waiting = True  # for the answer to the subscription, later to each ping
+            while True:
+                message = await self._next(pubsub, self._timeout_s if waiting else heartbeat_s)
+                if message is None:
+                    if waiting:
+                        raise BackendError("Redis does not answer; see `storage.redis`")
+                    await self._do(pubsub.ping())
+                    waiting = True
+                elif message["type"] == "message":
+                    yield message["data"]
+                elif message["type"] in {"subscribe", "pong"}:
+                    waiting = False
+                    yield None
+        finally:
+            await pubsub.aclose()
+
+    async def aclose(self) -> None:
+        """Close every connection."""
+        await self._redis.aclose()
+
+    async def _next(self, pubsub: PubSub, timeout_s: float) -> dict[str, Any] | None:
+        return await self._do(pubsub.get_message(timeout=timeout_s))
+
+    async def _do(self, command: Awaitable[T]) -> T:
+        try:
+            return await command
+        except _FAILURES as error:
+            raise BackendError(
+                f"Redis failed ({type(error).__name__}); see `storage.redis`"
+            ) from error
+
+
+def _ms(ttl_s: float) -> int:
+    return max(1, int(ttl_s * 1000))

@@ -1,0 +1,195 @@
+"""Real Redis and PostgreSQL servers for tests: started on free ports, killed and restarted at will.
+
+Owns: the processes and their temporary folders. Never imports the rest of Armory.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+_READY_S = 30.0
+_POSTGRES_FOLDERS = ("/usr/lib/postgresql", "/usr/local/pgsql", "/opt/homebrew/opt/postgresql")
+
+
+def free_port() -> int:
+    """A port that nobody listens on at the moment."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def redis_binary() -> str | None:
+    """Path of `redis-server` (or `valkey-server`); None when there is none."""
+    return shutil.which("redis-server") or shutil.which("valkey-server")
+
+
+def postgres_folder() -> Path | None:
+    """Where PostgreSQL's programs are (`postgres`, `initdb`, `psql`); None: not installed."""
+    found = shutil.which("postgres")
+    places = [Path(found).resolve()] if found else []
+    for folder in _POSTGRES_FOLDERS:
+        places += sorted(Path(folder).glob("*/bin/postgres"), reverse=True)
+        places += Path(folder).glob("bin/postgres")
+    programs = ("initdb", "psql", "pg_isready")
+    for place in places:
+        if all((place.parent / program).exists() for program in programs):
+            return place.parent
+    return None
+
+
+class RedisServer:
+    """A `redis-server` that keeps nothing over a restart.
+
+    Raises:
+        RuntimeError: there is no binary, or it does not start.
+    """
+
+    def __init__(self) -> None:
+        binary = redis_binary()
+        if binary is None:
+            raise RuntimeError("no redis-server; install it, e.g. apt-get install redis-server")
+        self._binary = binary
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def url(self) -> str:
+        """As `storage.redis`."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        command = [self._binary, "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
+        command += ["--appendonly", "no", "--dir", tempfile.gettempdir()]
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        _until(self._answers, "redis-server does not answer")
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def pause(self) -> None:
+        """Stop answering without closing anything, as a dead machine would."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Answer again."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGCONT)
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=0.5) as connection:
+                connection.sendall(b"PING\r\n")
+                return connection.recv(16).startswith(b"+PONG")
+        except OSError:
+            return False
+
+
+class PostgresServer:
+    """A PostgreSQL cluster in a temporary folder; as root it runs as the user `postgres`.
+
+    Raises:
+        RuntimeError: there are no binaries, or it does not start.
+    """
+
+    def __init__(self) -> None:
+        programs = postgres_folder()
+        if programs is None:
+            raise RuntimeError("no PostgreSQL; install it, e.g. apt-get install postgresql")
+        self._programs = programs
+        self._as_user = ["setpriv", "--reuid=postgres", "--regid=postgres", "--clear-groups"]
+        if os.getuid() != 0:
+            self._as_user = []
+        self._folder = Path(tempfile.mkdtemp(prefix="armory-postgres-"))
+        if self._as_user:
+            shutil.chown(self._folder, "postgres", "postgres")
+        self.port = free_port()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._databases = 0
+        done = subprocess.run(
+            [
+                *(*self._as_user, str(programs / "initdb"), "-D", str(self._folder / "data")),
+                *("-U", "armory", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C"),
+            ],
+            capture_output=True,
+            check=False,
+            cwd=self._folder,
+        )
+        if done.returncode != 0:
+            raise RuntimeError(f"initdb failed: {done.stderr.decode(errors='replace')[-500:]}")
+        self.start()
+
+    def url(self, database: str = "postgres") -> str:
+        """As `storage.url`."""
+        return f"postgresql://armory@127.0.0.1:{self.port}/{database}"
+
+    def create_database(self) -> str:
+        """URL of a new, empty database."""
+        psql = str(self._programs / "psql")
+        self._databases += 1
+        name = f"armory_{self._databases}"
+        address = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "armory", "-d", "postgres"]
+        subprocess.run(
+            [psql, *address, "-qc", f"CREATE DATABASE {name}"], check=True, capture_output=True
+        )
+        return self.url(name)
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        command = [
+            *self._as_user,
+            str(self._programs / "postgres"),
+            "-D",
+            str(self._folder / "data"),
+        ]
+        command += ["-p", str(self.port), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"]
+        command += ["-c", f"unix_socket_directories={self._folder}", "-c", "shared_buffers=32MB"]
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self._folder
+        )
+        try:
+            _until(self._answers, "PostgreSQL does not answer")
+        except RuntimeError:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """End it at once: every connection breaks."""
+        if self._process is not None:
+            self._process.send_signal(signal.SIGINT)  # fast shutdown
+            self._process.wait()
+            self._process = None
+
+    def remove(self) -> None:
+        """Stop it and delete its folder."""
+        self.stop()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _answers(self) -> bool:
+        ready = str(self._programs / "pg_isready")
+        command = [ready, "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        return subprocess.run(command, check=False).returncode == 0
+
+
+def _until(ready: Callable[[], bool], failure: str) -> None:
+    deadline = time.monotonic() + _READY_S
+    while not ready():
+        if time.monotonic() > deadline:
+            raise RuntimeError(failure)
+        time.sleep(0.05)

@@ -1,0 +1,107 @@
+"""Stores to run the contract suites on: in process, and real servers where they are installed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from armory.storage.cache import Cache, MemoryCache
+from armory.storage.changes import ChangeFeed
+from armory.storage.database import Database
+from armory.storage.redis_cache import RedisCache
+from armory.testing.servers import (
+    PostgresServer,
+    RedisServer,
+    postgres_folder,
+    redis_binary,
+)
+
+
+@dataclass
+class Stores:
+    """One kind of storage: where the database is, and how to reach the cache again."""
+
+    url: str
+    redis: RedisServer | None
+
+    def cache(self) -> Cache:
+        return MemoryCache() if self.redis is None else RedisCache(self.redis.url)
+
+
+@dataclass
+class Process:
+    """What one Armory process holds of storage."""
+
+    database: Database
+    cache: Cache
+    feed: ChangeFeed
+
+
+class Processes:
+    """Opens the storage of any number of processes on the same stores, and closes it."""
+
+    def __init__(self, stores: Stores) -> None:
+        self.stores = stores
+        self._opened: list[tuple[Process, asyncio.Task[None]]] = []
+
+    async def open(self) -> Process:
+        database, cache = Database(self.stores.url), self.stores.cache()
+        await database.open()
+        feed = ChangeFeed(database, cache)
+        task = asyncio.create_task(feed.run())
+        process = Process(database, cache, feed)
+        self._opened.append((process, task))
+        assert await feed.wait_trusted(10)
+        return process
+
+    async def close(self) -> None:
+        for process, task in reversed(self._opened):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            await process.cache.aclose()
+            await process.database.close()
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    if postgres_folder() is None:
+        pytest.skip("PostgreSQL is not installed")
+    server = PostgresServer()
+    yield server
+    server.remove()
+
+
+@pytest.fixture
+def redis_server() -> Iterator[RedisServer]:
+    if redis_binary() is None:
+        pytest.skip("redis-server is not installed")
+    server = RedisServer()
+    yield server
+    server.kill()
+
+
+@pytest.fixture(
+    params=[
+        "memory+sqlite",
+        pytest.param("redis+postgres", marks=[pytest.mark.redis, pytest.mark.postgres]),
+    ]
+)
+def stores(request: pytest.FixtureRequest, tmp_path: Path) -> Stores:
+    if request.param == "memory+sqlite":
+        return Stores(f"sqlite:///{tmp_path / 'armory.db'}", None)
+    postgres: PostgresServer = request.getfixturevalue("postgres_server")
+    redis: RedisServer = request.getfixturevalue("redis_server")
+    return Stores(postgres.create_database(), redis)
+
+
+@pytest.fixture
+async def processes(stores: Stores) -> AsyncIterator[Processes]:
+    opened = Processes(stores)
+    yield opened
+    await opened.close()
