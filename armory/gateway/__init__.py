@@ -1,1 +1,1 @@
-"""gateway"""
+"""The request path: what a client may ask, and how each question is answered."""

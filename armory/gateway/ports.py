@@ -34,6 +34,10 @@ class Pool(Protocol):
         """Name of the session that serves `owner`: what `Listener.on_notification` calls owner."""
         ...
 
+    async def release_session(self, session_id: str) -> None:
+        """A legacy client session ended: let go what was kept for it alone."""
+        ...
+
     def era(self, server: str) -> Era | None:
         """Era of the upstream; None while it has never been reached."""
         ...

@@ -1,1 +1,1 @@
-"""security"""
+"""Who is it, and who may: authentication and policy."""

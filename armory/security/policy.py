@@ -97,7 +97,9 @@ class Sight:
 class _Cache:
     version: int = -1
     catalog: Catalog | None = None
-    sights: dict[tuple[Profile, str], Sight] = field(default_factory=dict[tuple[Profile, str], Sight])
+    sights: dict[tuple[Profile, str], Sight] = field(
+        default_factory=dict[tuple[Profile, str], Sight]
+    )
 
 
 class Policy:
@@ -112,6 +114,11 @@ class Policy:
         self._profiles: dict[Principal, Profile] = {}
         self._decisions: dict[tuple[Profile, str], bool] = {}
         self._cache = _Cache()
+
+    @property
+    def restricts(self) -> bool:
+        """Whether there is any rule, so that principals may see different things."""
+        return bool(self._rules)
 
     def profile(self, principal: Principal) -> Profile:
         """The positions of the rules that apply: principals with equal profiles see the same."""
@@ -141,11 +148,11 @@ class Policy:
     def visible(
         self, catalog: Catalog, principal: Principal, scope: Scope = EVERYTHING
     ) -> VisibleSet:
-        """The tools that `principal` may see within `scope`; one object per snapshot and profile."""
+        """The tools that `principal` may see; one object per snapshot, profile and scope."""
         return self.sight(catalog, principal, scope).tools
 
     def sight(self, catalog: Catalog, principal: Principal, scope: Scope = EVERYTHING) -> Sight:
-        """Everything that `principal` may see within `scope`; one object per snapshot and profile."""
+        """Everything that `principal` may see; one object per snapshot, profile and scope."""
         profile = self.profile(principal)
         cache = self._cache
         if cache.catalog is not catalog:

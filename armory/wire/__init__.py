@@ -1,1 +1,1 @@
-"""wire"""
+"""MCP for clients: transports in front, eras, sessions, interactions."""

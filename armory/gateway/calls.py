@@ -1,0 +1,179 @@
+"""tools/call, one straight line, read top-down, and what stands beside it for every other method
+that goes to exactly one upstream.
+
+Owns: resolving, forwarding, and the answer of a call that could not be made. Never imports a
+transport.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from msgspec import Raw
+
+from armory.domain.tool import ToolRecord
+from armory.errors import ArmoryError, BackendError, RateLimited, UnknownTool, UpstreamUnavailable
+from armory.gateway import metatools
+from armory.gateway.compact import compact_result, wants_toon
+from armory.gateway.exchange import INVALID_PARAMS, Exchange, RpcError
+from armory.gateway.links import expose_result, has_links
+from armory.gateway.mirrored import mirrored_headers
+from armory.gateway.rawjson import encode, need_text, open_or_none, pack
+from armory.gateway.tools import search
+from armory.upstreams.link import Call, Owner, Reply
+
+if TYPE_CHECKING:
+    from armory.gateway.gateway import Gateway
+
+ERROR_META = "dev.armory/error"
+_FAILED = (UpstreamUnavailable, RateLimited, BackendError)
+
+
+async def call_tool(gateway: Gateway, exchange: Exchange, params: dict[str, Raw]) -> Reply:
+    """Answer `tools/call`.
+
+    Raises:
+        UnknownTool: no such tool for this caller, whether hidden or not there.
+        RpcError: parameters that do not fit.
+    """
+    name = need_text(params, "name")
+    if name in metatools.META_TOOLS and gateway.offers(exchange, name):
+        if name == metatools.SEARCH:
+            return await _search_tools(gateway, exchange, params)
+        params = metatools.read_call(params)
+        name = need_text(params, "name")
+    view = gateway.view
+    record = view.tool(exchange, name)
+    if record is None:
+        raise unknown("tool", name)
+    _check_arguments(params)
+    started = time.perf_counter()
+    ok = False
+    try:
+        await gateway.admit(exchange, "tools/call", record.name)
+        reply = await gateway.pool.request(
+            record.server,
+            Owner(exchange.principal, exchange.session),
+            Call(
+                method="tools/call",
+                params={**params, "name": pack(record.original_name)},
+                client=gateway.face(exchange, record.server),
+                name_header=record.original_name,
+                param_headers=mirrored_headers(view.headers_of(record), params),
+                safe_to_retry=_safe(record),
+            ),
+        )
+        ok = _succeeded(reply.result)
+    except _FAILED as error:
+        reply = failed_call(error)
+    finally:
+        gateway.tell_called(exchange, record, started, ok=ok)
+    return finished(gateway, exchange, record.server, reply)
+
+
+def unknown(kind: str, name: str) -> UnknownTool:
+    """The answer for what is not there, and for what may not be seen: the same."""
+    return UnknownTool(f"unknown {kind}: {name if len(name) <= 200 else name[:197] + '...'}")
+
+
+def finished(gateway: Gateway, exchange: Exchange, server: str, reply: Reply) -> Reply:
+    """An upstream's answer in the client's names."""
+    if exchange.endpoint.transparent:
+        return reply
+    if reply.result is not None:
+        result = reply.result
+        if (
+            wants_toon(exchange.headers)
+            or gateway.view.settings.result_formats.get(server) == "toon"
+        ):
+            result = compact_result(result)
+        exposed = expose_result(result, server)
+        return reply if exposed is reply.result else Reply(result=exposed, era=reply.era)
+    if reply.error is not None and has_links(reply.error):
+        opened = open_or_none(reply.error)
+        data = opened and open_or_none(opened.get("data"))
+        if opened and data:
+            opened["data"] = expose_result(pack(data), server)
+            return Reply(error=pack(opened), era=reply.era)
+    return reply
+
+
+def failed_call(error: ArmoryError) -> Reply:
+    """A result that tells a model what went wrong and whether trying again makes sense."""
+    told: dict[str, Any] = {
+        "code": error.code,
+        "upstream": getattr(error, "upstream", "") or None,
+        "retry_after_s": error.retry_after_s,
+    }
+    text = error.message
+    if error.retry_after_s is not None:
+        text = f"{text} Try again in {error.retry_after_s:g} s."
+    result = {
+        "content": [{"type": "text", "text": text}],
+        "isError": True,
+        "_meta": {ERROR_META: told},
+    }
+    return Reply(result=Raw(encode(result)))
+
+
+class _Outcome(msgspec.Struct):
+    isError: bool = False
+
+
+_outcome = msgspec.json.Decoder(_Outcome)
+
+
+def _succeeded(result: Raw | None) -> bool:
+    if result is None:
+        return False
+    if b'"isError"' not in bytes(memoryview(result)):
+        return True
+    try:
+        return not _outcome.decode(result).isError
+    except (msgspec.DecodeError, RecursionError):
+        return True
+
+
+def _safe(record: ToolRecord) -> bool:
+    hints = record.annotations
+    return hints.get("readOnlyHint") is True or hints.get("idempotentHint") is True
+
+
+def _check_arguments(params: Mapping[str, Raw]) -> None:
+    raw = params.get("arguments")
+    if raw is None:
+        return
+    first = bytes(memoryview(raw)[:1])
+    if first != b"{" and bytes(memoryview(raw)) != b"null":
+        raise RpcError(
+            INVALID_PARAMS, "params.arguments is not an object", {"parameter": "arguments"}
+        )
+
+
+async def _search_tools(gateway: Gateway, exchange: Exchange, params: dict[str, Raw]) -> Reply:
+    started = time.perf_counter()
+    arguments = metatools.read_search(params)
+    view = gateway.view
+    sight = view.sight(exchange)
+    query = arguments.as_query(exchange.principal.user or exchange.principal.key)
+    selection = await search(gateway, query, sight)
+    structure = metatools.found_structure(selection)
+    if selection.degraded:
+        structure["degraded"] = selection.degraded
+    text = metatools.as_text(structure)
+    names = [match.tool.name for match in selection.matches]
+    if exchange.revealed is not None:
+        gateway.reveal(exchange, names)
+    blocks = metatools.found_blocks(
+        names, text, references=metatools.wants_references(exchange.client.capabilities)
+    )
+    result = Raw(encode({"content": blocks, "structuredContent": structure, "isError": False}))
+    if wants_toon(exchange.headers):
+        result = compact_result(result)
+    gateway.tell_listed(
+        exchange, query, view, sight, names, bytes(memoryview(result)), selection, started
+    )
+    return Reply(result=result)

@@ -1,0 +1,226 @@
+"""Who must hear of a change: lists that differ for a client, and resources that it subscribed to.
+
+Owns: subscriptions of clients and the reference counts toward upstreams. Never imports a
+transport: a client is a function that takes a notification and returns at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import structlog
+
+from armory.domain.catalog import Diff
+from armory.domain.naming import expose_uri
+from armory.domain.principal import Principal
+from armory.errors import ArmoryError
+from armory.gateway.exchange import Endpoint
+from armory.gateway.links import expose_params
+from armory.gateway.rawjson import pack, text_of
+from armory.gateway.view import View
+from armory.upstreams.link import Owner, Params
+
+if TYPE_CHECKING:
+    from armory.gateway.ports import Pool
+
+_log = structlog.get_logger(__name__)
+Deliver = Callable[[str, Params], None]
+TOOLS = "notifications/tools/list_changed"
+PROMPTS = "notifications/prompts/list_changed"
+RESOURCES = "notifications/resources/list_changed"
+UPDATED = "notifications/resources/updated"
+RELAYED = frozenset(
+    (
+        "notifications/tasks",
+        "notifications/tasks/status",
+        "notifications/elicitation/complete",
+        "notifications/message",
+    )
+)
+
+
+@dataclass(slots=True, eq=False)
+class Subscription:
+    """One client that listens: a legacy session, or one `subscriptions/listen` stream.
+
+    Attributes:
+        principal, endpoint, session: whose it is and where it listens.
+        deliver: takes (method, params); must neither block nor raise.
+        lists: the list-changed methods that it wants.
+        uris: resources that it subscribed to, as (server, original URI).
+        tasks: exposed ids of tasks that it wants to hear of.
+        relays: whether it hears notifications that belong to the whole upstream session.
+    """
+
+    principal: Principal
+    endpoint: Endpoint
+    deliver: Deliver
+    session: str | None = None
+    lists: frozenset[str] = frozenset((TOOLS, PROMPTS, RESOURCES))
+    uris: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    tasks: frozenset[str] = frozenset()
+    relays: bool = False
+
+
+class Changes:
+    """The hub between upstream news and listening clients."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._subscriptions: set[Subscription] = set()
+        self._watched: dict[tuple[str, str], Counter[str]] = {}
+        self._locks: dict[tuple[str, str], asyncio.Lock] = {}
+
+    def __len__(self) -> int:
+        return len(self._subscriptions)
+
+    def add(self, subscription: Subscription) -> None:
+        """Let a client listen."""
+        self._subscriptions.add(subscription)
+
+    async def remove(self, subscription: Subscription) -> None:
+        """Let a client go, with the resources that it watched."""
+        self._subscriptions.discard(subscription)
+        for server, uri in list(subscription.uris):
+            try:
+                await self.unwatch(subscription, server, uri)
+            except ArmoryError as error:
+                _log.info("unsubscribe_failed", server=server, error=error.message)
+
+    # -- lists -------------------------------------------------------------------------------
+
+    def swapped(self, old: View, new: View) -> None:
+        """Tell everybody whose visible set differs between two views, once per list."""
+        diff = new.catalog.diff(old.catalog)
+        if not diff and old.policy is new.policy and old.settings is new.settings:
+            return
+        verdicts: dict[tuple[object, ...], frozenset[str]] = {}
+        for subscription in list(self._subscriptions):
+            endpoint, principal = subscription.endpoint, subscription.principal
+            key = (
+                new.policy.profile(principal),
+                old.policy.profile(principal),
+                endpoint.scope.key,
+            )
+            changed = verdicts.get(key)
+            if changed is None:
+                changed = verdicts[key] = _differs(old, new, diff, principal, endpoint)
+            for method in (TOOLS, PROMPTS, RESOURCES):
+                if method in changed and method in subscription.lists:
+                    subscription.deliver(method, {})
+
+    def tell_session(self, session: str, method: str) -> None:
+        """Tell one legacy session alone."""
+        for subscription in self._subscriptions:
+            if subscription.session == session and method in subscription.lists:
+                subscription.deliver(method, {})
+
+    # -- resources ---------------------------------------------------------------------------
+
+    async def watch(self, subscription: Subscription, server: str, uri: str) -> None:
+        """Let a client hear of updates of one resource; twice is once.
+
+        Raises:
+            UpstreamUnavailable: the upstream cannot be told.
+        """
+        if (server, uri) in subscription.uris:
+            return
+        subscription.uris.add((server, uri))
+        try:
+            await self._count(subscription, server, uri, +1)
+        except BaseException:
+            subscription.uris.discard((server, uri))
+            raise
+
+    async def unwatch(self, subscription: Subscription, server: str, uri: str) -> None:
+        """The reverse; nothing where there was no subscription.
+
+        Raises:
+            UpstreamUnavailable: the upstream cannot be told.
+        """
+        if (server, uri) in subscription.uris:
+            subscription.uris.discard((server, uri))
+            await self._count(subscription, server, uri, -1)
+
+    async def _count(self, subscription: Subscription, server: str, uri: str, step: int) -> None:
+        owner = Owner(subscription.principal, subscription.session)
+        key = (server, self._pool.key(server, owner))
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        async with lock:
+            counts = self._watched.setdefault(key, Counter())
+            before = frozenset(counts)
+            counts[uri] += step
+            if counts[uri] <= 0:
+                del counts[uri]
+            after = frozenset(counts)
+            try:
+                if after != before:
+                    await self._pool.set_subscriptions(server, owner, after)
+            except BaseException:
+                if step > 0:
+                    counts[uri] -= step
+                    if counts[uri] <= 0:
+                        del counts[uri]
+                raise
+            finally:
+                if not counts:
+                    self._watched.pop(key, None)
+
+    # -- from upstream -----------------------------------------------------------------------
+
+    def on_notification(self, server: str, owner: str, method: str, params: Params) -> None:
+        """What an upstream says outside any request; list changes are the supervisor's."""
+        if method == UPDATED:
+            uri = text_of(params, "uri")
+            if uri is not None:
+                self._updated(server, owner, uri, params)
+        elif method in RELAYED:
+            self._relay(server, owner, method, params)
+
+    def _updated(self, server: str, owner: str, uri: str, params: Params) -> None:
+        for subscription in list(self._subscriptions):
+            if (server, uri) in subscription.uris and self._is_for(subscription, server, owner):
+                shown = uri if subscription.endpoint.transparent else expose_uri(server, uri)
+                subscription.deliver(UPDATED, {**params, "uri": pack(shown)})
+
+    def _relay(self, server: str, owner: str, method: str, params: Params) -> None:
+        task = text_of(params, "taskId")
+        for subscription in list(self._subscriptions):
+            if not subscription.endpoint.scope.has_server(server):
+                continue
+            if not self._is_for(subscription, server, owner):
+                continue
+            transparent = subscription.endpoint.transparent
+            shown = params if transparent else expose_params(params, server)
+            wanted = task is not None and text_of(shown, "taskId") in subscription.tasks
+            if wanted or subscription.relays:
+                subscription.deliver(method, shown)
+
+    def _is_for(self, subscription: Subscription, server: str, owner: str) -> bool:
+        mine = Owner(subscription.principal, subscription.session)
+        return self._pool.key(server, mine) == owner
+
+
+def _differs(
+    old: View, new: View, diff: Diff, principal: Principal, endpoint: Endpoint
+) -> frozenset[str]:
+    before = old.policy.sight(old.catalog, principal, endpoint.scope)
+    after = new.policy.sight(new.catalog, principal, endpoint.scope)
+
+    def touched(a: frozenset[str], b: frozenset[str], names: frozenset[str]) -> bool:
+        return a != b or not names.isdisjoint(b)
+
+    found: set[str] = set()
+    if touched(before.tools.names, after.tools.names, diff.tools.names):
+        found.add(TOOLS)
+    if touched(before.prompts, after.prompts, diff.prompts.names):
+        found.add(PROMPTS)
+    if touched(before.resources, after.resources, diff.resources.names) or touched(
+        before.templates, after.templates, diff.templates.names
+    ):
+        found.add(RESOURCES)
+    return frozenset(found)

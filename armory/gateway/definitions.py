@@ -1,0 +1,140 @@
+"""A definition as a listing shows it: the upstream's JSON with the few changes a hop must make.
+
+Owns: exposed names, overrides, era differences and `x-mcp-header` in listed definitions, as bytes.
+Never imports retrieval, policy or a transport.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+import msgspec
+
+from armory.domain.naming import expose_uri
+from armory.domain.tool import ListedRecord, ToolRecord
+from armory.upstreams.link import Era
+
+HEADER_KEY = "x-mcp-header"
+_ALWAYS_LOAD = "anthropic/alwaysLoad"
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
+_MIRRORED = ("string", "integer", "boolean")
+_encode = msgspec.json.encode
+Kind = Literal["prompts", "resources", "templates"]
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """How definitions are shown.
+
+    Attributes:
+        era: legacy clients get object output schemas only.
+        original: the upstream's own names and URIs, nothing changed (the transparent endpoint).
+        headers: keep `x-mcp-header` annotations.
+        load: mark the tool as one to load always.
+    """
+
+    era: Era
+    original: bool = False
+    headers: bool = False
+    load: bool = False
+
+
+def tool_bytes(record: ToolRecord, form: Form) -> bytes:
+    """One tool as JSON."""
+    definition = record.definition
+    changed: dict[str, Any] = dict(definition)
+    if not form.original:
+        changed["name"] = record.name
+        mapped = _mapped_ui(definition.get("_meta"), record.server)
+        if mapped is not None:
+            changed["_meta"] = mapped
+    if record.description != definition.get("description", ""):
+        changed["description"] = record.description
+    if form.era == "legacy" and not _object_schema(definition.get("outputSchema")):
+        changed.pop("outputSchema", None)
+    if not form.headers and "inputSchema" in definition:
+        changed["inputSchema"] = _without_headers(definition["inputSchema"])
+    if form.load:
+        meta = changed.get("_meta")
+        kept = cast("dict[str, Any]", meta) if isinstance(meta, dict) else {}
+        changed["_meta"] = {**kept, _ALWAYS_LOAD: True}
+    return _encode(changed)
+
+
+def listed_bytes(record: ListedRecord, kind: Kind, form: Form) -> bytes:
+    """One prompt, resource or resource template as JSON."""
+    if form.original:
+        return _encode(record.definition)
+    key = {"prompts": "name", "resources": "uri", "templates": "uriTemplate"}[kind]
+    changed = {**record.definition, key: record.name}
+    mapped = _mapped_ui(record.definition.get("_meta"), record.server)
+    if mapped is not None:
+        changed["_meta"] = mapped
+    return _encode(changed)
+
+
+def _object_schema(schema: object) -> bool:
+    return isinstance(schema, dict) and cast("dict[str, Any]", schema).get("type") == "object"
+
+
+def _mapped_ui(meta: object, server: str) -> dict[str, Any] | None:
+    """`_meta` with its `ui://` links exposed; None when there are none."""
+    if not isinstance(meta, dict):
+        return None
+    changed = dict(cast("dict[str, Any]", meta))
+    flat = changed.get("ui/resourceUri")
+    if isinstance(flat, str):
+        changed["ui/resourceUri"] = expose_uri(server, flat)
+    ui = changed.get("ui")
+    if isinstance(ui, dict):
+        link = cast("dict[str, Any]", ui).get("resourceUri")
+        if isinstance(link, str):
+            changed["ui"] = {**ui, "resourceUri": expose_uri(server, link)}
+    return changed if changed != meta else None
+
+
+def _without_headers(node: Any) -> Any:
+    """A schema without `x-mcp-header` annotations; the same object where there are none."""
+    if isinstance(node, dict):
+        source = cast("dict[str, Any]", node)
+        changed = {
+            key: _without_headers(child)
+            for key, child in source.items()
+            if not _annotation(key, child)
+        }
+        same = len(changed) == len(source) and all(changed[k] is source[k] for k in changed)
+        return source if same else changed
+    if isinstance(node, list):
+        items = cast("list[Any]", node)
+        copies = [_without_headers(child) for child in items]
+        return items if all(a is b for a, b in zip(copies, items, strict=True)) else copies
+    return node
+
+
+def _annotation(key: str, child: object) -> bool:
+    return key == HEADER_KEY and not isinstance(child, dict)  # a property may bear this name
+
+
+def header_map(schema: Mapping[str, Any]) -> dict[str, tuple[tuple[str, ...], str]]:
+    """The `Mcp-Param-*` headers that a schema asks for: header -> (path in arguments, type).
+
+    Only annotations on a chain of `properties` count, as the specification demands; malformed ones
+    are left out.
+    """
+    found: dict[str, tuple[tuple[str, ...], str]] = {}
+    stack: list[tuple[tuple[str, ...], Mapping[str, Any]]] = [((), schema)]
+    while stack:
+        path, node = stack.pop()
+        token = node.get(HEADER_KEY)
+        kind = node.get("type")
+        if path and isinstance(token, str) and kind in _MIRRORED and _TOKEN.fullmatch(token):
+            found[f"Mcp-Param-{token}"] = (path, cast("str", kind))
+        properties = node.get("properties")
+        if isinstance(properties, dict):
+            for name, child in cast("dict[str, Any]", properties).items():
+                if isinstance(child, dict):
+                    stack.append(((*path, name), cast("dict[str, Any]", child)))
+    return found

@@ -1,0 +1,282 @@
+"""The gateway: what is served right now, and one method per thing that a client may ask.
+
+Owns: the current `View` and swapping it, and the side effects around answers (statistics, limits,
+reveal). Never imports a transport.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from typing import Any
+
+from msgspec import Raw
+
+from armory.domain.catalog import EMPTY, Catalog
+from armory.domain.principal import Principal
+from armory.domain.query import Query
+from armory.domain.results import Selection
+from armory.domain.tool import ToolRecord
+from armory.gateway import calls, primitives, tools
+from armory.gateway.changes import TOOLS, Changes, Subscription
+from armory.gateway.definitions import Form
+from armory.gateway.exchange import Endpoint, Exchange
+from armory.gateway.faces import ExposedFace
+from armory.gateway.metatools import CALL, SEARCH, purpose
+from armory.gateway.ports import Limiter, Pool, Retriever, ToolEvents
+from armory.gateway.settings import GatewaySettings
+from armory.gateway.view import View
+from armory.security.policy import Policy, Sight
+from armory.upstreams.link import ClientFace, Params, Reply
+
+EXTENSION = "dev.armory/tool-rag"
+_MAX_INSTRUCTIONS = 4_000
+
+
+class Gateway:
+    """The request path.
+
+    Args:
+        pool: upstream sessions.
+        retriever: search over the tools; None lists without ever searching.
+        policy: who may see and call what.
+        settings: see `GatewaySettings`.
+        limiter: rate limits and quotas, if any.
+        events: where statistics go, if anywhere.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        retriever: Retriever | None = None,
+        policy: Policy | None = None,
+        settings: GatewaySettings | None = None,
+        *,
+        limiter: Limiter | None = None,
+        events: ToolEvents | None = None,
+    ) -> None:
+        self.pool = pool
+        self.retriever = retriever
+        self._limiter = limiter
+        self._events = events
+        self._view = View(EMPTY, policy or Policy(), settings or GatewaySettings())
+        self.changes = Changes(pool)
+
+    @property
+    def view(self) -> View:
+        """What is served right now; take it once per request."""
+        return self._view
+
+    @property
+    def ready(self) -> bool:
+        """Whether a first snapshot is there."""
+        return self._view.catalog.version > 0
+
+    @property
+    def searches(self) -> bool:
+        """Whether a query filters listings."""
+        return self._view.settings.tool_rag and self.retriever is not None
+
+    def publish(self, catalog: Catalog) -> None:
+        """Serve a new snapshot, and tell the clients whose visible set changed."""
+        if catalog is not self._view.catalog:
+            self._swap(View(catalog, self._view.policy, self._view.settings, self._view))
+
+    def reconfigure(
+        self, *, policy: Policy | None = None, settings: GatewaySettings | None = None
+    ) -> None:
+        """Serve under another policy or other settings, likewise."""
+        view = self._view
+        self._swap(View(view.catalog, policy or view.policy, settings or view.settings))
+
+    def _swap(self, view: View) -> None:
+        old, self._view = self._view, view
+        self.changes.swapped(old, view)
+
+    def on_notification(self, server: str, owner: str, method: str, params: Params) -> None:
+        """`upstreams.link.Listener`: what an upstream says outside any request."""
+        self.changes.on_notification(server, owner, method, params)
+
+    # -- what clients ask --------------------------------------------------------------------
+
+    async def list_tools(self, exchange: Exchange, params: dict[str, Raw]) -> Reply:
+        """`tools/list`; see `gateway.tools.list_tools`."""
+        return await tools.list_tools(self, exchange, params)
+
+    async def call_tool(self, exchange: Exchange, params: dict[str, Raw]) -> Reply:
+        """`tools/call`; see `gateway.calls.call_tool`."""
+        return await calls.call_tool(self, exchange, params)
+
+    async def list_entries(self, exchange: Exchange, method: str, params: dict[str, Raw]) -> Reply:
+        """`prompts/list`, `resources/list`, `resources/templates/list`."""
+        return primitives.list_entries(self, exchange, method, params)
+
+    async def get_prompt(self, exchange: Exchange, params: dict[str, Raw]) -> Reply:
+        """`prompts/get`; see `gateway.primitives.get_prompt`."""
+        return await primitives.get_prompt(self, exchange, params)
+
+    async def read_resource(self, exchange: Exchange, params: dict[str, Raw]) -> Reply:
+        """`resources/read`; see `gateway.primitives.read_resource`."""
+        return await primitives.read_resource(self, exchange, params)
+
+    async def complete(self, exchange: Exchange, params: dict[str, Raw]) -> Reply:
+        """`completion/complete`; see `gateway.primitives.complete`."""
+        return await primitives.complete(self, exchange, params)
+
+    async def task_method(self, exchange: Exchange, method: str, params: dict[str, Raw]) -> Reply:
+        """`tasks/*`; see `gateway.primitives.task_method`."""
+        return await primitives.task_method(self, exchange, method, params)
+
+    async def pass_on(self, exchange: Exchange, method: str, params: dict[str, Raw]) -> Reply:
+        """A method that the gateway does not know; see `gateway.primitives.pass_on`."""
+        return await primitives.pass_on(self, exchange, method, params)
+
+    async def subscribe(
+        self, exchange: Exchange, subscription: Subscription, uri: str, *, on: bool = True
+    ) -> None:
+        """`resources/subscribe` and `unsubscribe`.
+
+        Raises:
+            RpcError: no such resource for this caller.
+            UpstreamUnavailable: its upstream cannot be told.
+        """
+        server, original = primitives.locate(self, exchange, uri)
+        if on:
+            await self.changes.watch(subscription, server, original)
+        else:
+            await self.changes.unwatch(subscription, server, original)
+
+    # -- who we are --------------------------------------------------------------------------
+
+    def described(self, exchange: Exchange) -> dict[str, Any]:
+        """`capabilities`, `instructions` and `serverInfo` of the endpoint, for this client."""
+        return primitives.described(self, exchange)
+
+    def extension(self) -> dict[str, Any]:
+        """The Tool RAG extension, as capabilities advertise it."""
+        settings = self._view.settings
+        return {
+            EXTENSION: {
+                "query": "dev.armory/query",
+                "enabled": self.searches,
+                "searchTools": settings.search_tools,
+            }
+        }
+
+    def instructions(self, exchange: Exchange) -> str:
+        """What is behind the endpoint: the upstream's own text on the transparent one."""
+        view = self._view
+        servers = view.servers(exchange.endpoint)
+        if exchange.endpoint.transparent:
+            return "".join(lists.instructions for lists in servers.values())
+        visible = {view.catalog.tools[n].server for n in view.sight(exchange).tools.names}
+        lines = [
+            "Armory, a gateway in front of several MCP servers. Tools are named server__tool."
+            + (f" Use {SEARCH} to find tools that are not listed." if self.searches else "")
+        ]
+        size = len(lines[0])
+        for key, lists in servers.items():
+            if key not in visible:
+                continue
+            line = f"- {key}: {' '.join(lists.instructions.split()) or purpose(key, lists)}"
+            line = line if len(line) <= 500 else line[:497] + "..."
+            if size + len(line) > _MAX_INSTRUCTIONS:
+                lines.append("- and more")
+                break
+            size += len(line)
+            lines.append(line)
+        return "\n".join(lines)
+
+    def offers(self, exchange: Exchange, meta_tool: str) -> bool:
+        """Whether a meta-tool exists at this endpoint (listed or not)."""
+        if exchange.endpoint.transparent:
+            return False
+        settings = self._view.settings
+        return (meta_tool == SEARCH and settings.search_tools) or (
+            meta_tool == CALL and settings.call_tool
+        )
+
+    def endpoint(self, kind: str, name: str) -> Endpoint | None:
+        """The endpoint of that kind and name; None when there is none."""
+        return self._view.endpoint(kind, name)
+
+    def face(self, exchange: Exchange, server: str) -> ClientFace:
+        """The client as `server` may reach it: names are exposed on the way out."""
+        if exchange.endpoint.transparent:
+            return exchange.client
+        return ExposedFace(exchange.client, server)
+
+    # -- around answers ----------------------------------------------------------------------
+
+    async def admit(self, exchange: Exchange, method: str, name: str) -> None:
+        """Ask the limiter.
+
+        Raises:
+            RateLimited: not now.
+        """
+        if self._limiter is not None:
+            await self._limiter.admit(exchange.principal, method, name)
+
+    def reveal(self, exchange: Exchange, names: Iterable[str]) -> None:
+        """Let tools that a legacy session searched for enter its list."""
+        if self._view.settings.reveal != "session" or exchange.revealed is None:
+            return
+        new = set(names) - exchange.revealed
+        if new and exchange.session is not None:
+            exchange.revealed.update(new)
+            self.changes.tell_session(exchange.session, TOOLS)
+
+    def tell_called(
+        self, exchange: Exchange, record: ToolRecord, started: float, *, ok: bool
+    ) -> None:
+        """Note the outcome of a call."""
+        if self._events is not None:
+            latency_ms = (time.perf_counter() - started) * 1_000
+            self._events.called(exchange.principal, record.name, ok=ok, latency_ms=latency_ms)
+
+    def tell_listed(
+        self,
+        exchange: Exchange,
+        query: Query,
+        view: View,
+        sight: Sight,
+        names: list[str],
+        body: bytes,
+        selection: Selection,
+        started: float,
+    ) -> None:
+        """Note the outcome of a listing or a search."""
+        if self._events is None:
+            return
+        self._events.listed(
+            exchange.principal,
+            query,
+            visible=len(sight.tools),
+            returned=len(names),
+            visible_bytes=len(view.all_tools_json(sight, Form(exchange.era))),
+            returned_bytes=len(body),
+            top_score=selection.top_score,
+            latency_ms=(time.perf_counter() - started) * 1_000,
+            selected=tuple(names),
+            degraded=selection.degraded,
+        )
+
+    def discovery(self, principal: Principal | None) -> dict[str, Any]:
+        """The discovery document: endpoints and versions, and what this caller may see of servers
+        and sets.
+        """
+        view = self._view
+        base = view.settings.public_url
+        document: dict[str, Any] = {
+            "name": view.settings.server_name,
+            "version": view.settings.server_version,
+            "endpoints": {"mcp": f"{base}/mcp", "sse": f"{base}/sse"},
+            "extensions": self.extension(),
+        }
+        if principal is not None:
+            names = view.policy.sight(view.catalog, principal).tools.names
+            seen = {view.catalog.tools[name].server for name in names}
+            shown = [k for k in view.catalog.servers if k in seen or not view.policy.restricts]
+            document["servers"] = {key: f"{base}/mcp/{key}" for key in shown}
+            document["sets"] = {key: f"{base}/mcp/set/{key}" for key in view.settings.sets}
+        return document

@@ -1,0 +1,237 @@
+"""Prompts, resources, completions and tasks: list, or find the one upstream and forward.
+
+Owns: the straight lines of every method but tools/*. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec import Raw
+
+from armory.domain.catalog import ServerLists
+from armory.domain.naming import split_task, split_uri
+from armory.gateway.calls import finished, unknown
+from armory.gateway.definitions import Form, Kind
+from armory.gateway.exchange import (
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    RESOURCE_NOT_FOUND_LEGACY,
+    Exchange,
+    RpcError,
+)
+from armory.gateway.rawjson import encode, need_text, open_or_none, pack, text_of
+from armory.gateway.tools import refuse_cursor
+from armory.gateway.view import SERVER_INFO
+from armory.upstreams.link import Call, Owner, Reply
+
+if TYPE_CHECKING:
+    from armory.gateway.gateway import Gateway
+
+_LISTS: Mapping[str, tuple[Kind, bytes]] = {
+    "prompts/list": ("prompts", b"prompts"),
+    "resources/list": ("resources", b"resources"),
+    "resources/templates/list": ("templates", b"resourceTemplates"),
+}
+
+
+def list_entries(
+    gateway: Gateway, exchange: Exchange, method: str, params: Mapping[str, Raw]
+) -> Reply:
+    """Answer `prompts/list`, `resources/list` or `resources/templates/list`.
+
+    Raises:
+        RpcError: a cursor that is not ours.
+    """
+    refuse_cursor(params)
+    view = gateway.view
+    kind, member = _LISTS[method]
+    form = Form(exchange.era, original=exchange.endpoint.transparent)
+    body = view.listed_json(kind, view.sight(exchange), form)
+    listed = b'"' + member + b'":[' + body + b"]}"
+    if exchange.era == "legacy":
+        return Reply(Raw(b"{" + listed), era="legacy")
+    ttl, scope = view.cache_fields(method, exchange.endpoint)
+    meta = {SERVER_INFO: view.info(exchange.endpoint)}
+    head = encode({"resultType": "complete", "ttlMs": ttl, "cacheScope": scope, "_meta": meta})
+    return Reply(Raw(head[:-1] + b"," + listed), era="modern")
+
+
+async def get_prompt(gateway: Gateway, exchange: Exchange, params: dict[str, Raw]) -> Reply:
+    """Answer `prompts/get`.
+
+    Raises:
+        UnknownTool: no such prompt for this caller.
+        UpstreamUnavailable: its upstream cannot answer.
+    """
+    name = need_text(params, "name")
+    record = gateway.view.prompt(exchange, name)
+    if record is None:
+        raise unknown("prompt", name)
+    changed = {**params, "name": pack(record.original_name)}
+    return await send(
+        gateway, exchange, record.server, "prompts/get", changed, record.original_name, retry=True
+    )
+
+
+async def read_resource(gateway: Gateway, exchange: Exchange, params: dict[str, Raw]) -> Reply:
+    """Answer `resources/read`.
+
+    Raises:
+        RpcError: no such resource for this caller.
+        UpstreamUnavailable: its upstream cannot answer.
+    """
+    server, uri = locate(gateway, exchange, need_text(params, "uri"))
+    changed = {**params, "uri": pack(uri)}
+    return await send(gateway, exchange, server, "resources/read", changed, uri, retry=True)
+
+
+def locate(gateway: Gateway, exchange: Exchange, uri: str) -> tuple[str, str]:
+    """(server, original URI) of a URI as the client knows it.
+
+    Raises:
+        RpcError: nothing there for this caller.
+    """
+    endpoint = exchange.endpoint
+    found = (endpoint.name, uri) if endpoint.transparent else split_uri(uri)
+    if found is None or not gateway.view.may_read(exchange, *found):
+        code = RESOURCE_NOT_FOUND_LEGACY if exchange.era == "legacy" else INVALID_PARAMS
+        raise RpcError(code, f"unknown resource: {uri[:200]}", {"uri": uri})
+    return found
+
+
+async def complete(gateway: Gateway, exchange: Exchange, params: dict[str, Raw]) -> Reply:
+    """Answer `completion/complete`: the reference says whose completion it is.
+
+    Raises:
+        RpcError: no reference that means anything here.
+        UnknownTool: no such prompt for this caller.
+        UpstreamUnavailable: its upstream cannot answer.
+    """
+    ref = open_or_none(params.get("ref"))
+    if ref is None:
+        raise RpcError(INVALID_PARAMS, "params.ref is missing or not an object")
+    kind = text_of(ref, "type")
+    if kind == "ref/prompt":
+        name = need_text(ref, "name")
+        record = gateway.view.prompt(exchange, name)
+        if record is None:
+            raise unknown("prompt", name)
+        server = record.server
+        ref["name"] = pack(record.original_name)
+    elif kind == "ref/resource":
+        server, uri = locate(gateway, exchange, need_text(ref, "uri"))
+        ref["uri"] = pack(uri)
+    else:
+        raise RpcError(
+            INVALID_PARAMS, f"params.ref.type is {kind!r}; expected ref/prompt or ref/resource"
+        )
+    changed = {**params, "ref": pack(ref)}
+    return await send(gateway, exchange, server, "completion/complete", changed, retry=True)
+
+
+async def task_method(
+    gateway: Gateway, exchange: Exchange, method: str, params: dict[str, Raw]
+) -> Reply:
+    """Answer `tasks/get`, `tasks/update`, `tasks/result` or `tasks/cancel`.
+
+    Raises:
+        RpcError: no such task for this caller.
+        UpstreamUnavailable: its upstream cannot answer.
+    """
+    task = need_text(params, "taskId")
+    endpoint = exchange.endpoint
+    found = (endpoint.name, task) if endpoint.transparent else split_task(task)
+    if found is None or found[0] not in gateway.view.servers(endpoint):
+        raise RpcError(INVALID_PARAMS, f"unknown task: {task[:200]}", {"taskId": task})
+    server, original = found
+    changed = {**params, "taskId": pack(original)}
+    return await send(gateway, exchange, server, method, changed, original)
+
+
+async def pass_on(
+    gateway: Gateway, exchange: Exchange, method: str, params: dict[str, Raw]
+) -> Reply:
+    """Forward a method that the gateway does not know, on the transparent endpoint only.
+
+    Raises:
+        RpcError: this is not the transparent endpoint (-32601).
+        UpstreamUnavailable: the upstream cannot answer.
+    """
+    if not exchange.endpoint.transparent:
+        raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
+    return await send(gateway, exchange, exchange.endpoint.name, method, params)
+
+
+async def send(
+    gateway: Gateway,
+    exchange: Exchange,
+    server: str,
+    method: str,
+    params: dict[str, Raw],
+    name: str | None = None,
+    *,
+    retry: bool = False,
+) -> Reply:
+    """One call to one upstream, its answer in the client's names.
+
+    Raises:
+        RateLimited: not now.
+        UpstreamUnavailable: the upstream cannot answer.
+    """
+    await gateway.admit(exchange, method, name or server)
+    call = Call(
+        method=method,
+        params=params,
+        client=gateway.face(exchange, server),
+        name_header=name,
+        safe_to_retry=retry,
+    )
+    reply = await gateway.pool.request(server, Owner(exchange.principal, exchange.session), call)
+    return finished(gateway, exchange, server, reply)
+
+
+def described(gateway: Gateway, exchange: Exchange) -> dict[str, Any]:
+    """Who the endpoint is: `capabilities`, `instructions`, `serverInfo`, as the client's era has
+    them (the gateway's own capabilities included).
+    """
+    view = gateway.view
+    transparent = exchange.endpoint.transparent
+    modern = exchange.era == "modern"
+    merged: dict[str, Any] = {}
+    extensions: dict[str, Any] = {}
+    for lists in view.servers(exchange.endpoint).values():
+        _merge_primitives(merged, lists)
+        declared = lists.capabilities.get("extensions")
+        if isinstance(declared, dict):
+            extensions.update(cast("dict[str, Any]", declared))
+        if transparent:
+            kept = ("experimental",) if modern else ("experimental", "tasks")
+            merged.update({k: v for k, v in lists.capabilities.items() if k in kept})
+    if not transparent:
+        merged.setdefault("tools", {"listChanged": True})
+        if modern:
+            extensions.update(gateway.extension())
+        else:
+            merged["experimental"] = gateway.extension()
+    if extensions and modern:
+        merged["extensions"] = extensions
+    return {
+        "capabilities": merged,
+        "instructions": gateway.instructions(exchange),
+        "serverInfo": view.info(exchange.endpoint),
+    }
+
+
+def _merge_primitives(merged: dict[str, Any], lists: ServerLists) -> None:
+    own = lists.capabilities
+    for key in ("logging", "completions"):
+        if key in own:
+            merged.setdefault(key, {})
+    if "prompts" in own or lists.prompts:
+        merged["prompts"] = {"listChanged": True}
+    if "resources" in own or lists.resources or lists.templates:
+        merged["resources"] = {"subscribe": True, "listChanged": True}
+    if "tools" in own or lists.tools:
+        merged["tools"] = {"listChanged": True}

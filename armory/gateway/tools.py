@@ -1,0 +1,196 @@
+"""tools/list, one straight line, read top-down.
+
+Owns: what a listing shows. Never imports a transport; policy has the first
+word, retrieval only narrows what is shown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import structlog
+from msgspec import Raw
+
+from armory.domain.query import Query
+from armory.domain.results import Selection
+from armory.domain.tool import ToolRecord
+from armory.errors import ArmoryError
+from armory.gateway import metatools
+from armory.gateway.carriers import Asked, read_asked
+from armory.gateway.definitions import Form
+from armory.gateway.exchange import INVALID_PARAMS, Exchange, RpcError
+from armory.gateway.rawjson import encode
+from armory.gateway.view import SERVER_INFO, View
+from armory.security.policy import Sight
+from armory.upstreams.link import Reply
+
+if TYPE_CHECKING:
+    from armory.gateway.gateway import Gateway
+
+_log = structlog.get_logger(__name__)
+LIST = "tools/list"
+SELECTION = "dev.armory/selection"
+_BYTES_PER_TOKEN = 4
+
+
+async def list_tools(gateway: Gateway, exchange: Exchange, params: Mapping[str, Raw]) -> Reply:
+    """Answer `tools/list`.
+
+    Raises:
+        RpcError: a cursor that is not ours, or a carried value that does not parse.
+    """
+    view = gateway.view
+    sight = view.sight(exchange)
+    refuse_cursor(params)
+    if exchange.endpoint.transparent:
+        form = Form(exchange.era, original=True, headers=True)
+        return _listing(view, exchange, view.all_tools_json(sight, form), filtered=False)
+    spec = view.set_spec(exchange.endpoint)
+    asked = read_asked(exchange, params, spec.query if spec else ())
+    if asked.mode == "raw":
+        form = Form(exchange.era, headers=True)
+        return _listing(view, exchange, view.all_tools_json(sight, form), raw=True, filtered=False)
+    if asked.query is not None and asked.mode is None and gateway.searches:
+        return await _filtered(gateway, view, sight, exchange, asked.query)
+    return _unfiltered(view, sight, exchange, asked)
+
+
+def refuse_cursor(params: Mapping[str, Raw]) -> None:
+    """Every list is one page, so no cursor was ever given out.
+
+    Raises:
+        RpcError: there is one.
+    """
+    if "cursor" in params and bytes(memoryview(params["cursor"])) != b"null":
+        raise RpcError(
+            INVALID_PARAMS, "params.cursor was not given out here; list again without one"
+        )
+
+
+def _unfiltered(view: View, sight: Sight, exchange: Exchange, asked: Asked) -> Reply:
+    settings = view.settings
+    spec = view.set_spec(exchange.endpoint)
+    wanted = (spec.without_query if spec else None) or settings.without_query
+    if asked.mode is not None:
+        wanted = "all" if asked.mode == "all" else "search"
+    form = Form(exchange.era)
+    if asked.servers is not None or asked.categories is not None:
+        tools = view.catalog.tools
+        names = [n for n in tools if n in sight.tools.names and _fits(tools[n], asked)]
+        return _listing(view, exchange, view.tools_json(names, form), filtered=True)
+    whole = wanted == "all" or (wanted == "auto" and len(sight.tools) <= settings.full_list_limit)
+    if whole or not (settings.search_tools or settings.call_tool):
+        return _listing(view, exchange, view.all_tools_json(sight, form), filtered=False)
+    shown = dict.fromkeys(view.pinned(sight))
+    revealed = exchange.revealed or ()
+    names = in_order(view, [*shown, *(n for n in revealed if n in sight.tools.names)])
+    body = view.tools_json(names, Form(exchange.era, load=True))
+    return _listing(
+        view, exchange, _with_meta_tools(view, exchange, body, cut=True), filtered=False
+    )
+
+
+def _fits(tool: ToolRecord, asked: Asked) -> bool:
+    if asked.servers is not None and tool.server not in asked.servers:
+        return False
+    return asked.categories is None or tool.category in asked.categories
+
+
+def in_order(view: View, names: Iterable[str]) -> list[str]:
+    """Names without repeats, in the catalogue's order."""
+    return sorted(set(names), key=view.positions.__getitem__)
+
+
+async def _filtered(
+    gateway: Gateway, view: View, sight: Sight, exchange: Exchange, query: Query
+) -> Reply:
+    started = time.perf_counter()
+    selection = await search(gateway, query, sight)
+    form = Form(exchange.era, load=True)
+    pinned = view.pinned(sight)
+    chosen = _within_budget(view, form, pinned, selection)
+    names = in_order(view, chosen)
+    cut = len(names) < len(sight.tools)
+    body = _with_meta_tools(view, exchange, view.tools_json(names, form), cut=cut)
+    told: dict[str, Any] = {
+        "returned": len(names),
+        "visible": len(sight.tools),
+        "threshold": selection.threshold,
+        "degraded": selection.degraded,
+        "catalog_version": view.catalog.version,
+    }
+    reply = _listing(view, exchange, body, filtered=True, selection=told)
+    gateway.tell_listed(exchange, query, view, sight, names, body, selection, started)
+    return reply
+
+
+async def search(gateway: Gateway, query: Query, sight: Sight) -> Selection:
+    """Search within what is visible; a search that breaks is an empty one that says so."""
+    retriever = gateway.retriever
+    if retriever is None:
+        return Selection((), len(sight.tools), query.threshold or 0.0, degraded="no retriever")
+    try:
+        return await retriever.search(query, sight.tools)
+    except Exception as error:  # noqa: BLE001 a listing never fails for what retrieval cannot do
+        _log.error(
+            "retrieval_failed", error=repr(error), exc_info=not isinstance(error, ArmoryError)
+        )
+        return Selection(
+            (), len(sight.tools), query.threshold or 0.0, degraded=f"pinned only: {error}"
+        )
+
+
+def _within_budget(
+    view: View, form: Form, pinned: Sequence[str], selection: Selection
+) -> list[str]:
+    chosen = list(pinned)
+    found = [m.tool.name for m in selection.matches if m.tool.name in view.positions]
+    budget = view.settings.token_budget
+    if budget is None:
+        return chosen + found
+    left = budget * _BYTES_PER_TOKEN - sum(len(view.tool_json(name, form)) for name in pinned)
+    for name in found:
+        size = len(view.tool_json(name, form))
+        if size > left:
+            break
+        left -= size
+        chosen.append(name)
+    return chosen
+
+
+def _with_meta_tools(view: View, exchange: Exchange, body: bytes, *, cut: bool) -> bytes:
+    settings = view.settings
+    parts = [body] if body else []
+    with_call = settings.call_tool and cut
+    if settings.search_tools:
+        parts.append(view.search_json(exchange, call_tool=with_call))
+    if with_call:
+        parts.append(encode(metatools.call_definition()))
+    return b",".join(parts)
+
+
+def _listing(
+    view: View,
+    exchange: Exchange,
+    body: bytes,
+    *,
+    filtered: bool,
+    raw: bool = False,
+    selection: Mapping[str, Any] | None = None,
+) -> Reply:
+    meta: dict[str, Any] = {}
+    if selection is not None:
+        meta[SELECTION] = selection
+    if exchange.era == "legacy":
+        tail = b',"_meta":' + encode(meta) if meta else b""
+        return Reply(Raw(b'{"tools":[' + body + b"]" + tail + b"}"), era="legacy")
+    ttl, scope = view.cache_fields(LIST, exchange.endpoint)
+    if not (raw or exchange.endpoint.transparent):
+        ttl = 0
+    if filtered:
+        scope = "private"
+    meta[SERVER_INFO] = view.info(exchange.endpoint)
+    head = encode({"resultType": "complete", "ttlMs": ttl, "cacheScope": scope, "_meta": meta})
+    return Reply(Raw(head[:-1] + b',"tools":[' + body + b"]}"), era="modern")

@@ -1,0 +1,239 @@
+"""One snapshot ready to serve: catalogue, policy and settings, with the lists already as bytes.
+
+Owns: `View`, swapped whole whenever one of the three changes. Never imports retrieval or a
+transport; decides nothing about queries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import msgspec
+
+from armory.domain.catalog import Catalog, ServerLists
+from armory.domain.naming import expose_uri
+from armory.domain.tool import ListedRecord, ToolRecord
+from armory.gateway.definitions import Form, Kind, header_map, listed_bytes, tool_bytes
+from armory.gateway.exchange import ALL, Endpoint, Exchange
+from armory.gateway.metatools import SEARCH, search_definition
+from armory.gateway.settings import GatewaySettings, SetSpec
+from armory.security.policy import Policy, Scope, Sight
+
+_encode = msgspec.json.encode
+SERVER_INFO = "io.modelcontextprotocol/serverInfo"
+
+
+class View:
+    """What the gateway serves right now.
+
+    Args:
+        catalog: the snapshot.
+        policy: who may see and call what.
+        settings: the gateway's settings.
+        previous: the view before, whose bytes are taken over where nothing changed.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        policy: Policy,
+        settings: GatewaySettings,
+        previous: View | None = None,
+    ) -> None:
+        self.catalog = catalog
+        self.policy = policy
+        self.settings = settings
+        self.positions = {name: place for place, name in enumerate(catalog.tools)}
+        self._originals: dict[tuple[str, str], ToolRecord] = {
+            (tool.server, tool.original_name): tool for tool in catalog.tools.values()
+        }
+        self._prompts: dict[tuple[str, str], ListedRecord] = {
+            (prompt.server, prompt.original_name): prompt for prompt in catalog.prompts.values()
+        }
+        self._bytes: dict[Form, dict[str, bytes]] = {}
+        self._joined: dict[tuple[str, Form, str], bytes] = {}
+        self._pinned: dict[str, tuple[str, ...]] = {}
+        self._headers: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {}
+        self._before = previous
+        if previous is not None:
+            previous._before = None
+        self.own_info: dict[str, Any] = {
+            "name": settings.server_name,
+            "version": settings.server_version,
+        }
+
+    # -- endpoints ---------------------------------------------------------------------------
+
+    def endpoint(self, kind: str, name: str) -> Endpoint | None:
+        """The endpoint `/mcp`, `/mcp/set/{name}` or `/mcp/{name}`; None when there is none."""
+        if kind == "all":
+            return ALL
+        if kind == "set":
+            spec = self.settings.sets.get(name)
+            if spec is None:
+                return None
+            scope = Scope(f"set:{name}", frozenset(spec.servers), spec.tools)
+            return Endpoint("set", name, scope)
+        if name not in self.catalog.servers:
+            return None
+        return Endpoint("server", name, Scope(f"server:{name}", frozenset((name,))))
+
+    def set_spec(self, endpoint: Endpoint) -> SetSpec | None:
+        """The configured set behind an endpoint."""
+        return self.settings.sets.get(endpoint.name) if endpoint.kind == "set" else None
+
+    def sight(self, exchange: Exchange) -> Sight:
+        """What the caller sees at its endpoint."""
+        return self.policy.sight(self.catalog, exchange.principal, exchange.endpoint.scope)
+
+    def servers(self, endpoint: Endpoint) -> Mapping[str, ServerLists]:
+        """The upstreams of which an endpoint shows anything, in configuration order."""
+        scope = endpoint.scope
+        if scope.everything:
+            return self.catalog.servers
+        tools = self.catalog.tools.values()
+        shown = {tool.server for tool in tools if scope.has_tool(tool.server, tool.name)}
+        return {
+            key: lists
+            for key, lists in self.catalog.servers.items()
+            if key in shown or scope.has_server(key)
+        }
+
+    def info(self, endpoint: Endpoint) -> Mapping[str, Any]:
+        """`serverInfo` as an endpoint gives it: the upstream's own on the transparent one."""
+        if endpoint.transparent:
+            lists = self.catalog.servers.get(endpoint.name)
+            if lists is not None and lists.info:
+                return lists.info
+        return self.own_info
+
+    # -- resolving ---------------------------------------------------------------------------
+
+    def tool(self, exchange: Exchange, name: str) -> ToolRecord | None:
+        """The tool that the client calls `name`; None when it may not see one."""
+        endpoint = exchange.endpoint
+        if endpoint.transparent:
+            record = self._originals.get((endpoint.name, name))
+        else:
+            record = self.catalog.tools.get(name)
+        if record is None or not endpoint.scope.has_tool(record.server, record.name):
+            return None
+        return record if self.policy.allows(exchange.principal, record.name) else None
+
+    def prompt(self, exchange: Exchange, name: str) -> ListedRecord | None:
+        """The prompt that the client calls `name`; None when it may not see one."""
+        endpoint = exchange.endpoint
+        if endpoint.transparent:
+            record = self._prompts.get((endpoint.name, name))
+        else:
+            record = self.catalog.prompts.get(name)
+        if record is None or not endpoint.scope.has_server(record.server):
+            return None
+        return record if self.policy.allows(exchange.principal, record.name) else None
+
+    def may_read(self, exchange: Exchange, server: str, uri: str) -> bool:
+        """Whether the caller may use the resource with the original URI `uri` of `server`."""
+        return (
+            server in self.catalog.servers
+            and exchange.endpoint.scope.has_server(server)
+            and self.policy.allows(exchange.principal, expose_uri(server, uri))
+        )
+
+    def headers_of(self, record: ToolRecord) -> dict[str, tuple[tuple[str, ...], str]]:
+        """The `Mcp-Param-*` headers of a tool (see `header_map`)."""
+        found = self._headers.get(record.name)
+        if found is None:
+            found = self._headers[record.name] = header_map(record.input_schema)
+        return found
+
+    def pinned(self, sight: Sight) -> tuple[str, ...]:
+        """The visible tools that every listing has, in catalogue order."""
+        found = self._pinned.get(sight.tools.key)
+        if found is None:
+            everywhere, by_server = self.settings.pin, self.settings.server_pins
+            found = ()
+            if everywhere or by_server:
+                found = tuple(
+                    name
+                    for name, tool in self.catalog.tools.items()
+                    if name in sight.tools.names
+                    and (
+                        any(fnmatchcase(name, pattern) for pattern in everywhere)
+                        or any(
+                            fnmatchcase(tool.original_name, pattern)
+                            for pattern in by_server.get(tool.server, ())
+                        )
+                    )
+                )
+            self._pinned[sight.tools.key] = found
+        return found
+
+    # -- bytes -------------------------------------------------------------------------------
+
+    def tool_json(self, name: str, form: Form) -> bytes:
+        """One tool as listed."""
+        known = self._bytes.setdefault(form, {})
+        found = known.get(name)
+        if found is None:
+            record = self.catalog.tools[name]
+            found = self._inherited(form, record) or tool_bytes(record, form)
+            known[name] = found
+        return found
+
+    def _inherited(self, form: Form, record: ToolRecord) -> bytes | None:
+        before = self._before
+        if before is None:
+            return None
+        old = before.catalog.tools.get(record.name)
+        if old is None or (old is not record and old != record):
+            return None
+        return before._bytes.get(form, {}).get(record.name)
+
+    def tools_json(self, names: Iterable[str], form: Form) -> bytes:
+        """Several tools as JSON items, comma-separated, in the order given."""
+        return b",".join([self.tool_json(name, form) for name in names])
+
+    def all_tools_json(self, sight: Sight, form: Form) -> bytes:
+        """Every visible tool, comma-separated, in catalogue order; joined once per sight."""
+        key = (sight.tools.key, form, "tools")
+        found = self._joined.get(key)
+        if found is None:
+            names = [name for name in self.catalog.tools if name in sight.tools.names]
+            found = self._joined[key] = self.tools_json(names, form)
+        return found
+
+    def search_json(self, exchange: Exchange, *, call_tool: bool) -> bytes:
+        """The definition of `search_tools` for what the caller sees; made once per sight."""
+        sight = self.sight(exchange)
+        key = (sight.tools.key, Form(exchange.era), f"{SEARCH}:{call_tool}")
+        found = self._joined.get(key)
+        if found is None:
+            tools, names = self.catalog.tools, sight.tools.names
+            shown = {tool.server for name, tool in tools.items() if name in names}
+            known = {k: s for k, s in self.catalog.servers.items() if k in shown}
+            found = _encode(search_definition(known, call_tool=call_tool))
+            self._joined[key] = found
+        return found
+
+    def listed_json(self, kind: Kind, sight: Sight, form: Form) -> bytes:
+        """Every visible prompt, resource or template likewise."""
+        key = (sight.tools.key, form, kind)
+        found = self._joined.get(key)
+        if found is None:
+            records: Mapping[str, ListedRecord] = getattr(self.catalog, kind)
+            visible: frozenset[str] = getattr(sight, kind)
+            found = self._joined[key] = b",".join(
+                [listed_bytes(r, kind, form) for name, r in records.items() if name in visible]
+            )
+        return found
+
+    def cache_fields(self, method: str, endpoint: Endpoint) -> tuple[int, str]:
+        """(`ttlMs`, `cacheScope`) of an unfiltered list: the least that its upstreams grant."""
+        least, scope = None, "private" if self.policy.restricts else "public"
+        for lists in self.servers(endpoint).values():
+            ttl, own = lists.cache.get(method, (0, "private"))
+            least = ttl if least is None else min(least, ttl)
+            scope = "private" if own != "public" else scope
+        return least or 0, scope if least is not None else "private"

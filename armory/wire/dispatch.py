@@ -1,0 +1,98 @@
+"""From a decoded request to its answer, whatever the transport.
+
+Owns: calling the one gateway method that a route names, and turning whatever comes of it into a
+reply in the client's era. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import structlog
+from msgspec import Raw
+
+from armory.gateway.exchange import METHOD_NOT_FOUND, Exchange, RpcError
+from armory.gateway.gateway import Gateway
+from armory.upstreams.link import Reply
+from armory.wire import eras
+from armory.wire.errors import ANSWERED, error_object
+from armory.wire.interaction import Interactions
+from armory.wire.methods import Kind, exists_elsewhere, route
+
+_log = structlog.get_logger(__name__)
+Invoke = Callable[[dict[str, Raw]], Awaitable[Reply]]
+_READY_MADE: frozenset[Kind] = frozenset(("list_tools", "list_entries", "hello"))
+
+
+class Dispatcher:
+    """Serves the requests of one edge.
+
+    Args:
+        gateway: the request path.
+        interactions: multi-round-trip requests and their parking place.
+    """
+
+    def __init__(self, gateway: Gateway, interactions: Interactions) -> None:
+        self.gateway = gateway
+        self.interactions = interactions
+
+    async def answer(self, exchange: Exchange, method: str, params: dict[str, Raw]) -> Reply:
+        """The answer to one request; every failure is one, too (but cancellation passes)."""
+        try:
+            return await self._answer(exchange, method, params)
+        except ANSWERED as failure:
+            return Reply(error=error_object(failure), era=exchange.era)
+        except Exception as failure:  # noqa: BLE001 a defect must not leave a request unanswered
+            _log.error("request_failed", method=method[:100], error=repr(failure), exc_info=True)
+            return Reply(error=error_object(failure), era=exchange.era)
+
+    async def _answer(self, exchange: Exchange, method: str, params: dict[str, Raw]) -> Reply:
+        gateway = self.gateway
+        found = route(method, exchange.era)
+        if found is None:
+            if exists_elsewhere(method, exchange.era):
+                raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
+            params = self._passed(exchange, params)
+            reply = await gateway.pass_on(exchange, method, params)
+            return self._shaped(exchange, method, reply)
+        if found.kind == "hello":
+            return self._hello(exchange, method)
+        if found.kind in ("session", "listen"):  # the transports serve these themselves
+            raise RpcError(METHOD_NOT_FOUND, f"Method not found here: {method}")
+        if found.kind == "list_tools":
+            return await gateway.list_tools(exchange, params)
+        if found.kind == "list_entries":
+            return await gateway.list_entries(exchange, method, params)
+        params = self._passed(exchange, params)
+        invoke = self._invoke(exchange, found.kind, method)
+        if found.interactive:
+            reply = await self.interactions.run(exchange, method, params, invoke)
+        else:
+            reply = await invoke(params)
+        return self._shaped(exchange, method, reply)
+
+    def _passed(self, exchange: Exchange, params: dict[str, Raw]) -> dict[str, Raw]:
+        transparent = exchange.endpoint.transparent
+        return eras.with_passed_meta(params, exchange.meta, transparent=transparent)
+
+    def _shaped(self, exchange: Exchange, method: str, reply: Reply) -> Reply:
+        endpoint = exchange.endpoint
+        info = self.gateway.view.info(endpoint)
+        return eras.shape(reply, method, exchange.era, info, transparent=endpoint.transparent)
+
+    def _invoke(self, exchange: Exchange, kind: Kind, method: str) -> Invoke:
+        gateway = self.gateway
+        if kind == "call_tool":
+            return lambda params: gateway.call_tool(exchange, params)
+        if kind == "get_prompt":
+            return lambda params: gateway.get_prompt(exchange, params)
+        if kind == "read_resource":
+            return lambda params: gateway.read_resource(exchange, params)
+        if kind == "complete":
+            return lambda params: gateway.complete(exchange, params)
+        return lambda params: gateway.task_method(exchange, method, params)
+
+    def _hello(self, exchange: Exchange, method: str) -> Reply:
+        if method == "server/discover":
+            return Reply(eras.discover_result(self.gateway.described(exchange)), era="modern")
+        return Reply(Raw(b"{}"), era="legacy")

@@ -1,0 +1,359 @@
+"""Everything that differs between protocol revisions, as pure functions.
+
+Owns: which era a message is in, the modern header and `_meta` ladder, the shape of results and
+errors between eras, the handshake answers. Never does I/O; no state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+from mcp.shared.inbound import (
+    InboundLadderRejection,
+    classify_inbound_request,
+    decode_header_value,
+    find_duplicated_routing_header,
+    unsupported_protocol_version_rejection,
+    validate_mcp_param_headers,
+)
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
+from msgspec import Raw
+
+from armory.gateway.rawjson import encode, open_or_none, pack, text_of, value
+from armory.upstreams.link import Era, Reply
+from armory.wire import jsonrpc
+from armory.wire.errors import code_of
+from armory.wire.methods import METHODS
+
+LEGACY_VERSIONS: tuple[str, ...] = tuple(HANDSHAKE_PROTOCOL_VERSIONS)
+MODERN_VERSIONS: tuple[str, ...] = tuple(MODERN_PROTOCOL_VERSIONS)
+BATCH_VERSION = "2025-03-26"
+PRIMING_VERSION = "2025-11-25"
+URL_ELICITATION_VERSION = "2025-11-25"
+
+PREFIX = "io.modelcontextprotocol/"
+VERSION_KEY = PREFIX + "protocolVersion"
+CAPABILITIES_KEY = PREFIX + "clientCapabilities"
+CLIENT_INFO_KEY = PREFIX + "clientInfo"
+LOG_LEVEL_KEY = PREFIX + "logLevel"
+SERVER_INFO_KEY = PREFIX + "serverInfo"
+SUBSCRIPTION_KEY = PREFIX + "subscriptionId"
+_HOP_KEYS = frozenset(
+    (
+        VERSION_KEY,
+        CAPABILITIES_KEY,
+        CLIENT_INFO_KEY,
+        LOG_LEVEL_KEY,
+        SUBSCRIPTION_KEY,
+        "progressToken",
+    )
+)
+_OWN_PREFIX = "dev.armory/"
+_COMPLETE = Raw(b'"complete"')
+_ZERO = Raw(b"0")
+_PRIVATE = Raw(b'"private"')
+LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+
+
+# -- which era ---------------------------------------------------------------------------------
+
+
+def is_modern(version_header: str | None, meta: Mapping[str, Raw], method: str | None) -> bool:
+    """Whether a message climbs the modern ladder.
+
+    The `_meta` version key or a version header that no handshake ever negotiated says so;
+    `initialize` never does.
+    """
+    if method == "initialize" and VERSION_KEY not in meta:
+        return version_header in MODERN_VERSIONS
+    if VERSION_KEY in meta:
+        return True
+    return version_header is not None and version_header not in LEGACY_VERSIONS
+
+
+def negotiated(asked: str) -> str:
+    """The handshake's answer: the revision asked for, else the newest that has a handshake."""
+    return asked if asked in LEGACY_VERSIONS else LEGACY_VERSIONS[-1]
+
+
+# -- the modern ladder -------------------------------------------------------------------------
+
+
+def refusal(
+    method: str,
+    params: Mapping[str, Raw],
+    meta: Mapping[str, Raw],
+    headers: Mapping[str, str] | None,
+    header_items: Iterable[tuple[str, str]] = (),
+) -> InboundLadderRejection | None:
+    """Why a modern request cannot be served; None when every rung holds.
+
+    Args:
+        method: the body's method.
+        params: members of the body's params.
+        meta: members of `params._meta`.
+        headers: the HTTP headers, case-insensitive; None where there are none (stdio).
+        header_items: the same as raw lines, which alone show duplicates.
+    """
+    if headers is not None:
+        duplicated = find_duplicated_routing_header(header_items)
+        if duplicated is not None:
+            return InboundLadderRejection(
+                jsonrpc.HEADER_MISMATCH, f"{duplicated} header appears more than once"
+            )
+    version = text_of(meta, VERSION_KEY)
+    if version is None or not _clean(method, params, version, headers) or not _object(meta):
+        folded = None if headers is None else {k.lower(): v for k, v in headers.items()}
+        body: dict[str, Any] = {"method": method, "params": {}}
+        field = METHODS[method].name if method in METHODS else None
+        if "_meta" in params:
+            body["params"]["_meta"] = value(params["_meta"])
+        if field is not None and field in params:
+            body["params"][field] = value(params[field])
+        verdict = classify_inbound_request(
+            body, headers=folded, supported_modern_versions=MODERN_VERSIONS
+        )
+        if isinstance(verdict, InboundLadderRejection):
+            return verdict
+        if not _object(meta):
+            return InboundLadderRejection(
+                jsonrpc.INVALID_PARAMS, f"params._meta[{CAPABILITIES_KEY}] is not an object"
+            )
+        if field is not None and headers is not None:
+            return _task_name(method, field, params, headers)
+    return None
+
+
+def _clean(
+    method: str, params: Mapping[str, Raw], version: str, headers: Mapping[str, str] | None
+) -> bool:
+    """Whether the common case holds: all headers there, plain and equal to the body."""
+    if version not in MODERN_VERSIONS:
+        return False
+    if headers is None:
+        return True
+    if headers.get("MCP-Protocol-Version") != version or headers.get("Mcp-Method") != method:
+        return False
+    route = METHODS.get(method)
+    if route is None or route.name is None:
+        return True
+    return headers.get("Mcp-Name") == text_of(params, route.name)
+
+
+def _object(meta: Mapping[str, Raw]) -> bool:
+    raw = meta.get(CAPABILITIES_KEY)
+    return raw is not None and bytes(memoryview(raw)[:1]) == b"{"
+
+
+def _task_name(
+    method: str, field: str, params: Mapping[str, Raw], headers: Mapping[str, str]
+) -> InboundLadderRejection | None:
+    """The rung that the SDK's ladder lacks: `Mcp-Name` of tasks/*."""
+    if field != "taskId":
+        return None
+    named = text_of(params, field)
+    if named is not None and decode_header_value(headers.get("Mcp-Name")) != named:
+        return InboundLadderRejection(
+            jsonrpc.HEADER_MISMATCH,
+            f"mcp-name header does not match the request body's {field!r} parameter of {method}",
+        )
+    return None
+
+
+def version_refusal(version: str) -> InboundLadderRejection | None:
+    """Why a modern notification's version is not served; None when it is."""
+    return unsupported_protocol_version_rejection(version, MODERN_VERSIONS)
+
+
+def param_refusal(
+    schema: Mapping[str, Any], params: Mapping[str, Raw], headers: Mapping[str, str]
+) -> InboundLadderRejection | None:
+    """Why the `Mcp-Param-*` headers of a call do not fit its arguments; None when they do."""
+    raw = params.get("arguments")
+    arguments: Any = value(raw) if raw is not None else {}
+    if not isinstance(arguments, dict):
+        arguments = {}
+    return validate_mcp_param_headers(schema, arguments, headers)  # pyright: ignore
+
+
+# -- _meta -------------------------------------------------------------------------------------
+
+
+def passed_meta(meta: Mapping[str, Raw], *, transparent: bool) -> dict[str, Raw]:
+    """What of a request's `_meta` goes on to the upstream: vendor and trace keys."""
+    return {
+        key: raw
+        for key, raw in meta.items()
+        if key not in _HOP_KEYS and (transparent or not key.startswith(_OWN_PREFIX))
+    }
+
+
+def with_passed_meta(
+    params: dict[str, Raw], meta: Mapping[str, Raw], *, transparent: bool
+) -> dict[str, Raw]:
+    """The parameters with `_meta` reduced to what goes on."""
+    if "_meta" in params:
+        passed = passed_meta(meta, transparent=transparent)
+        if passed:
+            params["_meta"] = pack(passed)
+        else:
+            del params["_meta"]
+    return params
+
+
+# -- results and errors ------------------------------------------------------------------------
+
+
+def shape(
+    reply: Reply, method: str, to: Era, info: Mapping[str, Any], *, transparent: bool = False
+) -> Reply:
+    """An answer in the shape of the client's era.
+
+    Args:
+        reply: as the gateway gave it; `reply.era` says in whose era it is.
+        method: the method that it answers.
+        to: the client's era.
+        info: the endpoint's `serverInfo`.
+        transparent: whether the upstream's own `serverInfo` stays.
+    """
+    if reply.error is not None:
+        return _shape_error(reply, method, to)
+    result = reply.result if reply.result is not None else jsonrpc.EMPTY
+    if to == "legacy":
+        return reply if reply.era != "modern" else Reply(result=_for_legacy(result), era="legacy")
+    if reply.era == "modern" and transparent:
+        return reply
+    shaped = _for_modern(result, method, info)
+    return Reply(result=shaped, era="modern")
+
+
+def _for_modern(result: Raw, method: str, info: Mapping[str, Any]) -> Raw:
+    opened = open_or_none(result)
+    if opened is None:
+        return result
+    if "resultType" not in opened:
+        opened["resultType"] = _COMPLETE
+    route = METHODS.get(method)
+    if route is not None and route.cacheable and text_of(opened, "resultType") == "complete":
+        opened.setdefault("ttlMs", _ZERO)
+        opened.setdefault("cacheScope", _PRIVATE)
+    meta = open_or_none(opened.get("_meta")) or {}
+    meta[SERVER_INFO_KEY] = pack(info)
+    opened["_meta"] = pack(meta)
+    return pack(opened)
+
+
+def _for_legacy(result: Raw) -> Raw:
+    opened = open_or_none(result)
+    if opened is None:
+        return result
+    for key in ("resultType", "ttlMs", "cacheScope"):
+        opened.pop(key, None)
+    structured = opened.get("structuredContent")
+    if structured is not None and bytes(memoryview(structured)[:1]) != b"{":
+        del opened["structuredContent"]
+    meta = open_or_none(opened.get("_meta"))
+    if meta is not None and meta.pop(SERVER_INFO_KEY, None) is not None:
+        if meta:
+            opened["_meta"] = pack(meta)
+        else:
+            del opened["_meta"]
+    return pack(opened)
+
+
+def _shape_error(reply: Reply, method: str, to: Era) -> Reply:
+    error = reply.error
+    if error is None or reply.era == to:
+        return reply
+    code = code_of(error)
+    changed = None
+    if to == "modern" and code == jsonrpc.RESOURCE_NOT_FOUND:
+        changed = jsonrpc.INVALID_PARAMS
+    elif to == "modern" and code == jsonrpc.URL_ELICITATION_REQUIRED:
+        changed = jsonrpc.INTERNAL_ERROR
+    elif (
+        to == "legacy"
+        and reply.era == "modern"
+        and method == "resources/read"
+        and code == jsonrpc.INVALID_PARAMS
+    ):
+        changed = jsonrpc.RESOURCE_NOT_FOUND
+    opened = open_or_none(error) if changed is not None else None
+    if opened is None:
+        return reply
+    opened["code"] = Raw(b"%d" % (changed or 0))
+    return Reply(error=pack(opened), era=to)
+
+
+# -- handshakes --------------------------------------------------------------------------------
+
+
+def initialize_result(version: str, described: Mapping[str, Any]) -> Raw:
+    """The answer to `initialize`."""
+    result: dict[str, Any] = {
+        "protocolVersion": version,
+        "capabilities": described["capabilities"],
+        "serverInfo": described["serverInfo"],
+    }
+    if described["instructions"]:
+        result["instructions"] = described["instructions"]
+    return Raw(encode(result))
+
+
+def discover_result(described: Mapping[str, Any]) -> Raw:
+    """The answer to `server/discover`."""
+    result: dict[str, Any] = {
+        "resultType": "complete",
+        "supportedVersions": list(MODERN_VERSIONS),
+        "capabilities": described["capabilities"],
+        "ttlMs": 0,
+        "cacheScope": "private",
+        "_meta": {SERVER_INFO_KEY: described["serverInfo"]},
+    }
+    if described["instructions"]:
+        result["instructions"] = described["instructions"]
+    return Raw(encode(result))
+
+
+def capabilities_of(raw: Raw | None) -> dict[str, Any]:
+    """Declared client capabilities; none where they are no object."""
+    if raw is None:
+        return {}
+    try:
+        found = value(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
+
+
+def asks_url(params: Mapping[str, Raw]) -> bool:
+    """Whether an elicitation is one in URL mode."""
+    return text_of(params, "mode") == "url"
+
+
+def may_ask(
+    method: str, params: Mapping[str, Raw], capabilities: Mapping[str, Any], era: Era, version: str
+) -> bool:
+    """Whether the client declared that it can answer this request."""
+    if method == "ping":
+        return era == "legacy"
+    needed = ASKABLE.get(method)
+    if needed is None or needed not in capabilities:
+        return False
+    if needed != "elicitation":
+        return True
+    declared = capabilities[needed]
+    modes: Mapping[str, Any] = declared if isinstance(declared, dict) else {}  # pyright: ignore
+    if asks_url(params):
+        new_enough = era == "modern" or version >= URL_ELICITATION_VERSION
+        return "url" in modes and new_enough
+    return not modes or "form" in modes or "url" not in modes
+
+
+ASKABLE: Mapping[str, str] = {
+    "elicitation/create": "elicitation",
+    "sampling/createMessage": "sampling",
+    "roots/list": "roots",
+}

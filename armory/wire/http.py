@@ -1,0 +1,318 @@
+"""MCP over HTTP: one place where a request arrives, is admitted, and is given to its era.
+
+Owns: routes, admission, authentication, body limits, caps, and the edge's life. Plain values in,
+registered on an aiohttp application that others compose.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import structlog
+from aiohttp import web
+
+from armory.domain.principal import Principal
+from armory.errors import ArmoryError, AuthenticationFailed
+from armory.gateway.exchange import ALL, Endpoint
+from armory.gateway.gateway import Gateway
+from armory.gateway.rawjson import encode, open_or_none
+from armory.security.authentication import Authenticator
+from armory.wire import eras, jsonrpc, legacy, modern
+from armory.wire.admission import Admission, cors_headers, preflight_headers
+from armory.wire.dispatch import Dispatcher
+from armory.wire.interaction import Interactions
+from armory.wire.jsonrpc import Malformed
+from armory.wire.modern import Listening
+from armory.wire.sessions import SessionDirectory, Sessions
+from armory.wire.visit import Visit, accepts, json_answer, refusal
+
+_log = structlog.get_logger(__name__)
+_SWEEP_S = 15.0
+Kind = Literal["all", "set", "server"]
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """The HTTP edge's configuration.
+
+    Attributes:
+        host: the bind address (decides what is loopback).
+        base_path: prefix of every route, without a trailing slash.
+        allowed_hosts, allowed_origins, trusted_proxies: see `wire.admission.Admission`.
+        body_bytes: largest request body.
+        sessions: most legacy sessions at once.
+        streams: most open event streams at once.
+        parked: most calls that wait for a modern client's input at once.
+        parked_ttl_s: how long they wait, in seconds.
+        session_idle_s: seconds after which an unused session ends.
+        state_keys: secrets that seal request state (32 bytes or more, the first one seals).
+    """
+
+    host: str = "127.0.0.1"
+    base_path: str = ""
+    allowed_hosts: Sequence[str] = ()
+    allowed_origins: Sequence[str] = ()
+    trusted_proxies: Sequence[str] = ()
+    body_bytes: int = 4 << 20
+    sessions: int = 10_000
+    streams: int = 10_000
+    parked: int = 1_000
+    parked_ttl_s: float = 300.0
+    session_idle_s: float = 1_800.0
+    state_keys: Sequence[bytes] = ()
+
+
+class HttpEdge:
+    """MCP's HTTP front.
+
+    Args:
+        gateway: the request path.
+        authenticator: who is it.
+        settings: see `HttpSettings`.
+        directory: where replicas find each other's sessions, if there are several.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        authenticator: Authenticator,
+        settings: HttpSettings | None = None,
+        *,
+        directory: SessionDirectory | None = None,
+    ) -> None:
+        settings = settings or HttpSettings()
+        self.gateway = gateway
+        self.settings = settings
+        self.authenticator = authenticator
+        self.admission = Admission(
+            settings.host,
+            settings.allowed_hosts,
+            settings.allowed_origins,
+            settings.trusted_proxies,
+        )
+        self.interactions = Interactions(
+            settings.state_keys or None, ttl_s=settings.parked_ttl_s, capacity=settings.parked
+        )
+        self.dispatcher = Dispatcher(gateway, self.interactions)
+        self.sessions = Sessions(
+            gateway,
+            capacity=settings.sessions,
+            idle_s=settings.session_idle_s,
+            directory=directory,
+        )
+        self.listening: set[Listening] = set()
+        self.closing = False
+        self._streams = 0
+        self._sweeper: asyncio.Task[None] | None = None
+
+    # -- life --------------------------------------------------------------------------------
+
+    def register(self, app: web.Application) -> None:
+        """Add the routes. The application's runner needs `handler_cancellation=True`."""
+        base = self.settings.base_path
+        kinds: tuple[tuple[str, Kind], ...] = (
+            ("/mcp", "all"),
+            ("/mcp/set/{name}", "set"),
+            ("/mcp/{name}", "server"),
+        )
+        for path, kind in kinds:
+            app.router.add_route("*", base + path, partial(self.handle, kind))
+        app.router.add_route("*", f"{base}/.well-known/mcp.json", self.discovery)
+
+    async def start(self) -> None:
+        """Begin to expire idle sessions."""
+        if self._sweeper is None:
+            self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
+
+    async def _sweep(self) -> None:
+        while True:
+            await asyncio.sleep(min(_SWEEP_S, self.settings.session_idle_s / 4))
+            await self.sessions.expire()
+
+    def end_streams(self) -> None:
+        """End every open stream properly; calls in flight go on."""
+        self.closing = True
+        for listening in list(self.listening):
+            listening.stream.close()
+        self.sessions.end_streams()
+
+    async def close(self) -> None:
+        """End streams, parked calls and sessions."""
+        self.end_streams()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.wait((self._sweeper,))
+            self._sweeper = None
+        await self.interactions.close()
+        await self.sessions.close()
+
+    def take_stream(self) -> bool:
+        """Count one more open stream; False when there are too many, or the edge closes."""
+        if self.closing or self._streams >= self.settings.streams:
+            return False
+        self._streams += 1
+        return True
+
+    def give_stream(self) -> None:
+        """Count one less."""
+        self._streams -= 1
+
+    @property
+    def streams(self) -> int:
+        """How many streams are open."""
+        return self._streams
+
+    # -- requests ----------------------------------------------------------------------------
+
+    async def handle(self, kind: Kind, request: web.Request) -> web.StreamResponse:
+        """Answer one request to an MCP endpoint."""
+        try:
+            visit = await self.admit(kind, request)
+        except Turned as turned:
+            return turned.response
+        try:
+            return await self._serve(visit)
+        except Malformed as bad:
+            return refusal(400, bad.code, bad.message, id=bad.id, headers=visit.extra)
+
+    async def admit(self, kind: Kind, request: web.Request) -> Visit:
+        """Host, Origin, who, where.
+
+        Raises:
+            Turned: the request is answered already.
+        """
+        headers = request.headers
+        admission = self.admission
+        remote, host = admission.seen_as(request.remote, headers)
+        if not admission.host_allowed(host):
+            message = f"Host {host!r} is not allowed; add it to server.allowed_hosts"
+            raise Turned(refusal(403, jsonrpc.INVALID_REQUEST, message))
+        extra: dict[str, str] = {}
+        origin = headers.get("Origin")
+        if origin is not None:
+            if not admission.origin_allowed(origin):
+                message = f"Origin {origin!r} is not allowed; add it to server.allowed_origins"
+                raise Turned(refusal(403, jsonrpc.INVALID_REQUEST, message))
+            extra = cors_headers(origin)
+        if request.method == "OPTIONS":
+            raise Turned(_preflight(origin, request))
+        principal = await self._authenticated(request, remote, extra)
+        endpoint = self._endpoint(kind, request, principal)
+        if endpoint is None:
+            message = "there is no such MCP endpoint"
+            raise Turned(refusal(404, jsonrpc.INVALID_REQUEST, message, headers=extra))
+        return Visit(request, principal, endpoint, extra, *accepts(headers.get("Accept")))
+
+    async def _authenticated(
+        self, request: web.Request, remote: str | None, extra: dict[str, str]
+    ) -> Principal:
+        try:
+            return await self.authenticator.authenticate(request.headers, remote)
+        except AuthenticationFailed as failure:
+            challenge = {**extra, "WWW-Authenticate": self.authenticator.challenge}
+            response = refusal(401, jsonrpc.INVALID_REQUEST, failure.message, headers=challenge)
+        except ArmoryError as failure:
+            response = refusal(503, jsonrpc.BACKEND, failure.message, headers=extra)
+        raise Turned(response)
+
+    def _endpoint(self, kind: Kind, request: web.Request, principal: Principal) -> Endpoint | None:
+        if kind == "all":
+            return ALL
+        view = self.gateway.view
+        endpoint = view.endpoint(kind, request.match_info["name"])
+        if endpoint is None or not view.policy.restricts:
+            return endpoint
+        sight = view.policy.sight(view.catalog, principal, endpoint.scope)
+        seen = sight.tools.names or sight.prompts or sight.resources or sight.templates
+        return endpoint if seen else None
+
+    async def _serve(self, visit: Visit) -> web.StreamResponse:
+        request = visit.request
+        version = request.headers.get("MCP-Protocol-Version")
+        if request.method == "POST":
+            return await self._post(visit, version)
+        known = version is None or version in eras.LEGACY_VERSIONS
+        if request.method == "GET" and known:
+            return await legacy.get(self, visit)
+        if request.method == "DELETE" and known:
+            return await legacy.delete(self, visit)
+        headers = {**visit.extra, "Allow": "POST, GET, DELETE, OPTIONS" if known else "POST"}
+        return refusal(
+            405, jsonrpc.INVALID_REQUEST, f"{request.method} is not served here", headers=headers
+        )
+
+    async def _post(self, visit: Visit, version: str | None) -> web.StreamResponse:
+        request = visit.request
+        if request.content_type != "application/json":
+            message = f"Content-Type is {request.content_type!r}; expected application/json"
+            return refusal(415, jsonrpc.INVALID_REQUEST, message, headers=visit.extra)
+        if not (visit.takes_json or visit.takes_sse):
+            message = "Accept must list application/json and text/event-stream"
+            return refusal(406, jsonrpc.INVALID_REQUEST, message, headers=visit.extra)
+        body = await read_body(request, self.settings.body_bytes)
+        if body is None:
+            message = f"the body is larger than {self.settings.body_bytes:,} bytes"
+            return refusal(413, jsonrpc.INVALID_REQUEST, message, headers=visit.extra)
+        if jsonrpc.is_batch(body):
+            if version is not None and version not in eras.LEGACY_VERSIONS:
+                raise Malformed(jsonrpc.INVALID_REQUEST, "this revision has no batches")
+            return await legacy.post_batch(self, visit, body)
+        message = jsonrpc.decode(body)
+        params = jsonrpc.params_of(message) if message.is_request else {}
+        meta = open_or_none(params.get("_meta")) or {}
+        method = message.method if isinstance(message.method, str) else None
+        if eras.is_modern(version, meta, method):
+            return await modern.post(self, visit, message, params, meta)
+        return await legacy.post(self, visit, message)
+
+    async def discovery(self, request: web.Request) -> web.StreamResponse:
+        """The discovery document; servers and sets only for callers that are known."""
+        remote, host = self.admission.seen_as(request.remote, request.headers)
+        if not self.admission.host_allowed(host):
+            return refusal(403, jsonrpc.INVALID_REQUEST, "this Host is not allowed")
+        try:
+            principal = await self.authenticator.authenticate(request.headers, remote)
+        except ArmoryError:
+            principal = None
+        document = self.gateway.discovery(principal)
+        document["protocolVersions"] = [*eras.LEGACY_VERSIONS, *eras.MODERN_VERSIONS]
+        return json_answer(None, encode(document), headers={"Cache-Control": "no-store"})
+
+
+class Turned(Exception):
+    """A request that admission has answered."""
+
+    def __init__(self, response: web.Response) -> None:
+        super().__init__()
+        self.response = response
+
+
+def _preflight(origin: str | None, request: web.Request) -> web.Response:
+    if origin is None:
+        return web.Response(status=204, headers={"Allow": "GET, POST, DELETE, OPTIONS"})
+    asked = request.headers.get("Access-Control-Request-Headers")
+    return web.Response(status=204, headers=preflight_headers(origin, asked))
+
+
+async def read_body(request: web.Request, limit: int) -> bytes | None:
+    """The body; None when it is larger than `limit` bytes."""
+    length = request.content_length
+    if length is not None and length > limit:
+        return None
+    content = request.content
+    first = await content.readany()
+    if content.at_eof():
+        return first if len(first) <= limit else None
+    parts = [first]
+    size = len(first)
+    while size <= limit:
+        part = await content.readany()
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+        size += len(part)
+    return None

@@ -1,0 +1,425 @@
+"""Multi-round-trip requests and server-to-client requests, each turned into the other.
+
+Owns: driving a modern upstream's `input_required` for a legacy client, parking a legacy upstream's
+question for a modern client, and sealing request state. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, cast
+
+import msgspec
+import structlog
+from mcp.server.request_state import AESGCMRequestStateCodec, InvalidRequestState
+from msgspec import Raw
+
+from armory.gateway.exchange import INVALID_PARAMS, Exchange, RpcError
+from armory.gateway.rawjson import encode, open_or_none, pack, text_of, value
+from armory.upstreams.link import Answer, ClientFace, ClientGone, Params, Reply
+from armory.wire import eras, jsonrpc
+
+_log = structlog.get_logger(__name__)
+Invoke = Callable[[dict[str, Raw]], Awaitable[Reply]]
+MAX_ROUNDS = 10
+_sorted = msgspec.json.Encoder(order="deterministic").encode
+_STATE = "requestState"
+_RESPONSES = "inputResponses"
+_REFUSED = "Invalid or expired requestState"
+
+
+class Interactions:
+    """The bridge between the eras' ways of asking the client.
+
+    Args:
+        keys: secrets (32 bytes or more) that seal request state, the first one seals; replicas
+            share them. None: one made now.
+        ttl_s: how long a parked call waits for its answers, in seconds.
+        capacity: how many calls may be parked at once.
+    """
+
+    def __init__(
+        self,
+        keys: Sequence[bytes] | None = None,
+        *,
+        ttl_s: float = 300.0,
+        capacity: int = 1_000,
+    ) -> None:
+        self._codec = AESGCMRequestStateCodec(list(keys) if keys else [os.urandom(32)])
+        self._ttl_s = ttl_s
+        self._capacity = capacity
+        self._parked: dict[str, _Live] = {}
+        self._running: set[_Live] = set()
+
+    @property
+    def parked(self) -> int:
+        """How many calls wait for answers right now."""
+        return len(self._parked)
+
+    async def run(
+        self, exchange: Exchange, method: str, params: dict[str, Raw], invoke: Invoke
+    ) -> Reply:
+        """Answer an interactive request, in as many rounds as its client's era takes.
+
+        Raises:
+            RpcError: a request state that is not ours, not for this request, or expired.
+        """
+        if exchange.era == "legacy":
+            reply = await invoke(params)
+            if asks_for_input(reply):
+                return await self._drive(exchange, params, invoke, reply)
+            return reply
+        return await self._modern(exchange, method, params, invoke)
+
+    # -- a legacy client, a modern upstream --------------------------------------------------
+
+    async def _drive(
+        self, exchange: Exchange, params: dict[str, Raw], invoke: Invoke, reply: Reply
+    ) -> Reply:
+        pause_s = 0.05
+        for _ in range(MAX_ROUNDS):
+            asked = open_or_none(reply.result) or {}
+            retry = {k: v for k, v in params.items() if k not in (_STATE, _RESPONSES)}
+            requests = open_or_none(asked.get("inputRequests"))
+            if requests:
+                answers = await _ask_all(exchange, requests)
+                if isinstance(answers, Reply):
+                    return answers
+                retry[_RESPONSES] = pack(answers)
+                pause_s = 0.05
+            else:
+                await asyncio.sleep(pause_s)
+                pause_s = min(pause_s * 2, 0.25)
+            if _STATE in asked:
+                retry[_STATE] = asked[_STATE]
+            reply = await invoke(retry)
+            if not asks_for_input(reply):
+                return reply
+        message = f"the upstream asked for input more than {MAX_ROUNDS} times in one call"
+        return Reply(error=jsonrpc.error(jsonrpc.INTERNAL_ERROR, message))
+
+    # -- a modern client ---------------------------------------------------------------------
+
+    async def _modern(
+        self, exchange: Exchange, method: str, params: dict[str, Raw], invoke: Invoke
+    ) -> Reply:
+        digest = _digest(exchange, method, params)
+        sealed = text_of(params, _STATE)
+        if _STATE in params and sealed is None:
+            raise RpcError(INVALID_PARAMS, _REFUSED, {"reason": "invalid_request_state"})
+        if sealed is not None:
+            kind, inner = self._unseal(sealed, digest)
+            if kind == "parked":
+                return await self._resume(exchange, params, digest, inner)
+            del params[_STATE]
+            if kind == "upstream":
+                params[_STATE] = pack(inner)
+            else:  # "again": a URL was visited; the upstream hears the call anew
+                params.pop(_RESPONSES, None)
+        if not _interactive(exchange.client.capabilities):
+            reply = await invoke(params)
+            return self._sealed(exchange, reply, digest)
+        live = _Live(exchange.client, exchange.version, digest)
+        exchange.client = live
+        live.task = asyncio.ensure_future(invoke(params))
+        self._running.add(live)
+        return await self._attend(live, exchange)
+
+    async def _attend(self, live: _Live, exchange: Exchange) -> Reply:
+        """Wait until the call is over, or asks; a client that leaves meanwhile ends it."""
+        try:
+            await live.pause()
+        except asyncio.CancelledError:
+            self._running.discard(live)
+            await live.end()
+            raise
+        task = live.running
+        if task.done():
+            self._running.discard(live)
+            live.timer_off()
+            return self._sealed(exchange, task.result(), live.digest)
+        if len(self._parked) >= self._capacity:
+            self._running.discard(live)
+            await live.end()
+            raise RpcError(
+                jsonrpc.LIMITED, "too many calls wait for input at this gateway; try again later"
+            )
+        handle = secrets.token_urlsafe(18)
+        self._parked[handle] = live
+        live.timer = asyncio.get_running_loop().call_later(self._ttl_s, self._expire, handle)
+        result = {
+            "resultType": "input_required",
+            "inputRequests": live.requests(),
+            "requestState": self._seal("parked", handle, live.digest),
+        }
+        return Reply(Raw(encode(result)), era="modern")
+
+    async def _resume(
+        self, exchange: Exchange, params: Mapping[str, Raw], digest: str, handle: str
+    ) -> Reply:
+        live = self._parked.get(handle)
+        if live is None or live.digest != digest:
+            raise RpcError(INVALID_PARAMS, _REFUSED, {"reason": "invalid_request_state"})
+        del self._parked[handle]
+        live.timer_off()
+        live.face = exchange.client
+        exchange.client = live
+        live.deliver(open_or_none(params.get(_RESPONSES)) or {})
+        return await self._attend(live, exchange)
+
+    def _expire(self, handle: str) -> None:
+        live = self._parked.pop(handle, None)
+        if live is not None:
+            _log.info("parked_call_expired", ttl_s=self._ttl_s)
+            self._running.discard(live)
+            live.stop()
+
+    async def close(self) -> None:
+        """End every parked call."""
+        self._parked.clear()
+        for live in list(self._running):
+            await live.end()
+        self._running.clear()
+
+    # -- state -------------------------------------------------------------------------------
+
+    def _sealed(self, exchange: Exchange, reply: Reply, digest: str) -> Reply:
+        """A modern upstream's own state goes to the client only sealed for it."""
+        if reply.error is not None:
+            return self._url_as_input(exchange, reply, digest)
+        if not asks_for_input(reply):
+            return reply
+        opened = open_or_none(reply.result)
+        state = text_of(opened, _STATE) if opened is not None else None
+        if opened is None or state is None:
+            return reply
+        opened[_STATE] = pack(self._seal("upstream", state, digest))
+        return Reply(pack(opened), era=reply.era)
+
+    def _url_as_input(self, exchange: Exchange, reply: Reply, digest: str) -> Reply:
+        """A 2025-11-25 upstream's "visit this URL first" error, as the modern era says it."""
+        error = open_or_none(reply.error)
+        if error is None or bytes(memoryview(error.get("code", Raw(b"0")))) != b"-32042":
+            return reply
+        data = open_or_none(error.get("data")) or {}
+        listed: Any = value(data["elicitations"]) if "elicitations" in data else []
+        probe = {"mode": Raw(b'"url"')}
+        capabilities = exchange.client.capabilities
+        if not eras.may_ask("elicitation/create", probe, capabilities, "modern", ""):
+            needed = {"requiredCapabilities": {"elicitation": {"url": {}}}}
+            message = "the upstream needs the user to visit a URL first"
+            return Reply(error=jsonrpc.error(jsonrpc.MISSING_CAPABILITY, message, needed))
+        requests: dict[str, Any] = {}
+        for place, entry in enumerate(listed):
+            asked = {k: v for k, v in entry.items() if k != "elicitationId"}
+            requests[f"url-{place}"] = {
+                "method": "elicitation/create",
+                "params": {**asked, "mode": "url"},
+            }
+        result = {
+            "resultType": "input_required",
+            "inputRequests": requests,
+            "requestState": self._seal("again", "", digest),
+        }
+        return Reply(Raw(encode(result)), era="modern")
+
+    def _seal(self, kind: str, inner: str, digest: str) -> str:
+        claims = {"k": kind, "s": inner, "d": digest, "e": time.time() + self._ttl_s}
+        return self._codec.seal(encode(claims))
+
+    def _unseal(self, sealed: str, digest: str) -> tuple[str, str]:
+        try:
+            claims: Any = value(self._codec.unseal(sealed))
+        except (InvalidRequestState, msgspec.DecodeError) as error:
+            _log.info("request_state_refused", reason=str(error))
+            raise RpcError(INVALID_PARAMS, _REFUSED, {"reason": "invalid_request_state"}) from None
+        if claims["d"] != digest or not time.time() < claims["e"]:
+            _log.info("request_state_refused", reason="not for this request, or expired")
+            raise RpcError(INVALID_PARAMS, _REFUSED, {"reason": "invalid_request_state"})
+        return claims["k"], claims["s"]
+
+
+class _Live:
+    """A call that may be parked: its task, what it asks, and the client that it talks to now."""
+
+    def __init__(self, face: ClientFace, version: str, digest: str) -> None:
+        self.face = face
+        self.version = version
+        self.digest = digest
+        self.task: asyncio.Future[Reply] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self._asked: dict[str, tuple[dict[str, Any], asyncio.Future[Answer]]] = {}
+        self._count = 0
+        self._wake = asyncio.Event()
+
+    @property
+    def running(self) -> asyncio.Future[Reply]:
+        """The call's task."""
+        if self.task is None:
+            raise RuntimeError("the call was never started")
+        return self.task
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the client declared."""
+        return self.face.capabilities
+
+    @property
+    def log_level(self) -> str | None:
+        """The log level that it wants."""
+        return self.face.log_level
+
+    @property
+    def progress_token(self) -> Raw | None:
+        """Its progress token."""
+        return self.face.progress_token
+
+    async def notify(self, method: str, params: Params) -> None:
+        """Deliver to the request that is open now; parked, there is none."""
+        if self.timer is None:
+            await self.face.notify(method, params)
+
+    async def ask(self, method: str, params: Params) -> Answer:
+        """Have the question parked and wait for its answer.
+
+        Raises:
+            ClientGone: the call ended first.
+        """
+        if not eras.may_ask(method, params, self.capabilities, "modern", self.version):
+            message = f"the client did not declare what {method} needs"
+            return Answer(error=jsonrpc.error(jsonrpc.METHOD_NOT_FOUND, message))
+        self._count += 1
+        key = f"input-{self._count}"
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asked[key] = ({"method": method, "params": _asked_modern(params)}, future)
+        self._wake.set()
+        try:
+            return await future
+        finally:
+            self._asked.pop(key, None)
+
+    async def pause(self) -> None:
+        """Wait until the task is done or something is asked."""
+        task = self.running
+        while not task.done() and not self._asked:
+            self._wake.clear()
+            waker = asyncio.ensure_future(self._wake.wait())
+            try:
+                await asyncio.wait((task, waker), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                waker.cancel()
+
+    def requests(self) -> dict[str, Any]:
+        """The open questions, as `inputRequests`."""
+        return {key: asked for key, (asked, _) in self._asked.items()}
+
+    def deliver(self, answers: Mapping[str, Raw]) -> None:
+        """Answer the open questions; those that are left stay open."""
+        for key, raw in answers.items():
+            found = self._asked.pop(key, None)
+            if found is not None and not found[1].done():
+                found[1].set_result(Answer(result=raw))
+
+    def timer_off(self) -> None:
+        """Not parked any more."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def stop(self) -> None:
+        """Cancel the call; whoever cares waits for `end`."""
+        self.timer_off()
+        for _, future in list(self._asked.values()):
+            if not future.done():
+                future.set_exception(ClientGone("the client did not come back"))
+                future.exception()
+        if self.task is not None:
+            self.task.cancel()
+
+    async def end(self) -> None:
+        """Cancel the call and wait for it."""
+        self.stop()
+        if self.task is not None:
+            await asyncio.wait((self.task,), timeout=5)
+
+
+def asks_for_input(reply: Reply) -> bool:
+    """Whether a reply is a modern `input_required`."""
+    result = reply.result
+    if result is None or b'"input_required"' not in bytes(memoryview(result)):
+        return False
+    opened = open_or_none(result)
+    return opened is not None and text_of(opened, "resultType") == "input_required"
+
+
+def _interactive(capabilities: Mapping[str, Any]) -> bool:
+    return any(name in capabilities for name in eras.ASKABLE.values())
+
+
+async def _ask_all(exchange: Exchange, requests: Mapping[str, Raw]) -> dict[str, Raw] | Reply:
+    """Put every input request to a legacy client; a refusal ends the call."""
+    asked: list[tuple[str, str, Params]] = []
+    for key, raw in requests.items():
+        request = open_or_none(raw) or {}
+        method = text_of(request, "method") or ""
+        params = _asked_legacy(method, open_or_none(request.get("params")) or {})
+        client = exchange.client
+        if not eras.may_ask(method, params, client.capabilities, "legacy", exchange.version):
+            message = f"the upstream asked for {method[:100]}, which this client cannot answer"
+            return Reply(error=jsonrpc.error(jsonrpc.INTERNAL_ERROR, message))
+        asked.append((key, method, params))
+    try:
+        answers = await _gather(exchange.client, asked)
+    except ClientGone as gone:
+        message = f"the client could not be asked: {gone}"
+        return Reply(error=jsonrpc.error(jsonrpc.INTERNAL_ERROR, message))
+    found: dict[str, Raw] = {}
+    for (key, _, _), answer in zip(asked, answers, strict=True):
+        if answer.error is not None:
+            return Reply(error=answer.error, era="legacy")
+        found[key] = answer.result if answer.result is not None else jsonrpc.EMPTY
+    return found
+
+
+async def _gather(client: ClientFace, asked: list[tuple[str, str, Params]]) -> list[Answer]:
+    tasks = [asyncio.ensure_future(client.ask(method, params)) for _, method, params in asked]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def _asked_modern(params: Params) -> Params:
+    """A legacy upstream's question in the modern form."""
+    changed = {k: v for k, v in params.items() if k not in ("elicitationId", "task", "_meta")}
+    meta = open_or_none(params.get("_meta"))
+    if meta is not None:
+        passed = eras.passed_meta(meta, transparent=True)
+        if passed:
+            changed["_meta"] = pack(passed)
+    return changed
+
+
+def _asked_legacy(method: str, params: Params) -> Params:
+    """A modern upstream's question in the legacy form."""
+    if method == "elicitation/create" and eras.asks_url(params):
+        params.setdefault("elicitationId", pack(secrets.token_urlsafe(12)))
+    return params
+
+
+def _digest(exchange: Exchange, method: str, params: Mapping[str, Raw]) -> str:
+    """What request state is bound to: who asks, where, for what."""
+    bound = [exchange.principal.key, exchange.endpoint.kind, exchange.endpoint.name, method]
+    arguments = params.get("arguments")
+    for key in ("name", "uri"):
+        bound.append(text_of(params, key) or "")
+    hasher = hashlib.sha256(encode(bound))
+    if arguments is not None:
+        hasher.update(_sorted(cast("object", value(arguments))))
+    return hasher.hexdigest()

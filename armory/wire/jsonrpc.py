@@ -1,0 +1,195 @@
+"""The JSON-RPC envelope: opened one level, values and ids stay the bytes that came.
+
+Owns: decoding and encoding of messages, and the code constants. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+HEADER_MISMATCH = -32020
+MISSING_CAPABILITY = -32021
+UNSUPPORTED_VERSION = -32022
+URL_ELICITATION_REQUIRED = -32042
+RESOURCE_NOT_FOUND = -32002
+
+UNAVAILABLE = 1001
+TIMED_OUT = 1002
+LIMITED = 1003
+BACKEND = 1004
+
+NULL = b"null"
+EMPTY: Raw = Raw(b"{}")
+
+
+class Malformed(Exception):
+    """Bytes that are no JSON-RPC message.
+
+    Attributes:
+        code: -32700 (no JSON) or -32600 (JSON, but no message).
+        message: what is wrong, for the client.
+        id: the id to answer with; `null` when none could be read.
+    """
+
+    def __init__(self, code: int, message: str, id: bytes = NULL) -> None:
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.id = id
+
+
+class Message(msgspec.Struct, gc=False):
+    """One message; members that did not come are UNSET."""
+
+    jsonrpc: Any = None
+    id: Raw | UnsetType = UNSET
+    method: str | UnsetType = UNSET
+    params: Raw | UnsetType = UNSET
+    result: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+    @property
+    def is_request(self) -> bool:
+        """A method and an id."""
+        return self.method is not UNSET and self.id is not UNSET
+
+    @property
+    def is_notification(self) -> bool:
+        """A method without an id."""
+        return self.method is not UNSET and self.id is UNSET
+
+    @property
+    def key(self) -> bytes:
+        """The id as bytes: a string and a number that look alike stay different."""
+        return b"" if self.id is UNSET else bytes(memoryview(self.id))
+
+
+_message = msgspec.json.Decoder(Message)
+_batch = msgspec.json.Decoder(list[Raw])
+_params = msgspec.json.Decoder(dict[str, Raw])
+_scalar = msgspec.json.Decoder(str | int)
+_probe = msgspec.json.Decoder(dict[str, Raw])
+encode = msgspec.json.encode
+
+
+def decode(body: bytes | Raw) -> Message:
+    """One message.
+
+    Raises:
+        Malformed: it is none.
+    """
+    try:
+        message = _message.decode(body)
+    except (msgspec.ValidationError, RecursionError):
+        raise Malformed(
+            INVALID_REQUEST, "the body is not a JSON-RPC message", _id_in(body)
+        ) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Malformed(PARSE_ERROR, f"the body is not JSON: {error}") from None
+    if message.jsonrpc != "2.0":
+        raise Malformed(INVALID_REQUEST, 'jsonrpc is not "2.0"', _valid_id(message) or NULL)
+    if message.id is not UNSET and _valid_id(message) is None:
+        raise Malformed(INVALID_REQUEST, "id is neither a string nor an integer")
+    if message.method is UNSET:
+        if message.id is UNSET or (message.result is UNSET) == (message.error is UNSET):
+            raise Malformed(
+                INVALID_REQUEST,
+                "neither a request, a notification nor a response",
+                _valid_id(message) or NULL,
+            )
+    elif message.result is not UNSET or message.error is not UNSET:
+        raise Malformed(INVALID_REQUEST, "a request and a response at once", NULL)
+    return message
+
+
+def is_batch(body: bytes) -> bool:
+    """Whether the body is a JSON array."""
+    return body.lstrip(b" \t\r\n")[:1] == b"["
+
+
+def decode_batch(body: bytes) -> list[Raw]:
+    """The items of a batch, unopened.
+
+    Raises:
+        Malformed: no JSON, or an empty array.
+    """
+    try:
+        found = _batch.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise Malformed(PARSE_ERROR, f"the body is not JSON: {error}") from None
+    if not found:
+        raise Malformed(INVALID_REQUEST, "the batch is empty")
+    return found
+
+
+def params_of(message: Message) -> dict[str, Raw]:
+    """The members of `params`; none where there are no params.
+
+    Raises:
+        Malformed: `params` is no object.
+    """
+    if message.params is UNSET:
+        return {}
+    try:
+        return _params.decode(message.params)
+    except (msgspec.DecodeError, RecursionError):
+        raise Malformed(INVALID_PARAMS, "params is not an object", message.key or NULL) from None
+
+
+def _valid_id(message: Message) -> bytes | None:
+    if message.id is UNSET:
+        return None
+    try:
+        _scalar.decode(message.id)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return bytes(memoryview(message.id))
+
+
+def _id_in(body: bytes | Raw) -> bytes:
+    try:
+        found = _probe.decode(body).get("id")
+        if found is None:
+            return NULL
+        _scalar.decode(found)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return NULL
+    return bytes(memoryview(found))
+
+
+def response(id: bytes, result: bytes | Raw) -> bytes:
+    """A result as it goes on the wire."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id, memoryview(result))
+
+
+def error_response(id: bytes, error: bytes | Raw) -> bytes:
+    """An error object as it goes on the wire."""
+    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id, memoryview(error))
+
+
+def error(code: int, message: str, data: Any = None) -> Raw:
+    """An error object."""
+    members: dict[str, Any] = {"code": code, "message": message}
+    if data is not None:
+        members["data"] = data
+    return Raw(encode(members))
+
+
+def notification(method: str, params: dict[str, Raw]) -> bytes:
+    """A notification as it goes on the wire."""
+    if not params:
+        return encode({"jsonrpc": "2.0", "method": method})
+    return encode({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def request(id: str, method: str, params: dict[str, Raw]) -> bytes:
+    """A request to the client as it goes on the wire."""
+    return encode({"jsonrpc": "2.0", "id": id, "method": method, "params": params})

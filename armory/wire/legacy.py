@@ -1,0 +1,287 @@
+"""The legacy transport: sessions over POST, GET and DELETE.
+
+Owns: the handshake, requests whose client may vanish and come back, batches, resumption. Never
+imports the modern ladder.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+from msgspec import Raw
+
+from armory.gateway.exchange import Exchange
+from armory.gateway.rawjson import open_or_none, text_of
+from armory.upstreams.link import Reply
+from armory.wire import eras, jsonrpc
+from armory.wire.jsonrpc import Malformed, Message
+from armory.wire.modern import pump, url_of
+from armory.wire.session_calls import serve, take
+from armory.wire.sessions import Session, SessionFace, TooMany
+from armory.wire.streams import KEEPALIVE_S, PING, EventStream, frame, parse_event_id, priming
+from armory.wire.visit import Visit, encoded, json_answer, new_stream, refusal
+
+if TYPE_CHECKING:
+    from armory.wire.http import HttpEdge
+
+SESSION_HEADER = "Mcp-Session-Id"
+
+
+async def post(edge: HttpEdge, visit: Visit, message: Message) -> web.StreamResponse:
+    """Answer one legacy POST.
+
+    Raises:
+        Malformed: the message is not what its method needs.
+    """
+    if message.method == "initialize" and message.is_request:
+        return await _initialize(edge, visit, message)
+    session = _session(edge, visit)
+    if isinstance(session, web.Response):
+        return session
+    if not message.is_request:
+        take(session, message)
+        return web.Response(status=202, headers=dict(visit.extra))
+    stream = session.open_stream()
+    start(edge, session, stream, message, visit)
+    return await _answer(visit, session, stream)
+
+
+def _session(edge: HttpEdge, visit: Visit) -> Session | web.Response:
+    id = visit.request.headers.get(SESSION_HEADER)
+    if id is None:
+        return refusal(
+            400,
+            jsonrpc.INVALID_REQUEST,
+            f"the {SESSION_HEADER} header is missing; send initialize first",
+            headers=visit.extra,
+        )
+    session = edge.sessions.find(id, visit.principal, visit.endpoint)
+    if session is None:
+        return refusal(
+            404,
+            jsonrpc.INVALID_REQUEST,
+            "no such session; it may have expired: send initialize again",
+            headers=visit.extra,
+        )
+    return session
+
+
+async def _initialize(edge: HttpEdge, visit: Visit, message: Message) -> web.StreamResponse:
+    id = message.key
+    params = jsonrpc.params_of(message)
+    asked = text_of(params, "protocolVersion")
+    if asked is None:
+        raise Malformed(jsonrpc.INVALID_PARAMS, "params.protocolVersion is missing", id)
+    version = eras.negotiated(asked)
+    try:
+        session = await edge.sessions.open(
+            visit.principal,
+            visit.endpoint,
+            version,
+            eras.capabilities_of(params.get("capabilities")),
+        )
+    except TooMany as full:
+        return refusal(503, jsonrpc.LIMITED, str(full), id=id, headers=visit.extra)
+    exchange = exchange_of(session, session.general, {}, visit)
+    described = edge.gateway.described(exchange)
+    body = jsonrpc.response(id, eras.initialize_result(version, described))
+    return json_answer(visit, body, headers={SESSION_HEADER: session.id})
+
+
+def exchange_of(
+    session: Session, stream: EventStream, meta: dict[str, Raw], visit: Visit | None
+) -> Exchange:
+    """A request of a session, as the request path sees it."""
+    return Exchange(
+        principal=session.principal,
+        client=SessionFace(session, stream, meta.get("progressToken")),
+        era="legacy",
+        version=session.version,
+        endpoint=session.endpoint,
+        session=session.id,
+        meta=meta,
+        headers=visit.request.headers if visit is not None else {},
+        url=url_of(visit.request) if visit is not None else {},
+        revealed=session.revealed,
+    )
+
+
+def start(
+    edge: HttpEdge,
+    session: Session,
+    stream: EventStream,
+    message: Message,
+    visit: Visit | None,
+) -> asyncio.Task[None]:
+    """Serve a request in a task of its own: a client that disconnects has not cancelled it."""
+    said = stream if visit is None or visit.takes_sse else session.general
+    task = asyncio.get_running_loop().create_task(_run(edge, session, stream, said, message, visit))
+    session.inflight[message.key] = task
+    return task
+
+
+async def _run(
+    edge: HttpEdge,
+    session: Session,
+    stream: EventStream,
+    said: EventStream,
+    message: Message,
+    visit: Visit | None,
+) -> None:
+    key = message.key
+    try:
+        params, meta = opened(message)
+        exchange = exchange_of(session, said, meta, visit)
+        reply = await serve(edge.dispatcher, session, exchange, message, params)
+        stream.put(encoded(key, reply))
+    except Malformed as bad:
+        error = jsonrpc.error(bad.code, bad.message)
+        stream.put(encoded(key, Reply(error=error)))
+    finally:
+        if session.inflight.get(key) is asyncio.current_task():
+            del session.inflight[key]
+        session.touch()
+        stream.close()
+        session.keep_within_bounds()
+
+
+def opened(message: Message) -> tuple[dict[str, Raw], dict[str, Raw]]:
+    """(params, `_meta`) of a request.
+
+    Raises:
+        Malformed: one of them is no object.
+    """
+    params = jsonrpc.params_of(message)
+    if "_meta" not in params:
+        return params, {}
+    meta = open_or_none(params["_meta"])
+    if meta is None:
+        raise Malformed(jsonrpc.INVALID_PARAMS, "params._meta is not an object", message.key)
+    return params, meta
+
+
+async def _answer(visit: Visit, session: Session, stream: EventStream) -> web.StreamResponse:
+    reader = stream.attach()
+    try:
+        found = None
+        while found is None:
+            try:
+                found = await stream.next(reader, KEEPALIVE_S)
+            except EOFError:  # cancelled by the client: there is no answer
+                return web.Response(status=202, headers=dict(visit.extra))
+            if found is None and visit.takes_sse:
+                break
+        if found is not None and stream.closed and stream.last == 1 and visit.takes_json:
+            session.drop_stream(stream)
+            return json_answer(visit, found[1])
+        response = new_stream(visit, {SESSION_HEADER: session.id})
+        await response.prepare(visit.request)
+        if session.version >= eras.PRIMING_VERSION:
+            await response.write(priming(stream.event_id(0)))
+        if found is None:
+            await response.write(PING)
+        else:
+            await response.write(frame(found[1], stream.event_id(found[0])))
+        await pump(response, stream, ids=True)
+        await response.write_eof()
+        return response
+    finally:
+        stream.detach(reader)
+
+
+async def post_batch(edge: HttpEdge, visit: Visit, body: bytes) -> web.StreamResponse:
+    """Answer a 2025-03-26 batch.
+
+    Raises:
+        Malformed: no batch, or the session's revision has none.
+    """
+    items = jsonrpc.decode_batch(body)
+    session = _session(edge, visit)
+    if isinstance(session, web.Response):
+        return session
+    if session.version != eras.BATCH_VERSION:
+        raise Malformed(
+            jsonrpc.INVALID_REQUEST,
+            f"revision {session.version} has no batches; send one message per request",
+        )
+    answers: list[bytes] = []
+    streams: list[EventStream] = []
+    for item in items:
+        try:
+            message = jsonrpc.decode(item)
+        except Malformed as bad:
+            answers.append(jsonrpc.error_response(bad.id, jsonrpc.error(bad.code, bad.message)))
+            continue
+        if not message.is_request:
+            take(session, message)
+            continue
+        stream = session.open_stream()
+        streams.append(stream)
+        start(edge, session, stream, message, visit)
+    for stream in streams:
+        answers.extend(await _only_result(session, stream))
+    if not answers:
+        return web.Response(status=202, headers=dict(visit.extra))
+    return json_answer(visit, b"[" + b",".join(answers) + b"]")
+
+
+async def _only_result(session: Session, stream: EventStream) -> list[bytes]:
+    """The last message of a stream; what came before it goes to the general stream."""
+    reader = stream.attach()
+    seen: list[bytes] = []
+    while True:
+        try:
+            found = await stream.next(reader, KEEPALIVE_S)
+        except EOFError:
+            break
+        if found is not None:
+            for earlier in seen:
+                session.general.put(earlier)
+            seen = [found[1]]
+    session.drop_stream(stream)
+    return seen
+
+
+async def get(edge: HttpEdge, visit: Visit) -> web.StreamResponse:
+    """Open the session's general stream, or resume one of its streams."""
+    if not visit.takes_sse:
+        return refusal(
+            406,
+            jsonrpc.INVALID_REQUEST,
+            "Accept must list text/event-stream",
+            headers=visit.extra,
+        )
+    session = _session(edge, visit)
+    if isinstance(session, web.Response):
+        return session
+    stream, after = session.general, None
+    last = visit.request.headers.get("Last-Event-ID")
+    if last is not None:
+        known = parse_event_id(last)
+        resumed = session.stream(known[0]) if known is not None else None
+        if known is not None and resumed is not None:
+            stream, after = resumed, known[1]
+    if not edge.take_stream():
+        return refusal(503, jsonrpc.LIMITED, "too many streams are open", headers=visit.extra)
+    try:
+        response = new_stream(visit, {SESSION_HEADER: session.id})
+        await response.prepare(visit.request)
+        if stream is session.general and session.version >= eras.PRIMING_VERSION:
+            await response.write(priming(stream.event_id(after or stream.delivered)))
+        await pump(response, stream, ids=True, after=after)
+        session.touch()
+        await response.write_eof()
+        return response
+    finally:
+        edge.give_stream()
+
+
+async def delete(edge: HttpEdge, visit: Visit) -> web.StreamResponse:
+    """End the session."""
+    session = _session(edge, visit)
+    if isinstance(session, web.Response):
+        return session
+    await edge.sessions.end(session)
+    return web.Response(status=204, headers=dict(visit.extra))

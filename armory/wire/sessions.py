@@ -1,0 +1,334 @@
+"""Legacy sessions: what a client's handshake said, its streams, and its calls in flight.
+
+Owns: `Session`, its face toward upstreams, and `Sessions`, which keeps them. Never imports a web
+framework. Which replica owns a session is the business of a `SessionDirectory`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import structlog
+from msgspec import Raw
+
+from armory.domain.principal import Principal
+from armory.gateway.changes import Subscription
+from armory.gateway.exchange import Endpoint
+from armory.gateway.gateway import Gateway
+from armory.gateway.rawjson import pack
+from armory.upstreams.link import Answer, ClientGone, Params
+from armory.wire import eras, jsonrpc
+from armory.wire.jsonrpc import Message
+from armory.wire.streams import EventStream
+
+_log = structlog.get_logger(__name__)
+KEPT_STREAMS = 32
+KEPT_BYTES = 4 << 20
+ASK_TIMEOUT_S = 600.0
+GENERAL = "0"
+
+
+class TooMany(Exception):
+    """A cap is reached; the message says which."""
+
+
+class SessionDirectory(Protocol):
+    """Which replica owns which session, where there are several replicas."""
+
+    async def claim(self, session_id: str) -> None:
+        """This replica owns the session from now on."""
+        ...
+
+    async def owner(self, session_id: str) -> str | None:
+        """Base URL of the replica that owns it, when that is another one and alive."""
+        ...
+
+    async def release(self, session_id: str) -> None:
+        """The session ended."""
+        ...
+
+
+class Session:
+    """One legacy client.
+
+    Attributes:
+        id: the `Mcp-Session-Id`.
+        principal, endpoint: whose it is and where; fixed at the handshake.
+        version: the negotiated revision.
+        capabilities: the client's own.
+        log_level: as set with `logging/setLevel`, or None.
+        revealed: tools that it searched for.
+        general: what belongs to no request of its own (the GET stream).
+        inflight: the calls in flight by request id.
+    """
+
+    def __init__(
+        self,
+        id: str,
+        principal: Principal,
+        endpoint: Endpoint,
+        version: str,
+        capabilities: Mapping[str, Any],
+    ) -> None:
+        self.id = id
+        self.principal = principal
+        self.endpoint = endpoint
+        self.version = version
+        self.capabilities = capabilities
+        self.log_level: str | None = None
+        self.revealed: set[str] = set()
+        self.general = EventStream(GENERAL)
+        self.inflight: dict[bytes, asyncio.Task[None]] = {}
+        self.used = time.monotonic()
+        self.closed = False
+        self.subscription = Subscription(
+            principal=principal,
+            endpoint=endpoint,
+            session=id,
+            deliver=self._deliver,
+            relays=True,
+        )
+        self._streams: OrderedDict[str, EventStream] = OrderedDict()
+        self._asked: dict[bytes, asyncio.Future[Answer]] = {}
+        self._count = 0
+
+    def touch(self) -> None:
+        """The client is alive."""
+        self.used = time.monotonic()
+
+    @property
+    def busy(self) -> bool:
+        """Whether something runs or somebody reads."""
+        return bool(self.inflight) or self.general.reading
+
+    # -- streams -----------------------------------------------------------------------------
+
+    def open_stream(self) -> EventStream:
+        """A stream for one request's messages."""
+        self._count += 1
+        stream = EventStream(f"{self._count}-{secrets.token_hex(4)}")
+        self._streams[stream.key] = stream
+        return stream
+
+    def drop_stream(self, stream: EventStream) -> None:
+        """The stream's reader got everything in another way."""
+        self._streams.pop(stream.key, None)
+
+    def keep_within_bounds(self) -> None:
+        """Forget the oldest finished streams beyond what is kept for resumption."""
+        finished = [stream for stream in self._streams.values() if stream.closed]
+        size = sum(stream.size_bytes for stream in finished)
+        while finished and (len(finished) > KEPT_STREAMS or size > KEPT_BYTES):
+            oldest = finished.pop(0)
+            size -= oldest.size_bytes
+            del self._streams[oldest.key]
+
+    def stream(self, key: str) -> EventStream | None:
+        """A stream that may still be resumed."""
+        return self.general if key == GENERAL else self._streams.get(key)
+
+    def _deliver(self, method: str, params: Params) -> None:
+        if method == "notifications/message" and self.log_level is None:
+            return
+        if not self.closed:
+            self.general.put(jsonrpc.notification(method, params))
+
+    # -- asking the client -------------------------------------------------------------------
+
+    async def ask(self, stream: EventStream, method: str, params: Params) -> Answer:
+        """Put a request to the client on one of its streams, and wait for its response.
+
+        Raises:
+            ClientGone: the session ended, or nothing came in ten minutes.
+        """
+        if self.closed:
+            raise ClientGone("the session has ended")
+        self._count += 1
+        id = f"armory-{self._count}"
+        key = jsonrpc.encode(id)
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asked[key] = future
+        stream.put(jsonrpc.request(id, method, params))
+        try:
+            return await asyncio.wait_for(future, ASK_TIMEOUT_S)
+        except TimeoutError:
+            raise ClientGone("the client did not answer") from None
+        except asyncio.CancelledError:
+            stream.put(
+                jsonrpc.notification(
+                    "notifications/cancelled",
+                    {"requestId": Raw(key), "reason": pack("the call ended")},
+                )
+            )
+            raise
+        finally:
+            self._asked.pop(key, None)
+
+    def answered(self, message: Message) -> bool:
+        """Take a response of the client; False when nobody asked."""
+        future = self._asked.get(message.key)
+        if future is None or future.done():
+            return False
+        if isinstance(message.result, Raw):
+            future.set_result(Answer(result=message.result))
+        elif isinstance(message.error, Raw):
+            future.set_result(Answer(error=message.error))
+        return True
+
+    # -- the end -----------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """End everything: calls are cancelled, streams closed, questions withdrawn."""
+        self.closed = True
+        for future in list(self._asked.values()):
+            if not future.done():
+                future.set_exception(ClientGone("the session has ended"))
+                future.exception()
+        tasks = [task for task in self.inflight.values() if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=5)
+        self.general.close()
+        for stream in self._streams.values():
+            stream.close()
+
+
+class SessionFace:
+    """A legacy client behind one of its requests, as an upstream may reach it."""
+
+    __slots__ = ("_session", "_stream", "_token")
+
+    def __init__(self, session: Session, stream: EventStream, token: Raw | None) -> None:
+        self._session = session
+        self._stream = stream
+        self._token = token
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the handshake declared."""
+        return self._session.capabilities
+
+    @property
+    def log_level(self) -> str | None:
+        """What `logging/setLevel` set."""
+        return self._session.log_level
+
+    @property
+    def progress_token(self) -> Raw | None:
+        """The request's progress token."""
+        return self._token
+
+    async def notify(self, method: str, params: Params) -> None:
+        """Deliver on the request's stream."""
+        await self._stream.write(jsonrpc.notification(method, params))
+
+    async def ask(self, method: str, params: Params) -> Answer:
+        """Put a request to the client on the request's stream.
+
+        Raises:
+            ClientGone: nobody is there to answer.
+        """
+        session = self._session
+        if not eras.may_ask(method, params, session.capabilities, "legacy", session.version):
+            message = f"the client did not declare what {method} needs"
+            return Answer(error=jsonrpc.error(jsonrpc.METHOD_NOT_FOUND, message))
+        return await session.ask(self._stream, method, params)
+
+
+class Sessions:
+    """All legacy sessions of this replica.
+
+    Args:
+        gateway: hears of sessions that come and go.
+        capacity: most sessions at once.
+        idle_s: seconds after which an unused session ends.
+        directory: where other replicas look sessions up, if there are any.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        *,
+        capacity: int = 10_000,
+        idle_s: float = 1_800.0,
+        directory: SessionDirectory | None = None,
+    ) -> None:
+        self._gateway = gateway
+        self._capacity = capacity
+        self._idle_s = idle_s
+        self.directory = directory
+        self._sessions: dict[str, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    async def open(
+        self,
+        principal: Principal,
+        endpoint: Endpoint,
+        version: str,
+        capabilities: Mapping[str, Any],
+    ) -> Session:
+        """A new session.
+
+        Raises:
+            TooMany: the cap is reached.
+        """
+        if len(self._sessions) >= self._capacity:
+            await self.expire()
+            if len(self._sessions) >= self._capacity:
+                raise TooMany(f"{self._capacity} sessions are open; try again later")
+        session = Session(secrets.token_hex(16), principal, endpoint, version, capabilities)
+        self._sessions[session.id] = session
+        self._gateway.changes.add(session.subscription)
+        if self.directory is not None:
+            await self.directory.claim(session.id)
+        return session
+
+    def find(self, id: str, principal: Principal, endpoint: Endpoint) -> Session | None:
+        """The caller's session of that id at that endpoint; None when it has none."""
+        session = self._sessions.get(id)
+        if session is None or session.closed:
+            return None
+        same = session.principal.key == principal.key and (
+            session.endpoint.kind,
+            session.endpoint.name,
+        ) == (endpoint.kind, endpoint.name)
+        if not same:
+            return None
+        session.touch()
+        return session
+
+    async def end(self, session: Session) -> None:
+        """End one session."""
+        if self._sessions.pop(session.id, None) is None:
+            return
+        await session.close()
+        await self._gateway.changes.remove(session.subscription)
+        await self._gateway.pool.release_session(session.id)
+        if self.directory is not None:
+            await self.directory.release(session.id)
+
+    async def expire(self) -> None:
+        """End the sessions that were not used for too long."""
+        limit = time.monotonic() - self._idle_s
+        for session in list(self._sessions.values()):
+            if session.used < limit and not session.busy:
+                _log.info("session_expired", session=session.id[:8])
+                await self.end(session)
+
+    def end_streams(self) -> None:
+        """End the general streams; sessions and calls go on."""
+        for session in self._sessions.values():
+            session.general.close()
+
+    async def close(self) -> None:
+        """End all of them."""
+        for session in list(self._sessions.values()):
+            await self.end(session)

@@ -1,0 +1,149 @@
+"""Event streams: frames, and the buffer between what is said and who reads it.
+
+Owns: server-sent-event frames and `EventStream`, which survives its reader for resumption. Never
+imports a web framework.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+
+PING = b": ping\n\n"
+KEEPALIVE_S = 15.0
+SSE_HEADERS = {
+    "Content-Type": "text/event-stream",
+    "Cache-Control": "no-cache, no-transform",
+    "X-Accel-Buffering": "no",
+}
+
+
+def frame(data: bytes, event_id: str | None = None) -> bytes:
+    """One message as a server-sent event."""
+    if event_id is None:
+        return b"event: message\ndata: %b\n\n" % data
+    return b"id: %b\nevent: message\ndata: %b\n\n" % (event_id.encode(), data)
+
+
+def priming(event_id: str) -> bytes:
+    """An event without data that gives the client an id to resume from."""
+    return b"id: %b\ndata: \n\n" % event_id.encode()
+
+
+def parse_event_id(text: str) -> tuple[str, int] | None:
+    """(stream, position) of a `Last-Event-ID`; None when it is not one of ours."""
+    stream, separator, position = text.rpartition("_")
+    if not separator or not (position.isascii() and position.isdigit()) or len(position) > 12:
+        return None
+    return stream, int(position)
+
+
+class EventStream:
+    """Messages in order, read by at most one reader at a time, kept for a while for the next.
+
+    Args:
+        key: the stream's name within its session.
+        keep_events: most messages kept.
+        keep_bytes: most bytes kept.
+        backlog: how many unread messages make a writer wait while somebody reads.
+    """
+
+    def __init__(
+        self, key: str, *, keep_events: int = 256, keep_bytes: int = 1 << 20, backlog: int = 64
+    ) -> None:
+        self.key = key
+        self.closed = False
+        self.reader = 0
+        self.reading = False
+        self._keep_events = keep_events
+        self._keep_bytes = keep_bytes
+        self._backlog = backlog
+        self._events: deque[tuple[int, bytes]] = deque()
+        self._size = 0
+        self._last = 0
+        self._read = 0
+        self._changed = asyncio.Event()
+        self._room = asyncio.Event()
+
+    @property
+    def last(self) -> int:
+        """Position of the newest message; 0 while there is none."""
+        return self._last
+
+    @property
+    def delivered(self) -> int:
+        """Position of the newest message that a reader took."""
+        return self._read
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes kept."""
+        return self._size
+
+    def event_id(self, position: int) -> str:
+        """The event id of a position."""
+        return f"{self.key}_{position}"
+
+    def put(self, data: bytes) -> None:
+        """Append a message; the oldest read ones make room, then the oldest."""
+        if self.closed:
+            return
+        self._last += 1
+        self._events.append((self._last, data))
+        self._size += len(data)
+        while len(self._events) > 1 and (
+            len(self._events) > self._keep_events or self._size > self._keep_bytes
+        ):
+            _, dropped = self._events.popleft()
+            self._size -= len(dropped)
+        self._changed.set()
+
+    async def write(self, data: bytes) -> None:
+        """Append a message, after waiting for a reader that is behind."""
+        while self.reading and not self.closed and self._last - self._read >= self._backlog:
+            self._room.clear()
+            await self._room.wait()
+        self.put(data)
+
+    def close(self) -> None:
+        """No more messages; readers end after the last one."""
+        self.closed = True
+        self._changed.set()
+        self._room.set()
+
+    def attach(self, after: int | None = None) -> int:
+        """Become the reader, in place of the one before; gives the reader's number."""
+        self.reader += 1
+        self.reading = True
+        if after is not None:
+            self._read = after
+        self._changed.set()
+        return self.reader
+
+    def detach(self, reader: int) -> None:
+        """Stop reading."""
+        if self.reader == reader:
+            self.reading = False
+            self._room.set()
+
+    async def next(self, reader: int, timeout_s: float) -> tuple[int, bytes] | None:
+        """The next message for a reader; None when the time passed without one.
+
+        Raises:
+            EOFError: there will be none: the stream ended, or somebody else reads it now.
+        """
+        while True:
+            if self.reader != reader:
+                raise EOFError
+            for position, data in self._events:
+                if position > self._read:
+                    self._read = position
+                    self._room.set()
+                    return position, data
+            if self.closed:
+                raise EOFError
+            self._changed.clear()
+            try:
+                await asyncio.wait_for(self._changed.wait(), timeout_s)
+            except TimeoutError:
+                return None

@@ -1,0 +1,200 @@
+"""One HTTP request with what admission found out about it, and the ways to answer it.
+
+Owns: `Visit`, JSON answers, and the answer that becomes a stream only when it has to. aiohttp's
+server side is used here and in its siblings under `wire/`, nowhere below.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+from msgspec import Raw
+
+from armory.domain.principal import Principal
+from armory.gateway.exchange import Endpoint
+from armory.upstreams.link import Answer, Params, Reply
+from armory.wire import jsonrpc
+from armory.wire.errors import status_of
+from armory.wire.streams import KEEPALIVE_S, PING, SSE_HEADERS, frame
+
+_ON_REQUEST_STREAMS = frozenset(
+    ("notifications/progress", "notifications/message", "notifications/tasks")
+)
+
+
+@dataclass(slots=True)
+class Visit:
+    """One admitted request.
+
+    Attributes:
+        request: aiohttp's.
+        principal: who it is.
+        endpoint: where it asks.
+        extra: headers that every answer carries (CORS).
+        takes_json, takes_sse: what its Accept header lists.
+    """
+
+    request: web.Request
+    principal: Principal
+    endpoint: Endpoint
+    extra: Mapping[str, str]
+    takes_json: bool = True
+    takes_sse: bool = True
+
+
+def accepts(header: str | None) -> tuple[bool, bool]:
+    """(JSON, server-sent events) as an Accept header lists them; without one both."""
+    if header is None or "*/*" in header:
+        return True, True
+    lowered = header.lower()
+    takes_json = "application/json" in lowered or "application/*" in lowered
+    return takes_json, "text/event-stream" in lowered or "text/*" in lowered
+
+
+def json_answer(
+    visit: Visit | None, body: bytes, status: int = 200, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    """A JSON body."""
+    every = {"Content-Type": "application/json"}
+    if visit is not None and visit.extra:
+        every.update(visit.extra)
+    if headers:
+        every.update(headers)
+    return web.Response(body=body, status=status, headers=every)
+
+
+def refusal(
+    status: int,
+    code: int,
+    message: str,
+    *,
+    id: bytes = jsonrpc.NULL,
+    data: Any = None,
+    headers: Mapping[str, str] | None = None,
+) -> web.Response:
+    """A JSON-RPC error with an HTTP status."""
+    body = jsonrpc.error_response(id, jsonrpc.error(code, message, data))
+    return json_answer(None, body, status, headers)
+
+
+def encoded(id: bytes, reply: Reply) -> bytes:
+    """A reply as the message that answers request `id`."""
+    if reply.error is not None:
+        return jsonrpc.error_response(id, reply.error)
+    return jsonrpc.response(id, reply.result if reply.result is not None else jsonrpc.EMPTY)
+
+
+def new_stream(visit: Visit, headers: Mapping[str, str] | None = None) -> web.StreamResponse:
+    """An event stream, not yet started."""
+    return web.StreamResponse(headers={**SSE_HEADERS, **visit.extra, **(headers or {})})
+
+
+class LazyAnswer:
+    """The answer to a modern request: JSON, unless something must be said before the result.
+
+    A client that accepts event streams gets one as soon as there is a notification, or after 15
+    seconds of silence, so that proxies keep the connection.
+    """
+
+    def __init__(self, visit: Visit) -> None:
+        self._visit = visit
+        self._response: web.StreamResponse | None = None
+        self._opening: asyncio.Task[web.StreamResponse] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._pinging: asyncio.Task[None] | None = None
+        if visit.takes_sse:
+            self._arm()
+
+    def _arm(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._timer = loop.call_later(KEEPALIVE_S, self._tick)
+
+    def _tick(self) -> None:
+        self._pinging = asyncio.ensure_future(self._ping())
+
+    async def _ping(self) -> None:
+        try:
+            response = await self._open()
+            await response.write(PING)
+        except ConnectionError:
+            return
+        self._arm()
+
+    async def _open(self) -> web.StreamResponse:
+        if self._response is not None:
+            return self._response
+        if self._opening is None:
+            self._opening = asyncio.ensure_future(self._start())
+        return await asyncio.shield(self._opening)
+
+    async def _start(self) -> web.StreamResponse:
+        response = new_stream(self._visit)
+        await response.prepare(self._visit.request)
+        self._response = response
+        return response
+
+    async def event(self, data: bytes) -> None:
+        """Say something before the result; lost on clients that take JSON only."""
+        if not self._visit.takes_sse:
+            return
+        response = await self._open()
+        await response.write(frame(data))
+
+    async def finish(self, id: bytes, reply: Reply) -> web.StreamResponse:
+        """The result."""
+        self.stop()
+        data = encoded(id, reply)
+        if self._opening is not None:
+            response = await self._opening
+            await response.write(frame(data))
+            await response.write_eof()
+            return response
+        if not self._visit.takes_json:
+            response = await self._open()
+            await response.write(frame(data))
+            await response.write_eof()
+            return response
+        status = 200 if reply.error is None else status_of(reply.error)
+        return json_answer(self._visit, data, status)
+
+    def stop(self) -> None:
+        """No more keep-alives."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._pinging is not None:
+            self._pinging.cancel()
+            self._pinging = None
+
+
+class RequestFace:
+    """A modern client behind one of its requests, as an upstream may reach it."""
+
+    __slots__ = ("_answer", "capabilities", "log_level", "progress_token")
+
+    def __init__(
+        self,
+        answer: LazyAnswer,
+        capabilities: Mapping[str, Any],
+        log_level: str | None,
+        progress_token: Raw | None,
+    ) -> None:
+        self._answer = answer
+        self.capabilities = capabilities
+        self.log_level = log_level
+        self.progress_token = progress_token
+
+    async def notify(self, method: str, params: Params) -> None:
+        """Deliver on the response, which becomes a stream."""
+        if method in _ON_REQUEST_STREAMS:
+            await self._answer.event(jsonrpc.notification(method, params))
+
+    async def ask(self, method: str, params: Params) -> Answer:
+        """A modern client is never asked directly: see `wire.interaction`."""
+        del params
+        message = f"{method} cannot be put to this client"
+        return Answer(error=jsonrpc.error(jsonrpc.METHOD_NOT_FOUND, message))
