@@ -1,0 +1,165 @@
+"""What a block's own types cannot say: how values fit each other.
+
+Owns: the checks across keys that need nothing but the configuration. Never imports a room above
+`domain`.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from armory.config.model import Config
+from armory.config.problems import Path, nearest
+from armory.domain.naming import is_server_key, slug
+
+Found = Iterator[tuple[Path, str]]
+
+OPENAI_MODELS = ("text-embedding-3-small", "text-embedding-3-large", "text-embedding-ada-002")
+
+
+def cross_check(data: Mapping[Any, Any], config: Config | None) -> list[tuple[Path, str]]:
+    """(path, message) of everything that does not fit.
+
+    Args:
+        data: the data, variables filled in.
+        config: the model of it; None when the types are wrong already.
+    """
+    found = [*_names(data)]
+    if config is not None:
+        for check in _CHECKS:
+            found += check(config)
+    return found
+
+
+def provider(config: Config) -> str:
+    """Who computes embeddings: `embedded`, `openai` or `fastembed`, `auto` decided."""
+    rag = config.tool_rag
+    if rag.embedding_provider != "auto":
+        return rag.embedding_provider
+    if rag.embedding_model == "embedded":
+        return "embedded"
+    return "openai" if rag.embedding_model in OPENAI_MODELS else "fastembed"
+
+
+def lacks_openai_key(config: Config) -> bool:
+    """Whether embeddings would need a key that is not there."""
+    openai = config.tool_rag.openai
+    return provider(config) == "openai" and openai.api_key is None and openai.base_url is None
+
+
+def warnings_of(config: Config) -> list[str]:
+    """What is valid and still worth saying, one line each."""
+    said: list[str] = []
+    if config.tool_rag.enabled and lacks_openai_key(config):
+        said.append(
+            f"tool_rag.embedding_model: {config.tool_rag.embedding_model!r} needs an OpenAI key "
+            "and there is none, so tools are found by their words alone. Two ways out: set "
+            "OPENAI_API_KEY (or tool_rag.openai), or say `embedding_model: embedded`, which needs "
+            "no key"
+        )
+    if not config.upstreams:
+        said.append("upstreams: there is none yet, so there is no tool to offer")
+    return said
+
+
+def _names(data: Mapping[Any, Any]) -> Found:
+    for block, what in (("upstreams", "an upstream's key"), ("sets", "a set's name")):
+        entries = data.get(block)
+        for key in entries if isinstance(entries, dict) else ():
+            if not is_server_key(str(key)):
+                yield (
+                    (block, str(key)),
+                    f"{what} is made of lower-case words joined by '-'; use {slug(str(key))!r}",
+                )
+
+
+def _sets(config: Config) -> Found:
+    for name, chosen in config.sets.items():
+        for position, server in enumerate(chosen.servers):
+            if server not in config.upstreams:
+                guess = nearest(server, config.upstreams)
+                hint = f"; did you mean {guess!r}?" if guess else ""
+                yield ("sets", name, "servers", position), f"no upstream is called {server!r}{hint}"
+        if not chosen.servers and not chosen.tools:
+            yield ("sets", name), "a set needs 'servers' or 'tools'"
+
+
+def _proxies(config: Config) -> Found:
+    for position, network in enumerate(config.server.trusted_proxies):
+        try:
+            ipaddress.ip_network(network, strict=False)
+        except ValueError:
+            yield (
+                ("server", "trusted_proxies", position),
+                f"{network!r} is no address or network; write e.g. 10.0.0.0/8",
+            )
+
+
+def _accounts(config: Config) -> Found:
+    accounts = config.accounts
+    if accounts.default_plan not in accounts.plans:
+        guess = nearest(accounts.default_plan, accounts.plans)
+        hint = f"; did you mean {guess!r}?" if guess else ""
+        yield (
+            ("accounts", "default_plan"),
+            f"no plan is called {accounts.default_plan!r}{hint}",
+        )
+    if config.security.api_keys and not accounts.enabled:
+        yield (
+            ("security", "api_keys"),
+            "keys live in the accounts database; say `accounts: {enabled: true}` too",
+        )
+
+
+def _jwt(config: Config) -> Found:
+    jwt = config.security.jwt
+    if jwt is not None and (jwt.jwks_url is None) == (jwt.secret is None):
+        yield ("security", "jwt"), "give exactly one of 'jwks_url' and 'secret'"
+
+
+def _rag(config: Config) -> Found:
+    rag = config.tool_rag
+    if rag.min_tools > rag.max_tools:
+        yield (
+            ("tool_rag", "min_tools"),
+            f"{rag.min_tools} is more than max_tools, {rag.max_tools}",
+        )
+    if rag.index == "qdrant" and (rag.qdrant.url is None) == (rag.qdrant.path is None):
+        yield ("tool_rag", "qdrant"), "`index: qdrant` needs exactly one of 'url' and 'path'"
+
+
+def _patterns(config: Config) -> Found:
+    for position, pattern in enumerate(config.observability.query_log.redact):
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            yield (
+                ("observability", "query_log", "redact", position),
+                f"{pattern!r} is no regular expression: {error}",
+            )
+
+
+def _storage(config: Config) -> Found:
+    scheme = config.storage.url.partition(":")[0].partition("+")[0]
+    if scheme not in ("sqlite", "postgresql", "postgres"):
+        yield (
+            ("storage", "url"),
+            f"a database of kind {scheme!r} is not known; use sqlite:///FILE or postgresql://...",
+        )
+    redis = config.storage.redis
+    if redis is not None and redis.partition(":")[0] not in ("redis", "rediss", "unix"):
+        yield ("storage", "redis"), "a redis://, rediss:// or unix:// URL is expected"
+
+
+_CHECKS: tuple[Callable[[Config], Found], ...] = (
+    _sets,
+    _proxies,
+    _accounts,
+    _jwt,
+    _rag,
+    _patterns,
+    _storage,
+)

@@ -1,0 +1,204 @@
+"""From a file to a `Config`, or to every problem at once.
+
+Owns: finding the file, merging client maps, filling variables, naming what is wrong. Never
+imports a room above `domain`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path as File
+from typing import Any
+
+import platformdirs
+from pydantic import ValidationError
+
+from armory.config.checks import cross_check
+from armory.config.clients import import_servers
+from armory.config.expand import expand_tree
+from armory.config.model import Config
+from armory.config.problems import ConfigProblems, Path, Problem, dotted
+from armory.config.source import Source
+from armory.config.validation import problems_of
+from armory.errors import ConfigError
+
+FILE_NAME = "armory.yaml"
+CLIENT_MAPS = ("mcpServers", "servers")
+_IGNORED_BESIDE_MAPS = ("inputs",)
+_DEFAULTS: Mapping[Path, str] = {
+    ("storage", "url"): "sqlite:///${ARMORY_HOME}/armory.db",
+    ("storage", "cache_dir"): "${ARMORY_HOME}/cache",
+    ("tool_rag", "openai", "api_key"): "${OPENAI_API_KEY:-}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """A configuration that holds.
+
+    Attributes:
+        config: the values, variables filled in.
+        path: the file, or None when it came from no file.
+        notices: what the reader should know, one line each.
+        home: the folder behind `ARMORY_HOME`.
+    """
+
+    config: Config
+    path: File | None
+    notices: tuple[str, ...]
+    home: File
+
+    @property
+    def folder(self) -> File:
+        """What relative paths count from."""
+        return self.path.parent if self.path else File.cwd()
+
+
+def armory_home(environ: Mapping[str, str] | None = None) -> File:
+    """`$ARMORY_HOME`, else the platform's folder for user data."""
+    chosen = (os.environ if environ is None else environ).get("ARMORY_HOME")
+    return File(chosen) if chosen else File(platformdirs.user_data_dir("armory", appauthor=False))
+
+
+def find_config(given: str | None, environ: Mapping[str, str] | None = None) -> File:
+    """The file to read: `given`, else `$ARMORY_CONFIG`, else `./armory.yaml`.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    environ = os.environ if environ is None else environ
+    for origin, name in (("--config", given), ("$ARMORY_CONFIG", environ.get("ARMORY_CONFIG"))):
+        if name:
+            if not File(name).is_file():
+                raise ConfigError(f"{origin} names {name!r}, where no file is")
+            return File(name)
+    if not File(FILE_NAME).is_file():
+        raise ConfigError(
+            f"no {FILE_NAME} in {File.cwd()}; write one with `armory init`, "
+            "or name one with --config or $ARMORY_CONFIG"
+        )
+    return File(FILE_NAME)
+
+
+def load_file(path: File, environ: Mapping[str, str] | None = None) -> Loaded:
+    """Read and check one file.
+
+    Raises:
+        ConfigError: the file cannot be read.
+        ConfigProblems: what is in it does not hold; names every problem.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text: {error.reason}") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    return load_text(text, path=path, environ=environ)
+
+
+def load_text(
+    text: str, *, path: File | None = None, environ: Mapping[str, str] | None = None
+) -> Loaded:
+    """Check a configuration.
+
+    Args:
+        text: YAML (or JSON).
+        path: where it came from.
+        environ: variables; the process's environment by default.
+
+    Raises:
+        ConfigProblems: something in it does not hold; names every problem.
+    """
+    environ = os.environ if environ is None else environ
+    home = armory_home(environ)
+    source = Source(text)
+    problems = list(source.problems)
+    if not source.data and problems:
+        raise ConfigProblems(problems, str(path or ""))
+    data, origins, notices = _merge_maps(source, problems)
+    _add_defaults(data)
+    missing: dict[Path, str] = {}
+    variables = {**environ, "ARMORY_HOME": str(home)}
+    filled = expand_tree(data, variables, missing)
+
+    def locate(inner: Path) -> tuple[str, int | None]:
+        origin = origins.get(inner[1]) if len(inner) > 1 and inner[0] == "upstreams" else None
+        place = (*origin, *inner[2:]) if origin else inner
+        return dotted(place), source.line(place)
+
+    found = list(missing.items())
+    config: Config | None = None
+    try:
+        config = Config.model_validate(filled)
+    except ValidationError as error:
+        found += [
+            (inner, message)
+            for inner, message in problems_of(error, filled, data)
+            if inner not in missing
+        ]
+    found += cross_check(filled, config)
+    for inner, message in found:
+        where, line = locate(inner)
+        problems.append(Problem(where, message, line))
+    if problems or config is None:
+        raise ConfigProblems(problems, str(path or ""))
+    return Loaded(config, path, tuple(notices), home)
+
+
+def _merge_maps(
+    source: Source, problems: list[Problem]
+) -> tuple[dict[Any, Any], dict[str | int, Path], list[str]]:
+    """The data with client maps moved into `upstreams`; where each of those came from."""
+    data = dict(source.data)
+    origins: dict[str | int, Path] = {}
+    notices: list[str] = []
+    own = data.get("upstreams")
+    merged: dict[Any, Any] = dict(own) if isinstance(own, dict) else {}
+    maps = [name for name in CLIENT_MAPS if name in data]
+    for name in maps:
+        servers = data.pop(name)
+        if not isinstance(servers, dict):
+            problems.append(Problem(name, "a mapping of servers is expected", source.line((name,))))
+            continue
+        imported = import_servers(servers, home=str(File.home()))
+        notices += [f"{name}: {notice}" for notice in imported.notices]
+        for key, block in imported.upstreams.items():
+            origin: Path = (name, imported.names[key])
+            if key in merged:
+                problems.append(
+                    Problem(
+                        dotted(origin),
+                        f"an upstream {key!r} exists already; rename one of the two",
+                        source.line(origin),
+                    )
+                )
+                continue
+            merged[key] = block
+            origins[key] = origin
+    if maps:
+        for name in _IGNORED_BESIDE_MAPS:
+            data.pop(name, None)
+        if own is None or isinstance(own, dict):
+            data["upstreams"] = merged
+    return data, origins, notices
+
+
+def _add_defaults(data: dict[Any, Any]) -> None:
+    """Put in the defaults that hold variables, where the file says nothing."""
+    for path, default in _DEFAULTS.items():
+        place: dict[Any, Any] = data
+        for part in path[:-1]:
+            inner = place.get(part)
+            if inner is None:
+                inner = {}
+            elif not isinstance(inner, dict):
+                break  # validation will name it
+            else:
+                inner = dict(inner)
+            place[part] = inner
+            place = inner
+        else:
+            if path[-1] not in place:
+                place[path[-1]] = default

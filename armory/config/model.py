@@ -1,0 +1,222 @@
+"""The whole of `armory.yaml`: one model a block.
+
+Owns: `Config` and its blocks, except the two large ones (`upstream`, `retrieval`). Never imports
+a room: `runtime` turns each block into plain constructor arguments.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr
+
+from armory.config.base import (
+    Block,
+    Count,
+    OptionalSecret,
+    OptionalText,
+    Seconds,
+    Texts,
+)
+from armory.config.retrieval import ToolRagConfig
+from armory.config.upstream import UpstreamConfig
+
+
+class LimitsConfig(Block):
+    """What one gateway takes before it says no."""
+
+    body_bytes: Count = 4 * 1024 * 1024
+    """Largest request body, in bytes."""
+    stdio_line_bytes: Count = 16 * 1024 * 1024
+    """Largest message of an upstream, in bytes."""
+    sessions: Count = 10_000
+    """Client sessions at once."""
+    streams: Count = 10_000
+    """Open event streams at once."""
+    parked_interactions: Count = 1_000
+    """Calls that may wait for a client's answer at once."""
+
+
+class ServerConfig(Block):
+    """Where the gateway listens and whom it trusts."""
+
+    host: str = Field(default="127.0.0.1", min_length=1)
+    """Address to bind."""
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8080
+    """Port to bind; 0: one that is free."""
+    base_path: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._~-]+)*/?$")] = ""
+    """Path under which a reverse proxy offers the gateway, e.g. `/armory`."""
+    allowed_hosts: Texts = Field(default_factory=list[str])
+    """Host headers that are served; loopback names always are on loopback binds."""
+    allowed_origins: Texts = Field(default_factory=list[str])
+    """Origins of browser clients that are served."""
+    trusted_proxies: Texts = Field(default_factory=list[str])
+    """Addresses or networks whose X-Forwarded-* headers count."""
+    limits: LimitsConfig = Field(default_factory=LimitsConfig)
+    """What it takes before it says no."""
+    drain_timeout_s: Seconds = 30.0
+    """How long calls in flight may go on after SIGTERM, in seconds."""
+
+
+class SetConfig(Block):
+    """A named part of the catalogue, served at `/mcp/set/{name}`."""
+
+    servers: Texts = Field(default_factory=list[str])
+    """Upstreams whose everything is in the set."""
+    tools: Texts = Field(default_factory=list[str])
+    """Glob patterns over exposed names, in the set besides."""
+    query: Annotated[str | list[str] | None, Field()] = None
+    """A query that counts where the request brings none."""
+    without_query: Literal["auto", "all", "search"] | None = None
+    """As in `tool_rag`; null: the same."""
+
+
+class TokenConfig(Block):
+    """One static bearer token."""
+
+    token: SecretStr
+    """The secret; take it from a variable: `${ARMORY_TOKEN}`."""
+    scopes: Texts = Field(default_factory=list[str])
+    """What it grants; policies speak about scopes."""
+    user: str | None = None
+    """The account that it acts for."""
+
+
+class JwtConfig(Block):
+    """Session tokens of an identity provider."""
+
+    issuer: OptionalText = None
+    """Required `iss`."""
+    audience: OptionalText = None
+    """Required `aud`."""
+    jwks_url: OptionalText = None
+    """Where the provider's public keys are; or give `secret`."""
+    secret: OptionalSecret = None
+    """Shared secret of HS256."""
+    algorithms: Texts = Field(default_factory=lambda: ["RS256", "ES256"])
+    """Accepted signature algorithms."""
+    user_claim: str = "sub"
+    """Claim with the user's id."""
+    scopes_claim: str = "scope"
+    """Claim with the scopes (a list, or words in a text)."""
+
+
+class PolicyConfig(Block):
+    """One rule; with any rule, what no rule allows is denied."""
+
+    who: Texts = Field(default_factory=list[str])
+    """Glob patterns over scopes, users and token names; empty: everybody."""
+    allow: Texts = Field(default_factory=list[str])
+    """Glob patterns over exposed names."""
+    deny: Texts = Field(default_factory=list[str])
+    """Likewise; wins over every `allow`."""
+
+
+class SecurityConfig(Block):
+    """Who may connect, and what each may see and call."""
+
+    tokens: dict[str, TokenConfig] = Field(default_factory=dict[str, TokenConfig])
+    """Static bearer tokens by name."""
+    api_keys: bool = False
+    """Whether keys of the accounts database are accepted."""
+    jwt: JwtConfig | None = None
+    """Session tokens of an identity provider."""
+    allow_anonymous: Literal["auto"] | bool = "auto"
+    """`auto`: requests without a credential are served only on loopback binds."""
+    policies: list[PolicyConfig] = Field(default_factory=list[PolicyConfig])
+    """Rules; none: everything is allowed."""
+    pinning: Literal["off", "warn", "block"] = "warn"
+    """What to do when a tool's definition changes under its name."""
+
+
+class PlanConfig(Block):
+    """What a plan includes."""
+
+    queries_limit: Count | None = None
+    """Queries a month; null: without limit."""
+
+
+class AccountsConfig(Block):
+    """Users, keys, packs and quotas."""
+
+    enabled: bool = False
+    """Whether the accounts database is used."""
+    default_plan: str = "free"
+    """Plan of users that have none."""
+    plans: dict[str, PlanConfig] = Field(default_factory=lambda: {"free": PlanConfig()})
+    """Plans by name."""
+
+
+class StorageConfig(Block):
+    """Where Armory keeps what must survive a restart."""
+
+    url: str
+    """SQLAlchemy-style URL: `sqlite:///file` or `postgresql://...`."""
+    cache_dir: str
+    """Folder of embeddings and other things that can be made again."""
+    redis: OptionalText = None
+    """URL of a Redis that several replicas share."""
+
+
+class AgentConfig(Block):
+    """The retrieval agent and its chat model."""
+
+    enabled: bool = False
+    """Whether the agent is offered."""
+    base_url: str = "http://127.0.0.1:11434/v1"
+    """OpenAI-compatible chat API (this one is Ollama's)."""
+    model: str = "nemotron-3-nano:30b"
+    """Chat model."""
+    api_key: OptionalSecret = None
+    """Key of the API."""
+    max_iterations: Annotated[int, Field(ge=1, le=5)] = 5
+    """Most rounds of thinking."""
+    documents: OptionalText = None
+    """Folder of documents to search besides the catalogue."""
+
+
+class QueryLogConfig(Block):
+    """The log of queries, for statistics and tuning."""
+
+    enabled: bool = True
+    """Whether queries are recorded."""
+    retention_days: Count = 30
+    """Days until a record is deleted."""
+    redact: Texts = Field(default_factory=list[str])
+    """Regular expressions; what they match is replaced before it is stored."""
+
+
+class ObservabilityConfig(Block):
+    """Logs and metrics."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least important events that are logged."""
+    log_format: Literal["auto", "console", "json"] = "auto"
+    """`auto`: readable on a terminal, JSON otherwise."""
+    metrics: bool = True
+    """Whether `/metrics` is served."""
+    query_log: QueryLogConfig = Field(default_factory=QueryLogConfig)
+    """The log of queries."""
+
+
+class Config(Block):
+    """`armory.yaml`."""
+
+    server: ServerConfig = Field(default_factory=ServerConfig)
+    """Where the gateway listens and whom it trusts."""
+    upstreams: dict[str, UpstreamConfig] = Field(default_factory=dict[str, UpstreamConfig])
+    """MCP servers behind the gateway, by key (lower-case words joined by `-`)."""
+    sets: dict[str, SetConfig] = Field(default_factory=dict[str, SetConfig])
+    """Named parts of the catalogue."""
+    tool_rag: ToolRagConfig = Field(default_factory=ToolRagConfig)
+    """How `tools/list` answers a query."""
+    security: SecurityConfig = Field(default_factory=SecurityConfig)
+    """Who may connect, and what each may see and call."""
+    accounts: AccountsConfig = Field(default_factory=AccountsConfig)
+    """Users, keys, packs and quotas."""
+    storage: StorageConfig
+    """Where Armory keeps what must survive a restart."""
+    agent: AgentConfig = Field(default_factory=AgentConfig)
+    """The retrieval agent and its chat model."""
+    observability: ObservabilityConfig = Field(default_factory=ObservabilityConfig)
+    """Logs and metrics."""

@@ -1,0 +1,91 @@
+"""The block `tool_rag`: how `tools/list` answers a query.
+
+Owns: `ToolRagConfig`. Never imports a room.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from armory.config.base import Block, Count, OptionalSecret, OptionalText, Share, Texts
+
+Ranker = Literal["relevance", "hybrid", "semantic", "lexical", "multi_factor"]
+
+
+class OpenAIConfig(Block):
+    """Any embeddings API that speaks OpenAI's protocol."""
+
+    base_url: OptionalText = None
+    """Base URL; null: OpenAI's own."""
+    api_key: OptionalSecret = None
+    """Key; without this line the variable OPENAI_API_KEY is used."""
+    dimensions: Count | None = None
+    """Shorten vectors to so many dimensions, where the model can."""
+
+
+class QdrantConfig(Block):
+    """Where the `qdrant` index lives: a server's URL, or a folder for small catalogues."""
+
+    url: OptionalText = None
+    """URL of a Qdrant server or cluster."""
+    path: OptionalText = None
+    """Folder of an embedded store (one process, small catalogues)."""
+    api_key: OptionalSecret = None
+    """Key of the server."""
+    collection: str = "armory"
+    """First part of the collections' names."""
+
+
+class ToolRagConfig(Block):
+    """How `tools/list` answers a query."""
+
+    enabled: bool = True
+    """Whether a query filters `tools/list` at all."""
+    embedding_model: str = "embedded"
+    """`embedded` needs nothing; others: see `embedding_provider`."""
+    embedding_provider: Literal["auto", "embedded", "openai", "fastembed"] = "auto"
+    """Who computes embeddings; `auto` decides by the model's name."""
+    openai: OpenAIConfig = Field(default_factory=OpenAIConfig)
+    """For models of an OpenAI-compatible API."""
+    embedding_strategy: Literal["description", "description_params", "synthetic_queries"] = (
+        "description_params"
+    )
+    """What of a tool is embedded."""
+    similarity_threshold: Share = 0.5
+    """Tools from this score on are listed; 0.7 is stricter, 0.3 laxer."""
+    threshold_on: Literal["calibrated", "raw"] = "calibrated"
+    """What the threshold compares: the calibrated score or the ranker's own number."""
+    ranker: Ranker = "relevance"
+    """Which formula orders the tools."""
+    rerank: OptionalText = None
+    """Name of a cross-encoder that re-orders the best candidates."""
+    miss_cost: Literal["auto"] | Annotated[float, Field(gt=0, allow_inf_nan=False)] = "auto"
+    """How many superfluous tools are as bad as one that is missing."""
+    min_tools: Annotated[int, Field(ge=0)] = 0
+    """List at least so many, even below the threshold."""
+    max_tools: Count = 20
+    """List at most so many."""
+    token_budget: Count | None = None
+    """Most tokens that the listed definitions may take together."""
+    cache_embeddings: bool = True
+    """Whether embeddings of queries are cached."""
+    without_query: Literal["auto", "all", "search"] = "auto"
+    """A listing without a query: all tools, or pinned and meta-tools only; `auto` goes by size."""
+    full_list_limit: Annotated[int, Field(ge=0)] = 64
+    """With `auto`: the largest number of tools that is listed in full."""
+    search_tools: bool = True
+    """Whether the meta-tool `search_tools` exists."""
+    call_tool: bool = True
+    """Whether the meta-tool `call_tool` is listed where the list is cut."""
+    pin: Texts = Field(default_factory=list[str])
+    """Glob patterns over exposed names; these tools are in every listing."""
+    reveal: Literal["none", "session"] = "none"
+    """`session`: tools that a legacy session searched for enter its list."""
+    learn_from_use: bool = False
+    """Whether queries that led to successful calls count as evidence later."""
+    index: Literal["exact", "faiss", "qdrant"] = "exact"
+    """Where vectors are searched."""
+    qdrant: QdrantConfig = Field(default_factory=QdrantConfig)
+    """For `index: qdrant`."""

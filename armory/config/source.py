@@ -1,0 +1,121 @@
+"""YAML text to plain data, with the line of every value.
+
+Owns: the YAML dialect (1.2's booleans, no dates, no repeated keys). Never imports a room.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import yaml
+
+from armory.config.problems import Path, Problem, dotted
+
+_MAX_NODES = 200_000
+_DROPPED = {"tag:yaml.org,2002:bool", "tag:yaml.org,2002:timestamp"}
+
+
+class _Loader(yaml.SafeLoader):
+    """Reads `off` and `2025-06-18` as the texts that they are; only true and false are booleans."""
+
+    yaml_implicit_resolvers = {  # noqa: RUF012 - the base class's own way of declaring them
+        first: [pair for pair in pairs if pair[0] not in _DROPPED]
+        for first, pairs in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    }
+
+
+for _first in "tTfF":
+    _Loader.yaml_implicit_resolvers.setdefault(_first, []).append(
+        (
+            "tag:yaml.org,2002:bool",
+            re.compile(r"^(?:true|True|TRUE|false|False|FALSE)$"),
+        )
+    )
+
+
+class Source:
+    """A parsed file.
+
+    Attributes:
+        data: the top-level mapping; empty when the file could not be read.
+        lines: 1-based line of each path.
+        problems: syntax errors and repeated keys.
+    """
+
+    def __init__(self, text: str) -> None:
+        self.data: dict[Any, Any] = {}
+        self.lines: dict[Path, int] = {}
+        self.problems: list[Problem] = []
+        self._nodes = 0
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+            if node is None:
+                return
+            self._walk(node, ())
+            data = loader.construct_document(node)
+        except yaml.YAMLError as error:
+            self.problems.append(_syntax(error))
+            return
+        except (ValueError, RecursionError) as error:
+            self.problems.append(Problem("", f"the file cannot be read as YAML: {error}"))
+            return
+        finally:
+            loader.dispose()
+        if not isinstance(data, dict):
+            self.problems.append(
+                Problem("", f"a mapping of blocks is expected, this is {_kind(data)}", 1)
+            )
+            return
+        self.data = data
+
+    def line(self, path: Path) -> int | None:
+        """Line of `path`, else of the nearest enclosing value."""
+        for length in range(len(path), 0, -1):
+            if (line := self.lines.get(path[:length])) is not None:
+                return line
+        return None
+
+    def _walk(self, node: yaml.Node, path: Path) -> None:
+        self._nodes += 1
+        if self._nodes > _MAX_NODES:
+            raise ValueError(f"it has more than {_MAX_NODES} values (aliases count each time)")
+        self.lines.setdefault(path, node.start_mark.line + 1)
+        if isinstance(node, yaml.SequenceNode):
+            for position, entry in enumerate(node.value):
+                self._walk(entry, (*path, position))
+        elif isinstance(node, yaml.MappingNode):
+            self._walk_mapping(node, path)
+
+    def _walk_mapping(self, node: yaml.MappingNode, path: Path) -> None:
+        seen: dict[str, int] = {}
+        for key_node, value_node in node.value:
+            key = str(key_node.value)
+            line = key_node.start_mark.line + 1
+            inner = (*path, key)
+            if key in seen and key != "<<":
+                self.problems.append(
+                    Problem(
+                        dotted(inner),
+                        f"this key is here twice (first on line {seen[key]}); keep one of them",
+                        line,
+                    )
+                )
+            seen.setdefault(key, line)
+            self.lines.setdefault(inner, line)
+            self._walk(value_node, inner)
+
+
+def _kind(value: object) -> str:
+    if isinstance(value, list):
+        return "a list"
+    return "a text" if isinstance(value, str) else "a single value"
+
+
+def _syntax(error: yaml.YAMLError) -> Problem:
+    if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
+        mark = error.problem_mark
+        what = error.problem or error.context or "unreadable"
+        return Problem("", f"broken YAML in column {mark.column + 1}: {what}", mark.line + 1)
+    return Problem("", f"broken YAML: {error}")

@@ -1,0 +1,95 @@
+"""The block of one upstream server.
+
+Owns: `UpstreamConfig`. Never imports a room; how keys fit each other is checked where the
+upstream's own specification is built.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from armory.config.base import Block, Count, OptionalText, Seconds, Text
+
+
+class TlsConfig(Block):
+    """How the upstream's certificate is checked."""
+
+    ca_file: OptionalText = None
+    """PEM file of additional certificate authorities."""
+    verify: bool = True
+    """Whether the certificate is checked at all. Turn it off for experiments only."""
+
+
+class ToolsConfig(Block):
+    """Which of the upstream's tools are offered and how. Keys and patterns are original names."""
+
+    allow: list[str] = Field(default_factory=lambda: ["*"])
+    """Glob patterns; a tool that none of them matches is not offered."""
+    deny: list[str] = Field(default_factory=list[str])
+    """Glob patterns that win over `allow`."""
+    rename: dict[str, str] = Field(default_factory=dict[str, str])
+    """Original name: the name that clients see behind `server__`."""
+    describe: dict[str, str] = Field(default_factory=dict[str, str])
+    """Original name: a description that replaces the upstream's."""
+    pin: list[str] = Field(default_factory=list[str])
+    """Glob patterns of tools that every listing has, whatever the query."""
+    tags: dict[str, list[str]] = Field(default_factory=dict[str, list[str]])
+    """Glob pattern: tags for ranking and filters."""
+
+
+class BreakerConfig(Block):
+    """When an upstream that keeps failing is left alone for a while."""
+
+    failures: Count = 5
+    """So many failures in a row open the breaker; calls then fail at once."""
+    open_s: Seconds = 30.0
+    """Seconds until one call may try again."""
+
+
+class UpstreamConfig(Block):
+    """One upstream: a process (`command`) or a URL (`url`), and its bounds."""
+
+    command: str | None = Field(default=None, min_length=1)
+    """Program of a stdio server: a name on the PATH or a path."""
+    args: list[Text] = Field(default_factory=list[str])
+    """Its arguments; `${principal}` becomes a file-safe form of the caller."""
+    env: dict[str, Text] = Field(default_factory=dict[str, str])
+    """Its environment, beside PATH, HOME, LANG and the like; nothing else is inherited."""
+    cwd: str | None = None
+    """Its working folder; a relative one counts from the folder of the configuration file."""
+    url: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")
+    """Endpoint of a Streamable HTTP or HTTP+SSE server."""
+    transport: Literal["auto", "stdio", "streamable-http", "sse"] = "auto"
+    """`auto`: stdio for a command; for a URL Streamable HTTP first, then HTTP+SSE."""
+    headers: dict[str, Text] = Field(default_factory=dict[str, str])
+    """Sent with every HTTP request."""
+    tls: TlsConfig = Field(default_factory=TlsConfig)
+    """Certificate checks of an https URL."""
+    proxy: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
+    """URL of an HTTP proxy on the way."""
+    protocol: str = "auto"
+    """`auto` asks the server; or the one protocol revision to speak."""
+    isolation: Literal["shared", "principal", "session"] = "principal"
+    """Who shares a session or process: everybody, one principal, or one client session."""
+    idle_timeout_s: Seconds = 900.0
+    """An unused session or process is ended after so many seconds."""
+    connect_timeout_s: Seconds = 15.0
+    """Deadline of each step of connecting, in seconds."""
+    call_timeout_s: Seconds = 120.0
+    """Deadline of one call, in seconds."""
+    max_concurrency: Count = 64
+    """Calls in flight at once."""
+    max_sessions: Count = 100
+    """Sessions or processes at once."""
+    tools: ToolsConfig = Field(default_factory=ToolsConfig)
+    """Which tools are offered and how."""
+    category: str | None = None
+    """Category of all its tools, for filters."""
+    tags: list[str] = Field(default_factory=list[str])
+    """Tags of all its tools."""
+    breaker: BreakerConfig = Field(default_factory=BreakerConfig)
+    """When it is left alone for a while."""
+    result_format: Literal["json", "toon"] = "json"
+    """`toon`: text results are re-written compactly where that is smaller."""

@@ -1,0 +1,160 @@
+"""pydantic's errors in the words of `armory.yaml`.
+
+Owns: paths, nearest keys and values for messages; hides what may be secret. Never imports a room.
+"""
+
+from __future__ import annotations
+
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from armory.config.model import Config
+from armory.config.problems import Path, nearest
+
+_SECRET_PARTS = frozenset(
+    {"token", "tokens", "api_key", "secret", "headers", "env", "redis", "url", "proxy", "args"}
+)
+_TOP_LEVEL_MAPS = ("mcpServers", "servers")
+_NOWHERE = object()
+
+
+def problems_of(
+    error: ValidationError, filled: Mapping[Any, Any], written: Mapping[Any, Any]
+) -> list[tuple[Path, str]]:
+    """(path, message) of every error; alternatives of one value become one message.
+
+    Args:
+        error: what pydantic found.
+        filled: the data that it validated.
+        written: the same data before variables were filled in; messages quote from this one.
+    """
+    grouped: dict[Path, list[str]] = {}
+    for detail in error.errors(include_url=False, include_input=True):
+        path = _real_path(detail, filled)
+        grouped.setdefault(path, []).append(_message(detail, path, written))
+    return [(path, _join(messages)) for path, messages in grouped.items()]
+
+
+def _join(messages: list[str]) -> str:
+    unique = list(dict.fromkeys(messages))
+    if len(unique) == 1:
+        return unique[0]
+    split = [message.partition("; it is ") for message in unique]
+    tail = next((end for _, _, end in split if end), "")
+    heads = [split[0][0], *(head.removeprefix("expected ") for head, _, _ in split[1:])]
+    return " or ".join(dict.fromkeys(heads)) + (f"; it is {tail}" if tail else "")
+
+
+def _real_path(detail: ErrorDetails, data: Any) -> Path:
+    """The error's location without the names of union branches and validators."""
+    path: list[str | int] = []
+    place = data
+    location = detail["loc"]
+    for position, part in enumerate(location):
+        inner = _step(place, part)
+        if inner is not _NOWHERE:
+            place = inner
+        elif position < len(location) - 1 or detail["type"] != "missing":
+            continue
+        path.append(part)
+    return tuple(path)
+
+
+def _step(place: Any, part: str | int) -> Any:
+    if isinstance(place, dict):
+        return place.get(part, _NOWHERE)
+    if isinstance(place, list) and isinstance(part, int) and part < len(place):
+        return place[part]
+    return _NOWHERE
+
+
+def _message(detail: ErrorDetails, path: Path, written: Any) -> str:
+    kind = detail["type"]
+    context: Mapping[str, Any] = detail.get("ctx", {})
+    if kind == "extra_forbidden":
+        return _unknown_key(path)
+    if kind == "missing":
+        return "this key is needed here and missing"
+    value = _value(path, written)
+    tail = f"; it is {value}" if value else ""
+    if kind == "literal_error":
+        expected = str(context.get("expected", ""))
+        choices = [part.strip("'") for part in expected.replace(" or ", ", ").split(", ")]
+        guess = nearest(str(detail["input"]), choices) if isinstance(detail["input"], str) else None
+        hint = f"; did you mean {guess!r}?" if guess else ""
+        return f"expected {expected}{tail}{hint}"
+    if kind == "string_pattern_mismatch" and path and path[-1] in ("url", "proxy"):
+        return f"an http:// or https:// URL is expected{tail}"
+    if kind in ("model_type", "model_attributes_type", "dict_type"):
+        return f"a mapping of keys is expected{tail}"
+    text = detail["msg"]
+    text = text.removeprefix("Value error, ").partition(", unable to ")[0]
+    wanted = text.removeprefix("Input should be ")
+    if wanted != text:
+        text = f"expected {wanted}" if wanted.startswith(("a ", "an ")) else f"must be {wanted}"
+    return f"{text}{tail}"
+
+
+def _unknown_key(path: Path) -> str:
+    known = list(_known_keys(path[:-1]))
+    guess = nearest(str(path[-1]), known)
+    hint = f"did you mean {guess!r}? " if guess else ""
+    return f"unknown key; {hint}Known here: {', '.join(known)}"
+
+
+def _known_keys(path: Path) -> Iterator[str]:
+    """The keys that the block at `path` may have."""
+    place: Any = Config
+    for part in path:
+        place = _inner(place, part)
+        if place is None:
+            return
+    if isinstance(place, type) and issubclass(place, BaseModel):
+        yield from place.model_fields
+        if place is Config:
+            yield from _TOP_LEVEL_MAPS
+
+
+def _inner(place: Any, part: str | int) -> Any:
+    """The type behind one step of a path, unions and containers looked through."""
+    if isinstance(place, type) and issubclass(place, BaseModel):
+        known = place.model_fields.get(str(part))
+        return _model_in(known.annotation) if known else None
+    if typing.get_origin(place) is dict:
+        return _model_in(typing.get_args(place)[1])
+    if typing.get_origin(place) is list:
+        return _model_in(typing.get_args(place)[0])
+    return None
+
+
+def _model_in(annotation: Any) -> Any:
+    if typing.get_origin(annotation) in (typing.Union, types.UnionType):
+        for option in typing.get_args(annotation):
+            if isinstance(option, type) and issubclass(option, BaseModel):
+                return option
+    return annotation
+
+
+def _value(path: Path, written: Any) -> str:
+    """What stands in the file, as short text; empty for what may be a secret."""
+    place = written
+    for part in path:
+        if (place := _step(place, part)) is _NOWHERE:
+            return ""
+    if isinstance(place, dict):
+        return "a mapping"
+    if isinstance(place, list):
+        return "a list"
+    if place is None:
+        return "empty"
+    if isinstance(place, str) and "${" in place:
+        return repr(place)
+    if isinstance(place, str) and _SECRET_PARTS.intersection(map(str, path)):
+        return ""
+    text = repr(place)
+    return text if len(text) <= 80 else text[:77] + "..."
