@@ -119,6 +119,14 @@ class Changes:
             if subscription.session == session and method in subscription.lists:
                 subscription.deliver(method, {})
 
+    def tell_user(self, user: str) -> None:
+        """Tell every client of one user that its lists differ: its packs changed."""
+        for subscription in list(self._subscriptions):
+            if subscription.principal.user == user:
+                for method in (TOOLS, PROMPTS, RESOURCES):
+                    if method in subscription.lists:
+                        subscription.deliver(method, {})
+
     # -- resources ---------------------------------------------------------------------------
 
     async def watch(self, subscription: Subscription, server: str, uri: str) -> None:

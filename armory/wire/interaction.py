@@ -417,8 +417,7 @@ def _digest(exchange: Exchange, method: str, params: Mapping[str, Raw]) -> str:
     """What request state is bound to: who asks, where, for what."""
     bound = [exchange.principal.key, exchange.endpoint.kind, exchange.endpoint.name, method]
     arguments = params.get("arguments")
-    for key in ("name", "uri"):
-        bound.append(text_of(params, key) or "")
+    bound.extend(text_of(params, key) or "" for key in ("name", "uri"))
     hasher = hashlib.sha256(encode(bound))
     if arguments is not None:
         hasher.update(_sorted(cast("object", value(arguments))))

@@ -20,17 +20,26 @@ from armory.gateway.carriers import read_mode
 from armory.gateway.changes import PROMPTS, RESOURCES, TOOLS, Subscription
 from armory.gateway.exchange import Exchange, RpcError
 from armory.gateway.rawjson import encode, open_or_none, pack, text_of, value
-from armory.upstreams.link import Params, Refused, Reply
+from armory.upstreams.link import Params, Refused
 from armory.wire import eras, jsonrpc
-from armory.wire.errors import error_object
+from armory.wire.errors import error_object, status_of
 from armory.wire.jsonrpc import Message
 from armory.wire.streams import KEEPALIVE_S, PING, EventStream, frame
-from armory.wire.visit import LazyAnswer, RequestFace, Visit, json_answer, new_stream, refusal
+from armory.wire.visit import (
+    NOBODY,
+    LazyAnswer,
+    RequestFace,
+    Visit,
+    json_answer,
+    new_stream,
+    refusal,
+)
 
 if TYPE_CHECKING:
     from armory.wire.http import HttpEdge
 
 _log = structlog.get_logger(__name__)
+_TRUE = Raw(b"true")
 _LISTS: Mapping[str, str] = {
     "toolsListChanged": TOOLS,
     "promptsListChanged": PROMPTS,
@@ -165,11 +174,7 @@ async def start_listening(
     if wanted is None:
         raise RpcError(jsonrpc.INVALID_PARAMS, "params.notifications is not an object")
     listening = Listening(id, EventStream("listen", keep_events=512, backlog=256))
-    lists = frozenset(
-        method
-        for key, method in _LISTS.items()
-        if bytes(memoryview(wanted.get(key, Raw(b"")))) == b"true"
-    )
+    lists = frozenset(method for key, method in _LISTS.items() if wanted.get(key) == _TRUE)
     tasks = _texts(wanted, "taskIds")
     subscription = Subscription(
         principal=exchange.principal,
@@ -218,14 +223,13 @@ async def _listen(
         return refusal(503, jsonrpc.LIMITED, "too many streams are open", id=id)
     subscription = None
     try:
-        face = RequestFace(LazyAnswer(visit), {}, None, None)
-        exchange = Exchange(
-            visit.principal, face, "modern", eras.MODERN_VERSIONS[-1], visit.endpoint
-        )
+        version = eras.MODERN_VERSIONS[-1]
+        exchange = Exchange(visit.principal, NOBODY, "modern", version, visit.endpoint)
         try:
             listening, subscription = await start_listening(edge, exchange, id, params)
         except (RpcError, ArmoryError) as failure:
-            return await LazyAnswer(visit).finish(id, Reply(error=error_object(failure)))
+            error = error_object(failure)
+            return json_answer(visit, jsonrpc.error_response(id, error), status_of(error))
         edge.listening.add(listening)
         response = new_stream(visit)
         await response.prepare(visit.request)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 from aiohttp import web
@@ -169,6 +170,25 @@ class LazyAnswer:
         if self._pinging is not None:
             self._pinging.cancel()
             self._pinging = None
+
+
+class Nobody:
+    """A client that cannot be reached while its request is served."""
+
+    capabilities: Mapping[str, Any] = MappingProxyType({})
+    log_level: str | None = None
+    progress_token: Raw | None = None
+
+    async def notify(self, method: str, params: Params) -> None:
+        """Lost."""
+
+    async def ask(self, method: str, params: Params) -> Answer:
+        """Refused."""
+        del params
+        return Answer(error=jsonrpc.error(jsonrpc.METHOD_NOT_FOUND, f"{method}: nobody is there"))
+
+
+NOBODY = Nobody()
 
 
 class RequestFace:

@@ -1,0 +1,154 @@
+"""A gateway in front of scripted upstreams, for tests of the front without any process behind.
+
+Owns: `ScriptedPool` (upstreams as functions), `WordRetriever` (search by shared words), and
+`serving` (the HTTP edge on a free port). Never imports a real upstream transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from aiohttp import web
+from msgspec import Raw
+
+from armory.domain.catalog import EMPTY, Catalog, ServerLists, build_catalog
+from armory.domain.query import Query, VisibleSet
+from armory.domain.results import Match, Selection
+from armory.domain.tool import ToolRecord
+from armory.gateway.gateway import Gateway
+from armory.security.authentication import Authenticator
+from armory.upstreams.link import Call, Era, Owner, Reply
+from armory.wire.http import HttpEdge, HttpSettings
+
+Answering = Callable[[Call, Owner], Awaitable[Reply]]
+
+
+def result(value: Any, era: Era = "legacy") -> Reply:
+    """A reply with a result."""
+    return Reply(result=Raw(msgspec.json.encode(value)), era=era)
+
+
+def refused(code: int, message: str, data: Any = None, era: Era = "legacy") -> Reply:
+    """A reply with an error."""
+    error = {"code": code, "message": message} | ({} if data is None else {"data": data})
+    return Reply(error=Raw(msgspec.json.encode(error)), era=era)
+
+
+def plain(params: Mapping[str, Raw]) -> dict[str, Any]:
+    """Raw parameters as Python values."""
+    return {key: msgspec.json.decode(raw) for key, raw in params.items()}
+
+
+@dataclass
+class ScriptedUpstream:
+    """One upstream: its lists, its era, and a function that answers its calls."""
+
+    lists: ServerLists
+    answer: Answering
+    era: Era = "legacy"
+
+
+@dataclass
+class ScriptedPool:
+    """`gateway.ports.Pool` over scripted upstreams; notes what came."""
+
+    upstreams: dict[str, ScriptedUpstream] = field(default_factory=dict[str, ScriptedUpstream])
+    calls: list[tuple[str, Owner, Call]] = field(default_factory=list[tuple[str, Owner, Call]])
+    subscriptions: dict[tuple[str, str], frozenset[str]] = field(
+        default_factory=dict[tuple[str, str], frozenset[str]]
+    )
+    released: list[str] = field(default_factory=list[str])
+
+    async def request(self, server: str, owner: Owner, call: Call) -> Reply:
+        """Hand a call to the script."""
+        self.calls.append((server, owner, call))
+        return await self.upstreams[server].answer(call, owner)
+
+    async def set_subscriptions(self, server: str, owner: Owner, uris: frozenset[str]) -> None:
+        """Note the wanted set."""
+        self.subscriptions[server, self.key(server, owner)] = uris
+
+    def key(self, server: str, owner: Owner) -> str:
+        """Sessions are per principal."""
+        del server
+        return owner.principal.key
+
+    def era(self, server: str) -> Era | None:
+        """As scripted."""
+        return self.upstreams[server].era
+
+    async def release_session(self, session_id: str) -> None:
+        """Note the end of a session."""
+        self.released.append(session_id)
+
+    def catalog(self, previous: Catalog = EMPTY) -> Catalog:
+        """A snapshot of the scripted lists."""
+        lists = {key: upstream.lists for key, upstream in self.upstreams.items()}
+        return build_catalog(lists, previous=previous)[0]
+
+
+class WordRetriever:
+    """Scores a tool by the share of the query's words in its name and description."""
+
+    def __init__(self) -> None:
+        self.queries: list[Query] = []
+        self._tools: list[ToolRecord] = []
+
+    async def index(self, tools: Sequence[ToolRecord]) -> None:
+        """Take these tools."""
+        self._tools = list(tools)
+
+    async def search(
+        self, query: Query, visible: VisibleSet | None, *, explain: bool = False
+    ) -> Selection:
+        """The best matches first."""
+        del explain
+        self.queries.append(query)
+        threshold = 0.5 if query.threshold is None else query.threshold
+        matches: list[Match] = []
+        for tool in self._tools:
+            if visible is not None and tool.name not in visible.names:
+                continue
+            if query.servers is not None and tool.server not in query.servers:
+                continue
+            text = f"{tool.name} {tool.description}".lower()
+            scores = [_share(words.lower().split(), text) for words in query.texts]
+            score = max(scores)
+            if score >= threshold:
+                matches.append(Match(tool, score, score, score, reason="shared words"))
+        matches.sort(key=lambda match: -match.score)
+        kept = matches[: query.top_k or 20]
+        visible_count = len(self._tools) if visible is None else len(visible)
+        top = kept[0].score if kept else 0.0
+        return Selection(tuple(kept), visible_count, threshold, top_score=top)
+
+
+def _share(words: Sequence[str], text: str) -> float:
+    return sum(word in text for word in words) / len(words)
+
+
+@asynccontextmanager
+async def serving(
+    gateway: Gateway,
+    authenticator: Authenticator | None = None,
+    settings: HttpSettings | None = None,
+) -> AsyncIterator[tuple[str, HttpEdge]]:
+    """The HTTP edge on a free port; gives its base URL and the edge."""
+    edge = HttpEdge(gateway, authenticator or Authenticator(allow_anonymous=True), settings)
+    app = web.Application()
+    edge.register(app)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    await edge.start()
+    port: int = runner.addresses[0][1]
+    try:
+        yield f"http://127.0.0.1:{port}", edge
+    finally:
+        await edge.close()
+        await runner.cleanup()

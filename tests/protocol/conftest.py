@@ -1,0 +1,247 @@
+"""A gateway over two scripted upstreams, one of each era, behind a real HTTP server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import msgspec
+import pytest
+
+from armory.domain.catalog import ServerLists
+from armory.gateway.gateway import Gateway
+from armory.gateway.settings import GatewaySettings, SetSpec
+from armory.testing.front import (
+    ScriptedPool,
+    ScriptedUpstream,
+    WordRetriever,
+    plain,
+    refused,
+    result,
+    serving,
+)
+from armory.upstreams.link import Call, Era, Owner, Reply
+from armory.wire.http import HttpEdge
+
+VERSION = "2026-07-28"
+PREFIX = "io.modelcontextprotocol/"
+
+
+def tool(name: str, description: str, **more: Any) -> dict[str, Any]:
+    return {
+        "name": name,
+        "description": description,
+        "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}},
+        **more,
+    }
+
+
+def lists(era: Era) -> ServerLists:
+    capabilities: dict[str, Any] = {
+        "tools": {"listChanged": True},
+        "prompts": {},
+        "resources": {"subscribe": True},
+        "completions": {},
+        "logging": {},
+    }
+    return ServerLists(
+        tools=[
+            tool("now", "tells the current time in a zone", xVendor={"kept": [1, 2]}),
+            tool("echo", "says what it hears", outputSchema={"type": "string"}),
+            tool("fail", "always fails"),
+        ],
+        prompts=[{"name": "greet", "description": "greets", "arguments": [{"name": "who"}]}],
+        resources=[{"uri": "file:///readme", "name": "readme"}],
+        templates=[{"uriTemplate": "file:///{path}", "name": "files"}],
+        info={"name": f"{era}-server", "version": "1"},
+        instructions=f"A scripted {era} server.",
+        capabilities=capabilities,
+        cache={"tools/list": (5000, "public")} if era == "modern" else {},
+    )
+
+
+async def answer(call: Call, owner: Owner, era: Era) -> Reply:
+    params = plain(call.params)
+    complete: dict[str, Any] = {"resultType": "complete"} if era == "modern" else {}
+    match call.method:
+        case "tools/call" if params["name"] == "fail":
+            return result({"content": [{"type": "text", "text": "no"}], "isError": True}, era)
+        case "tools/call":
+            content = [
+                {"type": "text", "text": msgspec.json.encode(params).decode(), "extra": {"a": 1.50}},
+                {"type": "resource_link", "uri": "file:///readme", "name": "readme"},
+                {"type": "unheard-of", "data": [None, True]},
+            ]
+            return result({**complete, "content": content, "unknownField": {"x": 1}}, era)
+        case "prompts/get":
+            message = {"role": "user", "content": {"type": "text", "text": "hi"}}
+            return result({**complete, "messages": [message]}, era)
+        case "resources/read" if params["uri"] == "file:///readme":
+            contents = [{"uri": params["uri"], "text": "read me"}]
+            cached = {"ttlMs": 9, "cacheScope": "public"} if era == "modern" else {}
+            return result({**complete, "contents": contents, **cached}, era)
+        case "resources/read":
+            code = -32602 if era == "modern" else -32002
+            return refused(code, "no such resource", {"uri": params["uri"]}, era)
+        case "completion/complete":
+            return result({**complete, "completion": {"values": [params["ref"]["type"]]}}, era)
+        case _:
+            return refused(-32601, f"Method not found: {call.method}", era=era)
+
+
+@dataclass
+class Front:
+    """The gateway under test, and what stands around it."""
+
+    url: str
+    edge: HttpEdge
+    gateway: Gateway
+    pool: ScriptedPool
+    retriever: WordRetriever
+    http: aiohttp.ClientSession
+    count: int = field(default=0)
+
+    async def modern(
+        self,
+        method: str,
+        params: dict[str, Any] | None = None,
+        *,
+        path: str = "/mcp",
+        meta: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+        capabilities: dict[str, Any] | None = None,
+        drop: tuple[str, ...] = (),
+    ) -> tuple[int, dict[str, Any]]:
+        """One modern POST; gives status and the last message of the answer."""
+        self.count += 1
+        body = modern_body(self.count, method, params, meta, capabilities)
+        sent = {**modern_headers(body), **(headers or {})}
+        for name in drop:
+            del sent[name]
+        async with self.http.post(self.url + path, json=body, headers=sent) as response:
+            return response.status, (await messages(response))[-1]
+
+    async def start_legacy(
+        self,
+        version: str = "2025-11-25",
+        capabilities: dict[str, Any] | None = None,
+        path: str = "/mcp",
+    ) -> LegacyClient:
+        """A handshake."""
+        client = LegacyClient(self.url + path, self.http, version)
+        await client.initialize(capabilities or {})
+        return client
+
+
+def modern_body(
+    id: int | str,
+    method: str,
+    params: dict[str, Any] | None = None,
+    meta: dict[str, Any] | None = None,
+    capabilities: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    stamped = {
+        f"{PREFIX}protocolVersion": VERSION,
+        f"{PREFIX}clientCapabilities": capabilities or {},
+        f"{PREFIX}clientInfo": {"name": "test", "version": "0"},
+        **(meta or {}),
+    }
+    return {
+        "jsonrpc": "2.0",
+        "id": id,
+        "method": method,
+        "params": {**(params or {}), "_meta": stamped},
+    }
+
+
+def modern_headers(body: dict[str, Any]) -> dict[str, str]:
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": VERSION,
+        "Mcp-Method": body["method"],
+    }
+    field_name = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+    name = body["params"].get(field_name.get(body["method"], ""))
+    if name is not None:
+        headers["Mcp-Name"] = name
+    return headers
+
+
+async def messages(response: aiohttp.ClientResponse) -> list[dict[str, Any]]:
+    """Every message of an answer, whether JSON or a stream."""
+    if response.content_type == "application/json":
+        return [msgspec.json.decode(await response.read())]
+    text = (await response.read()).decode()
+    data = [line[6:] for line in text.splitlines() if line.startswith("data: ") and line[6:]]
+    return [msgspec.json.decode(line) for line in data]
+
+
+@dataclass
+class LegacyClient:
+    """A client of the handshake era, by hand."""
+
+    url: str
+    http: aiohttp.ClientSession
+    version: str
+    session: str = ""
+    count: int = 0
+    hello: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def headers(self) -> dict[str, str]:
+        return {
+            "Accept": "application/json, text/event-stream",
+            "Mcp-Session-Id": self.session,
+            "MCP-Protocol-Version": self.version,
+        }
+
+    async def initialize(self, capabilities: dict[str, Any]) -> None:
+        params = {
+            "protocolVersion": self.version,
+            "capabilities": capabilities,
+            "clientInfo": {"name": "test", "version": "0"},
+        }
+        body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+        accept = {"Accept": "application/json, text/event-stream"}
+        async with self.http.post(self.url, json=body, headers=accept) as response:
+            assert response.status == 200
+            self.session = response.headers["Mcp-Session-Id"]
+            self.hello = (await messages(response))[-1]["result"]
+        await self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    async def send(self, body: Any) -> tuple[int, list[dict[str, Any]]]:
+        async with self.http.post(self.url, json=body, headers=self.headers) as response:
+            if response.status == 202:
+                return 202, []
+            return response.status, await messages(response)
+
+    async def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        self.count += 1
+        body = {"jsonrpc": "2.0", "id": self.count, "method": method, "params": params or {}}
+        return (await self.send(body))[1][-1]
+
+
+@pytest.fixture
+async def front() -> AsyncIterator[Front]:
+    async def modern(call: Call, owner: Owner) -> Reply:
+        return await answer(call, owner, "modern")
+
+    async def legacy(call: Call, owner: Owner) -> Reply:
+        return await answer(call, owner, "legacy")
+
+    pool = ScriptedPool(
+        {
+            "new": ScriptedUpstream(lists("modern"), modern, "modern"),
+            "old": ScriptedUpstream(lists("legacy"), legacy, "legacy"),
+        }
+    )
+    retriever = WordRetriever()
+    settings = GatewaySettings(sets={"clocks": SetSpec(tools=("*__now",))})
+    gateway = Gateway(pool, retriever, settings=settings)
+    catalog = pool.catalog()
+    await retriever.index(list(catalog.tools.values()))
+    gateway.publish(catalog)
+    async with serving(gateway) as (url, edge), aiohttp.ClientSession() as http:
+        yield Front(url, edge, gateway, pool, retriever, http)

@@ -1,0 +1,126 @@
+"""Lists and calls in both eras against upstreams of both."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.protocol.conftest import Front
+
+pytestmark = pytest.mark.anyio
+ALL = ["new__now", "new__echo", "new__fail", "old__now", "old__echo", "old__fail"]
+
+
+def names(result: dict[str, Any]) -> list[str]:
+    return [tool["name"] for tool in result["tools"]]
+
+
+async def test_modern_discover(front: Front) -> None:
+    status, message = await front.modern("server/discover")
+    result = message["result"]
+    assert status == 200
+    assert result["supportedVersions"] == ["2026-07-28"]
+    assert result["resultType"] == "complete"
+    assert result["capabilities"]["tools"] == {"listChanged": True}
+    assert "dev.armory/tool-rag" in result["capabilities"]["extensions"]
+    assert result["_meta"]["io.modelcontextprotocol/serverInfo"]["name"] == "armory"
+    assert "new" in result["instructions"]
+
+
+async def test_modern_list_without_query_is_full_and_never_cached(front: Front) -> None:
+    _, message = await front.modern("tools/list")
+    result = message["result"]
+    assert names(result) == ALL
+    assert result["ttlMs"] == 0
+    assert result["tools"][0]["xVendor"] == {"kept": [1, 2]}
+
+
+async def test_modern_list_with_query_is_filtered(front: Front) -> None:
+    _, message = await front.modern("tools/list", meta={"dev.armory/query": "current time"})
+    result = message["result"]
+    assert names(result) == ["new__now", "old__now", "search_tools", "call_tool"]
+    assert (result["ttlMs"], result["cacheScope"]) == (0, "private")
+    selection = result["_meta"]["dev.armory/selection"]
+    assert selection["returned"] == 2
+    assert selection["visible"] == 6
+    assert result["tools"][0]["_meta"]["anthropic/alwaysLoad"] is True
+
+
+@pytest.mark.parametrize("server", ["new", "old"])
+async def test_modern_call(front: Front, server: str) -> None:
+    status, message = await front.modern(
+        "tools/call", {"name": f"{server}__now", "arguments": {"text": "x"}}
+    )
+    result = message["result"]
+    assert status == 200
+    assert result["resultType"] == "complete"
+    assert result["unknownField"] == {"x": 1}
+    assert result["content"][0]["text"] == '{"name":"now","arguments":{"text":"x"}}'
+    assert result["content"][1]["uri"] == f"{server}+file:///readme"
+    assert result["content"][2] == {"type": "unheard-of", "data": [None, True]}
+
+
+@pytest.mark.parametrize("server", ["new", "old"])
+async def test_legacy_call(front: Front, server: str) -> None:
+    client = await front.start_legacy()
+    message = await client.request(
+        "tools/call", {"name": f"{server}__now", "arguments": {"text": "x"}}
+    )
+    result = message["result"]
+    assert "resultType" not in result
+    assert result["unknownField"] == {"x": 1}
+    assert result["content"][1]["uri"] == f"{server}+file:///readme"
+
+
+async def test_legacy_handshake_and_list(front: Front) -> None:
+    client = await front.start_legacy()
+    assert client.hello["protocolVersion"] == "2025-11-25"
+    assert client.hello["serverInfo"]["name"] == "armory"
+    assert "dev.armory/tool-rag" in client.hello["capabilities"]["experimental"]
+    listed = (await client.request("tools/list"))["result"]
+    assert names(listed) == ALL
+    assert "ttlMs" not in listed
+    assert "outputSchema" not in listed["tools"][1]
+    assert (await client.request("ping"))["result"] == {}
+
+
+async def test_transparent_endpoint_uses_original_names(front: Front) -> None:
+    _, message = await front.modern("tools/list", path="/mcp/new")
+    result = message["result"]
+    assert names(result) == ["now", "echo", "fail"]
+    assert (result["ttlMs"], result["cacheScope"]) == (5000, "public")
+    _, message = await front.modern("tools/call", {"name": "now", "arguments": {}}, path="/mcp/new")
+    assert message["result"]["content"][1]["uri"] == "file:///readme"
+
+
+async def test_set_endpoint(front: Front) -> None:
+    _, message = await front.modern("tools/list", path="/mcp/set/clocks")
+    assert names(message["result"]) == ["new__now", "old__now"]
+    status, message = await front.modern(
+        "tools/call", {"name": "new__echo", "arguments": {}}, path="/mcp/set/clocks"
+    )
+    assert (status, message["error"]["code"]) == (400, -32602)
+
+
+async def test_unknown_tool(front: Front) -> None:
+    status, message = await front.modern("tools/call", {"name": "new__nope", "arguments": {}})
+    assert (status, message["error"]["code"]) == (400, -32602)
+
+
+async def test_search_and_call_meta_tools(front: Front) -> None:
+    _, message = await front.modern(
+        "tools/call", {"name": "search_tools", "arguments": {"query": "current time", "top_k": 1}}
+    )
+    found = message["result"]["structuredContent"]
+    assert [tool["name"] for tool in found["tools"]] == ["new__now"]
+    assert (found["returned"], found["visible"]) == (1, 6)
+    _, through = await front.modern(
+        "tools/call",
+        {"name": "call_tool", "arguments": {"name": "new__now", "arguments": {"text": "x"}}},
+    )
+    _, direct = await front.modern(
+        "tools/call", {"name": "new__now", "arguments": {"text": "x"}}
+    )
+    assert through["result"] == direct["result"]
