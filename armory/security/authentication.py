@@ -47,6 +47,19 @@ class Scheme(Protocol):
         ...
 
 
+class Admission(Protocol):
+    """What happens between knowing who it is and serving: the account is looked up."""
+
+    async def admit(self, principal: Principal) -> None:
+        """Let `principal` in; afterwards what policy needs of its account is in memory.
+
+        Raises:
+            AuthenticationFailed: the account is switched off.
+            BackendError: the account could not be looked up.
+        """
+        ...
+
+
 class Authenticator:
     """The chain: a credential is tried against the static tokens, then each scheme in order.
 
@@ -59,6 +72,7 @@ class Authenticator:
         allow_anonymous: whether a request without any credential is `ANONYMOUS`. Whoever builds
             this decides it from the bind address (loopback only, unless configured otherwise).
         resource_metadata: URL of the protected-resource metadata, for the challenge.
+        admission: asked about every principal that has a user.
 
     Raises:
         ConfigError: two tokens are equal, or one is too short to be a secret.
@@ -71,7 +85,9 @@ class Authenticator:
         *,
         allow_anonymous: bool,
         resource_metadata: str | None = None,
+        admission: Admission | None = None,
     ) -> None:
+        self._admission = admission
         self._schemes = tuple(schemes)
         self._allow_anonymous = allow_anonymous
         self._by_digest: dict[bytes, tuple[bytes, Principal]] = {}
@@ -124,7 +140,10 @@ class Authenticator:
                 raise AuthenticationFailed(
                     "the Authorization header is not of the form `Bearer <token>`"
                 )
-        return await self._identify(credential)
+        principal = await self._identify(credential)
+        if self._admission is not None and principal.user is not None:
+            await self._admission.admit(principal)
+        return principal
 
     async def _identify(self, credential: str) -> Principal:
         digest = hashlib.sha256(credential.encode("utf-8", "surrogatepass")).digest()

@@ -9,14 +9,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from typing import Protocol
 
 from armory.domain.catalog import Catalog
+from armory.domain.naming import split_name, split_uri
 from armory.domain.principal import Principal
 from armory.domain.query import VisibleSet
+from armory.domain.tool import ListedRecord
 
-Profile = tuple[int, ...]
+Profile = tuple[tuple[int, ...], str]
 _DECISIONS_KEPT = 100_000
 _PRINCIPALS_KEPT = 10_000
+_SIGHTS_KEPT = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +80,36 @@ class Scope:
 EVERYTHING = Scope()
 
 
+@dataclass(frozen=True, slots=True)
+class PackView:
+    """What a user's active packs and servers leave of the catalogue.
+
+    Attributes:
+        key: stable text; views with equal keys are equal.
+        servers: server keys whose everything is in it.
+        tools: exposed names of single tools.
+    """
+
+    key: str
+    servers: frozenset[str] = frozenset()
+    tools: frozenset[str] = frozenset()
+
+    def admits(self, name: str) -> bool:
+        """Whether an exposed name or URI is in it."""
+        if name in self.tools:
+            return True
+        parts = split_name(name) or split_uri(name)
+        return parts is not None and parts[0] in self.servers
+
+
+class Packs(Protocol):
+    """The active packs of every user; answers from memory."""
+
+    def view_of(self, user: str) -> PackView:
+        """What `user` has active; an unknown user has nothing."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Sight:
     """What one profile sees at one endpoint. One object per (snapshot, profile, scope).
@@ -97,6 +131,7 @@ class Sight:
 class _Cache:
     version: int = -1
     catalog: Catalog | None = None
+    by_server: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     sights: dict[tuple[Profile, str], Sight] = field(
         default_factory=dict[tuple[Profile, str], Sight]
     )
@@ -106,22 +141,37 @@ class Policy:
     """The rules, compiled to decisions.
 
     Without rules everything is allowed; with rules, what no applicable rule allows is denied, and
-    a `deny` of any applicable rule wins.
+    a `deny` of any applicable rule wins. Packs narrow further what a user sees and calls.
+
+    Args:
+        rules: as configured.
+        packs: the active packs of users; None: packs narrow nothing. Callers without a user are
+            never narrowed.
     """
 
-    def __init__(self, rules: Sequence[Rule] = ()) -> None:
+    def __init__(self, rules: Sequence[Rule] = (), packs: Packs | None = None) -> None:
         self._rules = tuple(rules)
-        self._profiles: dict[Principal, Profile] = {}
-        self._decisions: dict[tuple[Profile, str], bool] = {}
+        self._packs = packs
+        self._profiles: dict[Principal, tuple[int, ...]] = {}
+        self._decisions: dict[tuple[tuple[int, ...], str], bool] = {}
         self._cache = _Cache()
 
     @property
     def restricts(self) -> bool:
-        """Whether there is any rule, so that principals may see different things."""
-        return bool(self._rules)
+        """Whether principals may see different things."""
+        return bool(self._rules) or self._packs is not None
 
-    def profile(self, principal: Principal) -> Profile:
-        """The positions of the rules that apply: principals with equal profiles see the same."""
+    def profile(self, principal: Principal, *, packs: bool = True) -> Profile:
+        """Rules that apply, and the packs: principals with equal profiles see the same."""
+        view = self._view(principal, packs)
+        return self._applicable(principal), "" if view is None else view.key
+
+    def _view(self, principal: Principal, packs: bool) -> PackView | None:
+        if self._packs is None or principal.user is None or not packs:
+            return None
+        return self._packs.view_of(principal.user)
+
+    def _applicable(self, principal: Principal) -> tuple[int, ...]:
         if not self._rules:
             return ()
         known = self._profiles.get(principal)
@@ -132,11 +182,17 @@ class Policy:
             self._profiles[principal] = known
         return known
 
-    def allows(self, principal: Principal, name: str) -> bool:
-        """Whether `principal` may see and use the exposed name or URI `name`."""
+    def allows(self, principal: Principal, name: str, *, packs: bool = True) -> bool:
+        """Whether `principal` may see and use the exposed name or URI `name`.
+
+        `packs=False` asks the rules alone.
+        """
+        view = self._view(principal, packs)
+        if view is not None and not view.admits(name):
+            return False
         if not self._rules:
             return True
-        key = (self.profile(principal), name)
+        key = (self._applicable(principal), name)
         known = self._decisions.get(key)
         if known is None:
             if len(self._decisions) >= _DECISIONS_KEPT:
@@ -146,51 +202,91 @@ class Policy:
         return known
 
     def visible(
-        self, catalog: Catalog, principal: Principal, scope: Scope = EVERYTHING
+        self,
+        catalog: Catalog,
+        principal: Principal,
+        scope: Scope = EVERYTHING,
+        *,
+        packs: bool = True,
     ) -> VisibleSet:
         """The tools that `principal` may see; one object per snapshot, profile and scope."""
-        return self.sight(catalog, principal, scope).tools
+        return self.sight(catalog, principal, scope, packs=packs).tools
 
-    def sight(self, catalog: Catalog, principal: Principal, scope: Scope = EVERYTHING) -> Sight:
-        """Everything that `principal` may see; one object per snapshot, profile and scope."""
-        profile = self.profile(principal)
+    def sight(
+        self,
+        catalog: Catalog,
+        principal: Principal,
+        scope: Scope = EVERYTHING,
+        *,
+        packs: bool = True,
+    ) -> Sight:
+        """Everything that `principal` may see; one object per snapshot, profile and scope.
+
+        `packs=False` leaves the user's packs out: the rules alone.
+        """
+        view = self._view(principal, packs)
+        profile = (self._applicable(principal), "" if view is None else view.key)
         cache = self._cache
         if cache.catalog is not catalog:
             if catalog.version < cache.version:  # a request that began before the last swap
-                return self._look(catalog, profile, scope)
-            cache = self._cache = _Cache(catalog.version, catalog)
-        found = cache.sights.get((profile, scope.key))
+                return self._look(_cache_of(catalog), profile, scope, view)
+            cache = self._cache = _cache_of(catalog)
+        found = cache.sights.pop((profile, scope.key), None)
         if found is None:
-            found = self._look(catalog, profile, scope)
-            cache.sights[profile, scope.key] = found
+            found = self._look(cache, profile, scope, view)
+            if len(cache.sights) >= _SIGHTS_KEPT:  # the least recently used one goes
+                del cache.sights[next(iter(cache.sights))]
+        cache.sights[profile, scope.key] = found
         return found
 
-    def _decide(self, profile: Profile, name: str) -> bool:
+    def _decide(self, applicable: tuple[int, ...], name: str) -> bool:
         allowed = False
-        for position in profile:
+        for position in applicable:
             rule = self._rules[position]
             if any(fnmatchcase(name, pattern) for pattern in rule.deny):
                 return False
             allowed = allowed or any(fnmatchcase(name, pattern) for pattern in rule.allow)
         return allowed
 
-    def _permitted(self, profile: Profile, names: Iterable[str]) -> frozenset[str]:
+    def _permitted(self, applicable: tuple[int, ...], names: Iterable[str]) -> frozenset[str]:
         if not self._rules:
             return frozenset(names)
-        return frozenset(name for name in names if self._decide(profile, name))
+        return frozenset(name for name in names if self._decide(applicable, name))
 
-    def _look(self, catalog: Catalog, profile: Profile, scope: Scope) -> Sight:
-        def of_servers(records: Mapping[str, object]) -> Iterable[str]:
-            return (n for n, r in records.items() if scope.has_server(r.server))  # pyright: ignore
+    def _look(self, cache: _Cache, profile: Profile, scope: Scope, view: PackView | None) -> Sight:
+        catalog = cache.catalog
+        assert catalog is not None
+        applicable, packs = profile
 
-        tools = (n for n, tool in catalog.tools.items() if scope.has_tool(tool.server, n))
+        def of_servers(records: Mapping[str, ListedRecord]) -> Iterable[str]:
+            return (
+                name
+                for name, record in records.items()
+                if scope.has_server(record.server)
+                and (view is None or record.server in view.servers)
+            )
+
+        tools = catalog.tools
+        names: Iterable[str] = tools
+        if view is not None:  # what a user has is small beside the catalogue
+            whole = (n for s in view.servers for n in cache.by_server.get(s, ()))
+            names = {*whole, *(n for n in view.tools if n in tools)}
+        if not scope.everything:
+            names = (n for n in names if scope.has_tool(tools[n].server, n))
         return Sight(
             tools=VisibleSet(
-                self._permitted(profile, tools),
-                f"{catalog.version}/{scope.key}/{','.join(map(str, profile))}",
+                self._permitted(applicable, names),
+                f"{catalog.version}/{scope.key}/{','.join(map(str, applicable))}/{packs}",
             ),
-            prompts=self._permitted(profile, of_servers(catalog.prompts)),
-            resources=self._permitted(profile, of_servers(catalog.resources)),
-            templates=self._permitted(profile, of_servers(catalog.templates)),
+            prompts=self._permitted(applicable, of_servers(catalog.prompts)),
+            resources=self._permitted(applicable, of_servers(catalog.resources)),
+            templates=self._permitted(applicable, of_servers(catalog.templates)),
             version=catalog.version,
         )
+
+
+def _cache_of(catalog: Catalog) -> _Cache:
+    by_server: dict[str, list[str]] = {}
+    for name, tool in catalog.tools.items():
+        by_server.setdefault(tool.server, []).append(name)
+    return _Cache(catalog.version, catalog, by_server)

@@ -1,0 +1,241 @@
+"""API keys `acx_...`: made once, kept as a hash, checked in constant time.
+
+Owns: the form of a key and its whole life. Satisfies `security.authentication.Scheme`. Never logs
+or returns a key after it was made.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import msgspec
+from sqlalchemy import insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from armory.accounts.text import check_name
+from armory.accounts.users import KEY
+from armory.domain.principal import Principal
+from armory.errors import AuthenticationFailed, InvalidRequest
+from armory.storage.cache import Cache
+from armory.storage.changes import ChangeFeed
+from armory.storage.database import Database, now_ms
+from armory.storage.readthrough import ReadThrough
+from armory.storage.tables import api_keys, users
+
+PREFIX = "acx_"
+VALID_TTL_S = 300.0
+INVALID_TTL_S = 60.0
+_SECRET_CHARS = 43  # 32 random bytes
+_FORM = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{{_SECRET_CHARS}}}")
+_SHOWN_CHARS = 12
+_SCOPE = re.compile(r"[A-Za-z0-9_.:/*-]{1,64}")
+_REFUSED = "the API key is not valid: unknown, revoked or expired"
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """What is known of a key; never the key itself.
+
+    Attributes:
+        id: what it is revoked by.
+        name: for people.
+        user: whose it is; None for a service key, which no packs narrow.
+        prefix: its first characters, to recognise it by.
+        scopes: what it grants.
+        created_at_ms, expires_at_ms, revoked_at_ms: milliseconds since 1970, None: never.
+    """
+
+    id: str
+    name: str
+    user: str | None
+    prefix: str
+    scopes: tuple[str, ...]
+    created_at_ms: int
+    expires_at_ms: int | None = None
+    revoked_at_ms: int | None = None
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """A cached answer; without an id there is no such valid key."""
+
+    digest: str = ""
+    id: str = ""
+    user: str | None = None
+    scopes: tuple[str, ...] = ()
+    expires_at_ms: int | None = None
+
+
+class ApiKeys:
+    """The keys of one database.
+
+    Args:
+        database: where their hashes are.
+        cache: where valid ones are kept 300 s and invalid ones 60 s.
+        feed: tells every process of revocations.
+        now_ms: the time, milliseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        cache: Cache,
+        feed: ChangeFeed,
+        *,
+        now_ms: Callable[[], int] = now_ms,
+    ) -> None:
+        self._database = database
+        self._feed = feed
+        self._now_ms = now_ms
+        self._kept: ReadThrough[_Known] = ReadThrough(
+            "key", _Known, cache=cache, feed=feed, ttl_s=self._ttl_s
+        )
+        feed.subscribe(KEY, self._kept.invalidate)
+
+    async def create(
+        self,
+        name: str,
+        *,
+        user: str | None = None,
+        scopes: Iterable[str] = (),
+        expires_at_ms: int | None = None,
+    ) -> tuple[ApiKey, str]:
+        """A new key, and its text, which is told nowhere else again.
+
+        Raises:
+            InvalidRequest: a name or scope that cannot be used, an expiry that has passed, or no
+                such user.
+        """
+        check_name(name, "name")
+        granted = tuple(dict.fromkeys(scopes))
+        for scope in granted:
+            if _SCOPE.fullmatch(scope) is None:
+                raise InvalidRequest(
+                    f"scope {scope[:40]!r}; expected 1 to 64 letters, digits or _.:/*-",
+                    parameter="scopes",
+                )
+        now = self._now_ms()
+        if expires_at_ms is not None and expires_at_ms <= now:
+            raise InvalidRequest("the key would have expired already", parameter="expires_at")
+        text = PREFIX + secrets.token_urlsafe(32)
+        made = ApiKey(
+            secrets.token_hex(8), name, user, text[:_SHOWN_CHARS], granted, now, expires_at_ms
+        )
+        digest = digest_of(text)
+        row = insert(api_keys).values(
+            id=made.id,
+            user_id=user,
+            name=name,
+            prefix=made.prefix,
+            digest=digest,
+            scopes=list(granted),
+            created_at_ms=now,
+            expires_at_ms=expires_at_ms,
+        )
+        try:
+            async with self._feed.transaction() as change:
+                await change.connection.execute(row)
+                change.changed(KEY, digest)
+        except IntegrityError:
+            raise InvalidRequest("there is no such user; create it first", parameter="user") from None
+        return made, text
+
+    async def list(self, user: str | None = None, *, limit: int = 1_000) -> list[ApiKey]:
+        """Keys, newest first: of one user, or all."""
+        statement = select(*_COLUMNS).order_by(api_keys.c.created_at_ms.desc(), api_keys.c.id)
+        if user is not None:
+            statement = statement.where(api_keys.c.user_id == user)
+        async with self._database.read() as connection:
+            rows = (await connection.execute(statement.limit(limit))).all()
+        return [_key(*row) for row in rows]
+
+    async def revoke(self, key_id: str, *, user: str | None = None) -> bool:
+        """End a key everywhere; whether there was such a key (of `user`, when given)."""
+        chosen = api_keys.c.id == key_id
+        if user is not None:
+            chosen &= api_keys.c.user_id == user
+        async with self._feed.transaction() as change:
+            found = select(api_keys.c.digest, api_keys.c.revoked_at_ms).where(chosen)
+            row = (await change.connection.execute(found)).first()
+            if row is None:
+                return False
+            if row.revoked_at_ms is None:
+                ended = update(api_keys).where(chosen).values(revoked_at_ms=self._now_ms())
+                await change.connection.execute(ended)
+            change.changed(KEY, row.digest)
+        return True
+
+    async def identify(self, credential: str) -> Principal | None:
+        """The principal behind a key; None when `credential` has not the form of one.
+
+        Raises:
+            AuthenticationFailed: no such key, or it is revoked or expired.
+            BackendError: the database could not be asked.
+        """
+        if not credential.startswith(PREFIX):
+            return None
+        if _FORM.fullmatch(credential) is None:
+            raise AuthenticationFailed(_REFUSED)
+        digest = digest_of(credential)
+        known = await self._kept.get(digest, lambda: self._load(digest))
+        if not known.id or not hmac.compare_digest(known.digest, digest):
+            raise AuthenticationFailed(_REFUSED)
+        if known.expires_at_ms is not None and known.expires_at_ms <= self._now_ms():
+            raise AuthenticationFailed(_REFUSED)
+        return Principal(known.id, known.user, frozenset(known.scopes), "api_key")
+
+    async def _load(self, digest: str) -> _Known:
+        joined = api_keys.outerjoin(users, users.c.id == api_keys.c.user_id)
+        statement = (
+            select(api_keys, users.c.is_active)
+            .select_from(joined)
+            .where(api_keys.c.digest == digest)
+        )
+        async with self._database.read() as connection:
+            row = (await connection.execute(statement)).first()
+        if row is None or row.revoked_at_ms is not None or row.is_active is False:
+            return _Known()
+        return _Known(row.digest, row.id, row.user_id, tuple(row.scopes), row.expires_at_ms)
+
+    def _ttl_s(self, known: _Known) -> float:
+        if not known.id:
+            return INVALID_TTL_S
+        if known.expires_at_ms is None:
+            return VALID_TTL_S
+        return min(VALID_TTL_S, (known.expires_at_ms - self._now_ms()) / 1000)
+
+
+def digest_of(text: str) -> str:
+    """SHA-256 (hex) of a key: enough for 256 random bits, which no dictionary holds."""
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+_COLUMNS = (
+    api_keys.c.id,
+    api_keys.c.name,
+    api_keys.c.user_id,
+    api_keys.c.prefix,
+    api_keys.c.scopes,
+    api_keys.c.created_at_ms,
+    api_keys.c.expires_at_ms,
+    api_keys.c.revoked_at_ms,
+)
+
+
+def _key(
+    key_id: str,
+    name: str,
+    user: str | None,
+    prefix: str,
+    scopes: Iterable[str],
+    created_at_ms: int,
+    expires_at_ms: int | None,
+    revoked_at_ms: int | None,
+) -> ApiKey:
+    return ApiKey(
+        key_id, name, user, prefix, tuple(scopes), created_at_ms, expires_at_ms, revoked_at_ms
+    )

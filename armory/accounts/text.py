@@ -1,0 +1,42 @@
+"""Checks of the names that accounts are made of.
+
+Owns: what a user, pack or installation may be called. Never imports storage.
+"""
+
+from __future__ import annotations
+
+import re
+
+from armory.errors import InvalidRequest
+
+MAX_NAME = 200
+_PACK = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
+
+
+def check_name(value: str, parameter: str) -> str:
+    """A name as given, when it can be stored: 1 to 200 printable characters, no space at its ends.
+
+    Raises:
+        InvalidRequest: it cannot.
+    """
+    if not 1 <= len(value) <= MAX_NAME or not value.isprintable() or value != value.strip():
+        raise InvalidRequest(
+            f"{parameter} is {value[:40]!r}; expected 1 to {MAX_NAME} printable characters "
+            "without spaces at the ends",
+            parameter=parameter,
+        )
+    return value
+
+
+def check_pack_id(value: str) -> str:
+    """A pack's id: lower-case letters, digits and hyphens, at most 64.
+
+    Raises:
+        InvalidRequest: something else.
+    """
+    if _PACK.fullmatch(value) is None:
+        raise InvalidRequest(
+            f"id is {value[:40]!r}; expected lower-case letters, digits and hyphens, at most 64",
+            parameter="id",
+        )
+    return value

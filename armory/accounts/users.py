@@ -1,0 +1,127 @@
+"""Users: rows that keys, packs and usage belong to.
+
+Owns: making, finding, deactivating and deleting users. Never imports the surfaces above.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from sqlalchemy import delete, insert, select, update
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from armory.accounts.text import check_name
+from armory.errors import InvalidRequest
+from armory.storage.changes import ChangeFeed, Transaction
+from armory.storage.database import Database, now_ms
+from armory.storage.tables import api_keys, users
+
+USER = "user"
+KEY = "key"
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """One user.
+
+    Attributes:
+        id: as API keys, JWTs and configuration name the user.
+        plan: name of the plan, see `accounts.plans`.
+        is_active: an inactive user's credentials are refused.
+        created_at_ms: milliseconds since 1970.
+    """
+
+    id: str
+    plan: str
+    is_active: bool
+    created_at_ms: int
+
+
+class Users:
+    """The users of one database.
+
+    Args:
+        database: where they are.
+        feed: tells every process of changes.
+        default_plan: plan of users that were given none.
+    """
+
+    def __init__(self, database: Database, feed: ChangeFeed, *, default_plan: str = "free") -> None:
+        self._database = database
+        self._feed = feed
+        self._default_plan = default_plan
+
+    async def create(self, user_id: str, plan: str | None = None) -> User:
+        """A new user.
+
+        Raises:
+            InvalidRequest: the id cannot be used, or is taken.
+        """
+        check_name(user_id, "id")
+        made = User(user_id, plan or self._default_plan, True, now_ms())
+        try:
+            async with self._feed.transaction() as change:
+                await change.connection.execute(insert(users).values(**_row(made)))
+                change.changed(USER, user_id)
+        except IntegrityError:
+            raise InvalidRequest("a user with this id exists already", parameter="id") from None
+        return made
+
+    async def ensure(self, connection: AsyncConnection, user_id: str) -> None:
+        """Make the user where there is none yet, within a transaction of the caller."""
+        check_name(user_id, "user")
+        made = User(user_id, self._default_plan, True, now_ms())
+        statement = self._database.upsert(users).values(**_row(made))
+        await connection.execute(statement.on_conflict_do_nothing(index_elements=["id"]))
+
+    async def get(self, user_id: str) -> User | None:
+        """One user, or None."""
+        async with self._database.read() as connection:
+            row = (await connection.execute(select(users).where(users.c.id == user_id))).first()
+        return None if row is None else User(*row)
+
+    async def list(self, *, after: str = "", limit: int = 1_000) -> list[User]:
+        """Users by id, those after `after`."""
+        async with self._database.read() as connection:
+            statement = select(users).where(users.c.id > after).order_by(users.c.id).limit(limit)
+            return [User(*row) for row in await connection.execute(statement)]
+
+    async def change(
+        self, user_id: str, *, plan: str | None = None, is_active: bool | None = None
+    ) -> User | None:
+        """Give another plan, or activate and deactivate; None when there is no such user."""
+        values: dict[str, object] = {}
+        if plan is not None:
+            values["plan"] = check_name(plan, "plan")
+        if is_active is not None:
+            values["is_active"] = is_active
+        if values:
+            async with self._feed.transaction() as change:
+                statement = update(users).where(users.c.id == user_id).values(**values)
+                if not (await change.connection.execute(statement)).rowcount:
+                    return None
+                await self._tell(change, user_id)
+        return await self.get(user_id)
+
+    async def delete(self, user_id: str) -> bool:
+        """Delete a user with keys, packs and installations; whether there was one."""
+        async with self._feed.transaction() as change:
+            await self._tell(change, user_id)
+            gone = await change.connection.execute(delete(users).where(users.c.id == user_id))
+            return bool(gone.rowcount)
+
+    async def _tell(self, change: Transaction, user_id: str) -> None:
+        digests = select(api_keys.c.digest).where(api_keys.c.user_id == user_id)
+        for digest in (await change.connection.execute(digests)).scalars().all():
+            change.changed(KEY, digest)
+        change.changed(USER, user_id)
+
+
+def _row(user: User) -> dict[str, object]:
+    return {
+        "id": user.id,
+        "plan": user.plan,
+        "is_active": user.is_active,
+        "created_at_ms": user.created_at_ms,
+    }
