@@ -1,1 +1,1 @@
-"""upstreams"""
+"""Sessions with upstream MCP servers: transports, negotiation, pooling, supervision."""

@@ -22,6 +22,19 @@ class ClientGone(Exception):
     """The client that would have to answer is not there any more, or never could."""
 
 
+class Refused(Exception):
+    """The upstream answered a request that the gateway made for itself with an error.
+
+    Attributes:
+        error: the JSON-RPC error object, verbatim.
+    """
+
+    def __init__(self, method: str, error: Raw) -> None:
+        super().__init__(f"{method} was refused: {bytes(error)[:300].decode('utf-8', 'replace')}")
+        self.method = method
+        self.error = error
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A client's answer to a server-to-client request: exactly one of the two is set."""
@@ -160,6 +173,10 @@ class Link(Protocol):
 
         Legacy: `resources/subscribe` and `unsubscribe` for the difference. Modern: a new
         `subscriptions/listen` with the union before the old one is let go.
+
+        Raises:
+            Refused: the upstream said no; what it accepted before stays.
+            UpstreamUnavailable: as for `request`.
         """
         ...
 

@@ -161,7 +161,7 @@ def excerpt(data: bytes, limit: int = 120) -> str:
 def params_of(message: Incoming) -> Params:
     """The members of `params`; none when it is absent or not an object."""
     try:
-        return _params(message.params) if bytes(message.params) else {}
+        return {} if message.params is EMPTY else _params(message.params)
     except msgspec.DecodeError:
         return {}
 
@@ -192,7 +192,7 @@ def profile(capabilities: Mapping[str, Any]) -> str:
 
 def header_value(text: str) -> str:
     """`text` where it survives as a header value, else its `=?base64?...?=` form."""
-    if _HEADER_SAFE.fullmatch(text) and not text.startswith(_SENTINEL):
+    if not text or (_HEADER_SAFE.fullmatch(text) and not text.startswith(_SENTINEL)):
         return text
     packed = base64.b64encode(text.encode("utf-8", "surrogatepass")).decode("ascii")
     return f"{_SENTINEL}{packed}?="

@@ -1,55 +1,295 @@
 """One owner task per upstream for the gateway's own session: connect, list, listen, come back.
 
-Owns: back-off, last-good lists, the state of every upstream. Never imports `gateway` or above.
+Owns: back-off, last-good lists, health probes, the state of every upstream. Never imports
+`gateway` or above.
 """
 
 from __future__ import annotations
 
+import asyncio
+import random
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
+import structlog
+
 from armory.domain.catalog import ServerLists
-from armory.upstreams.clock import Clock
+from armory.errors import UpstreamUnavailable
+from armory.upstreams.clock import Clock, SystemClock
 from armory.upstreams.link import Era
-from armory.upstreams.pool import Pool
+from armory.upstreams.lists import TOOLS
+from armory.upstreams.pool import Pool, Upstream
+from armory.upstreams.session import Session
 from armory.upstreams.spec import UpstreamSpec
 
+log = structlog.get_logger(__name__)
+
 State = Literal["connecting", "ready", "down"]
+OnLists = Callable[[str, ServerLists], None]
+
+FIRST_PAUSE_S = 0.5
+LONGEST_PAUSE_S = 60.0
+STABLE_S = 30.0
+_SETTLE_S = 0.05
+_MISSED_PROBES = 2
 
 
 @dataclass(frozen=True, slots=True)
 class UpstreamStatus:
+    """One upstream as its owner task sees it.
+
+    Attributes:
+        state: `connecting` before the first answer, `ready`, or `down` (last-good lists stay).
+        error: why it is down; "" otherwise.
+        since: the supervisor's clock when the state was entered, seconds.
+        era, protocol_version: what it speaks; None and "" while unknown.
+        tools: how many tools its last good list has.
+        attempts: connection attempts since it was last stable.
+    """
+
     state: State
     error: str = ""
     since: float = 0.0
     era: Era | None = None
     protocol_version: str = ""
     tools: int = 0
+    attempts: int = 0
+
+
+class _Owner:
+    """The owner task of one upstream."""
+
+    def __init__(self, upstream: Upstream, on_lists: OnLists, clock: Clock) -> None:
+        self.upstream = upstream
+        self.settled = asyncio.Event()
+        self.lists: ServerLists | None = None
+        self.status = UpstreamStatus("connecting", since=clock.now())
+        self.task: asyncio.Task[None] | None = None
+        self._on_lists = on_lists
+        self._clock = clock
+        self._dirty = asyncio.Event()
+        self._lost: str | None = None
+        self._listed = 0
+
+    def heard(self, what: str) -> None:
+        """The pool's watcher."""
+        if what.startswith("closed: "):
+            self._lost = what.removeprefix("closed: ")
+        self._dirty.set()
+
+    async def run(self) -> None:
+        """Until cancelled: connect, list, follow; after a failure wait, longer each time."""
+        failures = 0
+        while True:
+            began = self._clock.now()
+            try:
+                link = await self.upstream.own_link()
+                self._lost = None
+                await self._refresh(link)
+                await self._follow(link)
+            except UpstreamUnavailable as error:
+                self._down(str(error))
+            if self._clock.now() - began >= STABLE_S:
+                failures = 0
+            failures += 1
+            self.status = replace(self.status, attempts=failures)
+            await self._clock.sleep(pause_s(failures))
+
+    def crashed(self, error: BaseException) -> None:
+        """The owner task met an error that nobody foresaw; it is started again."""
+        self._down(f"internal error: {error!r}")
+
+    async def refresh(self) -> None:
+        """Fetch the lists now."""
+        await self._refresh(await self.upstream.own_link())
+
+    async def _follow(self, link: Session) -> None:
+        """Re-list on every change until the session is lost.
+
+        Raises:
+            UpstreamUnavailable: it was lost.
+        """
+        announced = await link.watch_lists()
+        missed = 0
+        while True:
+            changed = await self._changed(self._interval(link, announced))
+            if self._lost is not None or link.closed:
+                raise UpstreamUnavailable(
+                    f"upstream {link.server!r}: {self._lost or 'the session was closed'}",
+                    upstream=link.server,
+                )
+            if changed:
+                # Several announcements tend to come together.
+                await asyncio.sleep(_SETTLE_S)
+                self._dirty.clear()
+                await self._refresh(link)
+                continue
+            if self.upstream.own_busy:
+                continue  # a server that works on a call need not answer a probe meanwhile
+            try:
+                if announced or link.era == "legacy":
+                    await link.probe()
+                else:
+                    await self._refresh(link)
+                missed = 0
+                if self.status.state != "ready":
+                    self._ready(link)
+            except UpstreamUnavailable as error:
+                missed += 1
+                log.info("upstream_probe_missed", upstream=link.server, error=str(error))
+                if missed >= _MISSED_PROBES:
+                    await link.close()
+                    raise
+
+    def _interval(self, link: Session, announced: bool) -> float:
+        interval_s = self.upstream.spec.health_interval_s
+        if announced or link.era == "legacy" or self.lists is None:
+            return interval_s
+        ttl_ms, _ = self.lists.cache.get(TOOLS, (0, ""))
+        return max(interval_s, ttl_ms / 1000)
+
+    async def _changed(self, within_s: float) -> bool:
+        waiting = asyncio.get_running_loop().create_task(self._dirty.wait())
+        timer = asyncio.get_running_loop().create_task(self._clock.sleep(within_s))
+        try:
+            await asyncio.wait([waiting, timer], return_when=asyncio.FIRST_COMPLETED)
+            return self._dirty.is_set()
+        finally:
+            waiting.cancel()
+            timer.cancel()
+            await asyncio.gather(waiting, timer, return_exceptions=True)
+
+    async def _refresh(self, link: Session) -> None:
+        self._listed += 1
+        mine = self._listed
+        lists = await self.upstream.lists_over(link, self.lists)
+        if mine < self._listed and self.lists is not None and self.status.state == "ready":
+            return  # a later refresh will bring, or has brought, something newer
+        changed = lists != self.lists
+        self.lists = lists
+        self._ready(link)
+        if changed:
+            self._on_lists(link.server, lists)
+        self.settled.set()
+
+    def _ready(self, link: Session) -> None:
+        tools = len(self.lists.tools) if self.lists is not None else 0
+        if self.status.state != "ready":
+            log.info("upstream_ready", upstream=link.server, tools=tools)
+        since = self.status.since if self.status.state == "ready" else self._clock.now()
+        self.status = UpstreamStatus(
+            "ready", "", since, link.era, link.protocol_version, tools, self.status.attempts
+        )
+
+    def _down(self, error: str) -> None:
+        log.warning("upstream_down", upstream=self.upstream.spec.key, error=error)
+        since = self.status.since if self.status.state == "down" else self._clock.now()
+        self.status = replace(self.status, state="down", error=error, since=since)
+        self.settled.set()
 
 
 class Supervisor:
-    def __init__(
-        self,
-        specs: Iterable[UpstreamSpec],
-        pool: Pool,
-        on_lists: Callable[[str, ServerLists], None],
-        *,
-        clock: Clock | None = None,
-    ) -> None:
-        raise NotImplementedError
+    """Keeps every upstream connected and its lists current.
 
-    async def start(self) -> None: ...
+    Args:
+        pool: where sessions come from; its upstreams are the ones supervised.
+        on_lists: told, on the event loop, of each list that differs from the last good one.
+        clock: for back-off and health probes.
+    """
+
+    def __init__(self, pool: Pool, on_lists: OnLists, *, clock: Clock | None = None) -> None:
+        self._pool = pool
+        self._on_lists = on_lists
+        self._clock = clock or SystemClock()
+        self._owners: dict[str, _Owner] = {}
+
+    async def start(self) -> None:
+        """Start connecting to every upstream at once; returns immediately."""
+        await self._align()
 
     async def wait_first(self, timeout_s: float) -> bool:
-        raise NotImplementedError
+        """Wait until each upstream has listed, or failed once; False when time ran out."""
+        waits = [owner.settled.wait() for owner in self._owners.values()]
+        try:
+            async with asyncio.timeout(timeout_s):
+                await asyncio.gather(*waits)
+        except TimeoutError:
+            return False
+        return True
 
     async def refresh(self, server: str) -> None:
-        raise NotImplementedError
+        """Fetch the lists of one upstream now.
+
+        Raises:
+            UpstreamUnavailable: it is unknown, or they cannot be had.
+        """
+        owner = self._owners.get(server)
+        if owner is None:
+            raise UpstreamUnavailable(f"there is no upstream {server!r}", upstream=server)
+        await owner.refresh()
+
+    def lists(self) -> dict[str, ServerLists]:
+        """The last good lists, in the order of the configuration."""
+        return {key: o.lists for key, o in self._owners.items() if o.lists is not None}
 
     def status(self) -> Mapping[str, UpstreamStatus]:
-        raise NotImplementedError
+        """The state of every upstream, in the order of the configuration."""
+        return {key: owner.status for key, owner in self._owners.items()}
 
-    async def update(self, specs: Iterable[UpstreamSpec]) -> None: ...
+    async def update(self, specs: Iterable[UpstreamSpec]) -> None:
+        """Swap the configuration in the pool and here; unchanged upstreams are not disturbed."""
+        await self._pool.update(specs)
+        await self._align()
 
-    async def stop(self) -> None: ...
+    async def stop(self) -> None:
+        """End every owner task; the pool closes the sessions."""
+        owners, self._owners = tuple(self._owners.values()), {}
+        await _end(owners)
+
+    def _run(self, owner: _Owner) -> None:
+        task = asyncio.get_running_loop().create_task(owner.run())
+        owner.task = task
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                key = owner.upstream.spec.key
+                log.error("upstream_owner_crashed", upstream=key, exc_info=error)
+                owner.crashed(error)
+                asyncio.get_running_loop().call_later(FIRST_PAUSE_S, restart)
+
+        def restart() -> None:
+            if self._owners.get(owner.upstream.spec.key) is owner:
+                self._run(owner)
+
+        task.add_done_callback(ended)
+
+    async def _align(self) -> None:
+        before, self._owners = self._owners, {}
+        for key in self._pool.keys():
+            upstream = self._pool.upstream(key)
+            kept = before.get(key)
+            if kept is not None and kept.upstream is upstream:
+                self._owners[key] = before.pop(key)
+                continue
+            owner = _Owner(upstream, self._on_lists, self._clock)
+            if kept is not None:
+                owner.lists = kept.lists
+            upstream.watcher = owner.heard
+            self._run(owner)
+            self._owners[key] = owner
+        await _end(before.values())
+
+
+def pause_s(failures: int) -> float:
+    """Seconds to wait before attempt number `failures` + 1: doubling, capped, with jitter."""
+    longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(failures - 1, 16))
+    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
+
+
+async def _end(owners: Iterable[_Owner]) -> None:
+    tasks = [owner.task for owner in owners if owner.task is not None]
+    for task in tasks:
+        task.cancel()
+    if tasks:
+        await asyncio.wait(tasks)

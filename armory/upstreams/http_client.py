@@ -1,0 +1,221 @@
+"""The HTTP client of one upstream: pooled connections, headers, what a status means.
+
+Owns: the aiohttp session (shared by all links of the upstream), TLS, proxy, redirects. Never
+imports the protocol's eras.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import ssl
+from collections.abc import Mapping
+
+import aiohttp
+from yarl import URL
+
+from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.upstreams.spec import UpstreamSpec
+
+JSON_AND_EVENTS = "application/json, text/event-stream"
+# Below the five seconds after which uvicorn and Node close an idle connection: a request must not
+# go out on a connection that the other side is closing.
+_KEEPALIVE_S = 4.0
+_FOREVER_S = 86_400.0
+_REDIRECTS = frozenset((307, 308))
+_CUT = 300
+
+
+class HttpFailure(UpstreamUnavailable):
+    """The upstream answered with an HTTP error instead of a message.
+
+    Attributes:
+        status: the HTTP status.
+        body: the beginning of the body.
+    """
+
+    def __init__(self, server: str, status: int, body: bytes, retry_after_s: float | None) -> None:
+        said = body[:_CUT].decode("utf-8", "replace").strip()
+        hint = {
+            401: "; it wants other credentials (see 'headers')",
+            403: "; it does not allow this (see 'headers')",
+            404: "; check the path of 'url'",
+        }.get(status, "")
+        super().__init__(
+            f"upstream {server!r} answered HTTP {status}{hint}{': ' + said if said else ''}",
+            upstream=server,
+            retry_after_s=retry_after_s,
+        )
+        self.status = status
+        self.body = body
+
+
+class HttpClient:
+    """Connections to one upstream.
+
+    Args:
+        spec: the upstream; its `headers` are not used here, since they may differ per caller.
+    """
+
+    def __init__(self, spec: UpstreamSpec) -> None:
+        self._spec = spec
+        self._session: aiohttp.ClientSession | None = None
+        self._ssl = _tls(spec)
+        self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
+        self.url = URL(spec.url or "")
+
+    async def close(self) -> None:
+        """Close every connection."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+            # aiohttp closes TLS transports in the loop's next turns.
+            await asyncio.sleep(0)
+
+    async def send(
+        self,
+        method: str,
+        headers: Mapping[str, str],
+        data: bytes | None,
+        timeout_s: float,
+        url: URL | None = None,
+    ) -> aiohttp.ClientResponse:
+        """Send one request; the caller reads and closes the response.
+
+        Args:
+            method: HTTP method.
+            headers: all headers.
+            data: body, or None.
+            timeout_s: for the whole exchange, reading included; a day or more means for ever.
+            url: other than the upstream's own.
+
+        Raises:
+            UpstreamUnavailable: no response came.
+            UpstreamTimeout: none came in time.
+        """
+        target = self.url if url is None else url
+        response = await self._send(method, target, headers, data, timeout_s)
+        if response.status in _REDIRECTS:
+            moved = self._moved(target, response)
+            response.close()
+            if url is None:
+                self.url = moved
+            response = await self._send(method, moved, headers, data, timeout_s)
+        return response
+
+    async def _send(
+        self,
+        method: str,
+        url: URL,
+        headers: Mapping[str, str],
+        data: bytes | None,
+        timeout_s: float,
+    ) -> aiohttp.ClientResponse:
+        session = self._session
+        if session is None:
+            session = self._session = self._open()
+        try:
+            return await session.request(
+                method,
+                url,
+                data=data,
+                headers=headers,
+                timeout=self._timeout(timeout_s),
+                allow_redirects=False,
+                proxy=self._spec.proxy,
+            )
+        except TimeoutError:
+            raise self.timed_out(timeout_s) from None
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise self.failed(error) from error
+
+    def timed_out(self, timeout_s: float) -> UpstreamTimeout:
+        """The error for a passed deadline."""
+        return UpstreamTimeout(
+            f"upstream {self._spec.key!r} did not answer within {timeout_s:g} s",
+            upstream=self._spec.key,
+        )
+
+    def failed(self, error: Exception) -> UpstreamUnavailable:
+        """The error for a failed exchange; never shows credentials that a URL may carry."""
+        where = f"{self.url.scheme}://{self.url.raw_host}:{self.url.port}"
+        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+            what = f"the certificate of {where} is not trusted (see 'tls')"
+        elif isinstance(error, aiohttp.ClientConnectorError):
+            what = f"no connection to {where} ({error.os_error.strerror or error.os_error})"
+        elif isinstance(error, aiohttp.ServerDisconnectedError):
+            what = f"{where} closed the connection without an answer"
+        else:
+            what = f"the exchange with {where} failed ({type(error).__name__}: {error})"
+        return UpstreamUnavailable(f"upstream {self._spec.key!r}: {what}", upstream=self._spec.key)
+
+    async def failure(self, response: aiohttp.ClientResponse) -> HttpFailure:
+        """The error that an HTTP error status means; reads the beginning of the body."""
+        body = b""
+        try:
+            async with asyncio.timeout(5):
+                while len(body) < 65_536 and (chunk := await response.content.readany()):
+                    body += chunk
+        except (TimeoutError, aiohttp.ClientError):
+            pass
+        finally:
+            response.close()
+        return HttpFailure(self._spec.key, response.status, body, _retry_after(response))
+
+    def _open(self) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(
+            limit=0, keepalive_timeout=_KEEPALIVE_S, ssl=self._ssl, ttl_dns_cache=60
+        )
+        return aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=1024 * 1024,
+            headers={"User-Agent": "armory"},
+        )
+
+    def _timeout(self, timeout_s: float) -> aiohttp.ClientTimeout:
+        known = self._timeouts.get(timeout_s)
+        if known is None:
+            if len(self._timeouts) > 64:
+                self._timeouts.clear()
+            known = aiohttp.ClientTimeout(
+                total=None if timeout_s >= _FOREVER_S else timeout_s,
+                sock_connect=self._spec.connect_timeout_s,
+                ceil_threshold=math.inf,
+            )
+            self._timeouts[timeout_s] = known
+        return known
+
+    def _moved(self, target: URL, response: aiohttp.ClientResponse) -> URL:
+        location = response.headers.get("Location", "")
+        moved = target.join(URL(location)) if location else target
+        upgraded = (target.scheme, moved.scheme, target.host) == ("http", "https", moved.host)
+        if not location or (moved.origin() != target.origin() and not upgraded):
+            response.close()
+            raise UpstreamUnavailable(
+                f"upstream {self._spec.key!r} redirects to {location or 'nowhere'!r}, which is "
+                "another origin; use that URL in the configuration if it is the intended server",
+                upstream=self._spec.key,
+            )
+        return moved
+
+
+def _retry_after(response: aiohttp.ClientResponse) -> float | None:
+    text = response.headers.get("Retry-After", "")
+    return float(text) if text.isdigit() and len(text) < 7 else None
+
+
+def _tls(spec: UpstreamSpec) -> ssl.SSLContext | bool:
+    if not spec.verify:
+        return False
+    if spec.ca_file is None:
+        return True
+    context = ssl.create_default_context()
+    try:
+        context.load_verify_locations(spec.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise UpstreamUnavailable(
+            f"upstream {spec.key!r}: tls.ca_file {spec.ca_file!r} cannot be read: {error}",
+            upstream=spec.key,
+        ) from None
+    return context

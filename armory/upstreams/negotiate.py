@@ -1,0 +1,288 @@
+"""Finding out what an upstream speaks, and opening links to it.
+
+Owns: the order of attempts, and the verdict that is remembered. A modern probe first; whatever is
+no modern answer falls back to `initialize`, and over HTTP from there to HTTP+SSE. Never imports
+the pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import structlog
+
+from armory.domain.principal import Principal
+from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.upstreams.duplex import DuplexLink
+from armory.upstreams.handshake import Incompatible, NotModern, discover, initialize
+from armory.upstreams.http import HttpLink
+from armory.upstreams.http_client import HttpClient, HttpFailure
+from armory.upstreams.http_legacy import LegacyHttpLink
+from armory.upstreams.link import Era
+from armory.upstreams.session import Heard, Identity, Session, Unintelligible
+from armory.upstreams.spec import LEGACY_VERSIONS, MODERN_VERSIONS, UpstreamSpec
+from armory.upstreams.sse import SseLink
+from armory.upstreams.stdio import StdioLink
+
+log = structlog.get_logger(__name__)
+
+_NO_VERDICT = frozenset((401, 403, 407, 429, 502, 503, 504))
+"""HTTP statuses that say nothing about what the upstream speaks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an upstream was found to speak."""
+
+    era: Era
+    transport: Literal["stdio", "streamable-http", "sse"]
+
+
+class Connector:
+    """Opens links to one upstream and remembers what it speaks.
+
+    Args:
+        spec: the upstream, `${principal}` not filled in.
+        client_info: the gateway's `clientInfo`.
+    """
+
+    def __init__(self, spec: UpstreamSpec, client_info: Mapping[str, Any]) -> None:
+        self.spec = spec
+        self.verdict: Verdict | None = None
+        self._client_info = client_info
+        self._client: HttpClient | None = None
+        self._identity: Identity | None = None
+
+    @property
+    def offer(self) -> str:
+        """The legacy revision to offer."""
+        pinned = self.spec.protocol
+        return pinned if pinned in LEGACY_VERSIONS else LEGACY_VERSIONS[-1]
+
+    async def close(self) -> None:
+        """Close the pooled connections; every link is to be closed before."""
+        client, self._client = self._client, None
+        if client is not None:
+            await client.close()
+
+    async def connect(
+        self,
+        principal: Principal,
+        capabilities: Mapping[str, Any],
+        heard: Heard,
+        *,
+        fresh: bool = True,
+    ) -> Session:
+        """A live link for one caller.
+
+        Args:
+            principal: fills `${principal}`.
+            capabilities: the client's, declared to a legacy upstream.
+            heard: who hears what comes outside requests.
+            fresh: ask a stateless upstream anew who it is, instead of believing the last answer.
+
+        Raises:
+            UpstreamUnavailable: it cannot be reached, or speaks nothing known here.
+        """
+        spec = self.spec.filled_for(principal)
+        known = self.verdict
+        if not fresh and self._identity is not None and self._client is not None:
+            link = HttpLink(spec, heard, self._client_info, self._client)
+            link.adopt(self._identity)
+            return link
+        connect = self._connect_stdio if spec.is_stdio else self._connect_http
+        try:
+            return await connect(spec, capabilities, heard)
+        except (Incompatible, Unintelligible, HttpFailure):
+            if known is None:
+                raise
+            # It was another server, or another release of it, when the verdict was found.
+            self.verdict = self._identity = None
+            return await connect(spec, capabilities, heard)
+
+    def _tries(self, era: Era) -> bool:
+        if self.spec.protocol != "auto":
+            return (self.spec.protocol in MODERN_VERSIONS) == (era == "modern")
+        return self.verdict is None or self.verdict.era == era
+
+    # --- stdio
+
+    async def _connect_stdio(
+        self, spec: UpstreamSpec, capabilities: Mapping[str, Any], heard: Heard
+    ) -> Session:
+        if self._tries("modern"):
+            link = StdioLink(spec, heard, self._client_info)
+            try:
+                await link.open()
+                identity = await self._meet(link, capabilities)
+            except BaseException:
+                await link.close()
+                raise
+            if identity is not None:
+                return await self._settled(link, identity, "stdio")
+            await link.close()
+            log.info("upstream_respawned_for_initialize", upstream=spec.key, death=link.death)
+        link = StdioLink(spec, heard, self._client_info)
+        try:
+            await link.open()
+            identity = await initialize(link, self.offer, capabilities)
+        except BaseException:
+            await link.close()
+            raise
+        return await self._settled(link, identity, "stdio")
+
+    async def _meet(self, link: StdioLink, capabilities: Mapping[str, Any]) -> Identity | None:
+        """Probe a fresh process; None when it must be started anew to be initialised.
+
+        A process that is silent for a third of the time gets `initialize` beside the probe: it may
+        be slow to start, or one that answers nothing that it does not know.
+        """
+        third = self.spec.connect_timeout_s / 3
+        loop = asyncio.get_running_loop()
+        probe = loop.create_task(discover(link, 3 * third))
+        hello: asyncio.Task[Identity] | None = None
+        try:
+            await asyncio.wait([probe], timeout=third)
+            if not self._tries("legacy"):
+                try:
+                    return await probe
+                except NotModern as sign:
+                    raise self._only_legacy(sign) from None
+            if probe.done() and (identity := _outcome(probe)) is not None:
+                return identity
+            if link.closed:
+                return None
+            hello = loop.create_task(initialize(link, self.offer, capabilities, 2 * third))
+            waiting: set[asyncio.Task[Identity]] = {
+                task for task in (probe, hello) if not task.done()
+            }
+            refusal: UpstreamUnavailable | None = None
+            while waiting:
+                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+                for task in done:
+                    try:
+                        return task.result()
+                    except (NotModern, UpstreamTimeout):
+                        continue
+                    except UpstreamUnavailable as error:
+                        refusal = error
+            if link.closed or refusal is None:
+                return None
+            raise refusal
+        finally:
+            for task in (probe, hello):
+                if task is not None:
+                    task.cancel()
+            await asyncio.gather(*(t for t in (probe, hello) if t), return_exceptions=True)
+
+    # --- HTTP
+
+    async def _connect_http(
+        self, spec: UpstreamSpec, capabilities: Mapping[str, Any], heard: Heard
+    ) -> Session:
+        client = self._client
+        if client is None:
+            client = self._client = HttpClient(self.spec)
+        if spec.transport == "sse" or (self.verdict and self.verdict.transport == "sse"):
+            return await self._connect_sse(spec, capabilities, heard, client)
+        if self._tries("modern"):
+            link = HttpLink(spec, heard, self._client_info, client)
+            try:
+                identity = await discover(link, spec.connect_timeout_s)
+                return await self._settled(link, identity, "streamable-http")
+            except NotModern as sign:
+                if not self._tries("legacy"):
+                    raise self._only_legacy(sign) from None
+            except HttpFailure as failure:
+                if failure.status in _NO_VERDICT or not self._tries("legacy"):
+                    raise
+            except (Unintelligible, UpstreamTimeout):
+                if not self._tries("legacy"):
+                    raise
+        legacy = LegacyHttpLink(spec, heard, self._client_info, client, capabilities, self.offer)
+        try:
+            await legacy.open()
+        except HttpFailure as failure:
+            await legacy.close()
+            if spec.transport != "auto" or failure.status in _NO_VERDICT or failure.status >= 500:
+                raise
+            try:
+                return await self._connect_sse(spec, capabilities, heard, client)
+            except UpstreamUnavailable as error:
+                log.debug("upstream_sse_failed", upstream=spec.key, error=str(error))
+            raise
+        except BaseException:
+            await legacy.close()
+            raise
+        self.verdict = Verdict("legacy", "streamable-http")
+        self._tell(legacy)
+        return legacy
+
+    async def _connect_sse(
+        self,
+        spec: UpstreamSpec,
+        capabilities: Mapping[str, Any],
+        heard: Heard,
+        client: HttpClient,
+    ) -> Session:
+        link = SseLink(spec, heard, self._client_info, client)
+        await link.open()
+        try:
+            identity = await initialize(link, self.offer, capabilities)
+            return await self._settled(link, identity, "sse")
+        except BaseException:
+            await link.close()
+            raise
+
+    # ---
+
+    async def _settled(
+        self,
+        link: DuplexLink | HttpLink,
+        identity: Identity,
+        transport: Literal["stdio", "streamable-http", "sse"],
+    ) -> Session:
+        link.adopt(identity)
+        if identity.era == "legacy":
+            try:
+                await link.notify("notifications/initialized", {})
+            except BaseException:
+                await link.close()
+                raise
+        self.verdict = Verdict(identity.era, transport)
+        if isinstance(link, HttpLink) and not self.spec.templated:
+            self._identity = identity
+        self._tell(link)
+        return link
+
+    def _tell(self, link: Session) -> None:
+        log.info(
+            "upstream_connected",
+            upstream=link.server,
+            era=link.era,
+            revision=link.protocol_version,
+            transport=self.verdict.transport if self.verdict else "",
+        )
+
+    def _only_legacy(self, sign: NotModern) -> Incompatible:
+        return Incompatible(
+            f"upstream {self.spec.key!r} is pinned to {self.spec.protocol}, and does not speak it: "
+            f"{sign}; set 'protocol' to auto",
+            upstream=self.spec.key,
+        )
+
+
+def _outcome(probe: asyncio.Task[Identity]) -> Identity | None:
+    """The identity that a finished probe found; None when it found no modern server."""
+    try:
+        return probe.result()
+    except NotModern:
+        return None
+    except Incompatible:
+        raise
+    except UpstreamUnavailable as error:
+        log.debug("upstream_probe_failed", error=str(error))
+        return None

@@ -1,0 +1,315 @@
+"""A stdio server's process: its own group, a minimal environment, lines in, lines out.
+
+Owns: starting, feeding, reading and ending the process so that nothing of it stays behind. Never
+imports the protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import signal
+from collections.abc import Callable
+from typing import cast
+
+import structlog
+
+from armory.upstreams.spec import UpstreamSpec
+
+log = structlog.get_logger(__name__)
+
+INHERITED = (
+    "PATH",
+    "HOME",
+    "LANG",
+    "LC_ALL",
+    "LC_CTYPE",
+    "TMPDIR",
+    "TEMP",
+    "TMP",
+    "TZ",
+    "USER",
+    "LOGNAME",
+    "SHELL",
+    "TERM",
+    "SYSTEMROOT",
+    "SYSTEMDRIVE",
+    "APPDATA",
+    "LOCALAPPDATA",
+    "USERPROFILE",
+    "PATHEXT",
+)
+_STDERR_LINE = 2_000
+_STDERR_LINES = 200
+_STDERR_WINDOW_S = 60.0
+_EXIT_S = 1.0
+_TERM_S = 2.0
+_KILL_S = 5.0
+_HEAD_ID = re.compile(rb'^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*,')
+_TAIL_ID = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+_TAIL = 256
+
+
+def environment(spec: UpstreamSpec) -> dict[str, str]:
+    """What the process inherits (search path, home, locale and the like) plus the configured."""
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    return {**inherited, **spec.env}
+
+
+class ServerProcess(asyncio.SubprocessProtocol):
+    """One running stdio server.
+
+    Args:
+        server: key of the upstream, for the log.
+        limit_bytes: longest line that is accepted.
+        on_line: takes each line of standard output.
+        on_lost_line: takes the id in a line that was too long, None where it could not be read.
+        on_end: told once, with the reason, when the process or its standard output is gone.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        limit_bytes: int,
+        on_line: Callable[[bytes], None],
+        on_lost_line: Callable[[int | None], None],
+        on_end: Callable[[str], None],
+    ) -> None:
+        self._server = server
+        self._limit = limit_bytes
+        self._on_line = on_line
+        self._on_lost_line = on_lost_line
+        self._on_end = on_end
+        self._transport: asyncio.SubprocessTransport | None = None
+        self._stdin: asyncio.WriteTransport | None = None
+        self._line: list[bytes] = []
+        self._line_size = 0
+        self._head = b""
+        self._tail = b""
+        self._skipping = False
+        self._stderr = b""
+        self._stderr_left = 0
+        self._stderr_since = float("-inf")
+        self._last_words = ""
+        self._writable = asyncio.Event()
+        self._writable.set()
+        self._exited = asyncio.Event()
+        self._gone = asyncio.Event()
+        self._ended = False
+        self.pid = 0
+
+    @classmethod
+    async def start(
+        cls,
+        spec: UpstreamSpec,
+        on_line: Callable[[bytes], None],
+        on_lost_line: Callable[[int | None], None],
+        on_end: Callable[[str], None],
+    ) -> ServerProcess:
+        """Start `spec.command`.
+
+        Raises:
+            OSError: it cannot be started; the message says why.
+        """
+        env = environment(spec)
+        command = spec.command or ""
+        found = shutil.which(command, path=env.get("PATH"))
+        if found is None and os.sep not in command:
+            raise FileNotFoundError(
+                f"command {command!r} was not found on the PATH; install it or give its full path"
+            )
+        if spec.cwd is not None and not os.path.isdir(spec.cwd):  # noqa: PTH112 ASYNC240 - one stat
+            raise FileNotFoundError(f"working directory {spec.cwd!r} does not exist")
+        self = cls(spec.key, spec.message_bytes, on_line, on_lost_line, on_end)
+        await asyncio.get_running_loop().subprocess_exec(
+            lambda: self,
+            found or command,
+            *spec.args,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=env,
+            cwd=spec.cwd,
+            start_new_session=True,
+        )
+        return self
+
+    async def write(self, line: bytes) -> None:
+        """Send one line (without its line feed); waits while the process does not read.
+
+        Raises:
+            BrokenPipeError: the process is gone.
+        """
+        if not self._writable.is_set():
+            await self._writable.wait()
+        stdin = self._stdin
+        if stdin is None or stdin.is_closing() or self._ended:
+            raise BrokenPipeError("standard input is closed")
+        # Line breaks outside JSON strings are mere white space; inside, JSON escapes them.
+        if b"\n" in line or b"\r" in line:
+            line = line.replace(b"\n", b" ").replace(b"\r", b" ")
+        stdin.write(line + b"\n")
+
+    async def stop(self) -> None:
+        """Close standard input, wait, terminate, wait, kill: the whole process group."""
+        self._on_end = _ignore
+        self._writable.set()
+        if self._transport is None:
+            return
+        if self._stdin is not None and not self._stdin.is_closing():
+            self._stdin.close()
+        try:
+            if not await self._exits_within(_EXIT_S):
+                self._signal(signal.SIGTERM)
+                if not await self._exits_within(_TERM_S):
+                    self._signal(signal.SIGKILL)
+                    await self._exits_within(_KILL_S)
+        finally:
+            self._signal(signal.SIGKILL)
+            self._transport.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_EXIT_S):
+                await self._gone.wait()
+
+    def kill(self) -> None:
+        """End the process group at once."""
+        if self._transport is not None and not self._gone.is_set():
+            self._signal(signal.SIGKILL)
+            self._transport.close()
+
+    async def _exits_within(self, seconds: float) -> bool:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._exited.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _signal(self, number: signal.Signals) -> None:
+        if self.pid:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self.pid, number)
+
+    # --- asyncio.SubprocessProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The process runs."""
+        self._transport = cast("asyncio.SubprocessTransport", transport)
+        self._stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
+        self.pid = self._transport.get_pid()
+
+    def pipe_data_received(self, fd: int, data: bytes | str) -> None:
+        """Bytes came."""
+        chunk = data.encode() if isinstance(data, str) else data
+        if fd == 1:
+            self._take(chunk)
+        else:
+            self._complain(chunk)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        """A pipe was closed from the other side."""
+        if fd == 1:
+            # The exit status, when there is one, explains more; it comes right behind.
+            asyncio.get_running_loop().call_later(0.2, self._end, "it closed its standard output")
+        elif fd == 0:
+            self._writable.set()
+
+    def pause_writing(self) -> None:
+        """The pipe to the process is full."""
+        self._writable.clear()
+
+    def resume_writing(self) -> None:
+        """The process reads again."""
+        self._writable.set()
+
+    def process_exited(self) -> None:
+        """The process ended; its last output may still be under way."""
+        self._exited.set()
+        asyncio.get_running_loop().call_later(0.1, self._end, self._exit_reason())
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Process and pipes are gone."""
+        self._exited.set()
+        self._gone.set()
+        self._end(self._exit_reason())
+
+    # ---
+
+    def _exit_reason(self) -> str:
+        code = self._transport.get_returncode() if self._transport is not None else None
+        if code is None:
+            reason = "its process ended"
+        elif code < 0:
+            name = signal.Signals(-code).name if -code in {*signal.Signals} else str(-code)
+            reason = f"its process was killed by {name}"
+        else:
+            reason = f"its process exited with status {code}"
+        return f"{reason}; it last said: {self._last_words}" if self._last_words else reason
+
+    def _end(self, reason: str) -> None:
+        if not self._ended:
+            self._ended = True
+            self._writable.set()
+            if self._exited.is_set():
+                reason = self._exit_reason()
+            self._on_end(reason)
+
+    def _take(self, chunk: bytes) -> None:
+        *lines, rest = chunk.split(b"\n")
+        for part in lines:
+            self._extend(part)
+            self._finish_line()
+        if rest:
+            self._extend(rest)
+
+    def _extend(self, part: bytes) -> None:
+        self._line_size += len(part)
+        if self._skipping:
+            self._tail = (self._tail + part)[-_TAIL:]
+        elif self._line_size > self._limit:
+            self._skipping = True
+            self._head = (self._line[0] if self._line else part)[:_TAIL]
+            before = self._line[-1] if self._line else b""
+            self._tail = (before[-_TAIL:] + part)[-_TAIL:]
+            self._line.clear()
+        else:
+            self._line.append(part)
+
+    def _finish_line(self) -> None:
+        parts, self._line = self._line, []
+        size, self._line_size = self._line_size, 0
+        if self._skipping:
+            self._skipping = False
+            match = _HEAD_ID.search(self._head) or _TAIL_ID.search(self._tail)
+            log.warning(
+                "upstream_line_too_long", upstream=self._server, bytes=size, limit=self._limit
+            )
+            self._on_lost_line(int(match.group(1)) if match else None)
+            return
+        line = parts[0] if len(parts) == 1 else b"".join(parts)
+        if line and not line.isspace():
+            self._on_line(line)
+
+    def _complain(self, chunk: bytes) -> None:
+        *lines, rest = (self._stderr + chunk).split(b"\n")
+        self._stderr = rest[-_STDERR_LINE:]
+        now = asyncio.get_running_loop().time()
+        if now - self._stderr_since > _STDERR_WINDOW_S:
+            self._stderr_since, self._stderr_left = now, _STDERR_LINES
+        for line in lines:
+            text = line[:_STDERR_LINE].decode("utf-8", "replace").rstrip()
+            if not text:
+                continue
+            self._last_words = text[:200]
+            if self._stderr_left > 0:
+                self._stderr_left -= 1
+                log.info("upstream_stderr", upstream=self._server, line=text)
+                if self._stderr_left == 0:
+                    log.info("upstream_stderr_muted", upstream=self._server, after=_STDERR_LINES)
+
+
+def _ignore(_reason: str) -> None:
+    return None
