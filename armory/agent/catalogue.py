@@ -10,26 +10,26 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Protocol
 
+import numpy as np
+
 from armory.agent.chunks import Ask, Chunk, Hit, cut
 from armory.agent.labels import Search
-from armory.domain.query import MAX_QUERY_CHARS, MAX_TOP_K, Query, Ranker, VisibleSet
-from armory.domain.results import Match, Selection
+from armory.domain.query import MAX_QUERY_CHARS, Query, VisibleSet
+from armory.domain.results import Match
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError
 from armory.retrieval.document import parameters
+from armory.retrieval.retriever import Verdict
 from armory.retrieval.text import terms
 
-_RANKER: dict[Search, Ranker] = {"vector_search": "semantic", "keyword_search": "lexical"}
 _CACHED = 4_096
 
 
 class Engine(Protocol):
-    """Ranked search over the catalogue (`armory.retrieval.retriever.Retriever`)."""
+    """Judged search over the catalogue (`armory.retrieval.retriever.Retriever`)."""
 
-    async def search(
-        self, query: Query, visible: VisibleSet | None, *, explain: bool = False
-    ) -> Selection:
-        """With `explain`, `Selection.ranking` holds the full ranking with its signals."""
+    async def judge(self, query: Query, visible: VisibleSet | None = None) -> Verdict:
+        """Evidence and ranking of a query, nothing cut."""
         ...
 
 
@@ -46,7 +46,7 @@ def tool_text(tool: ToolRecord) -> str:
 
 
 class CatalogueSource:
-    """Searches tools with the retrieval engine's own semantic and lexical rankers.
+    """Searches tools with the cosines and BM25 scores of the retrieval engine.
 
     A tool's document is cut into chunks; the engine scores the tool, and the chunk that shares most
     words with the query stands for it.
@@ -62,27 +62,37 @@ class CatalogueSource:
         Raises:
             BackendError: a semantic search without a working embedder.
         """
-        selection = await self._engine.search(
-            Query(
-                texts=(ask.query[:MAX_QUERY_CHARS],),
-                threshold=0.0,
-                top_k=min(ask.top_k, MAX_TOP_K),
-                ranker=_RANKER[search],
-                user=ask.user,
-            ),
-            ask.visible,
-            explain=True,
-        )
-        if search == "vector_search" and selection.degraded is not None:
-            raise BackendError(f"semantic search is not available ({selection.degraded})")
-        hits: list[Hit] = []
-        wanted = set(terms(ask.query))
-        for match in selection.ranking[: ask.top_k]:
-            score = _raw(search, match)
-            if score <= 0 and search == "keyword_search":
-                break
-            hits.append(Hit(self._best(match.tool, wanted), search, score, match))
-        return hits
+        text = ask.query[:MAX_QUERY_CHARS]
+        verdict = await self._engine.judge(Query((text,), user=ask.user), ask.visible)
+        evidence, ranked = verdict.evidence, verdict.ranked
+        if search == "vector_search" and (evidence is None or not evidence.dense):
+            if verdict.degraded is not None or evidence is not None:
+                why = verdict.degraded or "there is no embedder"
+                raise BackendError(f"semantic search is not available ({why})")
+            return []
+        if evidence is None or ranked is None:
+            return []
+        whole = evidence.legs[0]
+        scores = whole.bm25 if search == "keyword_search" or whole.cosine is None else whole.cosine
+        best = np.argsort(-scores, kind="stable")[: ask.top_k].tolist()
+        wanted = set(terms(text))
+        return [
+            Hit(
+                chunk=self._best(evidence.records[i], wanted),
+                search=search,
+                score=float(scores[i]),
+                match=Match(
+                    tool=evidence.records[i],
+                    score=float(ranked.score[i]),
+                    probability=float(ranked.probability[i]),
+                    raw_score=float(ranked.raw[i]),
+                    signals={n: float(values[i]) for n, values in ranked.signals.items()},
+                    reason=verdict.ranker.reason(evidence, ranked, i),
+                ),
+            )
+            for i in best
+            if search == "vector_search" or scores[i] > 0
+        ]
 
     def _best(self, tool: ToolRecord, wanted: set[str]) -> Chunk:
         chunks = self._of(tool)
@@ -102,13 +112,3 @@ class CatalogueSource:
         else:
             self._chunks.move_to_end(key)
         return found
-
-
-def _raw(search: Search, match: Match) -> float:
-    """The score that the quality labels are defined on: cosine, or BM25 itself."""
-    name = "cosine" if search == "vector_search" else "bm25"
-    score = match.signals.get(name)
-    if score is None:
-        known = ", ".join(sorted(match.signals)) or "none"
-        raise BackendError(f"the engine's ranking has no signal {name!r} (it has: {known})")
-    return float(score)

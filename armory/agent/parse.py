@@ -31,6 +31,13 @@ _TAGGED = re.compile(r"</?(?:tool_call|tool|function_call|action)>|<\|[a-z_]+\|>
 _NO_ACTION = frozenset({"", "none", "n/a", "na", "no action", "finish", "stop", "done", "-"})
 _ACTION_NAME = re.compile(r"[A-Za-z_][\w.-]*")
 _MAX_CHARS = 60_000
+_NAMES = {
+    "thought": "thought",
+    "action": "action",
+    "actioninput": "action_input",
+    "observation": "observation",
+    "finalanswer": "final_answer",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +83,8 @@ def parse_step(text: str) -> Step:
     body = _without_fences(body, notes)
     fields = _fields(body)
     if not any(name in ("action", "final_answer", "action_input") for name, _ in fields):
-        step = _from_object(body, thinking, notes)
+        before = (_first(fields, "thought") or "").partition("{")[0].strip()
+        step = _from_object(body, before or thinking, notes)
         if step is not None:
             return step
     thought = _first(fields, "thought")
@@ -147,10 +155,9 @@ def _fields(body: str) -> list[tuple[str, str]]:
     found = list(_FIELD.finditer(body))
     ends = [m.start() for m in found[1:]] + [len(body)]
     return [
-        (re.sub(r"[ _-]", "_", m["name"].lower()).replace("actioninput", "action_input").replace(
-            "finalanswer", "final_answer"), body[m.end() : end].strip())
-        for m, end in zip(found, ends, strict=True)
-    ]  # fmt: skip
+        (_NAMES[re.sub(r"[ _-]", "", m["name"].lower())], body[m.end() : end].strip())
+        for m, end in zip(found, ends, strict=False)
+    ]
 
 
 def _first(fields: list[tuple[str, str]], wanted: str) -> str | None:

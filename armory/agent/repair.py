@@ -18,6 +18,7 @@ _TRAILING_COMMA = re.compile(r",\s*(?=[}\]])")
 _BARE_KEY = re.compile(r"(?<=[{,])\s*([A-Za-z_]\w*)\s*:")
 _KEYWORD = re.compile(r"\b([A-Za-z_]\w*)\s*=\s*")
 _PAIR = re.compile(r"^\s*[\"']?(query|top_k)[\"']?\s*[:=]\s*(.+?)\s*,?\s*$", re.MULTILINE)
+_HALF_KEY = re.compile(r',\s*"(?:[^"\\]|\\.)*$')
 _MAX_CHARS = 20_000
 
 
@@ -95,6 +96,7 @@ def _repairs(written: str) -> list[tuple[str, str]]:
         (tidy, "trailing commas or bare keys in the JSON put right"),
         (_close(plain), "an unfinished JSON object closed"),
         (_close(tidy), "an unfinished JSON object closed"),
+        (_close(_HALF_KEY.sub("", tidy)), "an unfinished JSON object closed"),
     ]
 
 

@@ -48,9 +48,11 @@ async def test_a_completion_carries_text_and_counts() -> None:
 
 
 async def test_counts_are_estimated_when_the_server_sends_none() -> None:
-    async with ScriptedChat([Turn("one two three", usage=False)]) as server:
-        async with client(server) as chat:
-            answer = await chat.complete(ASK)
+    async with (
+        ScriptedChat([Turn("one two three", usage=False)]) as server,
+        client(server) as chat,
+    ):
+        answer = await chat.complete(ASK)
     assert 15 <= answer.prompt_tokens <= 40
     assert 2 <= answer.completion_tokens <= 5
 
@@ -62,9 +64,12 @@ async def test_optional_parts_are_not_sent_unless_given() -> None:
 
 
 async def test_a_stream_arrives_piece_by_piece() -> None:
-    async with ScriptedChat(["one two three"]) as server, client(server) as chat:
-        async with aclosing(chat.stream(ASK)) as pieces:
-            found = [piece async for piece in pieces]
+    async with (
+        ScriptedChat(["one two three"]) as server,
+        client(server) as chat,
+        aclosing(chat.stream(ASK)) as pieces,
+    ):
+        found = [piece async for piece in pieces]
     assert found == ["one", " two", " three"]
 
 
@@ -100,10 +105,12 @@ async def test_each_fault_has_its_error(turn: Turn, error: type[ChatError], said
 
 
 async def test_a_hanging_server_times_out() -> None:
-    async with ScriptedChat([Turn(fault="hang")]) as server:
-        async with client(server, timeout_s=0.2) as chat:
-            with pytest.raises(ChatTimeout, match=r"0\.2 s"):
-                await chat.complete(ASK)
+    async with (
+        ScriptedChat([Turn(fault="hang")]) as server,
+        client(server, timeout_s=0.2) as chat,
+    ):
+        with pytest.raises(ChatTimeout, match=r"0\.2 s"):
+            await chat.complete(ASK)
 
 
 async def test_passing_faults_are_tried_again() -> None:
@@ -133,19 +140,23 @@ async def test_a_truncated_stream_is_an_error_after_its_pieces() -> None:
             async for piece in pieces:
                 found.append(piece)  # noqa: PERF401 # kept when the stream breaks off
 
-    async with ScriptedChat([Turn("one two three four", fault="truncate")]) as server:
-        async with client(server) as chat:
-            with pytest.raises(ChatUnavailable):
-                await read(chat)
+    async with (
+        ScriptedChat([Turn("one two three four", fault="truncate")]) as server,
+        client(server) as chat,
+    ):
+        with pytest.raises(ChatUnavailable):
+            await read(chat)
     assert found[0] == "one"
     assert len(found) < 4
 
 
 async def test_a_hanging_stream_times_out() -> None:
-    async with ScriptedChat([Turn(fault="hang")]) as server:
-        async with client(server, timeout_s=0.2) as chat:
-            with pytest.raises(ChatTimeout):
-                await chat.time_to_first_token(ASK)
+    async with (
+        ScriptedChat([Turn(fault="hang")]) as server,
+        client(server, timeout_s=0.2) as chat,
+    ):
+        with pytest.raises(ChatTimeout):
+            await chat.time_to_first_token(ASK)
 
 
 async def test_an_unreachable_server_says_what_to_start() -> None:

@@ -1,0 +1,183 @@
+"""Rule D7: what goes wrong is repaired, asked for again, or shown to the model."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Protocol
+
+import pytest
+
+from armory.agent.chunks import Ask
+from armory.agent.findings import AgentResult
+from armory.agent.labels import Search
+from armory.agent.loop import AgentLimits, RetrievalAgent
+from armory.errors import InvalidRequest
+from armory.llm.client import ChatClient
+from armory.llm.errors import ChatLimited, ChatTimeout, ChatUnavailable
+from armory.testing.chat import Turn
+
+pytestmark = pytest.mark.anyio
+
+
+class _Shelf(Protocol):
+    asks: list[tuple[Search, Ask]]
+    broken: set[Search]
+
+    async def search(self, search: Search, ask: Ask) -> Sequence[Any]: ...
+
+
+class Ran(Protocol):
+    """What `run` gives back; see conftest."""
+
+    result: AgentResult
+    requests: list[dict[str, Any]]
+
+    @property
+    def kinds(self) -> list[str]: ...
+    def texts(self, kind: str) -> list[str]: ...
+    def sent(self, turn: int) -> str: ...
+
+
+Run = Callable[..., Awaitable[Ran]]
+
+
+def act(action: str, query: str, thought: str = "look", **more: Any) -> str:
+    given = json.dumps({"query": query, **more})
+    return f"Thought: {thought}\nAction: {action}\nAction Input: {given}"
+
+
+DEPLOY = act("vector_search", "deploy")
+NOTIFY = act("keyword_search", "notify", "now the message")
+DONE = "Thought: enough\nFinal Answer: chat__notify#0, then ci__deploy#0."
+
+
+async def test_a_malformed_turn_is_asked_for_once_more(run: Run, shelf: _Shelf) -> None:
+    ran = await run(shelf, "I would look for deploy tools.", DEPLOY, DONE)
+    assert ran.kinds[0] == "malformed"
+    assert "none of the fields" in ran.sent(1)
+    assert ran.requests[1]["messages"][2]["content"] == "I would look for deploy tools."
+    assert ran.result.stopped == "final_answer"
+    assert ran.result.iterations == 1
+
+
+async def test_a_second_malformed_turn_ends_the_run(run: Run, shelf: _Shelf) -> None:
+    ran = await run(shelf, DEPLOY, "hm", "hm again", "never")
+    assert ran.result.stopped == "malformed"
+    assert len(ran.requests) == 3
+    assert ran.result.tools[0].tool.name == "ci__deploy"
+
+
+async def test_an_empty_turn_is_asked_for_once_more(run: Run, shelf: _Shelf) -> None:
+    ran = await run(shelf, Turn(fault="empty"), DONE)
+    assert ran.kinds == ["malformed", "thought", "final_answer"]
+
+
+@pytest.mark.parametrize(
+    ("written", "said"),
+    [
+        (act("google", "x"), "There is no tool 'google'. Use one of: vector_search, keyword_se"),
+        ("Action: vector_search\nAction Input: {{{{", "not a JSON object: {{{{"),
+        ("Action: vector_search", "not a JSON object: nothing"),
+        ('Action: vector_search\nAction Input: {"q": "x"}', 'needs a text under "query"'),
+        ('Action: vector_search\nAction Input: {"query": " "}', 'needs a text under "query"'),
+        (act("vector_search", "x", top_k=0), '"top_k" is 0; it must be'),
+        (act("vector_search", "x", top_k="many"), "\"top_k\" is 'many'"),
+        (act("vector_search", "x", top_k=True), '"top_k" is True'),
+    ],
+)
+async def test_a_wrong_action_becomes_an_observation(
+    run: Run, shelf: _Shelf, written: str, said: str
+) -> None:
+    ran = await run(shelf, written, DEPLOY, DONE)
+    assert said in ran.texts("observation")[0]
+    assert f"Observation: {ran.texts('observation')[0]}" in ran.sent(1)
+    assert ran.result.iterations == 2
+    assert len(shelf.asks) == 1
+
+
+@pytest.mark.parametrize("name", ["VectorSearch", "Vector-Search", "functions.vector_search"])
+async def test_a_nearly_right_tool_name_is_understood(run: Run, shelf: _Shelf, name: str) -> None:
+    if name == "VectorSearch":
+        ran = await run(shelf, act(name, "deploy"), DONE)
+        assert "There is no tool" in ran.texts("observation")[0]
+        return
+    await run(shelf, act(name, "deploy"), DONE)
+    assert [search for search, _ in shelf.asks] == ["vector_search"]
+
+
+async def test_repairs_are_in_the_trace(run: Run, shelf: _Shelf) -> None:
+    ran = await run(shelf, f"<think>hm</think>\n```\n{DEPLOY}\n```", DONE)
+    thought = next(e for e in ran.result.trace if e.kind == "thought")
+    assert thought.data["repairs"] == ["thinking tags taken out", "code fences taken out"]
+
+
+async def test_a_failing_search_becomes_an_observation(run: Run, shelf: _Shelf) -> None:
+    shelf.broken = {"vector_search"}
+    ran = await run(shelf, DEPLOY, NOTIFY, DONE)
+    assert ran.texts("observation")[0] == (
+        "vector_search failed: the vector store is down. Try keyword_search."
+    )
+    assert ran.result.stopped == "final_answer"
+
+
+async def test_the_time_limit_ends_the_run_with_what_there_is(run: Run, shelf: _Shelf) -> None:
+    limits = AgentLimits(time_s=0.5)
+    ran = await run(shelf, DEPLOY, Turn(fault="hang"), limits=limits)
+    assert ran.result.stopped == "time"
+    assert ran.result.tools[0].tool.name == "ci__deploy"
+    assert ran.result.took_ms < 4_000
+    assert "time limit of 0.5 s" in (ran.result.error or "")
+
+
+async def test_the_time_limit_before_anything_was_found_is_an_error(
+    run: Run, shelf: _Shelf
+) -> None:
+    with pytest.raises(ChatTimeout):
+        await run(shelf, Turn(fault="hang"), limits=AgentLimits(time_s=0.2))
+
+
+async def test_the_token_limit_ends_the_run(run: Run, shelf: _Shelf) -> None:
+    ran = await run(shelf, DEPLOY, limits=AgentLimits(tokens=200))  # 110 a turn
+    assert ran.result.stopped == "tokens"
+    assert len(ran.requests) == 2
+    assert ran.result.prompt_tokens + ran.result.completion_tokens == 220
+
+
+async def test_a_model_that_fails_in_the_middle_leaves_what_was_found(
+    run: Run, shelf: _Shelf
+) -> None:
+    ran = await run(shelf, DEPLOY, Turn(status=500))
+    assert ran.result.stopped == "model"
+    assert ran.kinds[-1] == "error"
+    assert ran.result.tools[0].tool.name == "ci__deploy"
+
+
+@pytest.mark.parametrize(
+    ("turn", "error"),
+    [
+        (Turn(status=429), ChatLimited),
+        (Turn(status=503), ChatUnavailable),
+        (Turn(fault="close"), ChatUnavailable),
+    ],
+)
+async def test_a_model_that_fails_at_once_is_an_error(
+    run: Run, shelf: _Shelf, turn: Turn, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        await run(shelf, turn)
+
+
+async def test_an_empty_question_is_refused(shelf: _Shelf) -> None:
+    async with ChatClient("http://127.0.0.1:9/v1", "small") as chat:
+        with pytest.raises(InvalidRequest, match="empty"):
+            await RetrievalAgent(chat, [shelf]).run("  ")
+
+
+async def test_the_result_is_plain_json(run: Run, shelf: _Shelf) -> None:
+    ran = await run(shelf, DEPLOY, DONE)
+    told = json.loads(json.dumps(ran.result.as_json()))
+    assert told["stopped"] == "final_answer"
+    assert [e["kind"] for e in told["trace"]] == ran.kinds
+    assert len(told["chunks"][0]["digest"]) == 32
+    assert told["usage"] == {"prompt_tokens": 200, "completion_tokens": 20}
