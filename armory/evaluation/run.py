@@ -28,7 +28,7 @@ from armory.evaluation.metrics import (
     reciprocal_rank,
 )
 from armory.retrieval.retriever import Retriever, Verdict
-from armory.retrieval.tokens import estimate_tokens
+from armory.retrieval.tokens import definition_tokens
 
 THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 _CALIBRATION_TOP = 20
@@ -129,7 +129,7 @@ async def evaluate(
     """
     await retriever.index(dataset.tools)
     tally = _Tally()
-    costs = {tool.name: estimate_tokens(tool.definition) for tool in dataset.tools}
+    costs = {tool.name: definition_tokens(tool.definition) for tool in dataset.tools}
     for done, labelled in enumerate(dataset.queries, start=1):
         query = Query((labelled.text[:8_000],), threshold=threshold, ranker=ranker)
         started = time.perf_counter()

@@ -28,6 +28,11 @@ _CHUNK = 256
 _SLICE = 200
 
 
+def content_key(tool: ToolRecord) -> str:
+    """Under what a tool's generated queries are cached: changes with anything they depend on."""
+    return text_hash(f"{tool.fingerprint}\0{tool.description}\0{tool.server_title}")
+
+
 class QueryGenerator(Protocol):
     """Makes example queries of a tool, for the strategy `synthetic_queries`."""
 
@@ -204,7 +209,7 @@ class Indexer:
     ) -> dict[str, Sequence[str]]:
         found: dict[str, Sequence[str]] = {}
         for tool in tools:
-            key = text_hash(f"{tool.fingerprint}\0{tool.description}\0{tool.server_title}")
+            key = content_key(tool)
             texts: Sequence[str] | None = await asyncio.to_thread(
                 self._cache.get_queries, generator.identity, key
             )

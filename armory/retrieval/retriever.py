@@ -49,7 +49,7 @@ from armory.retrieval.ports import (
 )
 from armory.retrieval.rerank import Reranker, reranked
 from armory.retrieval.selection import Limits, RetrieverSettings, cut
-from armory.retrieval.tokens import estimate_tokens
+from armory.retrieval.tokens import definition_tokens
 
 _log = structlog.get_logger(__name__)
 _MASKS = 512
@@ -373,7 +373,7 @@ class Retriever:
             record = evidence.records[position]
             known = self._tokens.get(record.name)
             if known is None:
-                known = self._tokens[record.name] = estimate_tokens(record.definition)
+                known = self._tokens[record.name] = definition_tokens(record.definition)
             return known
 
         return count

@@ -91,13 +91,19 @@ class Background:
     """
 
     def __init__(self, rows: Sequence[Row], groups: Mapping[str, FloatArray], dim: int) -> None:
-        known = [i for i, row in enumerate(rows) if row.key in groups]
-        if len(known) > SAMPLE:
-            known.sort(key=lambda i: hashlib.md5(rows[i].key.encode("utf-8", "replace")).digest())
-            known = sorted(known[:SAMPLE])
+        chosen = set(self.choose([row.key for row in rows if row.key in groups]))
+        known = [i for i, row in enumerate(rows) if row.key in chosen]
         self.rows: IntArray = np.array(known, np.int64)
-        self.keys = frozenset(rows[i].key for i in known)
         self._vectors = Segments([groups[rows[i].key] for i in known], dim)
+
+    @staticmethod
+    def choose(keys: Sequence[str]) -> list[str]:
+        """The sampled keys among these."""
+        if len(keys) <= SAMPLE:
+            return list(keys)
+        return sorted(keys, key=lambda k: hashlib.md5(k.encode("utf-8", "replace")).digest())[
+            :SAMPLE
+        ]
 
     def statistics(
         self, queries: FloatArray, allowed: IntArray | None

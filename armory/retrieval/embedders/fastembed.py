@@ -1,0 +1,142 @@
+"""Local models through fastembed (extra `local`): all-MiniLM-L6-v2, BGE-large, or a folder.
+
+Owns: the only import of `fastembed`'s text models. Never imports an index.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from armory.errors import BackendError, ConfigError
+from armory.retrieval.embedders.base import encodable, text_hash, unit_rows
+from armory.retrieval.ports import FloatArray
+
+#: Short names that the configuration accepts.
+ALIASES = {"all-MiniLM-L6-v2": "sentence-transformers/all-MiniLM-L6-v2"}
+_BATCH = 32
+
+
+class FastembedEmbedder:
+    """A model that fastembed knows by name, downloaded on first use, or one in a folder.
+
+    Args:
+        model: a name, or the path of a folder with `config.json`, `tokenizer.json`,
+            `tokenizer_config.json`, `special_tokens_map.json` and `model.onnx` (or
+            `onnx/model.onnx`).
+        cache_dir: where downloaded models are kept.
+        threads: onnxruntime threads.
+
+    Raises:
+        ConfigError: the extra is not installed, the name is unknown, or the folder is no model.
+    """
+
+    def __init__(
+        self, model: str, *, cache_dir: str | None = None, threads: int | None = None
+    ) -> None:
+        try:
+            from fastembed import TextEmbedding
+        except ImportError as error:
+            raise ConfigError(
+                f'{model} needs fastembed: pip install "armory-mcp-gateway[local]"',
+                path="tool_rag.embedding_model",
+            ) from error
+        self._class: Any = TextEmbedding
+        self._options: dict[str, Any] = {"cache_dir": cache_dir, "threads": threads}
+        folder = Path(model).expanduser()
+        if folder.is_dir():
+            self._name, self._dimension = _register(self._class, folder)
+            self._options["specific_model_path"] = str(folder)
+        else:
+            self._name = ALIASES.get(model, model)
+            self._dimension = _known(self._class, self._name)
+        self._model: Any = None
+        self._lock = threading.Lock()
+        self._pool = ThreadPoolExecutor(2, "armory-fastembed")
+
+    @property
+    def identity(self) -> str:
+        """`fastembed:` and the model's name."""
+        return f"fastembed:{self._name}"
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return self._dimension
+
+    async def embed_documents(self, texts: Sequence[str]) -> FloatArray:
+        """(n, d) float32 unit rows."""
+        return await self._embed(texts, "passage_embed")
+
+    async def embed_queries(self, texts: Sequence[str]) -> FloatArray:
+        """(n, d) float32 unit rows."""
+        return await self._embed(texts, "query_embed")
+
+    async def aclose(self) -> None:
+        """Let the threads end."""
+        self._pool.shutdown(wait=False, cancel_futures=True)
+
+    async def _embed(self, texts: Sequence[str], method: str) -> FloatArray:
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, self._run, encodable(texts), method)
+
+    def _run(self, texts: Sequence[str], method: str) -> FloatArray:
+        try:
+            with self._lock:
+                if self._model is None:
+                    self._model = self._class(self._name, **self._options)
+            options = {"batch_size": _BATCH} if method == "passage_embed" else {}
+            vectors = list(getattr(self._model, method)(texts, **options))
+        except Exception as error:
+            raise BackendError(
+                f"fastembed model {self._name} failed: {error}; the first use downloads it, "
+                "a folder that holds it may be named instead"
+            ) from error
+        return unit_rows(vectors, len(texts), self._dimension, self.identity)
+
+
+def _known(library: Any, name: str) -> int:
+    models: dict[str, int] = {m["model"]: int(m["dim"]) for m in library.list_supported_models()}
+    if name not in models:
+        raise ConfigError(
+            f"fastembed has no model {name!r}; one of its names "
+            "(https://qdrant.github.io/fastembed) or a folder is expected",
+            path="tool_rag.embedding_model",
+        )
+    return models[name]
+
+
+def _register(library: Any, folder: Path) -> tuple[str, int]:
+    """Tell fastembed about a folder; its name is the folder's with a hash of the configuration."""
+    from fastembed.common.model_description import ModelSource, PoolingType
+
+    try:
+        text = (folder / "config.json").read_text(encoding="utf-8")
+        config: Any = json.loads(text)
+        dimension = int(config.get("hidden_size") or config["dimension"])
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigError(
+            f"{folder} holds no model: config.json with hidden_size is expected ({error!r})",
+            path="tool_rag.embedding_model",
+        ) from error
+    files = [f for f in ("onnx/model.onnx", "model.onnx") if (folder / f).is_file()]
+    if not files:
+        raise ConfigError(f"{folder} has no model.onnx", path="tool_rag.embedding_model")
+    size = (folder / files[0]).stat().st_size
+    name = f"local/{folder.resolve().name}-{text_hash(f'{text}{size}')[:8]}"
+    if name not in {m["model"] for m in library.list_supported_models()}:
+        pooled = bool(config.get("normalised"))  # the graph pools and normalises by itself
+        library.add_custom_model(
+            model=name,
+            pooling=PoolingType.DISABLED if pooled else PoolingType.MEAN,
+            normalization=not pooled,
+            sources=ModelSource(hf=name),
+            dim=dimension,
+            model_file=files[0],
+        )
+    return name, dimension

@@ -1,0 +1,268 @@
+"""Embeddings of any API that speaks OpenAI's protocol.
+
+Owns: the client, batches by number and tokens, retries, cost. One of the two files that import
+`openai`. Never imports an index.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import structlog
+from openai import (
+    APIConnectionError,
+    APIError,
+    APIStatusError,
+    APITimeoutError,
+    AsyncOpenAI,
+    AuthenticationError,
+    PermissionDeniedError,
+    RateLimitError,
+)
+
+from armory.errors import BackendError, ConfigError
+from armory.llm.tokens import estimate_tokens
+from armory.retrieval.embedders.base import encodable, unit_rows
+from armory.retrieval.ports import FloatArray
+
+_log = structlog.get_logger(__name__)
+
+#: Dimension and price (US dollars a million tokens) of the models that OpenAI sells.
+_MODELS = {
+    "text-embedding-3-small": (1536, 0.02),
+    "text-embedding-3-large": (3072, 0.13),
+    "text-embedding-ada-002": (1536, 0.10),
+}
+_MAX_TEXTS = 2_048
+_MAX_TOKENS = 250_000
+_TEXT_TOKENS = 8_000
+_FIRST_WAIT_S = 0.5
+_LONGEST_WAIT_S = 20.0
+
+
+@dataclass(slots=True)
+class Cost:
+    """What was spent so far.
+
+    Attributes:
+        requests: answered requests.
+        tokens: as the API counted, else as estimated.
+        dollars: by OpenAI's list price; None for models without a known one.
+    """
+
+    requests: int = 0
+    tokens: int = 0
+    dollars: float | None = None
+
+
+class OpenAIEmbedder:
+    """Vectors over HTTP.
+
+    Args:
+        model: name at the API.
+        api_key: None or empty: none is sent; OpenAI itself needs one.
+        base_url: up to and including `/v1`; None: OpenAI's.
+        dimensions: shorter vectors, where the model can; needed for models that are not OpenAI's.
+        timeout_s: of one attempt.
+        retries: further attempts after 429, 5xx, a lost connection or a timeout.
+        max_texts: texts a request.
+        max_tokens: estimated tokens a request.
+        wait_s: first wait before another attempt; doubles, with jitter.
+
+    Raises:
+        ConfigError: no key for OpenAI, or an unknown dimension.
+    """
+
+    def __init__(
+        self,
+        model: str = "text-embedding-3-small",
+        *,
+        api_key: str | None = None,
+        base_url: str | None = None,
+        dimensions: int | None = None,
+        timeout_s: float = 20.0,
+        retries: int = 4,
+        max_texts: int = _MAX_TEXTS,
+        max_tokens: int = _MAX_TOKENS,
+        wait_s: float = _FIRST_WAIT_S,
+    ) -> None:
+        if not api_key and base_url is None:
+            raise ConfigError(
+                f"{model} needs an OpenAI key: set OPENAI_API_KEY (or tool_rag.openai.api_key), "
+                "or use embedding_model: embedded, which needs none",
+                path="tool_rag.embedding_model",
+            )
+        known = _MODELS.get(model)
+        if known is None and dimensions is None:
+            raise ConfigError(
+                f"the dimension of {model!r} is not known; set it",
+                path="tool_rag.openai.dimensions",
+            )
+        self._model = model
+        self._dimension = dimensions or (known[0] if known else 0)
+        self._shortened = dimensions is not None and (known is None or dimensions != known[0])
+        self._price = known[1] if known and base_url is None else None
+        self._retries = retries
+        self._wait_s = wait_s
+        self._max_texts = max_texts
+        self._max_tokens = max_tokens
+        self._where = base_url or "https://api.openai.com/v1"
+        self._client = AsyncOpenAI(
+            api_key=api_key or "none", base_url=base_url, timeout=timeout_s, max_retries=0
+        )
+        self.cost = Cost(dollars=None if self._price is None else 0.0)
+
+    @property
+    def identity(self) -> str:
+        """Model and dimension; the URL as well where it is not OpenAI's."""
+        where = "" if self._price is not None else f"@{self._where}"
+        return f"openai:{self._model}:{self._dimension}{where}"
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return self._dimension
+
+    async def embed_documents(self, texts: Sequence[str]) -> FloatArray:
+        """(n, d) float32 unit rows, batch by batch."""
+        return await self._embed(texts, self._retries)
+
+    async def embed_queries(self, texts: Sequence[str]) -> FloatArray:
+        """(n, d) float32 unit rows; one further attempt only, because somebody waits."""
+        return await self._embed(texts, min(self._retries, 1))
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def _embed(self, texts: Sequence[str], retries: int) -> FloatArray:
+        found = [np.zeros((0, self._dimension), np.float32)]
+        for batch in self._batches(encodable(texts)):
+            found.append(await self._patiently(batch, retries))
+        return np.concatenate(found)
+
+    def _batches(self, texts: Sequence[str]) -> Iterable[list[str]]:
+        batch: list[str] = []
+        tokens = 0
+        for text in texts:
+            size = estimate_tokens(text)
+            if size > _TEXT_TOKENS:
+                text = text[: len(text) * _TEXT_TOKENS // size]
+                size = _TEXT_TOKENS
+            if batch and (len(batch) >= self._max_texts or tokens + size > self._max_tokens):
+                yield batch
+                batch, tokens = [], 0
+            batch.append(text)
+            tokens += size
+        if batch:
+            yield batch
+
+    async def _patiently(self, batch: list[str], retries: int) -> FloatArray:
+        for attempt in range(retries + 1):
+            try:
+                return await self._once(batch)
+            except (APIConnectionError, RateLimitError, APIStatusError) as error:
+                if attempt == retries or not _worth_retrying(error):
+                    raise self._failure(error) from error
+                wait = self._pause(attempt, error)
+                _log.info("embedding_retry", attempt=attempt + 1, wait_s=wait, why=_kind(error))
+                await asyncio.sleep(wait)
+            except (APIError, ValueError) as error:
+                raise self._failure(error) from error
+        raise AssertionError("every attempt returns or raises")
+
+    def _pause(self, attempt: int, error: APIError) -> float:
+        asked = _retry_after(error)
+        wait = asked if asked is not None else self._wait_s * 2**attempt
+        return min(wait, _LONGEST_WAIT_S) * random.uniform(1.0, 1.25)
+
+    async def _once(self, batch: list[str]) -> FloatArray:
+        extra: dict[str, Any] = {"dimensions": self._dimension} if self._shortened else {}
+        answer = await self._client.embeddings.create(
+            model=self._model, input=batch, encoding_format="base64", **extra
+        )
+        rows: list[Any] = [None] * len(batch)
+        data: Any = getattr(answer, "data", None)
+        if not isinstance(data, list) or len(data) != len(batch):
+            raise BackendError(
+                f"{self._where} answered with {_size(data)} for {len(batch)} texts; "
+                "is it an embeddings API?"
+            )
+        for place, item in enumerate(data):
+            index = getattr(item, "index", None)
+            rows[index if isinstance(index, int) and 0 <= index < len(rows) else place] = item
+        vectors = [_vector(getattr(item, "embedding", None)) for item in rows]
+        if any(vector is None or len(vector) != self._dimension for vector in vectors):
+            lengths = sorted({-1 if v is None else len(v) for v in vectors})
+            raise BackendError(
+                f"{self._where}: vectors of length {lengths}, expected {self._dimension}; "
+                "check tool_rag.openai.dimensions"
+            )
+        self._spend(batch, answer)
+        return unit_rows(vectors, len(batch), self._dimension, self.identity)
+
+    def _spend(self, batch: Sequence[str], answer: Any) -> None:
+        counted = getattr(getattr(answer, "usage", None), "total_tokens", None)
+        tokens = counted if isinstance(counted, int) else sum(map(estimate_tokens, batch))
+        self.cost.requests += 1
+        self.cost.tokens += tokens
+        if self._price is not None and self.cost.dollars is not None:
+            self.cost.dollars += tokens * self._price / 1e6
+
+    def _failure(self, error: Exception) -> BackendError:
+        where = f"the embeddings API at {self._where}"
+        if isinstance(error, (AuthenticationError, PermissionDeniedError)):
+            return BackendError(f"{where} refused the key (HTTP {error.status_code})")
+        if isinstance(error, RateLimitError):
+            return BackendError(
+                f"{where} is over its rate limit or quota (HTTP 429)",
+                retry_after_s=_retry_after(error),
+            )
+        if isinstance(error, APITimeoutError):
+            return BackendError(f"{where} did not answer in time")
+        if isinstance(error, APIConnectionError):
+            return BackendError(f"{where} cannot be reached: {error.__cause__ or error}")
+        if isinstance(error, APIStatusError):
+            return BackendError(f"{where} answered HTTP {error.status_code}")
+        return BackendError(f"{where} sent something that is no answer: {_kind(error)}")
+
+
+def _worth_retrying(error: APIError) -> bool:
+    if isinstance(error, APIStatusError):
+        return error.status_code in (408, 409, 429) or error.status_code >= 500
+    return isinstance(error, APIConnectionError)
+
+
+def _retry_after(error: APIError) -> float | None:
+    if not isinstance(error, APIStatusError):
+        return None
+    try:
+        return max(0.0, float(error.response.headers.get("retry-after", "")))
+    except ValueError:
+        return None
+
+
+def _kind(error: Exception) -> str:
+    return type(error).__name__
+
+
+def _size(data: object) -> str:
+    return f"{len(data)} vectors" if isinstance(data, list) else "no vectors"
+
+
+def _vector(value: Any) -> FloatArray | None:
+    """A vector as base64 of little-endian float32, or as a list of numbers."""
+    try:
+        if isinstance(value, str):
+            return np.frombuffer(base64.b64decode(value, validate=True), "<f4").astype(np.float32)
+        found = np.asarray(value, np.float32)
+    except (binascii.Error, ValueError, TypeError):
+        return None
+    return found if found.ndim == 1 else None

@@ -1,0 +1,228 @@
+"""One suite over every index: the same vectors give the same hits."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from armory.errors import BackendError, ConfigError
+from armory.retrieval.indexes.exact import ExactIndex
+from armory.retrieval.indexes.faiss import FaissIndex
+from armory.retrieval.indexes.qdrant import QdrantIndex
+from armory.retrieval.ports import FloatArray, Hits, Row, VectorIndex
+
+pytestmark = pytest.mark.anyio
+DIM = 16
+KINDS = [
+    "exact",
+    "faiss",
+    "faiss-graph",
+    "qdrant-memory",
+    "qdrant-path",
+    pytest.param(
+        "qdrant-server",
+        marks=pytest.mark.skipif("QDRANT_URL" not in os.environ, reason="QDRANT_URL is not set"),
+    ),
+]
+Maker = Callable[[], VectorIndex]
+
+
+@pytest.fixture(params=KINDS)
+def make(request: pytest.FixtureRequest, tmp_path: Path) -> Maker:
+    identity = f"test-{uuid.uuid4().hex}"
+    kind: str = request.param
+    makers: dict[str, Maker] = {
+        "exact": ExactIndex,
+        "faiss": FaissIndex,
+        "faiss-graph": lambda: FaissIndex(hnsw_above=10),
+        "qdrant-memory": lambda: QdrantIndex(identity, DIM),
+        "qdrant-path": lambda: QdrantIndex(identity, DIM, path=str(tmp_path / "qdrant")),
+        "qdrant-server": lambda: QdrantIndex(identity, DIM, url=os.environ.get("QDRANT_URL")),
+    }
+    return makers[kind]
+
+
+@pytest.fixture
+async def index(make: Maker) -> AsyncIterator[VectorIndex]:
+    made = make()
+    yield made
+    await made.aclose()
+
+
+def unit(shape: tuple[int, int], seed: int = 0) -> FloatArray:
+    found = np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+    return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+def catalogue(size: int, seed: int = 0) -> tuple[list[Row], dict[str, FloatArray]]:
+    rows = [Row(f"t{i}", f"d{seed}-{i}", f"s{i % 5}", f"c{i % 3}") for i in range(size)]
+    return rows, {row.key: unit((1 + i % 3, DIM), 1000 * seed + i) for i, row in enumerate(rows)}
+
+
+def truth(queries: FloatArray, rows: list[Row], vectors: dict[str, FloatArray]) -> FloatArray:
+    return np.stack([(queries @ vectors[row.key].T).max(1) for row in rows], axis=1)
+
+
+def top(hits: Hits, k: int) -> list[list[int]]:
+    return [hits.rows[np.argsort(-row, kind="stable")[:k]].tolist() for row in hits.cosine]
+
+
+async def test_finds_the_best_with_exact_cosines_and_statistics(index: VectorIndex) -> None:
+    rows, vectors = catalogue(60)
+    view = await index.update(rows, vectors)
+    queries = unit((3, DIM), 7)
+    expected = truth(queries, rows, vectors)
+    hits = await view.search(queries, 100)
+    assert hits.rows.tolist() == list(range(60))
+    np.testing.assert_allclose(hits.cosine, expected, atol=2e-6)
+    np.testing.assert_allclose(hits.mean, expected.mean(1), atol=1e-5)
+    np.testing.assert_allclose(hits.std, expected.std(1), atol=1e-5)
+
+
+async def test_few_candidates_hold_the_best_of_every_query(index: VectorIndex) -> None:
+    rows, vectors = catalogue(80)
+    view = await index.update(rows, vectors)
+    queries = unit((2, DIM), 8)
+    expected = truth(queries, rows, vectors)
+    hits = await view.search(queries, 5, also=np.array([11, 12]))
+    assert top(hits, 5) == np.argsort(-expected, axis=1)[:, :5].tolist()
+    assert {11, 12} <= set(hits.rows.tolist())
+    np.testing.assert_allclose(hits.cosine, expected[:, hits.rows], atol=2e-6)
+    np.testing.assert_allclose(hits.mean, expected.mean(1), atol=1e-5)
+    np.testing.assert_allclose(hits.std, expected.std(1), atol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "allowed",
+    [[3], [1, 6, 11, 16, 21], list(range(0, 80, 5)), list(range(0, 80, 2)), list(range(79))],
+)
+async def test_filters_inside_the_search(index: VectorIndex, allowed: list[int]) -> None:
+    rows, vectors = catalogue(80)
+    view = await index.update(rows, vectors)
+    queries = unit((2, DIM), 9)
+    inside = np.array(allowed)
+    expected = truth(queries, rows, vectors)[:, inside]
+    hits = await view.search(queries, 4, inside)
+    wanted = [inside[np.argsort(-row)[:4]].tolist() for row in expected]
+    assert top(hits, 4) == wanted
+    assert set(hits.rows.tolist()) <= set(allowed)
+
+
+async def test_nothing_allowed_and_nothing_stored(index: VectorIndex) -> None:
+    view = await index.update([], {})
+    assert (await view.search(unit((1, DIM)), 5)).rows.tolist() == []
+    rows, vectors = catalogue(5)
+    view = await index.update(rows, vectors)
+    assert (await view.search(unit((1, DIM)), 5, np.array([], np.int64))).rows.tolist() == []
+
+
+async def test_update_keeps_changes_and_forgets(index: VectorIndex) -> None:
+    rows, vectors = catalogue(40)
+    old = await index.update(rows, vectors)
+    assert await index.stored() == {row.key: row.digest for row in rows}
+    changed = unit((2, DIM), 99)
+    new = [Row("t5", "changed", "s0"), *rows[20:], Row("fresh", "x", "s9")]
+    fresh = unit((1, DIM), 98)
+    view = await index.update(new, {"t5": changed, "fresh": fresh})
+    vectors |= {"t5": changed, "fresh": fresh}
+    queries = unit((2, DIM), 3)
+    hits = await view.search(queries, 50)
+    np.testing.assert_allclose(hits.cosine, truth(queries, new, vectors), atol=2e-6)
+    assert set(await index.stored()) == {row.key for row in new}
+    for _ in range(4):  # until stores that rebuild have rebuilt
+        view = await index.update(new[:10], {})
+    hits = await view.search(queries, 50)
+    np.testing.assert_allclose(hits.cosine, truth(queries, new[:10], vectors), atol=2e-6)
+    del old
+
+
+async def test_an_older_view_still_answers(index: VectorIndex) -> None:
+    rows, vectors = catalogue(30)
+    view = await index.update(rows, vectors)
+    more, extra = catalogue(50)
+    await index.update(more, {row.key: extra[row.key] for row in more[30:]})
+    queries = unit((2, DIM), 4)
+    hits = await view.search(queries, 4)
+    expected = truth(queries, rows, vectors)
+    found = top(hits, 1)
+    assert found == np.argsort(-expected, axis=1)[:, :1].tolist() or max(map(len, found)) <= 1
+    assert set(hits.rows.tolist()) <= set(range(30))
+
+
+async def test_first_vectors_of_rows(index: VectorIndex) -> None:
+    rows, vectors = catalogue(10)
+    view = await index.update(rows, vectors)
+    found = await view.vectors(np.array([7, 2]))
+    np.testing.assert_allclose(found, [vectors["t7"][0], vectors["t2"][0]], atol=2e-6)
+
+
+@pytest.mark.parametrize("fault", ["nan", "dimension", "none", "missing"])
+async def test_bad_vectors_are_refused_and_nothing_is_lost(index: VectorIndex, fault: str) -> None:
+    rows, vectors = catalogue(5)
+    view = await index.update(rows, vectors)
+    bad = {
+        "nan": {"new": np.full((1, DIM), np.nan, np.float32)},
+        "dimension": {"new": unit((1, DIM + 1))},
+        "none": {"new": np.zeros((0, DIM), np.float32)},
+        "missing": dict[str, FloatArray](),
+    }[fault]
+    with pytest.raises(BackendError, match=r"new|dimension"):
+        await index.update([*rows, Row("new", "n")], bad)
+    assert len(await index.stored()) == 5
+    assert len((await view.search(unit((1, DIM)), 9)).rows) == 5
+
+
+async def test_a_query_of_another_dimension_is_an_error(index: VectorIndex) -> None:
+    rows, vectors = catalogue(5)
+    view = await index.update(rows, vectors)
+    with pytest.raises(BackendError):
+        await view.search(unit((1, DIM + 3)), 3)
+
+
+# the client library leaves its lock file open when it finds the folder locked
+@pytest.mark.filterwarnings(
+    "ignore:unclosed file", "ignore::pytest.PytestUnraisableExceptionWarning"
+)
+async def test_a_folder_remembers_and_is_locked(tmp_path: Path) -> None:
+    rows, vectors = catalogue(12)
+    first = QdrantIndex("model", DIM, path=str(tmp_path))
+    await first.update(rows, vectors)
+    with pytest.raises(ConfigError, match="one process at a time"):
+        QdrantIndex("model", DIM, path=str(tmp_path))
+    await first.aclose()
+    second = QdrantIndex("model", DIM, path=str(tmp_path))
+    assert await second.stored() == {row.key: row.digest for row in rows}
+    view = await second.update(rows, {})
+    queries = unit((1, DIM), 5)
+    hits = await view.search(queries, 3)
+    expected = truth(queries, rows, vectors)
+    assert top(hits, 3) == np.argsort(-expected, axis=1)[:, :3].tolist()
+    await second.aclose()
+    other = QdrantIndex("another-model", DIM, path=str(tmp_path))
+    assert await other.stored() == {}
+    await other.aclose()
+
+
+async def test_recreate_copies_and_switches(tmp_path: Path) -> None:
+    index = QdrantIndex("model", DIM, path=str(tmp_path))
+    rows, vectors = catalogue(12)
+    view = await index.update(rows, vectors)
+    queries = unit((1, DIM), 5)
+    before = await view.search(queries, 3)
+    await index.recreate()
+    after = await view.search(queries, 3)
+    assert after.rows.tolist() == before.rows.tolist()
+    assert await index.stored() == {row.key: row.digest for row in rows}
+    await index.aclose()
+
+
+async def test_an_absent_server_is_a_backend_error() -> None:
+    index = QdrantIndex("model", DIM, url="http://127.0.0.1:9", timeout_s=1)
+    with pytest.raises(BackendError, match=r"127\.0\.0\.1:9"):
+        await index.stored()
+    await index.aclose()
