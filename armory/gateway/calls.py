@@ -71,7 +71,7 @@ async def call_tool(gateway: Gateway, exchange: Exchange, params: dict[str, Raw]
         reply = failed_call(error)
     finally:
         gateway.tell_called(exchange, record, started, ok=ok)
-    return finished(gateway, exchange, record.server, reply)
+    return await finished(gateway, exchange, record.server, reply)
 
 
 def unknown(kind: str, name: str) -> UnknownTool:
@@ -79,17 +79,15 @@ def unknown(kind: str, name: str) -> UnknownTool:
     return UnknownTool(f"unknown {kind}: {name if len(name) <= 200 else name[:197] + '...'}")
 
 
-def finished(gateway: Gateway, exchange: Exchange, server: str, reply: Reply) -> Reply:
+async def finished(gateway: Gateway, exchange: Exchange, server: str, reply: Reply) -> Reply:
     """An upstream's answer in the client's names."""
     if exchange.endpoint.transparent:
         return reply
     if reply.result is not None:
         result = reply.result
-        if (
-            wants_toon(exchange.headers)
-            or gateway.view.settings.result_formats.get(server) == "toon"
-        ):
-            result = compact_result(result)
+        configured = gateway.view.settings.result_formats.get(server, "json")
+        if wants_toon(exchange.headers, configured):
+            result = await compact_result(result, server)
         exposed = expose_result(result, server)
         return reply if exposed is reply.result else Reply(result=exposed, era=reply.era)
     if reply.error is not None and has_links(reply.error):
@@ -172,7 +170,7 @@ async def _search_tools(gateway: Gateway, exchange: Exchange, params: dict[str, 
     )
     result = Raw(encode({"content": blocks, "structuredContent": structure, "isError": False}))
     if wants_toon(exchange.headers):
-        result = compact_result(result)
+        result = await compact_result(result, metatools.SEARCH)
     gateway.tell_listed(
         exchange, query, view, sight, names, bytes(memoryview(result)), selection, started
     )

@@ -1,61 +1,94 @@
 """Results as TOON, where asked and smaller.
 
-Owns: turning JSON text content into TOON. Never touches `structuredContent` or other blocks.
+Owns: which requests want TOON, and which part of a result becomes it: the JSON of text blocks.
+Never touches `structuredContent`, other blocks or errors.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 import msgspec
+import structlog
 from msgspec import Raw
-from toon import encode as toon_encode
 
 from armory.gateway.rawjson import encode, items, open_or_none, pack, text_of, value
+from armory.gateway.settings import ResultFormat
+from armory.gateway.toon import Saving, encode_text
+
+_log = structlog.get_logger(__name__)
+
+MEDIA_TYPE = "text/toon"
+#: Above this, encoding is worth a thread of its own, so that the event loop goes on.
+_THREAD_BYTES = 8_000
 
 
-def wants_toon(headers: Mapping[str, str]) -> bool:
-    """Whether the request asks for compact results."""
-    if not headers:
-        return False
-    if headers.get("X-Prefer-Format", "").lower() == "toon":
-        return True
-    return "text/toon" in headers.get("Accept", "")
+def wants_toon(headers: Mapping[str, str], configured: ResultFormat = "json") -> bool:
+    """Whether a result is to be compact.
+
+    `X-Prefer-Format: toon` or an `Accept` that names `text/toon` asks for it, `X-Prefer-Format:
+    json` declines; a request that says neither gets what is configured for the upstream.
+    """
+    preferred = headers.get("X-Prefer-Format", "").strip().lower()
+    if preferred in ("toon", "json"):
+        return preferred == "toon"
+    for part in headers.get("Accept", "").split(",") if headers else ():
+        kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
+        if kind == MEDIA_TYPE:
+            return not any(p.replace(" ", "") in ("q=0", "q=0.0", "q=0.00") for p in parameters)
+    return configured == "toon"
 
 
-def compact_result(result: Raw) -> Raw:
-    """A result whose JSON text blocks are TOON wherever that is shorter."""
+async def compact_result(result: Raw, origin: str) -> Raw:
+    """A result whose JSON text blocks are TOON wherever that costs fewer tokens.
+
+    Args:
+        result: of a call; with `isError: true` it stays as it is.
+        origin: server or meta-tool that it comes from, for the log.
+    """
+    if len(memoryview(result)) > _THREAD_BYTES:
+        compact, saving = await asyncio.to_thread(compacted, result)
+    else:
+        compact, saving = compacted(result)
+    if saving.after < saving.before:
+        _log.info(
+            "result_compacted",
+            origin=origin,
+            tokens_before=saving.before,
+            tokens_after=saving.after,
+        )
+    return compact
+
+
+def compacted(result: Raw) -> tuple[Raw, Saving]:
+    """The compact result, and the estimated tokens of its JSON texts before and after."""
     opened = open_or_none(result)
-    if opened is None or "content" not in opened:
-        return result
+    total = Saving()
+    if opened is None or "content" not in opened or _is_error(opened):
+        return result, total
     try:
         blocks = items(opened["content"])
     except msgspec.DecodeError:
-        return result
-    changed = False
+        return result, total
     for place, raw in enumerate(blocks):
         block = open_or_none(raw)
         if block is None or text_of(block, "type") != "text":
             continue
         text = text_of(block, "text")
-        compact = compact_text(text) if text is not None else None
-        if compact is not None:
+        if text is None:
+            continue
+        compact, saving = encode_text(text)
+        total += saving
+        if compact is not text:
             block["text"] = Raw(encode(compact))
             blocks[place] = pack(block)
-            changed = True
-    if not changed:
-        return result
+    if total.after == total.before:
+        return result, total
     opened["content"] = pack(blocks)
-    return pack(opened)
+    return pack(opened), total
 
 
-def compact_text(text: str) -> str | None:
-    """JSON text as TOON; None where it is no JSON structure, or TOON is not smaller."""
-    if text.lstrip()[:1] not in ("{", "["):
-        return None
-    try:
-        parsed = value(text.encode())
-    except (msgspec.DecodeError, RecursionError):
-        return None
-    compact = toon_encode(parsed)
-    return compact if len(compact) < len(text) else None
+def _is_error(opened: Mapping[str, Raw]) -> bool:
+    raw = opened.get("isError")
+    return raw is not None and value(raw) is True

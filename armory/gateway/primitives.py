@@ -189,7 +189,7 @@ async def send(
         safe_to_retry=retry,
     )
     reply = await gateway.pool.request(server, Owner(exchange.principal, exchange.session), call)
-    return finished(gateway, exchange, server, reply)
+    return await finished(gateway, exchange, server, reply)
 
 
 def described(gateway: Gateway, exchange: Exchange) -> dict[str, Any]:
