@@ -54,6 +54,10 @@ _OWN_PREFIX = "dev.armory/"
 _COMPLETE = Raw(b'"complete"')
 _ZERO = Raw(b"0")
 _PRIVATE = Raw(b'"private"')
+ON_REQUEST_STREAMS = frozenset(
+    ("notifications/progress", "notifications/message", "notifications/tasks")
+)
+"""What may come before a modern request's result; the rest rides `subscriptions/listen`."""
 LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 

@@ -7,7 +7,7 @@ registered on an aiohttp application that others compose.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Literal
@@ -26,9 +26,11 @@ from armory.wire.admission import Admission, cors_headers, preflight_headers
 from armory.wire.dispatch import Dispatcher
 from armory.wire.interaction import Interactions
 from armory.wire.jsonrpc import Malformed
-from armory.wire.modern import Listening
+from armory.wire.listening import Listening
 from armory.wire.sessions import SessionDirectory, Sessions
-from armory.wire.visit import Visit, accepts, json_answer, refusal
+from armory.wire.sse_front import SseFront
+from armory.wire.streams import EventStream
+from armory.wire.visit import Visit, accepts, json_answer, read_body, refusal
 
 _log = structlog.get_logger(__name__)
 _SWEEP_S = 15.0
@@ -105,6 +107,8 @@ class HttpEdge:
             directory=directory,
         )
         self.listening: set[Listening] = set()
+        self.pipes: set[EventStream] = set()
+        self._sse = SseFront(self)
         self.closing = False
         self._streams = 0
         self._sweeper: asyncio.Task[None] | None = None
@@ -121,6 +125,8 @@ class HttpEdge:
         )
         for path, kind in kinds:
             app.router.add_route("*", base + path, partial(self.handle, kind))
+        app.router.add_route("*", f"{base}/sse", self._sse.stream)
+        app.router.add_route("*", f"{base}/messages", self._sse.message)
         app.router.add_route("*", f"{base}/.well-known/mcp.json", self.discovery)
 
     async def start(self) -> None:
@@ -139,6 +145,8 @@ class HttpEdge:
         for listening in list(self.listening):
             listening.stream.close()
         self.sessions.end_streams()
+        for pipe in list(self.pipes):
+            pipe.close()
 
     async def close(self) -> None:
         """End streams, parked calls and sessions."""
@@ -170,12 +178,21 @@ class HttpEdge:
 
     async def handle(self, kind: Kind, request: web.Request) -> web.StreamResponse:
         """Answer one request to an MCP endpoint."""
+        return await self.admitted(kind, request, self._serve)
+
+    async def admitted(
+        self,
+        kind: Kind,
+        request: web.Request,
+        serve: Callable[[Visit], Awaitable[web.StreamResponse]],
+    ) -> web.StreamResponse:
+        """Let a request in, or answer why not."""
         try:
             visit = await self.admit(kind, request)
         except Turned as turned:
             return turned.response
         try:
-            return await self._serve(visit)
+            return await serve(visit)
         except Malformed as bad:
             return refusal(400, bad.code, bad.message, id=bad.id, headers=visit.extra)
 
@@ -296,23 +313,3 @@ def _preflight(origin: str | None, request: web.Request) -> web.Response:
         return web.Response(status=204, headers={"Allow": "GET, POST, DELETE, OPTIONS"})
     asked = request.headers.get("Access-Control-Request-Headers")
     return web.Response(status=204, headers=preflight_headers(origin, asked))
-
-
-async def read_body(request: web.Request, limit: int) -> bytes | None:
-    """The body; None when it is larger than `limit` bytes."""
-    length = request.content_length
-    if length is not None and length > limit:
-        return None
-    content = request.content
-    first = await content.readany()
-    if content.at_eof():
-        return first if len(first) <= limit else None
-    parts = [first]
-    size = len(first)
-    while size <= limit:
-        part = await content.readany()
-        if not part:
-            return b"".join(parts)
-        parts.append(part)
-        size += len(part)
-    return None

@@ -10,18 +10,15 @@ import asyncio
 from typing import TYPE_CHECKING
 
 from aiohttp import web
-from msgspec import Raw
 
-from armory.gateway.exchange import Exchange
-from armory.gateway.rawjson import open_or_none, text_of
+from armory.gateway.rawjson import text_of
 from armory.upstreams.link import Reply
 from armory.wire import eras, jsonrpc
 from armory.wire.jsonrpc import Malformed, Message
-from armory.wire.modern import pump, url_of
-from armory.wire.session_calls import serve, take
-from armory.wire.sessions import Session, SessionFace, TooMany
-from armory.wire.streams import KEEPALIVE_S, PING, EventStream, frame, parse_event_id, priming
-from armory.wire.visit import Visit, encoded, json_answer, new_stream, refusal
+from armory.wire.session_calls import encoded, exchange_of, opened, serve, take
+from armory.wire.sessions import Session, TooMany
+from armory.wire.streams import KEEPALIVE_S, PING, EventStream, frame, parse_event_id, priming, pump
+from armory.wire.visit import Visit, json_answer, new_stream, refusal, url_of
 
 if TYPE_CHECKING:
     from armory.wire.http import HttpEdge
@@ -84,28 +81,12 @@ async def _initialize(edge: HttpEdge, visit: Visit, message: Message) -> web.Str
         )
     except TooMany as full:
         return refusal(503, jsonrpc.LIMITED, str(full), id=id, headers=visit.extra)
-    exchange = exchange_of(session, session.general, {}, visit)
+    exchange = exchange_of(
+        session, session.general, {}, visit.request.headers, url_of(visit.request)
+    )
     described = edge.gateway.described(exchange)
     body = jsonrpc.response(id, eras.initialize_result(version, described))
     return json_answer(visit, body, headers={SESSION_HEADER: session.id})
-
-
-def exchange_of(
-    session: Session, stream: EventStream, meta: dict[str, Raw], visit: Visit | None
-) -> Exchange:
-    """A request of a session, as the request path sees it."""
-    return Exchange(
-        principal=session.principal,
-        client=SessionFace(session, stream, meta.get("progressToken")),
-        era="legacy",
-        version=session.version,
-        endpoint=session.endpoint,
-        session=session.id,
-        meta=meta,
-        headers=visit.request.headers if visit is not None else {},
-        url=url_of(visit.request) if visit is not None else {},
-        revealed=session.revealed,
-    )
 
 
 def start(
@@ -113,10 +94,10 @@ def start(
     session: Session,
     stream: EventStream,
     message: Message,
-    visit: Visit | None,
+    visit: Visit,
 ) -> asyncio.Task[None]:
     """Serve a request in a task of its own: a client that disconnects has not cancelled it."""
-    said = stream if visit is None or visit.takes_sse else session.general
+    said = stream if visit.takes_sse else session.general
     task = asyncio.get_running_loop().create_task(_run(edge, session, stream, said, message, visit))
     session.inflight[message.key] = task
     return task
@@ -128,12 +109,12 @@ async def _run(
     stream: EventStream,
     said: EventStream,
     message: Message,
-    visit: Visit | None,
+    visit: Visit,
 ) -> None:
     key = message.key
     try:
         params, meta = opened(message)
-        exchange = exchange_of(session, said, meta, visit)
+        exchange = exchange_of(session, said, meta, visit.request.headers, url_of(visit.request))
         reply = await serve(edge.dispatcher, session, exchange, message, params)
         stream.put(encoded(key, reply))
     except Malformed as bad:
@@ -145,21 +126,6 @@ async def _run(
         session.touch()
         stream.close()
         session.keep_within_bounds()
-
-
-def opened(message: Message) -> tuple[dict[str, Raw], dict[str, Raw]]:
-    """(params, `_meta`) of a request.
-
-    Raises:
-        Malformed: one of them is no object.
-    """
-    params = jsonrpc.params_of(message)
-    if "_meta" not in params:
-        return params, {}
-    meta = open_or_none(params["_meta"])
-    if meta is None:
-        raise Malformed(jsonrpc.INVALID_PARAMS, "params._meta is not an object", message.key)
-    return params, meta
 
 
 async def _answer(visit: Visit, session: Session, stream: EventStream) -> web.StreamResponse:
@@ -184,7 +150,7 @@ async def _answer(visit: Visit, session: Session, stream: EventStream) -> web.St
             await response.write(PING)
         else:
             await response.write(frame(found[1], stream.event_id(found[0])))
-        await pump(response, stream, ids=True)
+        await pump(response.write, stream, ids=True)
         await response.write_eof()
         return response
     finally:
@@ -270,7 +236,7 @@ async def get(edge: HttpEdge, visit: Visit) -> web.StreamResponse:
         await response.prepare(visit.request)
         if stream is session.general and session.version >= eras.PRIMING_VERSION:
             await response.write(priming(stream.event_id(after or stream.delivered)))
-        await pump(response, stream, ids=True, after=after)
+        await pump(response.write, stream, ids=True, after=after)
         session.touch()
         await response.write_eof()
         return response

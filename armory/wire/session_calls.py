@@ -6,20 +6,67 @@ a web framework.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from msgspec import UNSET, Raw
 
 from armory.gateway.exchange import INVALID_PARAMS, Exchange, RpcError
 from armory.gateway.gateway import Gateway
-from armory.gateway.rawjson import need_text
+from armory.gateway.rawjson import need_text, open_or_none
 from armory.upstreams.link import Reply
 from armory.wire import eras, jsonrpc
 from armory.wire.dispatch import Dispatcher
 from armory.wire.errors import ANSWERED, error_object
 from armory.wire.jsonrpc import Malformed, Message
 from armory.wire.methods import route
-from armory.wire.sessions import Session
+from armory.wire.sessions import Session, SessionFace
+from armory.wire.streams import EventStream
 
 _EMPTY = Reply(result=jsonrpc.EMPTY, era="legacy")
+
+
+def exchange_of(
+    session: Session,
+    stream: EventStream,
+    meta: Mapping[str, Raw],
+    headers: Mapping[str, str],
+    url: Mapping[str, list[str]],
+) -> Exchange:
+    """A request of a session, as the request path sees it."""
+    return Exchange(
+        principal=session.principal,
+        client=SessionFace(session, stream, meta.get("progressToken")),
+        era="legacy",
+        version=session.version,
+        endpoint=session.endpoint,
+        session=session.id,
+        meta=meta,
+        headers=headers,
+        url=url,
+        revealed=session.revealed,
+    )
+
+
+def opened(message: Message) -> tuple[dict[str, Raw], dict[str, Raw]]:
+    """(params, `_meta`) of a request.
+
+    Raises:
+        Malformed: one of them is no object.
+    """
+    params = jsonrpc.params_of(message)
+    if "_meta" not in params:
+        return params, {}
+    meta = open_or_none(params["_meta"])
+    if meta is None:
+        raise Malformed(jsonrpc.INVALID_PARAMS, "params._meta is not an object", message.key)
+    return params, meta
+
+
+def encoded(id: bytes, reply: Reply) -> bytes:
+    """A reply as the message that answers request `id`."""
+    if reply.error is not None:
+        return jsonrpc.error_response(id, reply.error)
+    return jsonrpc.response(id, reply.result if reply.result is not None else jsonrpc.EMPTY)
 
 
 async def serve(

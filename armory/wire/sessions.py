@@ -74,6 +74,7 @@ class Session:
         endpoint: Endpoint,
         version: str,
         capabilities: Mapping[str, Any],
+        general: EventStream | None = None,
     ) -> None:
         self.id = id
         self.principal = principal
@@ -82,7 +83,7 @@ class Session:
         self.capabilities = capabilities
         self.log_level: str | None = None
         self.revealed: set[str] = set()
-        self.general = EventStream(GENERAL)
+        self.general = general or EventStream(GENERAL)
         self.inflight: dict[bytes, asyncio.Task[None]] = {}
         self.used = time.monotonic()
         self.closed = False
@@ -274,8 +275,9 @@ class Sessions:
         endpoint: Endpoint,
         version: str,
         capabilities: Mapping[str, Any],
+        general: EventStream | None = None,
     ) -> Session:
-        """A new session.
+        """A new session; `general` is the one stream of a transport that has no other.
 
         Raises:
             TooMany: the cap is reached.
@@ -284,7 +286,8 @@ class Sessions:
             await self.expire()
             if len(self._sessions) >= self._capacity:
                 raise TooMany(f"{self._capacity} sessions are open; try again later")
-        session = Session(secrets.token_hex(16), principal, endpoint, version, capabilities)
+        id = secrets.token_hex(16)
+        session = Session(id, principal, endpoint, version, capabilities, general)
         self._sessions[session.id] = session
         self._gateway.changes.add(session.subscription)
         if self.directory is not None:

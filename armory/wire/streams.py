@@ -8,9 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Awaitable, Callable
 
 PING = b": ping\n\n"
 KEEPALIVE_S = 15.0
+_UNREAD_BYTES = 16 << 20
+_PATIENCE = 8  # a reader that is behind keeps so many times the usual
 SSE_HEADERS = {
     "Content-Type": "text/event-stream",
     "Cache-Control": "no-cache, no-transform",
@@ -43,8 +46,8 @@ class EventStream:
 
     Args:
         key: the stream's name within its session.
-        keep_events: most messages kept.
-        keep_bytes: most bytes kept.
+        keep_events: most messages kept for a reader that comes back.
+        keep_bytes: most bytes kept for it; 0 keeps nothing that was read.
         backlog: how many unread messages make a writer wait while somebody reads.
     """
 
@@ -85,18 +88,24 @@ class EventStream:
         return f"{self.key}_{position}"
 
     def put(self, data: bytes) -> None:
-        """Append a message; the oldest read ones make room, then the oldest."""
+        """Append a message; the oldest make room, those that a reader still waits for last."""
         if self.closed:
             return
         self._last += 1
         self._events.append((self._last, data))
         self._size += len(data)
-        while len(self._events) > 1 and (
-            len(self._events) > self._keep_events or self._size > self._keep_bytes
-        ):
+        self._make_room()
+        self._changed.set()
+
+    def _make_room(self) -> None:
+        while len(self._events) > 1:
+            kept = self._keep_bytes or _UNREAD_BYTES
+            over = max(len(self._events) / self._keep_events, self._size / kept)
+            unread = self.reading and self._events[0][0] > self._read
+            if over <= (_PATIENCE if unread else 1):
+                return
             _, dropped = self._events.popleft()
             self._size -= len(dropped)
-        self._changed.set()
 
     async def write(self, data: bytes) -> None:
         """Append a message, after waiting for a reader that is behind."""
@@ -104,6 +113,11 @@ class EventStream:
             self._room.clear()
             await self._room.wait()
         self.put(data)
+
+    def _forget(self, position: int) -> None:
+        while self._events and self._events[0][0] <= position:
+            _, dropped = self._events.popleft()
+            self._size -= len(dropped)
 
     def close(self) -> None:
         """No more messages; readers end after the last one."""
@@ -139,6 +153,8 @@ class EventStream:
                 if position > self._read:
                     self._read = position
                     self._room.set()
+                    if not self._keep_bytes:
+                        self._forget(position)
                     return position, data
             if self.closed:
                 raise EOFError
@@ -147,3 +163,27 @@ class EventStream:
                 await asyncio.wait_for(self._changed.wait(), timeout_s)
             except TimeoutError:
                 return None
+
+
+async def pump(
+    write: Callable[[bytes], Awaitable[None]],
+    stream: EventStream,
+    *,
+    ids: bool,
+    after: int | None = None,
+) -> None:
+    """Write a stream's messages as events, and a comment where it is silent, until it ends."""
+    reader = stream.attach(after)
+    try:
+        while True:
+            try:
+                found = await stream.next(reader, KEEPALIVE_S)
+            except EOFError:
+                return
+            if found is None:
+                await write(PING)
+                continue
+            position, data = found
+            await write(frame(data, stream.event_id(position) if ids else None))
+    finally:
+        stream.detach(reader)

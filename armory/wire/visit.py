@@ -18,13 +18,10 @@ from msgspec import Raw
 from armory.domain.principal import Principal
 from armory.gateway.exchange import Endpoint
 from armory.upstreams.link import Answer, Params, Reply
-from armory.wire import jsonrpc
+from armory.wire import eras, jsonrpc
 from armory.wire.errors import status_of
+from armory.wire.session_calls import encoded
 from armory.wire.streams import KEEPALIVE_S, PING, SSE_HEADERS, frame
-
-_ON_REQUEST_STREAMS = frozenset(
-    ("notifications/progress", "notifications/message", "notifications/tasks")
-)
 
 
 @dataclass(slots=True)
@@ -80,13 +77,6 @@ def refusal(
     """A JSON-RPC error with an HTTP status."""
     body = jsonrpc.error_response(id, jsonrpc.error(code, message, data))
     return json_answer(None, body, status, headers)
-
-
-def encoded(id: bytes, reply: Reply) -> bytes:
-    """A reply as the message that answers request `id`."""
-    if reply.error is not None:
-        return jsonrpc.error_response(id, reply.error)
-    return jsonrpc.response(id, reply.result if reply.result is not None else jsonrpc.EMPTY)
 
 
 def new_stream(visit: Visit, headers: Mapping[str, str] | None = None) -> web.StreamResponse:
@@ -210,7 +200,7 @@ class RequestFace:
 
     async def notify(self, method: str, params: Params) -> None:
         """Deliver on the response, which becomes a stream."""
-        if method in _ON_REQUEST_STREAMS:
+        if method in eras.ON_REQUEST_STREAMS:
             await self._answer.event(jsonrpc.notification(method, params))
 
     async def ask(self, method: str, params: Params) -> Answer:
@@ -218,3 +208,31 @@ class RequestFace:
         del params
         message = f"{method} cannot be put to this client"
         return Answer(error=jsonrpc.error(jsonrpc.METHOD_NOT_FOUND, message))
+
+
+async def read_body(request: web.Request, limit: int) -> bytes | None:
+    """The body; None when it is larger than `limit` bytes."""
+    length = request.content_length
+    if length is not None and length > limit:
+        return None
+    content = request.content
+    first = await content.readany()
+    if content.at_eof():
+        return first if len(first) <= limit else None
+    parts = [first]
+    size = len(first)
+    while size <= limit:
+        part = await content.readany()
+        if not part:
+            return b"".join(parts)
+        parts.append(part)
+        size += len(part)
+    return None
+
+
+def url_of(request: web.Request) -> dict[str, list[str]]:
+    """The query parameters of a request, by name."""
+    if not request.rel_url.raw_query_string:
+        return {}
+    query = request.rel_url.query
+    return {name: query.getall(name) for name in query}

@@ -70,7 +70,11 @@ async def answer(call: Call, owner: Owner, era: Era) -> Reply:
             return result({"content": [{"type": "text", "text": "no"}], "isError": True}, era)
         case "tools/call":
             content = [
-                {"type": "text", "text": msgspec.json.encode(params).decode(), "extra": {"a": 1.50}},
+                {
+                    "type": "text",
+                    "text": msgspec.json.encode(params).decode(),
+                    "extra": {"a": 1.50},
+                },
                 {"type": "resource_link", "uri": "file:///readme", "name": "readme"},
                 {"type": "unheard-of", "data": [None, True]},
             ]

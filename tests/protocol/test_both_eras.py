@@ -120,7 +120,5 @@ async def test_search_and_call_meta_tools(front: Front) -> None:
         "tools/call",
         {"name": "call_tool", "arguments": {"name": "new__now", "arguments": {"text": "x"}}},
     )
-    _, direct = await front.modern(
-        "tools/call", {"name": "new__now", "arguments": {"text": "x"}}
-    )
+    _, direct = await front.modern("tools/call", {"name": "new__now", "arguments": {"text": "x"}})
     assert through["result"] == direct["result"]

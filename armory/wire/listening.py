@@ -1,0 +1,107 @@
+"""`subscriptions/listen`: what a modern client wants to hear of, and the frames that tell it.
+
+Owns: reading the request, the acknowledgement, and the frames. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+from msgspec import Raw
+
+from armory.errors import ArmoryError
+from armory.gateway.changes import PROMPTS, RESOURCES, TOOLS, Subscription
+from armory.gateway.exchange import Exchange, RpcError
+from armory.gateway.gateway import Gateway
+from armory.gateway.rawjson import encode, open_or_none, pack, value
+from armory.upstreams.link import Params, Refused
+from armory.wire import eras, jsonrpc
+from armory.wire.streams import EventStream
+
+_log = structlog.get_logger(__name__)
+_TRUE = Raw(b"true")
+_BEHIND = 256
+_LISTS: Mapping[str, str] = {
+    "toolsListChanged": TOOLS,
+    "promptsListChanged": PROMPTS,
+    "resourcesListChanged": RESOURCES,
+}
+
+
+class Listening:
+    """One `subscriptions/listen`: what it wants, and the frames that wait for its transport.
+
+    Args:
+        id: the request's id, verbatim.
+        stream: where frames go.
+    """
+
+    def __init__(self, id: bytes, stream: EventStream) -> None:
+        self.id = id
+        self.stream = stream
+        self._meta = Raw(encode({eras.SUBSCRIPTION_KEY: Raw(id)}))
+
+    def deliver(self, method: str, params: Params) -> None:
+        """One notification; a client too far behind loses its stream and listens anew."""
+        if self.stream.last - self.stream.delivered >= _BEHIND:
+            self.stream.close()
+            return
+        self.stream.put(jsonrpc.notification(method, {**params, "_meta": self._meta}))
+
+    def result(self) -> bytes:
+        """The frame that ends it gracefully."""
+        return jsonrpc.response(self.id, encode({"resultType": "complete", "_meta": self._meta}))
+
+
+async def start_listening(
+    gateway: Gateway, exchange: Exchange, id: bytes, params: Mapping[str, Raw]
+) -> tuple[Listening, Subscription]:
+    """Subscribe to what a `subscriptions/listen` asks for; the acknowledgement is on its stream.
+
+    Raises:
+        RpcError: `params.notifications` is no object, or a part of it has the wrong type.
+    """
+    wanted = open_or_none(params.get("notifications"))
+    if wanted is None:
+        raise RpcError(jsonrpc.INVALID_PARAMS, "params.notifications is not an object")
+    listening = Listening(id, EventStream("listen", keep_events=512, backlog=256))
+    lists = frozenset(method for key, method in _LISTS.items() if wanted.get(key) == _TRUE)
+    tasks = _texts(wanted, "taskIds")
+    subscription = Subscription(
+        principal=exchange.principal,
+        endpoint=exchange.endpoint,
+        deliver=listening.deliver,
+        lists=lists,
+        tasks=frozenset(tasks),
+    )
+    honoured: dict[str, Any] = {key: True for key, method in _LISTS.items() if method in lists}
+    uris: list[str] = []
+    listening.stream.attach()
+    gateway.changes.add(subscription)
+    for uri in _texts(wanted, "resourceSubscriptions"):
+        try:
+            await gateway.subscribe(exchange, subscription, uri)
+        except (RpcError, ArmoryError, Refused) as error:
+            _log.info("resource_subscription_not_honoured", error=str(error)[:200])
+        else:
+            uris.append(uri)
+    if uris:
+        honoured["resourceSubscriptions"] = uris
+    if tasks:
+        honoured["taskIds"] = tasks
+    listening.deliver("notifications/subscriptions/acknowledged", {"notifications": pack(honoured)})
+    return listening, subscription
+
+
+def _texts(wanted: Mapping[str, Raw], key: str) -> list[str]:
+    raw = wanted.get(key)
+    given: Any = value(raw) if raw is not None else []
+    if given is None:
+        return []
+    if not isinstance(given, list) or not all(isinstance(item, str) for item in given):  # pyright: ignore
+        raise RpcError(
+            jsonrpc.INVALID_PARAMS, f"params.notifications.{key} is not a list of strings"
+        )
+    return given  # pyright: ignore[reportUnknownVariableType]

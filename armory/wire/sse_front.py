@@ -1,0 +1,96 @@
+"""HTTP+SSE (2024-11-05) in front: a stream from `/sse`, messages to `/messages`.
+
+Owns: these two routes. Sessions live as long as their stream.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from armory.gateway.exchange import ALL
+from armory.wire import jsonrpc
+from armory.wire.duplex import Duplex
+from armory.wire.streams import EventStream, pump
+from armory.wire.visit import Visit, new_stream, read_body, refusal, url_of
+
+if TYPE_CHECKING:
+    from armory.wire.http import HttpEdge
+
+
+class SseFront:
+    """The two routes.
+
+    Args:
+        edge: whose admission, sessions and caps apply.
+    """
+
+    def __init__(self, edge: HttpEdge) -> None:
+        self._edge = edge
+        self._open: dict[str, tuple[Duplex, Visit]] = {}
+
+    async def stream(self, request: web.Request) -> web.StreamResponse:
+        """`GET /sse`: says where to post, then every message of the server."""
+        return await self._edge.admitted("all", request, self._stream)
+
+    async def message(self, request: web.Request) -> web.StreamResponse:
+        """`POST /messages?session_id=...`: one message of the client."""
+        return await self._edge.admitted("all", request, self._message)
+
+    async def _stream(self, visit: Visit) -> web.StreamResponse:
+        edge, request = self._edge, visit.request
+        if request.method != "GET":
+            return _only(visit, "GET")
+        if not edge.take_stream():
+            message = "too many streams are open"
+            return refusal(503, jsonrpc.LIMITED, message, headers=visit.extra)
+        out = EventStream("sse", keep_bytes=0)
+        duplex = Duplex(
+            edge.gateway,
+            edge.dispatcher,
+            edge.sessions,
+            visit.principal,
+            ALL,
+            out,
+            headers=request.headers,
+            url=url_of(request),
+        )
+        key = secrets.token_hex(16)
+        self._open[key] = (duplex, visit)
+        edge.pipes.add(out)
+        try:
+            response = new_stream(visit)
+            await response.prepare(request)
+            path = f"{edge.settings.base_path}/messages?session_id={key}"
+            await response.write(b"event: endpoint\ndata: %b\n\n" % path.encode())
+            await pump(response.write, out, ids=False)
+            await response.write_eof()
+            return response
+        finally:
+            edge.give_stream()
+            edge.pipes.discard(out)
+            del self._open[key]
+            await duplex.close()
+
+    async def _message(self, visit: Visit) -> web.StreamResponse:
+        edge, request = self._edge, visit.request
+        if request.method != "POST":
+            return _only(visit, "POST")
+        found = self._open.get(request.query.get("session_id", ""))
+        if found is None or found[1].principal.key != visit.principal.key:
+            message = "no such session; open /sse first"
+            return refusal(404, jsonrpc.INVALID_REQUEST, message, headers=visit.extra)
+        body = await read_body(request, edge.settings.body_bytes)
+        if body is None:
+            message = f"the body is larger than {edge.settings.body_bytes:,} bytes"
+            return refusal(413, jsonrpc.INVALID_REQUEST, message, headers=visit.extra)
+        await found[0].take(body)
+        return web.Response(status=202, text="Accepted", headers=dict(visit.extra))
+
+
+def _only(visit: Visit, method: str) -> web.Response:
+    headers = {**visit.extra, "Allow": method}
+    message = f"{visit.request.method} is not served here; use {method}"
+    return refusal(405, jsonrpc.INVALID_REQUEST, message, headers=headers)

@@ -1,0 +1,130 @@
+"""MCP over stdin and stdout: for clients that only spawn commands.
+
+Owns: lines in, lines out. Both eras, one client, one principal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Sequence
+from typing import BinaryIO
+
+import structlog
+
+from armory.domain.principal import ANONYMOUS, Principal
+from armory.gateway.exchange import ALL, Endpoint
+from armory.gateway.gateway import Gateway
+from armory.wire import jsonrpc
+from armory.wire.dispatch import Dispatcher
+from armory.wire.duplex import Duplex
+from armory.wire.interaction import Interactions
+from armory.wire.sessions import Sessions
+from armory.wire.streams import EventStream
+
+_log = structlog.get_logger(__name__)
+DRAIN_S = 30.0
+
+
+async def serve_stdio(
+    gateway: Gateway,
+    principal: Principal = ANONYMOUS,
+    *,
+    endpoint: Endpoint = ALL,
+    line_bytes: int = 16 << 20,
+    drain_timeout_s: float = DRAIN_S,
+    state_keys: Sequence[bytes] = (),
+    stdin: BinaryIO | None = None,
+    stdout: BinaryIO | None = None,
+) -> None:
+    """Serve one client until its input ends; then what is in flight may finish.
+
+    Args:
+        gateway: the request path.
+        principal: who the client is.
+        endpoint: what it sees.
+        line_bytes: longest message; a longer one is answered with an error and skipped.
+        drain_timeout_s: how long calls in flight may take after the input has ended, in seconds.
+        state_keys: secrets that seal request state.
+        stdin: a binary pipe; the process's own by default.
+        stdout: likewise.
+    """
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader(limit=line_bytes, loop=loop)
+    protocol = asyncio.StreamReaderProtocol(reader)
+    source = stdin or sys.stdin.buffer
+    transport, _ = await loop.connect_read_pipe(lambda: protocol, source)
+    out = EventStream("stdio", keep_bytes=0)
+    interactions = Interactions(state_keys or None)
+    sessions = Sessions(gateway, capacity=1)
+    dispatcher = Dispatcher(gateway, interactions)
+    duplex = Duplex(gateway, dispatcher, sessions, principal, endpoint, out)
+    sink = stdout or sys.stdout.buffer
+    writer = loop.create_task(_write_out(out, sink))
+    try:
+        await _read_in(reader, duplex, writer, line_bytes)
+        await duplex.drain(drain_timeout_s)
+    finally:
+        transport.close()
+        await interactions.close()
+        await duplex.close()
+        await asyncio.wait((writer,), timeout=5)
+        writer.cancel()
+
+
+async def _read_in(
+    reader: asyncio.StreamReader, duplex: Duplex, writer: asyncio.Task[None], limit: int
+) -> None:
+    while not writer.done():
+        reading = asyncio.ensure_future(_line(reader))
+        await asyncio.wait((reading, writer), return_when=asyncio.FIRST_COMPLETED)
+        if not reading.done():
+            reading.cancel()
+            return
+        line = reading.result()
+        if line is None:
+            await duplex.refuse(jsonrpc.INVALID_REQUEST, f"the line is longer than {limit:,} bytes")
+        elif not line:
+            return
+        elif line.strip():
+            await duplex.take(line)
+
+
+async def _line(reader: asyncio.StreamReader) -> bytes | None:
+    """The next line; empty at the end of input, None for one that was too long and skipped."""
+    skipped = False
+    while True:
+        try:
+            line = await reader.readuntil(b"\n")
+        except asyncio.IncompleteReadError as end:
+            return end.partial if not skipped else b""
+        except asyncio.LimitOverrunError as over:
+            await reader.readexactly(max(1, over.consumed))
+            skipped = True
+            continue
+        return None if skipped else line
+
+
+async def _write_out(out: EventStream, sink: BinaryIO) -> None:
+    reader = out.attach()
+    loop = asyncio.get_running_loop()
+    descriptor = sink.fileno()
+    while True:
+        try:
+            found = await out.next(reader, 3_600.0)
+        except EOFError:
+            return
+        if found is None:
+            continue
+        try:
+            await loop.run_in_executor(None, _write_all, descriptor, found[1] + b"\n")
+        except OSError as error:
+            _log.info("stdout_closed", error=str(error))
+            return
+
+
+def _write_all(descriptor: int, data: bytes) -> None:
+    left = memoryview(data)
+    while left:
+        left = left[os.write(descriptor, left) :]
