@@ -19,6 +19,7 @@ from armory.errors import ArmoryError, BackendError, RateLimited, UnknownTool, U
 from armory.gateway import metatools
 from armory.gateway.compact import compact_result, wants_toon
 from armory.gateway.exchange import INVALID_PARAMS, Exchange, RpcError
+from armory.gateway.find import find_tools
 from armory.gateway.links import expose_result, has_links
 from armory.gateway.mirrored import mirrored_headers
 from armory.gateway.rawjson import encode, need_text, open_or_none, pack
@@ -43,6 +44,11 @@ async def call_tool(gateway: Gateway, exchange: Exchange, params: dict[str, Raw]
     if name in metatools.META_TOOLS and gateway.offers(exchange, name):
         if name == metatools.SEARCH:
             return await _search_tools(gateway, exchange, params)
+        if name == metatools.FIND:
+            try:
+                return await find_tools(gateway, exchange, params)
+            except _FAILED as error:
+                return failed_call(error)
         params = metatools.read_call(params)
         name = need_text(params, "name")
     view = gateway.view

@@ -22,7 +22,8 @@ from armory.gateway.changes import TOOLS, Changes, Subscription
 from armory.gateway.definitions import Form
 from armory.gateway.exchange import Endpoint, Exchange
 from armory.gateway.faces import ExposedFace
-from armory.gateway.metatools import CALL, SEARCH, purpose
+from armory.gateway.find import Finder
+from armory.gateway.metatools import CALL, FIND, SEARCH, purpose
 from armory.gateway.ports import Limiter, Pool, Retriever, ToolEvents
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.view import View
@@ -43,6 +44,7 @@ class Gateway:
         settings: see `GatewaySettings`.
         limiter: rate limits and quotas, if any.
         events: where statistics go, if anywhere.
+        finder: the retrieval agent behind `find_tools`, if there is one.
     """
 
     def __init__(
@@ -54,9 +56,11 @@ class Gateway:
         *,
         limiter: Limiter | None = None,
         events: ToolEvents | None = None,
+        finder: Finder | None = None,
     ) -> None:
         self.pool = pool
         self.retriever = retriever
+        self.finder = finder
         self._limiter = limiter
         self._events = events
         self._view = View(EMPTY, policy or Policy(), settings or GatewaySettings())
@@ -192,9 +196,11 @@ class Gateway:
         if exchange.endpoint.transparent:
             return False
         settings = self._view.settings
-        return (meta_tool == SEARCH and settings.search_tools) or (
-            meta_tool == CALL and settings.call_tool
-        )
+        return {
+            SEARCH: settings.search_tools,
+            CALL: settings.call_tool,
+            FIND: settings.find_tools and self.finder is not None,
+        }.get(meta_tool, False)
 
     def endpoint(self, kind: str, name: str) -> Endpoint | None:
         """The endpoint of that kind and name; None when there is none."""

@@ -1,4 +1,4 @@
-"""The two tools that Armory adds: `search_tools` and `call_tool`.
+"""The tools that Armory adds: `search_tools` and `call_tool` (`find_tools` is in `gateway.find`).
 
 Owns: their definitions, reading their arguments, and the shape of what `search_tools` answers.
 Never imports retrieval; calls nothing.
@@ -22,7 +22,8 @@ from armory.gateway.rawjson import open_or_none, text_of, value
 
 SEARCH = "search_tools"
 CALL = "call_tool"
-META_TOOLS = frozenset((SEARCH, CALL))
+FIND = "find_tools"
+META_TOOLS = frozenset((SEARCH, CALL, FIND))
 MAX_DESCRIPTION = 1_000
 _SEARCH_LEAD = (
     "Find tools by what you want to do. More tools exist than are listed: describe the task in "

@@ -40,6 +40,7 @@ class GatewaySettings:
         full_list_limit: with `auto`, the largest number of tools that is listed in full.
         search_tools: whether the meta-tool `search_tools` exists.
         call_tool: whether the meta-tool `call_tool` is listed where the list is cut.
+        find_tools: whether the retrieval agent is listed beside `search_tools`.
         pin: glob patterns over exposed names that every listing has.
         server_pins: server key -> glob patterns over original names, likewise pinned.
         token_budget: most tokens (estimated at four bytes each) that a filtered list may take.
@@ -55,6 +56,7 @@ class GatewaySettings:
     full_list_limit: int = 64
     search_tools: bool = True
     call_tool: bool = True
+    find_tools: bool = False
     pin: tuple[str, ...] = ()
     server_pins: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     token_budget: int | None = None

@@ -17,7 +17,7 @@ from armory.domain.query import Query
 from armory.domain.results import Selection
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError
-from armory.gateway import metatools
+from armory.gateway import find, metatools
 from armory.gateway.carriers import Asked, read_asked
 from armory.gateway.definitions import Form
 from armory.gateway.exchange import INVALID_PARAMS, Exchange, RpcError
@@ -166,6 +166,8 @@ def _with_meta_tools(view: View, exchange: Exchange, body: bytes, *, cut: bool) 
     with_call = settings.call_tool and cut
     if settings.search_tools:
         parts.append(view.search_json(exchange, call_tool=with_call))
+    if settings.find_tools:
+        parts.append(encode(find.definition()))
     if with_call:
         parts.append(encode(metatools.call_definition()))
     return b",".join(parts)
