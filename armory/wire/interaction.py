@@ -51,7 +51,7 @@ class Interactions:
         capacity: int = 1_000,
     ) -> None:
         self._codec = AESGCMRequestStateCodec(list(keys) if keys else [os.urandom(32)])
-        self._ttl_s = ttl_s
+        self.ttl_s = ttl_s
         self._capacity = capacity
         self._parked: dict[str, _Live] = {}
         self._running: set[_Live] = set()
@@ -151,7 +151,7 @@ class Interactions:
             )
         handle = secrets.token_urlsafe(18)
         self._parked[handle] = live
-        live.timer = asyncio.get_running_loop().call_later(self._ttl_s, self._expire, handle)
+        live.timer = asyncio.get_running_loop().call_later(self.ttl_s, self._expire, handle)
         result = {
             "resultType": "input_required",
             "inputRequests": live.requests(),
@@ -175,7 +175,7 @@ class Interactions:
     def _expire(self, handle: str) -> None:
         live = self._parked.pop(handle, None)
         if live is not None:
-            _log.info("parked_call_expired", ttl_s=self._ttl_s)
+            _log.info("parked_call_expired", ttl_s=self.ttl_s)
             self._running.discard(live)
             live.stop()
 
@@ -229,7 +229,7 @@ class Interactions:
         return Reply(Raw(encode(result)), era="modern")
 
     def _seal(self, kind: str, inner: str, digest: str) -> str:
-        claims = {"k": kind, "s": inner, "d": digest, "e": time.time() + self._ttl_s}
+        claims = {"k": kind, "s": inner, "d": digest, "e": time.time() + self.ttl_s}
         return self._codec.seal(encode(claims))
 
     def _unseal(self, sealed: str, digest: str) -> tuple[str, str]:

@@ -1,0 +1,173 @@
+"""Questions of an upstream, put to clients of both eras."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from mcp import Client
+from mcp_types import ElicitRequestParams, ElicitResult
+from msgspec import Raw
+
+from armory.testing.front import plain, result
+from armory.upstreams.link import Call, ClientGone, Owner, Reply
+
+if TYPE_CHECKING:
+    from tests.protocol.conftest import Front
+
+pytestmark = pytest.mark.anyio
+MODES = ["2026-07-28", "legacy"]
+FORM: dict[str, Any] = {
+    "mode": "form",
+    "message": "which zone?",
+    "requestedSchema": {"type": "object", "properties": {"zone": {"type": "string"}}},
+}
+ELICIT = {"elicitation": {"form": {}}}
+
+
+def raws(value: dict[str, Any]) -> dict[str, Raw]:
+    return {key: Raw(msgspec.json.encode(item)) for key, item in value.items()}
+
+
+async def asking(call: Call, owner: Owner) -> Reply:
+    """A legacy upstream that asks twice in the middle of a call."""
+    del owner
+    assert call.client is not None
+    zones: list[str] = []
+    for _ in range(2):
+        answer = await call.client.ask("elicitation/create", raws(FORM))
+        if answer.error is not None:
+            text = answer.error
+            return result({"content": [{"type": "text", "text": str(text)}], "isError": True})
+        assert answer.result is not None
+        zones.append(msgspec.json.decode(answer.result)["content"]["zone"])
+    return result({"content": [{"type": "text", "text": "+".join(zones)}]})
+
+
+async def needing(call: Call, owner: Owner) -> Reply:
+    """A modern upstream that needs input twice, and keeps its place in the state."""
+    del owner
+    params = plain(call.params)
+    state = params.get("requestState", "start")
+    if state == "start":
+        step = "one"
+    elif state == "one":
+        assert params["inputResponses"]["zone"]["content"] == {"zone": "UTC"}
+        step = "two"
+    else:
+        assert state == "two"
+        text = params["inputResponses"]["zone"]["content"]["zone"]
+        content = [{"type": "text", "text": f"UTC+{text}"}]
+        return result({"resultType": "complete", "content": content}, "modern")
+    requests = {"zone": {"method": "elicitation/create", "params": FORM}}
+    asked = {"resultType": "input_required", "inputRequests": requests, "requestState": step}
+    return result(asked, "modern")
+
+
+async def elicit(context: Any, params: ElicitRequestParams) -> ElicitResult:
+    del context
+    assert params.message == "which zone?"
+    return ElicitResult(action="accept", content={"zone": "UTC"})
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("server", ["old", "new"])
+async def test_questions_reach_the_client(front: Front, mode: str, server: str) -> None:
+    front.pool.upstreams["old"].answer = asking
+    front.pool.upstreams["new"].answer = needing
+    async with Client(front.url + "/mcp", mode=mode, elicitation_callback=elicit) as client:
+        called = await client.call_tool(f"{server}__now", {"text": "x"})
+    assert called.content[0].text == "UTC+UTC"  # pyright: ignore[reportAttributeAccessIssue]
+    assert front.edge.interactions.parked == 0
+
+
+async def test_state_of_a_modern_upstream_is_sealed(front: Front) -> None:
+    front.pool.upstreams["new"].answer = needing
+    params = {"name": "new__now", "arguments": {}}
+    _, message = await front.modern("tools/call", params, capabilities=ELICIT)
+    state = message["result"]["requestState"]
+    assert state != "one"
+    responses = {"zone": {"action": "accept", "content": {"zone": "UTC"}}}
+    again = {**params, "requestState": state, "inputResponses": responses}
+    _, message = await front.modern("tools/call", again, capabilities=ELICIT)
+    assert message["result"]["resultType"] == "input_required"
+    for changed in (
+        {**again, "requestState": state[:-2] + "AA"},
+        {**again, "arguments": {"text": "other"}},
+        {**again, "requestState": "one"},
+    ):
+        status, message = await front.modern("tools/call", changed, capabilities=ELICIT)
+        assert (status, message["error"]["code"]) == (400, -32602)
+
+
+async def test_an_undeclared_capability_is_never_asked_for(front: Front) -> None:
+    front.pool.upstreams["old"].answer = asking
+    _, message = await front.modern("tools/call", {"name": "old__now", "arguments": {}})
+    assert message["result"]["isError"] is True
+    client = await front.start_legacy()
+    answer = await client.request("tools/call", {"name": "old__now", "arguments": {}})
+    assert answer["result"]["isError"] is True
+
+
+async def test_a_parked_call_ends_when_its_client_does_not_come_back(front: Front) -> None:
+    ended = asyncio.Event()
+
+    async def watched(call: Call, owner: Owner) -> Reply:
+        try:
+            return await asking(call, owner)
+        except (asyncio.CancelledError, ClientGone):
+            ended.set()
+            raise
+
+    front.pool.upstreams["old"].answer = watched
+    front.edge.interactions.ttl_s = 0.05
+    params = {"name": "old__now", "arguments": {}}
+    _, message = await front.modern("tools/call", params, capabilities=ELICIT)
+    assert message["result"]["resultType"] == "input_required"
+    await asyncio.wait_for(ended.wait(), 5)
+    assert front.edge.interactions.parked == 0
+    again = {**params, "requestState": message["result"]["requestState"], "inputResponses": {}}
+    status, message = await front.modern("tools/call", again, capabilities=ELICIT)
+    assert (status, message["error"]["code"]) == (400, -32602)
+
+
+async def test_a_client_that_vanishes_leaves_nothing_parked(front: Front) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def slow(call: Call, owner: Owner) -> Reply:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    front.pool.upstreams["old"].answer = slow
+    params = {"name": "old__now", "arguments": {}}
+    call = asyncio.ensure_future(front.modern("tools/call", params, capabilities=ELICIT))
+    await asyncio.wait_for(begun.wait(), 5)
+    call.cancel()
+    await asyncio.wait_for(ended.wait(), 5)
+    assert front.edge.interactions.parked == 0
+
+
+async def test_url_errors_become_input_requests_on_modern(front: Front) -> None:
+    async def visit_first(call: Call, owner: Owner) -> Reply:
+        del call, owner
+        listed = [{"mode": "url", "url": "https://x.example", "elicitationId": "e", "message": "m"}]
+        error = {"code": -32042, "message": "visit", "data": {"elicitations": listed}}
+        return Reply(error=Raw(msgspec.json.encode(error)), era="legacy")
+
+    front.pool.upstreams["old"].answer = visit_first
+    params = {"name": "old__now", "arguments": {}}
+    _, message = await front.modern(
+        "tools/call", params, capabilities={"elicitation": {"form": {}, "url": {}}}
+    )
+    request = message["result"]["inputRequests"]["url-0"]
+    assert request["params"] == {"mode": "url", "url": "https://x.example", "message": "m"}
+    status, message = await front.modern("tools/call", params)
+    assert (status, message["error"]["code"]) == (400, -32021)
+    client = await front.start_legacy()
+    assert (await client.request("tools/call", params))["error"]["code"] == -32042
