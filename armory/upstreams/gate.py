@@ -24,6 +24,7 @@ class Gate:
         self._limit = max(1, limit)
         self._max_queue = max_queue
         self._queue: deque[asyncio.Future[None]] = deque()
+        self._empty = asyncio.Event()
         self.inside = 0
 
     @property
@@ -69,3 +70,17 @@ class Gate:
                 turn.set_result(None)
                 return
         self.inside -= 1
+        if self.inside == 0:
+            self._empty.set()
+
+    async def drained(self, timeout_s: float) -> bool:
+        """Wait until nobody is in; False when that took too long."""
+        self._empty.clear()
+        if not self.inside:
+            return True
+        try:
+            async with asyncio.timeout(timeout_s):
+                await self._empty.wait()
+        except TimeoutError:
+            return False
+        return True

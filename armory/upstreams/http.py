@@ -9,10 +9,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
+import structlog
 
 from armory.errors import UpstreamTimeout
 from armory.upstreams.dialogue import Dialogue, Note, Pending
-from armory.upstreams.eventstream import EventParser, EventTooLarge
+from armory.upstreams.eventstream import Event, EventParser, EventTooLarge
 from armory.upstreams.http_client import JSON_AND_EVENTS, HttpClient, HttpFailure
 from armory.upstreams.http_reading import BodyTooLarge, let_go, read_body, read_events
 from armory.upstreams.link import Call, Params, Reply
@@ -27,6 +28,8 @@ from armory.upstreams.messages import (
 )
 from armory.upstreams.session import Heard, Identity, Session
 from armory.upstreams.spec import UpstreamSpec
+
+log = structlog.get_logger(__name__)
 
 
 class HttpLink(Session):
@@ -123,7 +126,7 @@ class HttpLink(Session):
     async def _streamed(self, response: aiohttp.ClientResponse, pending: Pending) -> Reply:
         parser = EventParser(self.spec.message_bytes)
         async for event in read_events(response, parser):
-            for message in decode(event.data):
+            for message in messages_in(event, self.server):
                 if message.method is None and message.id == pending.id:
                     let_go(response)
                     return self._reply(message)
@@ -147,6 +150,15 @@ class HttpLink(Session):
 
     async def _no_answers(self, data: bytes) -> None:
         """The era has no requests from the server, so there is nothing to answer them with."""
+
+
+def messages_in(event: Event, server: str) -> list[Incoming]:
+    """The messages in one event; garbage costs that event alone."""
+    try:
+        return decode(event.data)
+    except Garbage as garbage:
+        log.warning("upstream_garbage", upstream=server, error=str(garbage))
+        return []
 
 
 def answer_in(body: bytes, request_id: int, server: str, status: int) -> Incoming:

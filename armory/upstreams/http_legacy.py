@@ -17,6 +17,7 @@ from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.upstreams.dialogue import Dialogue, Note, Pending, cancelled_params
 from armory.upstreams.eventstream import EventParser, EventTooLarge
 from armory.upstreams.handshake import initialize
+from armory.upstreams.http import messages_in
 from armory.upstreams.http_client import JSON_AND_EVENTS, HttpClient, HttpFailure
 from armory.upstreams.http_reading import BodyTooLarge, let_go, read_body, read_events
 from armory.upstreams.link import Call, Params, Reply
@@ -215,7 +216,7 @@ class LegacyHttpLink(Session):
             before = parser.last_id
             try:
                 async for event in read_events(response, parser):
-                    for message in decode(event.data):
+                    for message in messages_in(event, self.server):
                         reply = await self._take(message, pending)
                         if reply is not None:
                             let_go(response)
@@ -329,12 +330,7 @@ class LegacyHttpLink(Session):
 
     async def _follow(self, response: aiohttp.ClientResponse, parser: EventParser) -> None:
         async for event in read_events(response, parser):
-            try:
-                messages = decode(event.data)
-            except Garbage as garbage:
-                log.warning("upstream_garbage", upstream=self.server, error=str(garbage))
-                continue
-            for message in messages:
+            for message in messages_in(event, self.server):
                 hit = self.dialogue.route(message)
                 if hit is None or type(hit[1]) is not Note:
                     continue

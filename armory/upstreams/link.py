@@ -66,11 +66,19 @@ class ClientFace(Protocol):
     """
 
     @property
-    def capabilities(self) -> Mapping[str, Any]: ...
+    def capabilities(self) -> Mapping[str, Any]:
+        """As the client declared them."""
+        ...
+
     @property
-    def log_level(self) -> str | None: ...
+    def log_level(self) -> str | None:
+        """The level it wants."""
+        ...
+
     @property
-    def progress_token(self) -> Raw | None: ...
+    def progress_token(self) -> Raw | None:
+        """Its progress token, verbatim."""
+        ...
 
     async def notify(self, method: str, params: Params) -> None:
         """Deliver a notification that belongs to this request (progress, log message ...).
@@ -145,19 +153,39 @@ class Link(Protocol):
     """
 
     @property
-    def server(self) -> str: ...
+    def server(self) -> str:
+        """Key of the upstream."""
+        ...
+
     @property
-    def era(self) -> Era: ...
+    def era(self) -> Era:
+        """Era that was negotiated."""
+        ...
+
     @property
-    def protocol_version(self) -> str: ...
+    def protocol_version(self) -> str:
+        """Revision that was negotiated."""
+        ...
+
     @property
-    def capabilities(self) -> Mapping[str, Any]: ...
+    def capabilities(self) -> Mapping[str, Any]:
+        """The upstream's capabilities."""
+        ...
+
     @property
-    def server_info(self) -> Mapping[str, Any]: ...
+    def server_info(self) -> Mapping[str, Any]:
+        """The upstream's `serverInfo`."""
+        ...
+
     @property
-    def instructions(self) -> str: ...
+    def instructions(self) -> str:
+        """The upstream's `instructions`, or ""."""
+        ...
+
     @property
-    def closed(self) -> bool: ...
+    def closed(self) -> bool:
+        """Whether requests have no chance any more."""
+        ...
 
     async def request(self, call: Call) -> Reply:
         """Send one request and wait for its answer.

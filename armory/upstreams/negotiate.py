@@ -143,40 +143,27 @@ class Connector:
         third = self.spec.connect_timeout_s / 3
         loop = asyncio.get_running_loop()
         probe = loop.create_task(discover(link, 3 * third))
-        hello: asyncio.Task[Identity] | None = None
+        tasks = {probe}
         try:
-            await asyncio.wait([probe], timeout=third)
+            await asyncio.wait(tasks, timeout=third)
             if not self._tries("legacy"):
-                try:
-                    return await probe
-                except NotModern as sign:
-                    raise self._only_legacy(sign) from None
+                return await self._only_modern(probe)
             if probe.done() and (identity := _outcome(probe)) is not None:
                 return identity
             if link.closed:
                 return None
-            hello = loop.create_task(initialize(link, self.offer, capabilities, 2 * third))
-            waiting: set[asyncio.Task[Identity]] = {
-                task for task in (probe, hello) if not task.done()
-            }
-            refusal: UpstreamUnavailable | None = None
-            while waiting:
-                done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    try:
-                        return task.result()
-                    except (NotModern, UpstreamTimeout):
-                        continue
-                    except UpstreamUnavailable as error:
-                        refusal = error
-            if link.closed or refusal is None:
-                return None
-            raise refusal
+            tasks.add(loop.create_task(initialize(link, self.offer, capabilities, 2 * third)))
+            return await _first_of(tasks, link)
         finally:
-            for task in (probe, hello):
-                if task is not None:
-                    task.cancel()
-            await asyncio.gather(*(t for t in (probe, hello) if t), return_exceptions=True)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _only_modern(self, probe: asyncio.Task[Identity]) -> Identity:
+        try:
+            return await probe
+        except NotModern as sign:
+            raise self._only_legacy(sign) from None
 
     # --- HTTP
 
@@ -189,19 +176,9 @@ class Connector:
         if spec.transport == "sse" or (self.verdict and self.verdict.transport == "sse"):
             return await self._connect_sse(spec, capabilities, heard, client)
         if self._tries("modern"):
-            link = HttpLink(spec, heard, self._client_info, client)
-            try:
-                identity = await discover(link, spec.connect_timeout_s)
-                return await self._settled(link, identity, "streamable-http")
-            except NotModern as sign:
-                if not self._tries("legacy"):
-                    raise self._only_legacy(sign) from None
-            except HttpFailure as failure:
-                if failure.status in _NO_VERDICT or not self._tries("legacy"):
-                    raise
-            except (Unintelligible, UpstreamTimeout):
-                if not self._tries("legacy"):
-                    raise
+            link = await self._try_modern(spec, heard, client)
+            if link is not None:
+                return link
         legacy = LegacyHttpLink(spec, heard, self._client_info, client, capabilities, self.offer)
         try:
             await legacy.open()
@@ -220,6 +197,25 @@ class Connector:
         self.verdict = Verdict("legacy", "streamable-http")
         self._tell(legacy)
         return legacy
+
+    async def _try_modern(
+        self, spec: UpstreamSpec, heard: Heard, client: HttpClient
+    ) -> Session | None:
+        """A modern link; None when the upstream may speak an older revision."""
+        link = HttpLink(spec, heard, self._client_info, client)
+        try:
+            identity = await discover(link, spec.connect_timeout_s)
+            return await self._settled(link, identity, "streamable-http")
+        except NotModern as sign:
+            if not self._tries("legacy"):
+                raise self._only_legacy(sign) from None
+        except HttpFailure as failure:
+            if failure.status in _NO_VERDICT or not self._tries("legacy"):
+                raise
+        except (Unintelligible, UpstreamTimeout):
+            if not self._tries("legacy"):
+                raise
+        return None
 
     async def _connect_sse(
         self,
@@ -273,6 +269,23 @@ class Connector:
             f"{sign}; set 'protocol' to auto",
             upstream=self.spec.key,
         )
+
+
+async def _first_of(tasks: set[asyncio.Task[Identity]], link: StdioLink) -> Identity | None:
+    """What the first successful attempt found; None when the process is of no more use."""
+    waiting, refusal = set(tasks), None
+    while waiting:
+        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            try:
+                return task.result()
+            except (NotModern, UpstreamTimeout):
+                continue
+            except UpstreamUnavailable as error:
+                refusal = error
+    if link.closed or refusal is None:
+        return None
+    raise refusal
 
 
 def _outcome(probe: asyncio.Task[Identity]) -> Identity | None:

@@ -209,9 +209,8 @@ class Upstream:
 
     async def retire(self, drain_s: float) -> None:
         """Let calls in flight end, then close everything."""
-        end = asyncio.get_running_loop().time() + drain_s
-        while self.gate.inside and asyncio.get_running_loop().time() < end:
-            await asyncio.sleep(0.05)
+        if drain_s and not await self.gate.drained(drain_s):
+            log.warning("upstream_calls_cut", upstream=self.spec.key, calls=self.gate.inside)
         await self.sessions.close()
         await self.connector.close()
 
@@ -315,7 +314,7 @@ class Pool:
         """Name of the session that serves `owner`: what `Listener.on_notification` calls owner."""
         return self.upstream(server).sessions.owner_key(owner)
 
-    def keys(self) -> list[str]:
+    def servers(self) -> list[str]:
         """Keys of the upstreams, in the order of the configuration."""
         return list(self._upstreams)
 

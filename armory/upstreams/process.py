@@ -121,7 +121,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             raise FileNotFoundError(
                 f"command {command!r} was not found on the PATH; install it or give its full path"
             )
-        if spec.cwd is not None and not os.path.isdir(spec.cwd):  # noqa: PTH112 ASYNC240 - one stat
+        if spec.cwd is not None and not os.path.isdir(spec.cwd):  # noqa: ASYNC240 - one stat
             raise FileNotFoundError(f"working directory {spec.cwd!r} does not exist")
         self = cls(spec.key, spec.message_bytes, on_line, on_lost_line, on_end)
         await asyncio.get_running_loop().subprocess_exec(

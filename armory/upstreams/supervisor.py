@@ -266,7 +266,7 @@ class Supervisor:
 
     async def _align(self) -> None:
         before, self._owners = self._owners, {}
-        for key in self._pool.keys():
+        for key in self._pool.servers():
             upstream = self._pool.upstream(key)
             kept = before.get(key)
             if kept is not None and kept.upstream is upstream:
@@ -284,7 +284,7 @@ class Supervisor:
 def pause_s(failures: int) -> float:
     """Seconds to wait before attempt number `failures` + 1: doubling, capped, with jitter."""
     longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(failures - 1, 16))
-    return longest * random.uniform(0.5, 1.0)  # noqa: S311 - spreads load, guards nothing
+    return longest * random.uniform(0.5, 1.0)
 
 
 async def _end(owners: Iterable[_Owner]) -> None:

@@ -1,0 +1,74 @@
+"""A client as an upstream sees it, recording what reaches it.
+
+Owns: `RecordingClient`, which satisfies `armory.upstreams.link.ClientFace`. Never does any I/O.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Raw
+
+from armory.upstreams.link import Answer, ClientGone, Params
+
+
+def plain(raw: Raw | None) -> Any:
+    """A raw JSON value as Python objects; None for none."""
+    return None if raw is None else json.loads(bytes(raw))
+
+
+class RecordingClient:
+    """Records notifications and questions; answers questions from `answers`, by method.
+
+    Args:
+        capabilities: what it declares.
+        log_level: the level it wants, None: no log messages.
+        progress_token: its token, None: no progress.
+        answers: method -> result; a method without one is refused with an error.
+
+    Attributes:
+        notes: (method, params) of each notification, in order.
+        asked: (method, params) of each question, in order.
+        hold: while cleared, questions wait.
+        gone: whether questions raise `ClientGone`.
+        was_asked: set at the first question.
+    """
+
+    def __init__(
+        self,
+        capabilities: Mapping[str, Any] | None = None,
+        *,
+        log_level: str | None = None,
+        progress_token: Any = None,
+        answers: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.capabilities: Mapping[str, Any] = capabilities or {}
+        self.log_level = log_level
+        self.progress_token = (
+            None if progress_token is None else Raw(json.dumps(progress_token).encode())
+        )
+        self.answers = dict(answers or {})
+        self.notes: list[tuple[str, Any]] = []
+        self.asked: list[tuple[str, Any]] = []
+        self.hold = asyncio.Event()
+        self.hold.set()
+        self.gone = False
+        self.was_asked = asyncio.Event()
+
+    async def notify(self, method: str, params: Params) -> None:
+        """Record it."""
+        self.notes.append((method, {key: plain(value) for key, value in params.items()}))
+
+    async def ask(self, method: str, params: Params) -> Answer:
+        """Record it and answer."""
+        self.asked.append((method, {key: plain(value) for key, value in params.items()}))
+        self.was_asked.set()
+        await self.hold.wait()
+        if self.gone:
+            raise ClientGone
+        if method not in self.answers:
+            return Answer(error=Raw(b'{"code":-1,"message":"declined"}'))
+        return Answer(result=Raw(json.dumps(self.answers[method]).encode()))
