@@ -141,7 +141,8 @@ class ApiKeys:
                 await change.connection.execute(row)
                 change.changed(KEY, digest)
         except IntegrityError:
-            raise InvalidRequest("there is no such user; create it first", parameter="user") from None
+            message = "there is no such user; create it first"
+            raise InvalidRequest(message, parameter="user") from None
         return made, text
 
     async def list(self, user: str | None = None, *, limit: int = 1_000) -> list[ApiKey]:

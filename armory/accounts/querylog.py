@@ -1,0 +1,180 @@
+"""The query log: what was asked and what came of it, for statistics and tuning.
+
+Owns: redaction, the bounded queue, storing and retention. Never blocks whoever is answering: when
+the queue is full the record is dropped and counted.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import delete, insert, select
+
+from armory.errors import BackendError, ConfigError
+from armory.storage.database import Database, now_ms
+from armory.storage.tables import query_log
+
+_DAY_MS = 86_400_000
+_QUEUE = 10_000
+_BATCH = 500
+_RETURNED = 50
+_SECRETS = re.compile(
+    r"acx_[A-Za-z0-9_-]{8,}"  # our own keys
+    r"|\b(?:sk|ghp|gho|xox[abpr]|glpat)[-_][A-Za-z0-9_-]{16,}"
+    r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"  # JWT
+    r"|(?i:bearer\s+)[A-Za-z0-9._~+/-]{12,}"
+)
+REDACTED = "[redacted]"
+
+
+@dataclass(frozen=True, slots=True)
+class QueryRecord:
+    """One query.
+
+    Attributes:
+        query_id: as the answer gave it.
+        user: who asked, or None.
+        surface: where (`v1`, `v2`, `rest`, `mcp` ...).
+        query: the texts, redacted when stored.
+        returned: exposed names, best first; the first 50 are stored.
+        visible: number of tools searched.
+        top_score: best score.
+        took_ms: milliseconds.
+        degraded: what was lost, or None.
+        at_ms: milliseconds since 1970.
+    """
+
+    query_id: str
+    user: str | None
+    surface: str
+    query: str
+    returned: tuple[str, ...]
+    visible: int
+    top_score: float
+    took_ms: float
+    degraded: str | None = None
+    at_ms: int = 0
+
+
+class QueryLog:
+    """The query log of one database.
+
+    Args:
+        database: where it is.
+        enabled: whether anything is recorded.
+        retention_days: days until a record is deleted.
+        redact: regular expressions; what they match is replaced, beside known forms of secrets.
+        now_ms: the time, milliseconds since 1970.
+
+    Raises:
+        ConfigError: an expression of `redact` does not compile.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        enabled: bool = True,
+        retention_days: int = 30,
+        redact: Iterable[str] = (),
+        now_ms: Callable[[], int] = now_ms,
+    ) -> None:
+        self._database = database
+        self._enabled = enabled
+        self._retention_days = retention_days
+        self._now_ms = now_ms
+        self._queue: deque[QueryRecord] = deque()
+        self.dropped = 0
+        self._patterns = [_SECRETS]
+        for place, text in enumerate(redact):
+            try:
+                self._patterns.append(re.compile(text))
+            except re.error as error:
+                raise ConfigError(
+                    f"{text!r} is not a regular expression ({error})",
+                    path=f"observability.query_log.redact[{place}]",
+                ) from None
+
+    def __len__(self) -> int:
+        return len(self._queue)
+
+    def redacted(self, text: str) -> str:
+        """`text` without what must not be stored."""
+        for pattern in self._patterns:
+            text = pattern.sub(REDACTED, text)
+        return text.replace("\x00", "").encode("utf-8", "replace").decode()
+
+    def add(self, record: QueryRecord) -> None:
+        """Record a query, soon. Neither blocks nor raises."""
+        if not self._enabled:
+            return
+        if len(self._queue) >= _QUEUE:
+            self.dropped += 1
+            return
+        self._queue.append(record)
+
+    async def flush(self) -> None:
+        """Store what waits; on failure it keeps waiting.
+
+        Raises:
+            BackendError: the database failed.
+        """
+        while self._queue:
+            batch = [self._queue.popleft() for _ in range(min(_BATCH, len(self._queue)))]
+            try:
+                async with self._database.write() as connection:
+                    await connection.execute(insert(query_log), [self._row(r) for r in batch])
+            except BackendError:
+                self._queue.extendleft(reversed(batch))
+                raise
+
+    async def prune(self) -> int:
+        """Delete what is past its retention; how many records that were.
+
+        Raises:
+            BackendError: the database failed.
+        """
+        limit = self._now_ms() - self._retention_days * _DAY_MS
+        async with self._database.write() as connection:
+            gone = await connection.execute(delete(query_log).where(query_log.c.at_ms < limit))
+            return int(gone.rowcount)
+
+    async def recent(self, *, user: str | None = None, limit: int = 100) -> list[QueryRecord]:
+        """The latest records, newest first: of one user, or all."""
+        statement = select(query_log).order_by(query_log.c.at_ms.desc(), query_log.c.id.desc())
+        if user is not None:
+            statement = statement.where(query_log.c.user_id == user)
+        async with self._database.read() as connection:
+            rows = (await connection.execute(statement.limit(limit))).all()
+        return [
+            QueryRecord(
+                row.query_id,
+                row.user_id,
+                row.surface,
+                row.query,
+                tuple(row.returned),
+                row.visible,
+                row.top_score,
+                row.took_ms,
+                row.degraded,
+                row.at_ms,
+            )
+            for row in rows
+        ]
+
+    def _row(self, record: QueryRecord) -> dict[str, object]:
+        return {
+            "query_id": record.query_id,
+            "at_ms": record.at_ms or self._now_ms(),
+            "user_id": record.user,
+            "surface": record.surface,
+            "query": self.redacted(record.query),
+            "returned": list(record.returned[:_RETURNED]),
+            "visible": record.visible,
+            "top_score": record.top_score,
+            "took_ms": record.took_ms,
+            "degraded": record.degraded,
+        }

@@ -1,0 +1,190 @@
+"""Plans and what is left of them: queries a month for each user.
+
+Owns: counting and refusing. What counts is a retrieval query, over REST or MCP; a listing without
+a query and a tool call count nothing. Satisfies nothing above: the surfaces ask.
+
+The count is kept in memory and added to the database a few times a second; what other replicas
+count is read every ten seconds. So a limit may be passed by what the others admit in that time.
+"""
+
+from __future__ import annotations
+
+import calendar
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from sqlalchemy import select
+
+from armory.accounts.users import USER
+from armory.errors import BackendError, RateLimited
+from armory.storage.cache import SingleFlight
+from armory.storage.changes import ChangeFeed
+from armory.storage.database import Database
+from armory.storage.tables import query_months, users
+
+TTL_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """Where one user stands.
+
+    Attributes:
+        plan: name of the plan.
+        queries_limit: queries a month; None: without limit.
+        current_month_usage: queries of this month.
+        resets_at_s: seconds since 1970 when the next month begins (UTC).
+    """
+
+    plan: str
+    queries_limit: int | None
+    current_month_usage: int
+    resets_at_s: int
+
+    @property
+    def remaining(self) -> int | None:
+        """Queries left; None without limit."""
+        if self.queries_limit is None:
+            return None
+        return max(0, self.queries_limit - self.current_month_usage)
+
+
+@dataclass(slots=True)
+class _Known:
+    plan: str
+    month: int
+    stored: int
+    read_at: float
+
+
+class Quotas:
+    """The quotas of one database.
+
+    Args:
+        database: where plans and counts are.
+        feed: tells of changed plans.
+        plans: queries a month by plan, None for without limit.
+        default_plan: for users without a row.
+        now_s: the time, seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        feed: ChangeFeed,
+        *,
+        plans: Mapping[str, int | None],
+        default_plan: str = "free",
+        now_s: Callable[[], float] = time.time,
+    ) -> None:
+        self._database = database
+        self._plans = dict(plans)
+        self._default_plan = default_plan
+        self._now_s = now_s
+        self._known: dict[str, _Known] = {}
+        self._pending: Counter[tuple[str, int]] = Counter()
+        self._flying: Counter[tuple[str, int]] = Counter()
+        self._flights: SingleFlight[_Known] = SingleFlight()
+        feed.subscribe(USER, self._user_changed)
+
+    async def standing(self, user: str) -> Quota:
+        """Where `user` stands, this process's own count included.
+
+        Raises:
+            BackendError: the database could not be asked and nothing is known of the user.
+        """
+        month, resets_at_s = month_of(self._now_s())
+        known = self._known.get(user)
+        if known is None or known.month != month or self._now_s() - known.read_at >= TTL_S:
+            try:
+                known = await self._flights.do(user, lambda: self._load(user, month))
+            except BackendError:
+                if known is None:
+                    raise
+        key = (user, month)
+        used = self._pending[key] + self._flying[key]
+        used += known.stored if known.month == month else 0
+        limit = self._plans.get(known.plan)
+        return Quota(known.plan, limit, used, resets_at_s)
+
+    async def spend(self, user: str) -> Quota:
+        """Count one query, when one is left.
+
+        Raises:
+            RateLimited: none is.
+            BackendError: see `standing`.
+        """
+        quota = await self.standing(user)
+        if quota.remaining == 0:
+            raise RateLimited(
+                f"the plan {quota.plan!r} includes {quota.queries_limit} queries a month and they "
+                "are used up",
+                retry_after_s=max(1.0, quota.resets_at_s - self._now_s()),
+            )
+        month, _ = month_of(self._now_s())
+        self._pending[user, month] += 1
+        return Quota(
+            quota.plan, quota.queries_limit, quota.current_month_usage + 1, quota.resets_at_s
+        )
+
+    async def flush(self) -> None:
+        """Add what was counted to the database; on failure it is added the next time.
+
+        Raises:
+            BackendError: the database failed.
+        """
+        if not self._pending:
+            return
+        flying, self._pending = self._pending, Counter()
+        self._flying = flying
+        try:
+            async with self._database.write() as connection:
+                for (user, month), count in sorted(flying.items()):
+                    row = self._database.upsert(query_months)
+                    row = row.values(user_id=user, month=month, queries=count)
+                    await connection.execute(
+                        row.on_conflict_do_update(
+                            index_elements=["user_id", "month"],
+                            set_={"queries": query_months.c.queries + count},
+                        )
+                    )
+        except BackendError:
+            self._pending.update(flying)
+            raise
+        else:
+            for (user, month), count in flying.items():
+                known = self._known.get(user)
+                if known is not None and known.month == month:
+                    known.stored += count
+        finally:
+            self._flying = Counter()
+
+    async def _load(self, user: str, month: int) -> _Known:
+        key = (user, month)
+        before = self._flying[key]
+        async with self._database.read() as connection:
+            found = select(users.c.plan).where(users.c.id == user)
+            plan = (await connection.execute(found)).scalar() or self._default_plan
+            chosen = (query_months.c.user_id == user) & (query_months.c.month == month)
+            stored = (
+                await connection.execute(select(query_months.c.queries).where(chosen))
+            ).scalar() or 0
+        if before != self._flying[key]:  # a flush ended meanwhile; counted either here or there
+            stored = max(stored, self._known[user].stored if user in self._known else stored)
+        known = _Known(plan, month, stored, self._now_s())
+        self._known[user] = known
+        return known
+
+    async def _user_changed(self, user: str) -> None:
+        self._flights.forget(user)
+        self._known.pop(user, None)
+
+
+def month_of(now_s: float) -> tuple[int, int]:
+    """(month as a number like 202607, seconds since 1970 of the next month's begin), UTC."""
+    today = datetime.fromtimestamp(now_s, UTC)
+    year, month = (today.year + 1, 1) if today.month == 12 else (today.year, today.month + 1)
+    return today.year * 100 + today.month, calendar.timegm((year, month, 1, 0, 0, 0))

@@ -1,0 +1,146 @@
+"""Tools that no upstream offers, told to the index by an administrator.
+
+Owns: their rows and the records made of them. They can be found over REST and never called; a
+tool that an upstream offers under the same exposed name takes their place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+import structlog
+from sqlalchemy import delete, select
+
+from armory.accounts.text import check_name
+from armory.domain.naming import expose_names, is_server_key
+from armory.domain.tool import ToolRecord, fingerprint
+from armory.errors import InvalidRequest
+from armory.storage.changes import ChangeFeed
+from armory.storage.database import Database, now_ms
+from armory.storage.tables import indexed_tools
+
+_log = structlog.get_logger(__name__)
+TOOLS = "tools"
+MAX_TOOLS = 20_000
+
+
+class ToolRegistry:
+    """The indexed tools of one database, held in memory.
+
+    Args:
+        database: where they are.
+        feed: tells every process of changes.
+        on_change: awaited after the records changed, so that they are indexed again.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        feed: ChangeFeed,
+        *,
+        on_change: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._database = database
+        self._feed = feed
+        self.on_change = on_change
+        self._records: Mapping[str, ToolRecord] = {}
+        feed.subscribe(TOOLS, self._changed)
+
+    @property
+    def records(self) -> Mapping[str, ToolRecord]:
+        """By exposed name; another object after every change."""
+        return self._records
+
+    async def load(self) -> None:
+        """Read them from the database."""
+        async with self._database.read() as connection:
+            statement = select(indexed_tools).order_by(indexed_tools.c.name).limit(MAX_TOOLS)
+            rows = (await connection.execute(statement)).all()
+        self._records = {row.name: _record(row) for row in rows}
+
+    async def add(
+        self,
+        tools: Sequence[Mapping[str, Any]],
+        *,
+        server: str,
+        category: str | None = None,
+        tags: Iterable[str] = (),
+        skip_existing: bool = False,
+    ) -> tuple[list[str], list[str]]:
+        """Add or replace tools of one server: (exposed names written, names skipped).
+
+        Args:
+            tools: MCP tool objects; `name` is needed, everything else is kept as it is.
+            server: the server key that they are named under.
+            category: of all of them.
+            tags: of all of them.
+            skip_existing: leave those alone that are there already.
+
+        Raises:
+            InvalidRequest: a server key or a name that cannot be used.
+        """
+        if not is_server_key(server):
+            raise InvalidRequest(
+                f"server is {server[:40]!r}; expected lower-case words joined by hyphens",
+                parameter="server",
+            )
+        by_name = {check_name(str(tool.get("name", "")), "name"): tool for tool in tools}
+        exposed = expose_names(server, by_name)
+        written: list[str] = []
+        skipped: list[str] = []
+        async with self._feed.transaction() as change:
+            statement = select(indexed_tools.c.name)
+            known = set((await change.connection.execute(statement)).scalars())
+            if len(known | set(exposed.values())) > MAX_TOOLS:
+                raise InvalidRequest(f"more than {MAX_TOOLS} tools", parameter="tools")
+            for original, tool in by_name.items():
+                name = exposed[original]
+                if skip_existing and name in known:
+                    skipped.append(name)
+                    continue
+                values: dict[str, Any] = {
+                    "server": server,
+                    "original_name": original,
+                    "definition": dict(tool),
+                    "category": category,
+                    "tags": list(dict.fromkeys(tags)),
+                    "updated_at_ms": now_ms(),
+                }
+                row = self._database.upsert(indexed_tools).values(name=name, **values)
+                await change.connection.execute(
+                    row.on_conflict_do_update(index_elements=["name"], set_=values)
+                )
+                written.append(name)
+            if written:
+                change.changed(TOOLS, "all")
+        return written, skipped
+
+    async def remove(self, names: Iterable[str]) -> int:
+        """Take tools out again; how many were there."""
+        async with self._feed.transaction() as change:
+            statement = delete(indexed_tools).where(indexed_tools.c.name.in_(list(names)))
+            gone = (await change.connection.execute(statement)).rowcount
+            if gone:
+                change.changed(TOOLS, "all")
+        return int(gone)
+
+    async def _changed(self, _value: str) -> None:
+        await self.load()
+        if self.on_change is not None:
+            await self.on_change()
+
+
+def _record(row: Any) -> ToolRecord:
+    definition: dict[str, Any] = row.definition
+    description = definition.get("description")
+    return ToolRecord(
+        name=row.name,
+        server=row.server,
+        original_name=row.original_name,
+        definition=definition,
+        fingerprint=fingerprint(definition),
+        description=description if isinstance(description, str) else "",
+        tags=tuple(row.tags),
+        category=row.category,
+    )

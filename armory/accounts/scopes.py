@@ -1,0 +1,133 @@
+"""What each user has active, in memory: the part of the catalogue that policy narrows to.
+
+Owns: loading it before a request is served, and loading it anew when packs change. Satisfies
+`security.policy.Packs` and `security.authentication.Admission`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import structlog
+from sqlalchemy import select
+
+from armory.accounts.packs import PACK
+from armory.accounts.users import USER
+from armory.domain.principal import Principal
+from armory.errors import AuthenticationFailed, BackendError
+from armory.security.policy import PackView
+from armory.storage.cache import SingleFlight
+from armory.storage.changes import ChangeFeed
+from armory.storage.database import Database
+from armory.storage.tables import installations, pack_entries, users
+
+_log = structlog.get_logger(__name__)
+NOTHING = PackView("none")
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    view: PackView
+    packs: frozenset[str]
+    is_active: bool
+
+
+class PackScopes:
+    """The active packs, servers and tools of the users that this process has met.
+
+    A user that nobody has admitted sees nothing: `admit` comes first.
+
+    Args:
+        database: where installations are.
+        feed: tells of changes, and whether what is in memory may be used.
+        on_change: called with a user whose view has changed.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        feed: ChangeFeed,
+        *,
+        on_change: Callable[[str], None] | None = None,
+    ) -> None:
+        self._database = database
+        self._feed = feed
+        self.on_change = on_change
+        self._loaded: dict[str, _Loaded] = {}
+        self._same: dict[str, PackView] = {}
+        self._flights: SingleFlight[_Loaded] = SingleFlight()
+        self._generation: dict[str, int] = {}
+        feed.subscribe(USER, self._user_changed)
+        feed.subscribe(PACK, self._pack_changed)
+
+    def view_of(self, user: str) -> PackView:
+        """What `user` has active; nothing for one that was not admitted."""
+        loaded = self._loaded.get(user)
+        return NOTHING if loaded is None or not loaded.is_active else loaded.view
+
+    async def admit(self, principal: Principal) -> None:
+        """Have the packs of the principal's user in memory, as they are in the database now.
+
+        Raises:
+            AuthenticationFailed: the user was deactivated.
+            BackendError: the database could not be asked.
+        """
+        user = principal.user
+        if user is None:
+            return
+        loaded = self._loaded.get(user)
+        if loaded is None or not self._feed.trusted:
+            loaded = await self._refresh(user)
+        if not loaded.is_active:
+            raise AuthenticationFailed("this user's account is switched off")
+
+    async def _refresh(self, user: str) -> _Loaded:
+        return await self._flights.do(user, lambda: self._load(user))
+
+    async def _load(self, user: str) -> _Loaded:
+        generation = self._generation.get(user, 0)
+        async with self._database.read() as connection:
+            found = select(users.c.is_active).where(users.c.id == user)
+            is_active = (await connection.execute(found)).scalar()
+            columns = installations.c
+            mine = select(columns.kind, columns.value).where(
+                columns.user_id == user, columns.is_active
+            )
+            items = (await connection.execute(mine)).all()
+            packs = frozenset(value for kind, value in items if kind == PACK)
+            if packs:
+                entries = select(pack_entries.c.kind, pack_entries.c.value)
+                chosen = entries.where(pack_entries.c.pack_id.in_(list(packs)))
+                items = [*items, *(await connection.execute(chosen)).all()]
+        servers = frozenset(value for kind, value in items if kind == "server")
+        tools = frozenset(value for kind, value in items if kind == "tool")
+        loaded = _Loaded(self._view(servers, tools), packs, is_active is not False)
+        if generation == self._generation.get(user, 0):
+            before, self._loaded[user] = self._loaded.get(user), loaded
+            if before is not None and before.view != loaded.view and self.on_change is not None:
+                self.on_change(user)
+        return loaded
+
+    def _view(self, servers: frozenset[str], tools: frozenset[str]) -> PackView:
+        if not servers and not tools:
+            return NOTHING
+        text = "\n".join(["s", *sorted(servers), "t", *sorted(tools)])
+        key = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:24]
+        return self._same.setdefault(key, PackView(key, servers, tools))
+
+    async def _user_changed(self, user: str) -> None:
+        self._generation[user] = self._generation.get(user, 0) + 1
+        self._flights.forget(user)
+        if user not in self._loaded:
+            return
+        try:
+            await self._refresh(user)
+        except BackendError as error:  # asked again before the next request of this user
+            self._loaded.pop(user, None)
+            _log.warning("packs_not_reloaded", error=error.message)
+
+    async def _pack_changed(self, pack: str) -> None:
+        for user in [user for user, known in self._loaded.items() if pack in known.packs]:
+            await self._user_changed(user)

@@ -1,0 +1,244 @@
+"""Accounts as one object: opened by the runtime, kept going by one owner task.
+
+Owns: what belongs together over one database and one cache, and the rhythm of flushing. Satisfies
+`gateway.ports.ToolEvents` and `gateway.ports.Limiter`; its `keys` are a `Scheme` and its `scopes`
+the `Admission` of `security.authentication`, and `scopes` the `Packs` of `security.policy`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+import structlog
+
+from armory.accounts.keys import ApiKeys
+from armory.accounts.packs import Packs
+from armory.accounts.querylog import QueryLog, QueryRecord
+from armory.accounts.quotas import Quota, Quotas
+from armory.accounts.registry import ToolRegistry
+from armory.accounts.scopes import PackScopes
+from armory.accounts.text import MAX_NAME
+from armory.accounts.usage import WINDOW_DAYS, UsageStatistics
+from armory.accounts.users import Users
+from armory.domain.principal import Principal
+from armory.domain.query import Query
+from armory.errors import BackendError
+from armory.storage.cache import Cache
+from armory.storage.changes import ChangeFeed
+from armory.storage.database import Database
+
+_log = structlog.get_logger(__name__)
+FLUSH_S = 2.0
+REFRESH_S = 10.0
+PRUNE_S = 3_600.0
+RETRIEVALS = frozenset(("tools/list", "search_tools", "retrieve"))
+
+
+@dataclass(frozen=True, slots=True)
+class AccountSettings:
+    """What configuration says about accounts.
+
+    Attributes:
+        enabled: whether packs narrow what users see, and quotas count.
+        default_plan: plan of users that have none.
+        plans: queries a month by plan, None for without limit.
+        query_log: whether queries are recorded.
+        retention_days: days until a record of the query log is deleted.
+        redact: regular expressions over queries.
+        usage_window_days: days over which tools are judged.
+    """
+
+    enabled: bool = False
+    default_plan: str = "free"
+    plans: Mapping[str, int | None] = field(default_factory=lambda: {"free": None})
+    query_log: bool = True
+    retention_days: int = 30
+    redact: Sequence[str] = ()
+    usage_window_days: int = WINDOW_DAYS
+
+
+class Accounts:
+    """Users, keys, packs, statistics, quotas and the query log of one database.
+
+    `open()`, then `run()` in an owner task for as long as the process serves, then `close()`.
+
+    Args:
+        database: opened and closed here.
+        cache: likewise.
+        settings: see `AccountSettings`.
+        tools: number of tools in the catalogue.
+        upstreams: which servers are up now, for uptimes.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        cache: Cache,
+        settings: AccountSettings | None = None,
+        *,
+        tools: Callable[[], int] = lambda: 0,
+        upstreams: Callable[[], Mapping[str, bool]] = dict,
+    ) -> None:
+        self.settings = settings or AccountSettings()
+        self.database = database
+        self.cache = cache
+        self.upstreams = upstreams
+        self.feed = ChangeFeed(database, cache)
+        plan = self.settings.default_plan
+        self.users = Users(database, self.feed, default_plan=plan)
+        self.keys = ApiKeys(database, cache, self.feed)
+        self.packs = Packs(database, self.feed, self.users)
+        self.scopes = PackScopes(database, self.feed)
+        self.registry = ToolRegistry(database, self.feed)
+        self.quotas = Quotas(database, self.feed, plans=self.settings.plans, default_plan=plan)
+        self.usage = UsageStatistics(
+            database, tools=tools, window_days=self.settings.usage_window_days
+        )
+        self.query_log = QueryLog(
+            database,
+            enabled=self.settings.query_log,
+            retention_days=self.settings.retention_days,
+            redact=self.settings.redact,
+        )
+        self._observed_at = time.monotonic()
+
+    @property
+    def enabled(self) -> bool:
+        """Whether packs narrow what users see, and quotas count."""
+        return self.settings.enabled
+
+    async def open(self) -> None:
+        """Open the database, upgrade it, and read what is served from memory.
+
+        Raises:
+            BackendError: the database cannot be reached.
+            ConfigError: it was written by a newer Armory.
+        """
+        await self.database.open()
+        await self.registry.load()
+        await self.usage.refresh()
+
+    async def close(self) -> None:
+        """Store what still waits and close everything. `run()` has ended before."""
+        await self._try("flush", self.flush)
+        await self.cache.aclose()
+        await self.database.close()
+
+    async def run(self) -> None:
+        """Hear of changes, flush, refresh and prune, until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.feed.run(), name="accounts: changes")
+            group.create_task(self._every(FLUSH_S, "flush", self._flush_observed))
+            group.create_task(self._every(REFRESH_S, "refresh", self.usage.refresh))
+            group.create_task(self._every(PRUNE_S, "prune", self._prune))
+
+    async def flush(self) -> None:
+        """Store statistics, counts and the query log now.
+
+        Raises:
+            BackendError: the database failed; nothing is lost.
+        """
+        await self.usage.flush()
+        await self.quotas.flush()
+        await self.query_log.flush()
+
+    # -- gateway.ports.Limiter ---------------------------------------------------------------
+
+    async def admit(self, principal: Principal, method: str, name: str) -> None:
+        """Count a retrieval query against the user's plan; anything else passes.
+
+        Raises:
+            RateLimited: the plan's queries are used up.
+        """
+        if method in RETRIEVALS:
+            await self.spend(principal)
+
+    async def spend(self, principal: Principal) -> Quota | None:
+        """Count one query of the principal's user; None where nothing is counted.
+
+        Raises:
+            RateLimited: the plan's queries are used up.
+        """
+        if not self.enabled or principal.user is None:
+            return None
+        return await self.quotas.spend(principal.user)
+
+    # -- gateway.ports.ToolEvents ------------------------------------------------------------
+
+    def called(
+        self,
+        principal: Principal,
+        tool: str,
+        *,
+        ok: bool,
+        latency_ms: float,
+        query: str | None = None,
+    ) -> None:
+        """Count one call."""
+        self.usage.called(owner_of(principal), tool, ok=ok, latency_ms=latency_ms)
+
+    def listed(
+        self,
+        principal: Principal,
+        query: Query | None,
+        *,
+        visible: int,
+        returned: int,
+        visible_bytes: int,
+        returned_bytes: int,
+        top_score: float,
+        latency_ms: float,
+        selected: tuple[str, ...] = (),
+        degraded: str | None = None,
+    ) -> None:
+        """Record one query."""
+        if query is None:
+            return
+        self.query_log.add(
+            QueryRecord(
+                query_id=uuid4().hex,
+                user=principal.user,
+                surface=f"mcp:{query.source}",
+                query="\n".join(query.texts),
+                returned=selected,
+                visible=visible,
+                top_score=top_score,
+                took_ms=latency_ms,
+                degraded=degraded,
+            )
+        )
+
+    # -- the rhythm --------------------------------------------------------------------------
+
+    async def _flush_observed(self) -> None:
+        now = time.monotonic()
+        elapsed_ms = int((now - self._observed_at) * 1000)
+        self._observed_at = now
+        self.usage.observed(self.upstreams(), elapsed_ms)
+        await self.flush()
+
+    async def _prune(self) -> None:
+        await self.feed.prune()
+        await self.query_log.prune()
+        await self.usage.prune()
+
+    async def _every(self, pause_s: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            await asyncio.sleep(pause_s)
+            await self._try(name, work)
+
+    async def _try(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await work()
+        except BackendError as error:
+            _log.warning("accounts_task_failed", task=name, error=error.message)
+
+
+def owner_of(principal: Principal) -> str:
+    """Under whose name usage is kept: the user, or the principal itself."""
+    name = (principal.user or principal.key)[:MAX_NAME]
+    return "".join(c if c.isprintable() else "?" for c in name)
