@@ -32,7 +32,8 @@ def config_schema() -> dict[str, Any]:
         }
     schema["properties"]["inputs"] = {"description": "VS Code's; ignored."}
     # what the loader fills in where the file is silent
-    for block in (schema, schema["$defs"]["StorageConfig"]):
+    definitions: dict[str, Any] = schema["$defs"]
+    for block in (schema, definitions["StorageConfig"]):
         block.pop("required", None)
     return schema
 
@@ -52,7 +53,9 @@ def _accept_variables(node: Any) -> None:
     for entry in node.values():
         _accept_variables(entry)
     properties = node.get("properties")
-    for name, inner in properties.items() if isinstance(properties, dict) else ():
+    if not isinstance(properties, dict):
+        return
+    for name, inner in properties.items():
         simple = inner.get("type") in ("integer", "number", "boolean") or "enum" in inner
         if simple:
             outer = {key: inner.pop(key) for key in ("default", "description") if key in inner}

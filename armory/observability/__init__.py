@@ -1,1 +1,1 @@
-"""observability"""
+"""Logs and metrics."""

@@ -1,1 +1,1 @@
-"""web"""
+"""The HTTP server and what it answers besides MCP."""

@@ -1,0 +1,99 @@
+"""How events are logged: readable on a terminal, JSON elsewhere, never a secret.
+
+Owns: structlog's set-up and the redaction of secrets. Never imports a room above `domain`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import sys
+from collections.abc import MutableMapping
+from typing import Any, Literal, TextIO
+
+import structlog
+
+Level = Literal["debug", "info", "warning", "error"]
+Format = Literal["auto", "console", "json"]
+
+_SECRET_KEY = re.compile(
+    r"(?:^|_)(?:token|secret|password|passwd|authorization|api_?key|credential|cookie)s?$",
+    re.IGNORECASE,
+)
+_SECRET_TEXT = re.compile(
+    r"(?P<bearer>\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{6,}"
+    r"|\b(?:acx_|sk-)[A-Za-z0-9_-]{6,}"
+    r"|(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^\s/@:]*:[^\s/@]+@",
+    re.IGNORECASE,
+)
+_HIDDEN = "***"
+_NOISY = ("aiohttp.access", "asyncio", "alembic", "httpx", "openai", "qdrant_client")
+
+
+def configure_logging(
+    level: Level = "info", format: Format = "auto", *, stream: TextIO | None = None
+) -> None:
+    """Set up structlog and the standard library's logging for the whole process.
+
+    Args:
+        level: least important events that are written.
+        format: `auto` is `console` on a terminal and `json` otherwise.
+        stream: where to; standard error by default, since standard output belongs to answers.
+    """
+    out: TextIO = stream or sys.stderr
+    number = getattr(logging, level.upper())
+    console = format == "console" or (format == "auto" and out.isatty())
+    shared: list[Any] = [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        redact,
+    ]
+    renderer: Any = (
+        structlog.dev.ConsoleRenderer(colors=out.isatty())
+        if console
+        else structlog.processors.JSONRenderer(default=str)
+    )
+    structlog.configure(
+        processors=[*shared, structlog.processors.format_exc_info, renderer]
+        if not console
+        else [*shared, renderer],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.PrintLoggerFactory(out),
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(out)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=shared,
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+        )
+    )
+    root = logging.getLogger()
+    for old in root.handlers[:]:
+        root.removeHandler(old)
+    root.addHandler(handler)
+    root.setLevel(logging.WARNING if number > logging.DEBUG else logging.INFO)
+    for name in _NOISY:
+        logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Structlog processor: hide what names or looks like a secret."""
+    for key, value in event.items():
+        if _SECRET_KEY.search(key) and value not in (None, ""):
+            event[key] = _HIDDEN
+        elif isinstance(value, str):
+            event[key] = redacted(value)
+    return event
+
+
+def redacted(text: str) -> str:
+    """`text` without bearer tokens, API keys and passwords in URLs."""
+
+    def hide(match: re.Match[str]) -> str:
+        if match["bearer"]:
+            return match["bearer"] + _HIDDEN
+        return f"{match['scheme']}{_HIDDEN}@" if match["scheme"] else _HIDDEN
+
+    return _SECRET_TEXT.sub(hide, text)

@@ -1,0 +1,202 @@
+"""Prometheus metrics of one gateway.
+
+Owns: the metric names and how calls and listings count. Never imports a room above `domain`;
+what is asked for at scrape time arrives as plain functions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from armory.domain.naming import split_name
+from armory.domain.principal import Principal
+from armory.domain.query import Query
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+BYTES_A_TOKEN = 4
+_CALL_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+_LIST_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
+_TOOLS = (0, 1, 2, 3, 5, 8, 12, 20, 40, 80, 160, 320, 640, 1_280, 5_000, 20_000)
+_SCORES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamFigures:
+    """One upstream at the moment of a scrape.
+
+    Attributes:
+        up: whether its session is there.
+        tools: tools of its last good list.
+        sessions, in_flight, queued: see the pool.
+        breaker: `closed`, `open` or `half_open`.
+    """
+
+    up: bool
+    tools: int
+    sessions: int
+    in_flight: int
+    queued: int
+    breaker: str
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeFigures:
+    """The front at the moment of a scrape: how many of each are open."""
+
+    sessions: int
+    streams: int
+    parked: int
+
+
+class Metrics:
+    """The registry, and the sink of `gateway.ports.ToolEvents` that feeds it.
+
+    Args:
+        upstreams: asked at scrape time; figures by server key.
+        edge: likewise, None while nothing listens.
+    """
+
+    def __init__(
+        self,
+        upstreams: Callable[[], Mapping[str, UpstreamFigures]],
+        edge: Callable[[], EdgeFigures | None],
+    ) -> None:
+        self.registry = CollectorRegistry()
+        registry = self.registry
+        self._calls = Counter(
+            "armory_tool_calls",
+            "Calls of tools, by outcome.",
+            ["server", "outcome"],
+            registry=registry,
+        )
+        self._call_seconds = Histogram(
+            "armory_tool_call_seconds",
+            "Duration of calls.",
+            ["server"],
+            buckets=_CALL_S,
+            registry=registry,
+        )
+        self._lists = Counter(
+            "armory_listings", "Answers to queries, by state.", ["state"], registry=registry
+        )
+        self._list_seconds = Histogram(
+            "armory_listing_seconds",
+            "Duration of answers to queries.",
+            buckets=_LIST_S,
+            registry=registry,
+        )
+        self._visible = Histogram(
+            "armory_listing_visible_tools", "Tools that the caller may see.",
+            buckets=_TOOLS, registry=registry,
+        )  # fmt: skip
+        self._returned = Histogram(
+            "armory_listing_returned_tools",
+            "Tools that were returned.",
+            buckets=_TOOLS,
+            registry=registry,
+        )
+        self._top_score = Histogram(
+            "armory_listing_top_score", "Best score of a query.", buckets=_SCORES, registry=registry
+        )
+        self._saved = Counter(
+            "armory_listing_tokens_saved",
+            "Tokens of tool definitions that were not sent (four bytes each).", registry=registry,
+        )  # fmt: skip
+        self._sent = Counter(
+            "armory_listing_tokens_sent",
+            "Tokens of tool definitions that were sent.",
+            registry=registry,
+        )
+        self.registry.register(_Live(upstreams, edge))
+
+    def called(
+        self,
+        principal: Principal,
+        tool: str,
+        *,
+        ok: bool,
+        latency_ms: float,
+        query: str | None = None,
+    ) -> None:
+        """One `tools/call` was answered."""
+        parts = split_name(tool)
+        server = parts[0] if parts else ""
+        self._calls.labels(server, "ok" if ok else "error").inc()
+        self._call_seconds.labels(server).observe(latency_ms / 1_000)
+
+    def listed(
+        self,
+        principal: Principal,
+        query: Query | None,
+        *,
+        visible: int,
+        returned: int,
+        visible_bytes: int,
+        returned_bytes: int,
+        top_score: float,
+        latency_ms: float,
+        selected: tuple[str, ...] = (),
+        degraded: str | None = None,
+    ) -> None:
+        """One query was answered, as a listing or by `search_tools`."""
+        self._lists.labels("degraded" if degraded else "full").inc()
+        self._list_seconds.observe(latency_ms / 1_000)
+        self._visible.observe(visible)
+        self._returned.observe(returned)
+        self._top_score.observe(top_score)
+        self._sent.inc(returned_bytes / BYTES_A_TOKEN)
+        self._saved.inc(max(0, visible_bytes - returned_bytes) / BYTES_A_TOKEN)
+
+    def text(self) -> bytes:
+        """Everything in Prometheus' text format."""
+        return generate_latest(self.registry)
+
+
+class _Live(Collector):
+    """What is read at the moment of a scrape."""
+
+    def __init__(
+        self,
+        upstreams: Callable[[], Mapping[str, UpstreamFigures]],
+        edge: Callable[[], EdgeFigures | None],
+    ) -> None:
+        self._upstreams = upstreams
+        self._edge = edge
+
+    def describe(self) -> Iterable[GaugeMetricFamily]:
+        return ()
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        found = self._upstreams()
+        for name, field, text in (
+            ("up", "up", "Whether the upstream's session is there."),
+            ("tools", "tools", "Tools of its last good list."),
+            ("sessions", "sessions", "Open sessions or processes."),
+            ("calls_in_flight", "in_flight", "Calls under way."),
+            ("calls_queued", "queued", "Calls that wait for their turn."),
+        ):
+            family = GaugeMetricFamily(f"armory_upstream_{name}", text, labels=["server"])
+            for server, figures in found.items():
+                family.add_metric([server], float(getattr(figures, field)))
+            yield family
+        breaker = GaugeMetricFamily(
+            "armory_upstream_breaker", "1 for the state that holds.", labels=["server", "state"]
+        )
+        for server, figures in found.items():
+            for state in ("closed", "open", "half_open"):
+                breaker.add_metric([server, state], float(figures.breaker == state))
+        yield breaker
+        edge = self._edge()
+        for name, text in (
+            ("sessions", "Client sessions."),
+            ("streams", "Open event streams."),
+            ("parked", "Calls that wait for a client's answer."),
+        ):
+            yield GaugeMetricFamily(
+                f"armory_client_{name}", text, value=getattr(edge, name) if edge else 0
+            )

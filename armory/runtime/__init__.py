@@ -1,0 +1,5 @@
+"""What starts when: the only room that turns configuration into objects."""
+
+from armory.runtime.running import Reloaded, Runtime, open_runtime
+
+__all__ = ["Reloaded", "Runtime", "open_runtime"]

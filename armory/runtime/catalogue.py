@@ -1,0 +1,152 @@
+"""Keeps the served snapshot current: lists in, snapshot out, tools indexed on the way.
+
+Owns: the tasks between the supervisor's news and `Gateway.publish`. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import structlog
+
+from armory.domain.catalog import EMPTY, Catalog, ServerLists, ToolRules, build_catalog
+from armory.domain.tool import ToolRecord
+from armory.errors import ArmoryError
+
+_log = structlog.get_logger(__name__)
+SETTLE_S = 0.02
+FIRST_INDEX_S = 20.0
+INDEX_S = 3.0
+
+
+class Searchable(Protocol):
+    """The part of the retriever that is needed here."""
+
+    async def index(self, tools: Sequence[ToolRecord]) -> object:
+        """Make exactly these tools searchable."""
+        ...
+
+
+class CatalogueKeeper:
+    """Two tasks: one builds and publishes snapshots, the other makes their tools searchable.
+
+    A snapshot is published as soon as its tools are indexed, or after a few seconds without
+    waiting longer: a slow embedder delays finding a new tool, never listing and calling it.
+
+    Args:
+        lists: gives the last good lists of all upstreams.
+        publish: serves a snapshot.
+        retriever: None: nothing is searched.
+        rules: what the configuration says about each upstream's tools.
+    """
+
+    def __init__(
+        self,
+        lists: Callable[[], Mapping[str, ServerLists]],
+        publish: Callable[[Catalog], None],
+        retriever: Searchable | None,
+        rules: Mapping[str, ToolRules],
+    ) -> None:
+        self._lists = lists
+        self._publish = publish
+        self._retriever = retriever
+        self._rules = dict(rules)
+        self._catalog = EMPTY
+        self._dirty = asyncio.Event()
+        self._wanted = asyncio.Event()
+        self._indexed = asyncio.Event()
+        self._to_index: Sequence[ToolRecord] | None = None
+        self._tasks: list[asyncio.Task[None]] = []
+        self._reported: set[str] = set()
+        self._asked = 0
+        self._built = 0
+        self._progress = asyncio.Condition()
+
+    def start(self) -> None:
+        """Begin to work."""
+        loop = asyncio.get_running_loop()
+        self._tasks = [loop.create_task(self._build()), loop.create_task(self._index())]
+
+    async def stop(self) -> None:
+        """End the tasks."""
+        for task in self._tasks:
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+        self._tasks = []
+
+    def changed(self, _server: str = "", _lists: ServerLists | None = None) -> None:
+        """Some list differs: build a new snapshot soon."""
+        self._asked += 1
+        self._dirty.set()
+
+    async def settle(self) -> None:
+        """Build a snapshot of what is known now; returns when it is served."""
+        self.changed()
+        wanted = self._asked
+        async with self._progress:
+            await self._progress.wait_for(lambda: self._built >= wanted)
+
+    def reconfigure(self, rules: Mapping[str, ToolRules]) -> None:
+        """Other rules about tools from now on."""
+        self._rules = dict(rules)
+        self.changed()
+
+    async def _build(self) -> None:
+        while True:
+            await self._dirty.wait()
+            await asyncio.sleep(SETTLE_S)  # upstreams tend to answer together
+            self._dirty.clear()
+            asked = self._asked
+            lists = self._lists()
+            catalog, problems = build_catalog(lists, self._rules, self._catalog)
+            self._report(problems)
+            if catalog is not self._catalog:
+                await self._searchable(list(catalog.tools.values()))
+                self._catalog = catalog
+                self._publish(catalog)
+                _log.info(
+                    "catalogue_published",
+                    version=catalog.version,
+                    servers=len(catalog.servers),
+                    tools=len(catalog.tools),
+                )
+            async with self._progress:
+                self._built = asked
+                self._progress.notify_all()
+
+    async def _searchable(self, tools: Sequence[ToolRecord]) -> None:
+        """Hand the tools to the indexing task and wait a little for it."""
+        if self._retriever is None:
+            return
+        self._to_index = tools
+        self._indexed.clear()
+        self._wanted.set()
+        try:
+            async with asyncio.timeout(INDEX_S if self._catalog.version else FIRST_INDEX_S):
+                await self._indexed.wait()
+        except TimeoutError:
+            _log.info("indexing_goes_on", tools=len(tools))
+
+    async def _index(self) -> None:
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            tools = self._to_index
+            if self._retriever is None or tools is None:
+                continue
+            try:
+                await self._retriever.index(tools)
+            except ArmoryError as error:
+                _log.error("indexing_failed", error=error.message)
+            if not self._wanted.is_set():
+                self._indexed.set()
+
+    def _report(self, problems: Sequence[str]) -> None:
+        """Log what is new among the problems."""
+        for problem in problems:
+            if problem not in self._reported:
+                _log.warning("catalogue_problem", problem=problem)
+        self._reported = set(problems)

@@ -1,0 +1,245 @@
+"""From the configuration's blocks to the plain values that constructors take.
+
+Owns: the one place where names of `armory.yaml` meet names of the code. Opens nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from armory.config import Config, Loaded
+from armory.config.upstream import UpstreamConfig
+from armory.domain.catalog import ToolRules
+from armory.errors import ConfigError
+from armory.gateway.settings import GatewaySettings, SetSpec
+from armory.security.authentication import Authenticator, StaticToken
+from armory.security.policy import Policy, Rule
+from armory.upstreams.spec import UpstreamSpec
+from armory.wire.admission import is_loopback
+from armory.wire.http import HttpSettings
+
+
+def armory_version() -> str:
+    """The installed version; "0" in a source tree that is not installed."""
+    try:
+        return version("armory-mcp-gateway")
+    except PackageNotFoundError:
+        return "0"
+
+
+def secret(value: SecretStr | None) -> str | None:
+    """The text of a secret."""
+    return None if value is None else value.get_secret_value()
+
+
+@dataclass(frozen=True, slots=True)
+class Reloadable:
+    """What can be swapped while the gateway serves."""
+
+    specs: tuple[UpstreamSpec, ...]
+    rules: Mapping[str, ToolRules]
+    policy: Policy
+    gateway: GatewaySettings
+
+
+def reloadable(loaded: Loaded) -> Reloadable:
+    """The swappable part of a configuration.
+
+    Raises:
+        ConfigError: a block does not fit itself.
+    """
+    config = loaded.config
+    return Reloadable(
+        specs=tuple(upstream_specs(loaded)),
+        rules={key: tool_rules(block) for key, block in config.upstreams.items()},
+        policy=Policy(policy_rules(config)),
+        gateway=gateway_settings(config),
+    )
+
+
+def problems_of(loaded: Loaded) -> list[ConfigError]:
+    """Everything that building from this configuration would refuse, without opening anything."""
+    found: list[ConfigError] = []
+    steps: list[Callable[[], object]] = [
+        partial(upstream_spec, key, block, loaded) for key, block in loaded.config.upstreams.items()
+    ]
+    steps += [partial(authenticator, loaded.config), partial(policy_rules, loaded.config)]
+    for step in steps:
+        try:
+            step()
+        except ConfigError as error:
+            found.append(error)
+    return found
+
+
+def upstream_specs(loaded: Loaded) -> list[UpstreamSpec]:
+    """Every upstream, in the order of the file."""
+    return [upstream_spec(key, block, loaded) for key, block in loaded.config.upstreams.items()]
+
+
+def upstream_spec(key: str, block: UpstreamConfig, loaded: Loaded) -> UpstreamSpec:
+    """One upstream. Relative paths count from the configuration's folder.
+
+    Raises:
+        ConfigError: its keys do not fit each other.
+    """
+    env = dict(block.env)
+    if block.command is not None:
+        env.setdefault("PATH", search_path())
+    return UpstreamSpec(
+        key=key,
+        command=block.command,
+        args=tuple(block.args),
+        env=env,
+        cwd=None if block.cwd is None else str(loaded.folder / Path(block.cwd).expanduser()),
+        url=block.url,
+        transport=block.transport,
+        headers=dict(block.headers),
+        ca_file=None if block.tls.ca_file is None else str(loaded.folder / block.tls.ca_file),
+        verify=block.tls.verify,
+        proxy=block.proxy,
+        protocol=block.protocol,
+        isolation=block.isolation,
+        idle_timeout_s=block.idle_timeout_s,
+        connect_timeout_s=block.connect_timeout_s,
+        call_timeout_s=block.call_timeout_s,
+        max_concurrency=block.max_concurrency,
+        max_sessions=block.max_sessions,
+        breaker_failures=block.breaker.failures,
+        breaker_open_s=block.breaker.open_s,
+        message_bytes=loaded.config.server.limits.stdio_line_bytes,
+    )
+
+
+def search_path() -> str:
+    """PATH for stdio servers: as if the virtual environment that Armory runs in were active."""
+    inherited = os.environ.get("PATH", os.defpath)
+    if sys.prefix == sys.base_prefix:
+        return inherited
+    own = str(Path(sys.executable).parent)
+    return inherited if inherited.split(os.pathsep)[0] == own else own + os.pathsep + inherited
+
+
+def tool_rules(block: UpstreamConfig) -> ToolRules:
+    """What the file says about one upstream's tools."""
+    tags = {pattern: tuple(names) for pattern, names in block.tools.tags.items()}
+    if block.tags:
+        tags["*"] = (*tags.get("*", ()), *block.tags)
+    return ToolRules(
+        allow=tuple(block.tools.allow),
+        deny=tuple(block.tools.deny),
+        rename=dict(block.tools.rename),
+        describe=dict(block.tools.describe),
+        tags=tags,
+        category=block.category,
+    )
+
+
+def policy_rules(config: Config) -> list[Rule]:
+    """The policies, as rules."""
+    return [
+        Rule(who=tuple(rule.who), allow=tuple(rule.allow), deny=tuple(rule.deny))
+        for rule in config.security.policies
+    ]
+
+
+def gateway_settings(config: Config) -> GatewaySettings:
+    """What the request path needs to know."""
+    rag = config.tool_rag
+    sets: dict[str, SetSpec] = {}
+    for name, chosen in config.sets.items():
+        query = (chosen.query,) if isinstance(chosen.query, str) else tuple(chosen.query or ())
+        sets[name] = SetSpec(
+            servers=tuple(chosen.servers),
+            tools=tuple(chosen.tools),
+            query=query,
+            without_query=chosen.without_query,
+        )
+    return GatewaySettings(
+        tool_rag=rag.enabled,
+        without_query=rag.without_query,
+        full_list_limit=rag.full_list_limit,
+        search_tools=rag.search_tools and rag.enabled,
+        call_tool=rag.call_tool and rag.enabled,
+        pin=tuple(rag.pin),
+        server_pins={
+            key: tuple(block.tools.pin)
+            for key, block in config.upstreams.items()
+            if block.tools.pin
+        },
+        token_budget=rag.token_budget,
+        reveal=rag.reveal,
+        sets=sets,
+        result_formats={
+            key: block.result_format
+            for key, block in config.upstreams.items()
+            if block.result_format != "json"
+        },
+        server_version=armory_version(),
+        public_url=base_path(config),
+    )
+
+
+def base_path(config: Config) -> str:
+    """`server.base_path` without a trailing slash."""
+    return config.server.base_path.rstrip("/")
+
+
+def http_settings(config: Config) -> HttpSettings:
+    """The HTTP edge's configuration."""
+    server = config.server
+    return HttpSettings(
+        host=server.host,
+        base_path=base_path(config),
+        allowed_hosts=tuple(server.allowed_hosts),
+        allowed_origins=tuple(server.allowed_origins),
+        trusted_proxies=tuple(server.trusted_proxies),
+        body_bytes=server.limits.body_bytes,
+        sessions=server.limits.sessions,
+        streams=server.limits.streams,
+        parked=server.limits.parked_interactions,
+    )
+
+
+def has_credentials(config: Config) -> bool:
+    """Whether anybody could authenticate at all."""
+    security = config.security
+    return bool(security.tokens) or security.api_keys or security.jwt is not None
+
+
+def authenticator(config: Config) -> Authenticator:
+    """The chain of static tokens and, where allowed, anonymous callers.
+
+    Raises:
+        ConfigError: nobody could connect, everybody could without meaning to, or a token is bad.
+    """
+    security = config.security
+    loopback = is_loopback(config.server.host)
+    anonymous = loopback if security.allow_anonymous == "auto" else security.allow_anonymous
+    if not anonymous and not has_credentials(config):
+        raise ConfigError(
+            f"the gateway would listen on {config.server.host}, which others can reach, and there "
+            "is no token; give one under security.tokens, bind 127.0.0.1, or say "
+            "`allow_anonymous: true` if everybody may use it",
+            path="security.allow_anonymous",
+        )
+    return Authenticator(
+        [
+            StaticToken(
+                name=name,
+                token=entry.token.get_secret_value(),
+                scopes=frozenset(entry.scopes),
+                user=entry.user,
+            )
+            for name, entry in security.tokens.items()
+        ],
+        allow_anonymous=anonymous,
+    )
