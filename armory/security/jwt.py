@@ -27,9 +27,10 @@ from armory.errors import AuthenticationFailed, BackendError, ConfigError
 _log = structlog.get_logger(__name__)
 Fetch = Callable[[str], Awaitable[bytes]]
 _FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
+_FAMILIES = ("HS", "RS", "PS", "ES")
 _KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 _ALGORITHMS = frozenset(
-    "HS256 HS384 HS512 RS256 RS384 RS512 PS256 PS384 PS512 ES256 ES384 ES512 EdDSA".split()
+    {"EdDSA"} | {f"{family}{bits}" for family in _FAMILIES for bits in (256, 384, 512)}
 )
 _MAX_TOKEN_CHARS = 16_384
 _MAX_JWKS_BYTES = 1_048_576
