@@ -22,28 +22,27 @@ from armory.retrieval.embedders.base import encodable, unit_rows
 from armory.retrieval.ports import FloatArray
 
 SHIPPED = Path(__file__).resolve().parent.parent / "models" / "embedded"
-_BATCH = 16
+_CHUNK = 16
 _CHARS_A_TOKEN = 12
 
 
 class EmbeddedEmbedder:
     """A folder with `model.onnx`, `tokenizer.json` and `config.json`, loaded on first use.
 
-    The graph takes `input_ids` and `attention_mask` and gives `embedding`, pooled. Queries and
-    documents have a thread each, so that a query never waits for more than one batch of documents.
+    The graph takes `input_ids` and `attention_mask` and gives `embedding`, pooled. Every text runs
+    by itself: int8 activations are scaled over a whole batch, so a text's vector would depend on
+    its neighbours (cosine 0.97 to 0.99 between the two), and padding costs more than batches save.
+    Queries and documents have threads of their own, so that a query never waits for documents.
 
     Args:
         folder: the model; default: the one that ships.
-        threads: onnxruntime threads a run; default: up to 4 of the machine's cores.
-        batch: texts a run, cut from texts sorted by length.
+        threads: documents at a time; default: one fewer than cores, 1 to 4. Queries: as many again.
 
     Raises:
         ConfigError: the folder is not a model.
     """
 
-    def __init__(
-        self, folder: Path | str = SHIPPED, *, threads: int | None = None, batch: int = _BATCH
-    ) -> None:
+    def __init__(self, folder: Path | str = SHIPPED, *, threads: int | None = None) -> None:
         self._folder = Path(folder)
         try:
             config: Any = json.loads((self._folder / "config.json").read_text(encoding="utf-8"))
@@ -56,12 +55,11 @@ class EmbeddedEmbedder:
                 f"{self._folder} is not an embedding model ({error!r}); expected model.onnx, "
                 "tokenizer.json and config.json; reinstall the package"
             ) from error
-        self._threads = threads or min(4, os.cpu_count() or 1)
-        self._batch = batch
+        workers = threads or max(1, min(4, (os.cpu_count() or 1) - 1))
         self._lock = threading.Lock()
         self._loaded: tuple[Any, Any] | None = None
-        self._document_pool = ThreadPoolExecutor(1, "armory-embed-documents")
-        self._query_pool = ThreadPoolExecutor(1, "armory-embed-queries")
+        self._document_pool = ThreadPoolExecutor(workers, "armory-embed-documents")
+        self._query_pool = ThreadPoolExecutor(workers + 1, "armory-embed-queries")
 
     @property
     def identity(self) -> str:
@@ -74,22 +72,21 @@ class EmbeddedEmbedder:
         return self._dimension
 
     async def embed_documents(self, texts: Sequence[str]) -> FloatArray:
-        """(n, d) float32 unit rows; one thread hop a batch, so other work gets its turn."""
-        prepared = [self._prefixes[0] + text for text in self._cut(texts)]
-        order = sorted(range(len(prepared)), key=lambda i: len(prepared[i]))
-        found = np.zeros((len(prepared), self._dimension), np.float32)
-        loop = asyncio.get_running_loop()
-        for start in range(0, len(order), self._batch):
-            chosen = order[start : start + self._batch]
-            batch = [prepared[i] for i in chosen]
-            found[chosen] = await loop.run_in_executor(self._document_pool, self._run, batch)
-        return found
+        """(n, d) float32 unit rows."""
+        return await self._embed(self._document_pool, self._prefixes[0], texts, _CHUNK)
 
     async def embed_queries(self, texts: Sequence[str]) -> FloatArray:
         """(n, d) float32 unit rows."""
-        prepared = [self._prefixes[1] + text for text in self._cut(texts)]
+        return await self._embed(self._query_pool, self._prefixes[1], texts, 1)
+
+    async def _embed(
+        self, pool: ThreadPoolExecutor, prefix: str, texts: Sequence[str], chunk: int
+    ) -> FloatArray:
+        prepared = [prefix + text for text in self._cut(texts)]
+        parts = [prepared[start : start + chunk] for start in range(0, len(prepared), chunk)]
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._query_pool, self._run, prepared)
+        found = await asyncio.gather(*(loop.run_in_executor(pool, self._run, p) for p in parts))
+        return np.concatenate([np.zeros((0, self._dimension), np.float32), *found])
 
     async def aclose(self) -> None:
         """Let the threads end after their current batch."""
@@ -110,9 +107,8 @@ class EmbeddedEmbedder:
         from tokenizers import Tokenizer
 
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = self._threads
+        options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
-        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         try:
             tokenizer: Any = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
             session: Any = onnxruntime.InferenceSession(
@@ -124,20 +120,18 @@ class EmbeddedEmbedder:
                 "reinstall the package"
             ) from error
         tokenizer.enable_truncation(self._max_tokens)
-        tokenizer.enable_padding()
+        tokenizer.no_padding()
         return tokenizer, session
 
     def _run(self, texts: Sequence[str]) -> FloatArray:
-        if not texts:
-            return np.zeros((0, self._dimension), np.float32)
         tokenizer, session = self._load()
-        encoded = tokenizer.encode_batch_fast(list(texts))
-        inputs = {
-            "input_ids": np.array([e.ids for e in encoded], np.int64),
-            "attention_mask": np.array([e.attention_mask for e in encoded], np.int64),
-        }
+        return np.concatenate([self._run_one(tokenizer, session, text) for text in texts])
+
+    def _run_one(self, tokenizer: Any, session: Any, text: str) -> FloatArray:
+        ids = np.array([tokenizer.encode(text).ids], np.int64)
         try:
+            inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
             (vectors,) = session.run(["embedding"], inputs)
         except Exception as error:
             raise BackendError(f"embedder {self._identity} failed: {error}") from error
-        return unit_rows(vectors, len(texts), self._dimension, self._identity)
+        return unit_rows(vectors, 1, self._dimension, self._identity)

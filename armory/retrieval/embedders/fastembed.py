@@ -19,7 +19,7 @@ from armory.retrieval.ports import FloatArray
 
 #: Short names that the configuration accepts.
 ALIASES = {"all-MiniLM-L6-v2": "sentence-transformers/all-MiniLM-L6-v2"}
-_BATCH = 32
+_BATCH = 1  # int8 models: a text's vector must not depend on its neighbours
 
 
 class FastembedEmbedder:

@@ -143,10 +143,9 @@ class OpenAIEmbedder:
         await self._client.close()
 
     async def _embed(self, texts: Sequence[str], retries: int) -> FloatArray:
-        found = [np.zeros((0, self._dimension), np.float32)]
-        for batch in self._batches(encodable(texts)):
-            found.append(await self._patiently(batch, retries))
-        return np.concatenate(found)
+        batches = self._batches(encodable(texts))
+        found = [await self._patiently(batch, retries) for batch in batches]
+        return np.concatenate([np.zeros((0, self._dimension), np.float32), *found])
 
     def _batches(self, texts: Sequence[str]) -> Iterable[list[str]]:
         batch: list[str] = []
@@ -199,8 +198,8 @@ class OpenAIEmbedder:
             index = getattr(item, "index", None)
             rows[index if isinstance(index, int) and 0 <= index < len(rows) else place] = item
         vectors = [_vector(getattr(item, "embedding", None)) for item in rows]
-        if any(vector is None or len(vector) != self._dimension for vector in vectors):
-            lengths = sorted({-1 if v is None else len(v) for v in vectors})
+        lengths = sorted({len(vector) for vector in vectors})
+        if lengths != [self._dimension]:
             raise BackendError(
                 f"{self._where}: vectors of length {lengths}, expected {self._dimension}; "
                 "check tool_rag.openai.dimensions"
@@ -257,12 +256,12 @@ def _size(data: object) -> str:
     return f"{len(data)} vectors" if isinstance(data, list) else "no vectors"
 
 
-def _vector(value: Any) -> FloatArray | None:
-    """A vector as base64 of little-endian float32, or as a list of numbers."""
+def _vector(value: Any) -> FloatArray:
+    """A vector as base64 of little-endian float32, or as a list of numbers; empty for neither."""
     try:
         if isinstance(value, str):
             return np.frombuffer(base64.b64decode(value, validate=True), "<f4").astype(np.float32)
         found = np.asarray(value, np.float32)
     except (binascii.Error, ValueError, TypeError):
-        return None
-    return found if found.ndim == 1 else None
+        return np.zeros(0, np.float32)
+    return found if found.ndim == 1 else np.zeros(0, np.float32)
