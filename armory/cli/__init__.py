@@ -1,1 +1,1 @@
-"""cli"""
+"""The `armory` command: one small file a subcommand."""

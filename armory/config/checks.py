@@ -17,7 +17,7 @@ from armory.domain.naming import is_server_key, slug
 
 Found = Iterator[tuple[Path, str]]
 
-OPENAI_MODELS = ("text-embedding-3-small", "text-embedding-3-large", "text-embedding-ada-002")
+_OPENAI_PREFIX = "text-embedding-"
 
 
 def cross_check(data: Mapping[Any, Any], config: Config | None) -> list[tuple[Path, str]]:
@@ -41,7 +41,7 @@ def provider(config: Config) -> str:
         return rag.embedding_provider
     if rag.embedding_model == "embedded":
         return "embedded"
-    return "openai" if rag.embedding_model in OPENAI_MODELS else "fastembed"
+    return "openai" if rag.embedding_model.startswith(_OPENAI_PREFIX) else "fastembed"
 
 
 def lacks_openai_key(config: Config) -> bool:

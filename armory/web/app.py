@@ -18,6 +18,7 @@ from aiohttp.typedefs import Handler, Middleware
 from armory.errors import ConfigError
 
 _log = structlog.get_logger(__name__)
+ALWAYS_ANSWERED = ("/healthz", "/readyz", "/metrics")
 BODY_MARGIN = 64 * 1024
 """aiohttp's own body limit stands so far above the configured one, which answers first."""
 
@@ -51,7 +52,7 @@ def make_app(
 
     Args:
         body_bytes: the largest body that routes accept.
-        wait_ready: awaited before requests to MCP endpoints; returns at once when all is there.
+        wait_ready: awaited before all requests but health; returns at once when all is there.
         log_requests: whether each request is logged.
     """
     middlewares: list[Middleware] = [_access_log] if log_requests else []
@@ -63,7 +64,7 @@ def make_app(
 def _held_until(wait_ready: Callable[[], Awaitable[None]]) -> Middleware:
     @web.middleware
     async def hold(request: web.Request, handler: Handler) -> web.StreamResponse:
-        if "/mcp" in request.path:
+        if not request.path.endswith(ALWAYS_ANSWERED):
             await wait_ready()
         return await handler(request)
 

@@ -1,0 +1,206 @@
+"""Asking a gateway: one that runs at a URL, or one opened here for the length of a command.
+
+Owns: sending one MCP request and reading its answer, the same for both. Never imports a web
+framework.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, NoReturn, Protocol, cast
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+from msgspec import Raw
+
+from armory.cli.output import err, waiting
+from armory.config import Loaded
+from armory.domain.principal import Principal
+from armory.errors import ArmoryError, ConfigError, InvalidRequest, UpstreamUnavailable
+from armory.gateway.exchange import Exchange
+from armory.runtime import Runtime, open_runtime
+from armory.runtime.settings import armory_version
+from armory.upstreams.link import Answer, Call, ClientGone, Params, Reply
+from armory.upstreams.pool import OWNER, Pool
+from armory.upstreams.spec import MODERN_VERSIONS, UpstreamSpec
+from armory.wire.dispatch import Dispatcher
+from armory.wire.interaction import Interactions
+
+OPERATOR = Principal("operator", method="internal")
+_MAX_PAGES = 1_000
+
+
+class Asker(Protocol):
+    """Something that answers MCP requests."""
+
+    async def ask(
+        self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The result of one request.
+
+        Raises:
+            ArmoryError: it was refused, or nobody could be asked.
+        """
+        ...
+
+
+class _Face:
+    """A client that can be shown progress and log lines and cannot be asked anything."""
+
+    capabilities: Mapping[str, Any] = {}
+    log_level: str | None = None
+    progress_token: Raw | None = None
+
+    async def notify(self, method: str, params: Params) -> None:
+        if method == "notifications/message":
+            err().print(bytes(params.get("data", Raw(b"null"))).decode("utf-8", "replace"))
+
+    async def ask(self, method: str, params: Params) -> Answer:
+        raise ClientGone(f"{method} cannot be answered by a command line")
+
+
+class Here:
+    """Asks a runtime of this process."""
+
+    def __init__(self, runtime: Runtime, mode: str | None = None) -> None:
+        self._dispatcher = Dispatcher(runtime.gateway, Interactions())
+        self._url = {"mode": [mode]} if mode else {}
+
+    async def ask(
+        self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """As `Asker.ask`."""
+        packed = _packed(params)
+        exchange = Exchange(
+            principal=OPERATOR,
+            client=_Face(),
+            era="modern",
+            version=MODERN_VERSIONS[-1],
+            meta=_packed(meta or {}),
+            url=self._url,
+        )
+        return _result(await self._dispatcher.answer(exchange, method, packed))
+
+
+class _There:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def ask(
+        self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        sent = _packed(params)
+        if meta:
+            sent["_meta"] = _raw(meta)
+        name = params.get("name") or params.get("uri")
+        call = Call(method, sent, client=_Face(), name_header=cast("str | None", name))
+        return _result(await self._pool.request("gateway", OWNER, call))
+
+
+@asynccontextmanager
+async def asker(
+    url: str | None,
+    token: str | None,
+    load: Callable[[], Loaded],
+    *,
+    mode: str | None = None,
+) -> AsyncGenerator[Asker]:
+    """Whoever answers: the gateway at `url`, else the configured upstreams, opened here.
+
+    Args:
+        url: a gateway's URL, with or without `/mcp`.
+        token: bearer token for it.
+        load: gives the configuration, asked for only without `url`.
+        mode: as the URL parameter `mode`.
+    """
+    if url is None:
+        async with opened(load()) as runtime:
+            yield Here(runtime, mode)
+        return
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    spec = UpstreamSpec(key="gateway", url=endpoint_url(url, mode), headers=headers)
+    pool = Pool([spec], client_info={"name": "armory-cli", "version": armory_version()})
+    try:
+        yield _There(pool)
+    finally:
+        await pool.close()
+
+
+@asynccontextmanager
+async def opened(loaded: Loaded, *, only: str | None = None) -> AsyncGenerator[Runtime]:
+    """A gateway that serves nobody but this command, ready to be asked.
+
+    Args:
+        loaded: the configuration.
+        only: connect to this one upstream alone.
+    """
+    if only is not None and only in loaded.config.upstreams:
+        loaded = _only(loaded, only)
+    with waiting(f"connecting to {len(loaded.config.upstreams)} upstreams") as shown:
+        async with open_runtime(loaded, trusted=True, on_progress=shown.indexed) as runtime:
+            await runtime.ready()
+            shown.say("asking")
+            yield runtime
+
+
+def _only(loaded: Loaded, server: str) -> Loaded:
+    config = loaded.config.model_copy(
+        update={"upstreams": {server: loaded.config.upstreams[server]}}
+    )
+    return Loaded(config, loaded.path, loaded.notices, loaded.home)
+
+
+def endpoint_url(url: str, mode: str | None = None) -> str:
+    """The MCP endpoint meant by `url`.
+
+    Raises:
+        ConfigError: it is no http(s) URL.
+    """
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"{url!r} is no URL of a gateway; write e.g. http://127.0.0.1:8080/mcp")
+    path = parts.path if parts.path.strip("/") else "/mcp"
+    query = "&".join(part for part in (parts.query, f"mode={mode}" if mode else "") if part)
+    return urlunsplit((parts.scheme, parts.netloc, path, query, ""))
+
+
+async def all_tools(
+    asked: Asker, meta: Mapping[str, Any] | None = None
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Every page of `tools/list`: the definitions, and the selection that the answer tells of."""
+    tools: list[dict[str, Any]] = []
+    cursor: str | None = None
+    selection: dict[str, Any] = {}
+    for _ in range(_MAX_PAGES):
+        page = await asked.ask("tools/list", {"cursor": cursor} if cursor else {}, meta)
+        tools += page.get("tools", [])
+        selection = (page.get("_meta") or {}).get("dev.armory/selection", selection)
+        cursor = page.get("nextCursor")
+        if not cursor:
+            break
+    return tools, selection
+
+
+def _raw(value: Any) -> Raw:
+    return Raw(json.dumps(value).encode())
+
+
+def _packed(values: Mapping[str, Any]) -> dict[str, Raw]:
+    return {name: _raw(value) for name, value in values.items()}
+
+
+def _result(reply: Reply) -> dict[str, Any]:
+    if reply.error is not None:
+        _refuse(msgspec.json.decode(reply.error))
+    return msgspec.json.decode(reply.result or Raw(b"{}"))
+
+
+def _refuse(error: Mapping[str, Any]) -> NoReturn:
+    code, message = error.get("code"), str(error.get("message", "refused"))
+    if code in (1001, 1002):
+        raise UpstreamUnavailable(message)
+    if code == -32602:
+        raise InvalidRequest(message)
+    raise ArmoryError(message)

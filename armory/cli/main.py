@@ -1,0 +1,105 @@
+"""`armory`: finds the subcommand and turns whatever goes wrong into a message and an exit code.
+
+Owns: the list of commands, imported only when used, and the exit codes. Exit codes: 0 done, 1 the
+thing asked for failed, 2 usage or configuration, 3 an upstream could not be reached.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from armory.cli.output import say_error
+from armory.errors import ArmoryError, ConfigError, InvalidRequest, UpstreamUnavailable
+
+FAILED, USAGE, UNREACHABLE, INTERRUPTED = 1, 2, 3, 130
+
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    # name: (module, attribute, short help)
+    "serve": ("armory.cli.serve", "serve", "Run the gateway."),
+    "validate": ("armory.cli.validate", "validate", "Check armory.yaml, every problem at once."),
+    "init": ("armory.cli.init", "init", "Write a commented armory.yaml to start from."),
+    "import": ("armory.cli.importing", "import_file", "Take over servers of another client."),
+    "tools": ("armory.cli.tools", "tools", "List tools, all or those that a query wants."),
+    "search": ("armory.cli.search", "search", "Search tools and see scores and reasons."),
+    "call": ("armory.cli.call", "call", "Call one tool."),
+    "report": ("armory.cli.report", "report", "Count what the tools cost in a prompt."),
+    "schema": ("armory.cli.schema", "schema", "Print the JSON Schema of armory.yaml."),
+    "version": ("armory.cli.version", "version", "Print the version."),
+}
+"""Every subcommand; further ones are one line each."""
+
+
+class _Commands(click.Group):
+    """A group whose commands are imported when they are asked for."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = COMMANDS.get(cmd_name)
+        if found is None:
+            return None
+        command: click.Command = getattr(importlib.import_module(found[0]), found[1])
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry[2]) for name, entry in COMMANDS.items()])
+
+
+@click.command(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="armory-mcp-gateway", prog_name="armory")
+def cli() -> None:
+    """One URL in front of many MCP servers; tools/list answers the query.
+
+    Configuration: --config, else $ARMORY_CONFIG, else ./armory.yaml.
+    """
+
+
+def exit_code(error: ArmoryError) -> int:
+    """The exit code that an error deserves."""
+    if isinstance(error, (ConfigError, InvalidRequest)):
+        return USAGE
+    return UNREACHABLE if isinstance(error, UpstreamUnavailable) else FAILED
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run and exit. No traceback reaches a user; `ARMORY_DEBUG=1` shows it."""
+    try:
+        code = cli.main(
+            args=None if arguments is None else list(arguments),
+            prog_name="armory",
+            standalone_mode=False,
+        )
+    except click.exceptions.Abort:
+        code = INTERRUPTED
+    except click.ClickException as error:
+        error.show()
+        code = error.exit_code
+    except ArmoryError as error:
+        say_error(error.message if not str(error) else str(error))
+        code = exit_code(error)
+    except KeyboardInterrupt:
+        code = INTERRUPTED
+    except BrokenPipeError:  # the reader of a pipe went away
+        sys.stderr.close()
+        code = FAILED
+    except Exception as error:  # noqa: BLE001 - the last line of defence before a user's terminal
+        if os.environ.get("ARMORY_DEBUG"):
+            traceback.print_exc()
+        say_error(
+            f"unexpected {type(error).__name__}: {error}\n"
+            "This is a defect of Armory; ARMORY_DEBUG=1 shows where it happened."
+        )
+        code = FAILED
+    sys.exit(code if isinstance(code, int) else 0)
+
+
+if __name__ == "__main__":
+    main()

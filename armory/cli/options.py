@@ -1,0 +1,49 @@
+"""Options that several commands share, and the configuration behind them.
+
+Owns: `--config`, `--url`, `--json`. Never imports a room other than `config`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from armory.cli.output import say_notice
+from armory.config import Loaded, find_config, load_file, warnings_of
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+config_option = click.option(
+    "--config", "config", metavar="FILE", help="The configuration; default: ./armory.yaml."
+)
+json_option = click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
+
+
+def gateway_options(command: _F) -> _F:
+    """`--url` and `--token`: ask a gateway that runs; without, the upstreams are opened here."""
+    command = click.option(
+        "--token",
+        envvar="ARMORY_TOKEN",
+        show_envvar=True,
+        help="Bearer token for --url.",
+    )(command)
+    return click.option(
+        "--url",
+        metavar="URL",
+        help="Ask the gateway at this URL; without it the configured upstreams are opened here.",
+    )(command)
+
+
+def loaded_config(given: str | None, *, quiet: bool = False) -> Loaded:
+    """The configuration, its notices said on standard error.
+
+    Raises:
+        ConfigError: there is none, or it does not hold.
+    """
+    loaded = load_file(find_config(given))
+    if not quiet:
+        for line in (*loaded.notices, *warnings_of(loaded.config)):
+            say_notice(line)
+    return loaded

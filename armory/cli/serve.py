@@ -1,0 +1,188 @@
+"""`armory serve`: the gateway in the foreground, until a signal ends it.
+
+Owns: the command, signals and watching the configuration file. Never imports a web framework.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from contextlib import AsyncExitStack
+
+import click
+
+from armory.cli.options import config_option, loaded_config
+from armory.cli.output import err, print_json, say_error, say_notice
+from armory.config import Loaded, load_file
+from armory.domain.principal import ANONYMOUS, Principal
+from armory.errors import ConfigError
+from armory.observability.logging import configure_logging
+from armory.runtime import Runtime, open_runtime
+from armory.wire.stdio import serve_stdio
+
+WATCH_S = 1.0
+_USER_VARIABLES = ("ARMORY_USER", "AGENT_COREX_USER_ID")
+
+
+@click.command()
+@config_option
+@click.option("--host", help="Address to bind; default: server.host.")
+@click.option("--port", type=click.IntRange(0, 65_535), help="Port to bind, 0: any that is free.")
+@click.option("--stdio", is_flag=True, help="Serve one client on standard input and output.")
+@click.option("--json", "as_json", is_flag=True, help="Say where it listens in JSON.")
+def serve(
+    config: str | None, host: str | None, port: int | None, stdio: bool, as_json: bool
+) -> None:
+    """Run the gateway.
+
+    SIGTERM and Ctrl-C end it after the calls in flight; SIGHUP, or a change of the file, puts a new
+    configuration in force.
+    """
+    loaded = _with_address(loaded_config(config), host, port)
+    observability = loaded.config.observability
+    configure_logging(observability.log_level, observability.log_format)
+    asyncio.run(_serve_stdio(loaded) if stdio else _serve(loaded, host, port, as_json))
+
+
+def _with_address(loaded: Loaded, host: str | None, port: int | None) -> Loaded:
+    """The configuration with what the command line says instead."""
+    given = {"host": host, "port": port}
+    server = loaded.config.server.model_copy(
+        update={key: value for key, value in given.items() if value is not None}
+    )
+    config = loaded.config.model_copy(update={"server": server})
+    return Loaded(config, loaded.path, loaded.notices, loaded.home)
+
+
+async def _serve(loaded: Loaded, host: str | None, port: int | None, as_json: bool) -> None:
+    server = loaded.config.server
+    stop = asyncio.Event()
+    reload = asyncio.Event()
+    _on_signals(stop, reload)
+    async with open_runtime(loaded, address=(server.host, server.port)) as runtime:
+        assert runtime.listening is not None
+        url = f"{runtime.listening.url}/mcp"
+        if as_json:
+            print_json({"url": url, "port": runtime.listening.port, "pid": os.getpid()})
+        else:
+            err().print(f"armory: listening on {url}", soft_wrap=True, markup=False)
+        tasks = [
+            asyncio.create_task(_say_ready(runtime)),
+            asyncio.create_task(_watch(loaded, reload)),
+            asyncio.create_task(_reload_on(reload, runtime, host, port)),
+        ]
+        try:
+            await stop.wait()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks)
+        err().print("armory: shutting down, calls in flight may finish")
+
+
+async def _serve_stdio(loaded: Loaded) -> None:
+    principal = ANONYMOUS
+    for variable in _USER_VARIABLES:
+        if user := os.environ.get(variable):
+            principal = Principal(user, user=user, method="environment")
+            break
+    stop = asyncio.Event()
+    reload = asyncio.Event()
+    _on_signals(stop, reload)
+    server = loaded.config.server
+    async with AsyncExitStack() as stack:
+        runtime = await stack.enter_async_context(open_runtime(loaded))
+        await runtime.ready()
+        serving = asyncio.create_task(
+            serve_stdio(
+                runtime.gateway,
+                principal,
+                line_bytes=server.limits.stdio_line_bytes,
+                drain_timeout_s=server.drain_timeout_s,
+            )
+        )
+        stopping = asyncio.create_task(stop.wait())
+        reloading = asyncio.create_task(_reload_on(reload, runtime, None, None))
+        watching = asyncio.create_task(_watch(loaded, reload))
+        await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+        for task in (stopping, reloading, watching):
+            task.cancel()
+        if not serving.done():
+            serving.cancel()
+        await asyncio.wait((serving, stopping, reloading, watching))
+        if not serving.cancelled():
+            serving.result()
+
+
+def _on_signals(stop: asyncio.Event, reload: asyncio.Event) -> None:
+    loop = asyncio.get_running_loop()
+
+    def end() -> None:
+        if stop.is_set():  # asked twice: do not wait for anything
+            os._exit(130)
+        stop.set()
+
+    loop.add_signal_handler(signal.SIGTERM, stop.set)
+    loop.add_signal_handler(signal.SIGINT, end)
+    if hasattr(signal, "SIGHUP"):
+        loop.add_signal_handler(signal.SIGHUP, reload.set)
+
+
+async def _say_ready(runtime: Runtime) -> None:
+    await runtime.ready()
+    status = runtime.supervisor.status()
+    down = {key: found for key, found in status.items() if found.state != "ready"}
+    tools = len(runtime.gateway.view.catalog.tools)
+    console = err()
+    console.print(
+        f"armory: ready, {len(status) - len(down)} of {len(status)} upstreams, {tools} tools",
+        markup=False,
+    )
+    for key, found in down.items():
+        say_notice(f"upstream {key}: {found.error or 'still connecting'}")
+
+
+async def _watch(loaded: Loaded, reload: asyncio.Event) -> None:
+    """Ask for a reload when the file changes."""
+    if loaded.path is None:
+        return
+    seen = await asyncio.to_thread(_stamp, loaded)
+    while True:
+        await asyncio.sleep(WATCH_S)
+        now = await asyncio.to_thread(_stamp, loaded)
+        if now != seen and now is not None:
+            seen = now
+            reload.set()
+
+
+def _stamp(loaded: Loaded) -> tuple[int, int] | None:
+    assert loaded.path is not None
+    try:
+        found = loaded.path.stat()
+    except OSError:  # an editor is replacing it
+        return None
+    return found.st_mtime_ns, found.st_size
+
+
+async def _reload_on(
+    reload: asyncio.Event, runtime: Runtime, host: str | None, port: int | None
+) -> None:
+    while True:
+        await reload.wait()
+        reload.clear()
+        path = runtime.loaded.path
+        if path is None:
+            continue
+        try:
+            loaded = await asyncio.to_thread(load_file, path)
+            report = await runtime.reload(_with_address(loaded, host, port))
+        except ConfigError as error:
+            say_error(f"{error}\nThe configuration in force stays.")
+            continue
+        if not report.applied and not report.needs_restart:
+            continue
+        applied = ", ".join(report.applied) or "nothing"
+        err().print(f"armory: reloaded {path}: {applied}", markup=False, soft_wrap=True)
+        if report.needs_restart:
+            say_notice(f"takes effect after a restart: {', '.join(report.needs_restart)}")

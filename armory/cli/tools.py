@@ -1,0 +1,59 @@
+"""`armory tools`: what a client would see.
+
+Owns: the command and its table. Never imports a web framework.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+from rich.table import Table
+
+from armory.cli.asking import all_tools, asker
+from armory.cli.options import config_option, gateway_options, json_option, loaded_config
+from armory.cli.output import out, print_json
+
+
+@click.command()
+@click.option("-q", "--query", multiple=True, help="Only the tools that this wants; repeatable.")
+@config_option
+@gateway_options
+@json_option
+def tools(
+    query: tuple[str, ...], config: str | None, url: str | None, token: str | None, as_json: bool
+) -> None:
+    """List tools: all of them, or those that a query wants."""
+    found, selection = asyncio.run(_tools(query, config, url, token))
+    if as_json:
+        print_json({"tools": found, **({"selection": selection} if selection else {})})
+        return
+    console = out()
+    table = Table(box=None, pad_edge=False)
+    table.add_column("tool", no_wrap=True, style="bold")
+    table.add_column("description", overflow="ellipsis", no_wrap=True)
+    for tool in found:
+        table.add_row(tool.get("name", ""), first_line(tool.get("description")))
+    console.print(table)
+    if selection:
+        console.print(
+            f"\n{selection.get('returned')} of {selection.get('visible')} tools, "
+            f"threshold {selection.get('threshold')}"
+        )
+        if selection.get("degraded"):
+            console.print(f"degraded: {selection['degraded']}")
+
+
+async def _tools(
+    query: tuple[str, ...], config: str | None, url: str | None, token: str | None
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    mode = None if query else "all"
+    async with asker(url, token, lambda: loaded_config(config), mode=mode) as asked:
+        return await all_tools(asked, {"dev.armory/query": list(query)} if query else None)
+
+
+def first_line(text: Any) -> str:
+    """The first line of a description that says something."""
+    lines = text.splitlines() if isinstance(text, str) else []
+    return next((line.strip() for line in lines if line.strip()), "")

@@ -1,0 +1,108 @@
+"""`armory validate`: everything that is wrong, at once; with `--connect` the upstreams too.
+
+Owns: the command and its report. Never imports a web framework.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import click
+from rich.markup import escape
+from rich.table import Table
+
+from armory.cli.options import config_option, json_option
+from armory.cli.output import out, print_json, say_error, say_notice, waiting
+from armory.config import ConfigProblems, Loaded, Problem, find_config, load_file, warnings_of
+from armory.errors import ConfigError
+from armory.runtime import open_runtime
+from armory.runtime.settings import problems_of
+
+
+@click.command()
+@click.option("--connect", is_flag=True, help="Also connect to every upstream.")
+@config_option
+@json_option
+def validate(connect: bool, config: str | None, as_json: bool) -> None:
+    """Check the configuration and print every problem at once, each with its path."""
+    path = find_config(config)
+    loaded: Loaded | None = None
+    problems: list[Problem] = []
+    try:
+        loaded = load_file(path)
+        problems = [Problem(error.path, _bare(error)) for error in problems_of(loaded)]
+    except ConfigProblems as error:
+        problems = list(error.problems)
+    report: dict[str, Any] = {
+        "file": str(path),
+        "ok": not problems,
+        "problems": [
+            {"path": found.path, "line": found.line, "message": found.message} for found in problems
+        ],
+        "notices": [*loaded.notices, *warnings_of(loaded.config)] if loaded else [],
+    }
+    code = 2 if problems else 0
+    if connect and loaded is not None and not problems:
+        report["upstreams"] = asyncio.run(_connect(loaded))
+        if any(found["state"] != "ready" for found in report["upstreams"].values()):
+            report["ok"], code = False, 3
+    if as_json:
+        print_json(report)
+    else:
+        _show(report, problems, loaded)
+    sys.exit(code)
+
+
+def _bare(error: ConfigError) -> str:
+    return error.message.removeprefix(f"{error.path}: ")
+
+
+async def _connect(loaded: Loaded) -> dict[str, Any]:
+    upstreams = loaded.config.upstreams
+    with waiting(f"connecting to {len(upstreams)} upstreams"):
+        async with open_runtime(loaded, trusted=True) as runtime:
+            longest = max((block.connect_timeout_s for block in upstreams.values()), default=1)
+            await runtime.supervisor.wait_first(3 * longest)
+            return {
+                key: {
+                    "state": found.state,
+                    "error": found.error,
+                    "protocol_version": found.protocol_version,
+                    "tools": found.tools,
+                }
+                for key, found in runtime.supervisor.status().items()
+            }
+
+
+def _show(report: dict[str, Any], problems: list[Problem], loaded: Loaded | None) -> None:
+    for line in report["notices"]:
+        say_notice(line)
+    console = out()
+    if problems:
+        count = len(problems)
+        say_error(f"{report['file']}: {count} problem{'s' if count != 1 else ''}")
+        for problem in problems:
+            console.print(f"  {escape(str(problem))}", soft_wrap=True)
+        return
+    assert loaded is not None
+    if "upstreams" in report:
+        table = Table(box=None, pad_edge=False)
+        for column in ("upstream", "state", "protocol", "tools", ""):
+            table.add_column(column)
+        for key, found in report["upstreams"].items():
+            colour = "green" if found["state"] == "ready" else "red"
+            table.add_row(
+                key,
+                f"[{colour}]{found['state']}[/]",
+                found["protocol_version"],
+                str(found["tools"]) if found["state"] == "ready" else "",
+                escape(found["error"]),
+            )
+        console.print(table)
+    upstreams = len(loaded.config.upstreams)
+    console.print(
+        f"{report['file']} is valid: {upstreams} upstream{'s' if upstreams != 1 else ''}",
+        soft_wrap=True,
+    )
