@@ -38,9 +38,42 @@ def refused(code: int, message: str, data: Any = None, era: Era = "legacy") -> R
     return Reply(error=Raw(msgspec.json.encode(error)), era=era)
 
 
+def tool(name: str, description: str, **more: Any) -> dict[str, Any]:
+    """A tool definition."""
+    schema = {"type": "object", "properties": {"text": {"type": "string"}}}
+    return {"name": name, "description": description, "inputSchema": schema, **more}
+
+
 def plain(params: Mapping[str, Raw]) -> dict[str, Any]:
     """Raw parameters as Python values."""
     return {key: msgspec.json.decode(raw) for key, raw in params.items()}
+
+
+FORM: dict[str, Any] = {
+    "mode": "form",
+    "message": "which zone?",
+    "requestedSchema": {"type": "object", "properties": {"zone": {"type": "string"}}},
+}
+
+
+def raws(value: dict[str, Any]) -> dict[str, Raw]:
+    """Python values as raw parameters."""
+    return {key: Raw(msgspec.json.encode(item)) for key, item in value.items()}
+
+
+async def asking(call: Call, owner: Owner) -> Reply:
+    """A legacy upstream that asks `FORM` twice in the middle of a call."""
+    del owner
+    if call.client is None:
+        raise ValueError("a call without a client has nobody to ask")
+    zones: list[str] = []
+    for _ in range(2):
+        answer = await call.client.ask("elicitation/create", raws(FORM))
+        if answer.error is not None:
+            text = answer.error
+            return result({"content": [{"type": "text", "text": str(text)}], "isError": True})
+        zones.append(msgspec.json.decode(answer.result or b"{}")["content"]["zone"])
+    return result({"content": [{"type": "text", "text": "+".join(zones)}]})
 
 
 @dataclass

@@ -269,6 +269,10 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._sessions)
 
+    def all(self) -> list[Session]:
+        """The open sessions."""
+        return list(self._sessions.values())
+
     async def open(
         self,
         principal: Principal,

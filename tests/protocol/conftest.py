@@ -13,6 +13,7 @@ import pytest
 from armory.domain.catalog import ServerLists
 from armory.gateway.gateway import Gateway
 from armory.gateway.settings import GatewaySettings, SetSpec
+from armory.testing.clients import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.front import (
     ScriptedPool,
     ScriptedUpstream,
@@ -21,21 +22,10 @@ from armory.testing.front import (
     refused,
     result,
     serving,
+    tool,
 )
 from armory.upstreams.link import Call, Era, Owner, Reply
 from armory.wire.http import HttpEdge
-
-VERSION = "2026-07-28"
-PREFIX = "io.modelcontextprotocol/"
-
-
-def tool(name: str, description: str, **more: Any) -> dict[str, Any]:
-    return {
-        "name": name,
-        "description": description,
-        "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}},
-        **more,
-    }
 
 
 def lists(era: Era) -> ServerLists:
@@ -137,94 +127,6 @@ class Front:
         client = LegacyClient(self.url + path, self.http, version)
         await client.initialize(capabilities or {})
         return client
-
-
-def modern_body(
-    id: int | str,
-    method: str,
-    params: dict[str, Any] | None = None,
-    meta: dict[str, Any] | None = None,
-    capabilities: dict[str, Any] | None = None,
-) -> dict[str, Any]:
-    stamped = {
-        f"{PREFIX}protocolVersion": VERSION,
-        f"{PREFIX}clientCapabilities": capabilities or {},
-        f"{PREFIX}clientInfo": {"name": "test", "version": "0"},
-        **(meta or {}),
-    }
-    return {
-        "jsonrpc": "2.0",
-        "id": id,
-        "method": method,
-        "params": {**(params or {}), "_meta": stamped},
-    }
-
-
-def modern_headers(body: dict[str, Any]) -> dict[str, str]:
-    headers = {
-        "Accept": "application/json, text/event-stream",
-        "MCP-Protocol-Version": VERSION,
-        "Mcp-Method": body["method"],
-    }
-    field_name = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
-    name = body["params"].get(field_name.get(body["method"], ""))
-    if name is not None:
-        headers["Mcp-Name"] = name
-    return headers
-
-
-async def messages(response: aiohttp.ClientResponse) -> list[dict[str, Any]]:
-    """Every message of an answer, whether JSON or a stream."""
-    if response.content_type == "application/json":
-        return [msgspec.json.decode(await response.read())]
-    text = (await response.read()).decode()
-    data = [line[6:] for line in text.splitlines() if line.startswith("data: ") and line[6:]]
-    return [msgspec.json.decode(line) for line in data]
-
-
-@dataclass
-class LegacyClient:
-    """A client of the handshake era, by hand."""
-
-    url: str
-    http: aiohttp.ClientSession
-    version: str
-    session: str = ""
-    count: int = 0
-    hello: dict[str, Any] = field(default_factory=dict[str, Any])
-
-    @property
-    def headers(self) -> dict[str, str]:
-        return {
-            "Accept": "application/json, text/event-stream",
-            "Mcp-Session-Id": self.session,
-            "MCP-Protocol-Version": self.version,
-        }
-
-    async def initialize(self, capabilities: dict[str, Any]) -> None:
-        params = {
-            "protocolVersion": self.version,
-            "capabilities": capabilities,
-            "clientInfo": {"name": "test", "version": "0"},
-        }
-        body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
-        accept = {"Accept": "application/json, text/event-stream"}
-        async with self.http.post(self.url, json=body, headers=accept) as response:
-            assert response.status == 200
-            self.session = response.headers["Mcp-Session-Id"]
-            self.hello = (await messages(response))[-1]["result"]
-        await self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
-
-    async def send(self, body: Any) -> tuple[int, list[dict[str, Any]]]:
-        async with self.http.post(self.url, json=body, headers=self.headers) as response:
-            if response.status == 202:
-                return 202, []
-            return response.status, await messages(response)
-
-    async def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
-        self.count += 1
-        body = {"jsonrpc": "2.0", "id": self.count, "method": method, "params": params or {}}
-        return (await self.send(body))[1][-1]
 
 
 @pytest.fixture

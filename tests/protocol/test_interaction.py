@@ -11,7 +11,7 @@ from mcp import Client
 from mcp_types import ElicitRequestParams, ElicitResult
 from msgspec import Raw
 
-from armory.testing.front import plain, result
+from armory.testing.front import FORM, asking, plain, result
 from armory.upstreams.link import Call, ClientGone, Owner, Reply
 
 if TYPE_CHECKING:
@@ -19,31 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.anyio
 MODES = ["2026-07-28", "legacy"]
-FORM: dict[str, Any] = {
-    "mode": "form",
-    "message": "which zone?",
-    "requestedSchema": {"type": "object", "properties": {"zone": {"type": "string"}}},
-}
 ELICIT = {"elicitation": {"form": {}}}
-
-
-def raws(value: dict[str, Any]) -> dict[str, Raw]:
-    return {key: Raw(msgspec.json.encode(item)) for key, item in value.items()}
-
-
-async def asking(call: Call, owner: Owner) -> Reply:
-    """A legacy upstream that asks twice in the middle of a call."""
-    del owner
-    assert call.client is not None
-    zones: list[str] = []
-    for _ in range(2):
-        answer = await call.client.ask("elicitation/create", raws(FORM))
-        if answer.error is not None:
-            text = answer.error
-            return result({"content": [{"type": "text", "text": str(text)}], "isError": True})
-        assert answer.result is not None
-        zones.append(msgspec.json.decode(answer.result)["content"]["zone"])
-    return result({"content": [{"type": "text", "text": "+".join(zones)}]})
 
 
 async def needing(call: Call, owner: Owner) -> Reply:

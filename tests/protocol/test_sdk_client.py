@@ -49,7 +49,9 @@ async def test_query_in_meta(front: Front, mode: str) -> None:
         assert len(again.tools) == 6
 
 
-@pytest.mark.filterwarnings("ignore::mcp.shared.exceptions.MCPDeprecationWarning")  # the method is what is tested
+@pytest.mark.filterwarnings(
+    "ignore::mcp.shared.exceptions.MCPDeprecationWarning"
+)  # the method is what is tested
 async def test_legacy_ping_and_logging(front: Front) -> None:
     async with Client(front.url + "/mcp", mode="legacy") as client:
         await client.session.send_ping()

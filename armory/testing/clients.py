@@ -1,0 +1,109 @@
+"""MCP clients by hand, one message at a time, for tests that look at the wire itself.
+
+Owns: building modern requests, a legacy client, and reading answers. Never imports a server.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import msgspec
+
+VERSION = "2026-07-28"
+PREFIX = "io.modelcontextprotocol/"
+
+
+def modern_body(
+    id: int | str,
+    method: str,
+    params: dict[str, Any] | None = None,
+    meta: dict[str, Any] | None = None,
+    capabilities: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """A modern request with everything that the revision demands in its `_meta`."""
+    stamped = {
+        f"{PREFIX}protocolVersion": VERSION,
+        f"{PREFIX}clientCapabilities": capabilities or {},
+        f"{PREFIX}clientInfo": {"name": "test", "version": "0"},
+        **(meta or {}),
+    }
+    return {
+        "jsonrpc": "2.0",
+        "id": id,
+        "method": method,
+        "params": {**(params or {}), "_meta": stamped},
+    }
+
+
+def modern_headers(body: dict[str, Any]) -> dict[str, str]:
+    """The HTTP headers that go with a modern request."""
+    headers = {
+        "Accept": "application/json, text/event-stream",
+        "MCP-Protocol-Version": VERSION,
+        "Mcp-Method": body["method"],
+    }
+    field_name = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+    name = body["params"].get(field_name.get(body["method"], ""))
+    if name is not None:
+        headers["Mcp-Name"] = name
+    return headers
+
+
+async def messages(response: aiohttp.ClientResponse) -> list[dict[str, Any]]:
+    """Every message of an answer, whether JSON or a stream."""
+    if response.content_type == "application/json":
+        return [msgspec.json.decode(await response.read())]
+    text = (await response.read()).decode()
+    data = [line[6:] for line in text.splitlines() if line.startswith("data: ") and line[6:]]
+    return [msgspec.json.decode(line) for line in data]
+
+
+@dataclass
+class LegacyClient:
+    """A client of the handshake era, by hand."""
+
+    url: str
+    http: aiohttp.ClientSession
+    version: str
+    session: str = ""
+    count: int = 0
+    hello: dict[str, Any] = field(default_factory=dict[str, Any])
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """What every message of the session carries."""
+        return {
+            "Accept": "application/json, text/event-stream",
+            "Mcp-Session-Id": self.session,
+            "MCP-Protocol-Version": self.version,
+        }
+
+    async def initialize(self, capabilities: dict[str, Any]) -> None:
+        """Shake hands."""
+        params = {
+            "protocolVersion": self.version,
+            "capabilities": capabilities,
+            "clientInfo": {"name": "test", "version": "0"},
+        }
+        body = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+        accept = {"Accept": "application/json, text/event-stream"}
+        async with self.http.post(self.url, json=body, headers=accept) as response:
+            assert response.status == 200
+            self.session = response.headers["Mcp-Session-Id"]
+            self.hello = (await messages(response))[-1]["result"]
+        await self.send({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    async def send(self, body: Any) -> tuple[int, list[dict[str, Any]]]:
+        """POST a message; gives the status and what came back."""
+        async with self.http.post(self.url, json=body, headers=self.headers) as response:
+            if response.status == 202:
+                return 202, []
+            return response.status, await messages(response)
+
+    async def request(self, method: str, params: dict[str, Any] | None = None) -> dict[str, Any]:
+        """One request; gives the last message of its answer."""
+        self.count += 1
+        body = {"jsonrpc": "2.0", "id": self.count, "method": method, "params": params or {}}
+        return (await self.send(body))[1][-1]

@@ -1,0 +1,146 @@
+"""stdio and HTTP+SSE in front."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from mcp import ClientSession
+from mcp.client.sse import sse_client
+
+from armory.testing.clients import modern_body
+from armory.testing.front import asking
+from armory.wire.stdio import serve_stdio
+
+if TYPE_CHECKING:
+    from tests.protocol.conftest import Front
+
+pytestmark = pytest.mark.anyio
+HELLO: dict[str, Any] = {
+    "jsonrpc": "2.0",
+    "id": 0,
+    "method": "initialize",
+    "params": {
+        "protocolVersion": "2025-11-25",
+        "capabilities": {"elicitation": {}},
+        "clientInfo": {"name": "t", "version": "0"},
+    },
+}
+
+
+class Pipe:
+    """The client's end of a stdio connection."""
+
+    def __init__(self, out: int, reader: asyncio.StreamReader) -> None:
+        self._out = out
+        self._reader = reader
+
+    def send(self, message: Any) -> None:
+        os.write(self._out, msgspec.json.encode(message) + b"\n")
+
+    def send_raw(self, line: bytes) -> None:
+        os.write(self._out, line + b"\n")
+
+    def end(self) -> None:
+        os.close(self._out)
+
+    async def next(self) -> Any:
+        line = await asyncio.wait_for(self._reader.readline(), 5)
+        return msgspec.json.decode(line)
+
+
+@asynccontextmanager
+async def stdio(front: Front, line_bytes: int = 1 << 20) -> AsyncIterator[Pipe]:
+    to_server, from_client = os.pipe()
+    from_server, to_client = os.pipe()
+    loop = asyncio.get_running_loop()
+    reader = asyncio.StreamReader()
+    transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(from_server, "rb")
+    )
+    pipe = Pipe(from_client, reader)
+    with os.fdopen(to_client, "wb") as stdout:
+        stdin = os.fdopen(to_server, "rb")
+        serving = asyncio.ensure_future(
+            serve_stdio(front.gateway, line_bytes=line_bytes, stdin=stdin, stdout=stdout)
+        )
+        try:
+            yield pipe
+        finally:
+            pipe.end()
+            await asyncio.wait_for(serving, 5)
+            transport.close()
+
+
+async def test_stdio_modern(front: Front) -> None:
+    async with stdio(front) as pipe:
+        pipe.send(modern_body(1, "server/discover"))
+        assert (await pipe.next())["result"]["supportedVersions"] == ["2026-07-28"]
+        pipe.send(modern_body("b", "tools/list", meta={"dev.armory/query": "current time"}))
+        answer = await pipe.next()
+        assert answer["id"] == "b"
+        assert answer["result"]["tools"][0]["name"] == "new__now"
+        pipe.send(modern_body(2, "tools/call", {"name": "old__now", "arguments": {}}))
+        assert (await pipe.next())["result"]["resultType"] == "complete"
+        pipe.send_raw(b"{")
+        assert (await pipe.next())["error"]["code"] == -32700
+
+
+async def test_stdio_modern_listen(front: Front) -> None:
+    async with stdio(front) as pipe:
+        wanted = {"notifications": {"toolsListChanged": True}}
+        pipe.send(modern_body(1, "subscriptions/listen", wanted))
+        first = await pipe.next()
+        assert first["method"] == "notifications/subscriptions/acknowledged"
+        front.gateway.publish(front.pool.catalog())
+        pipe.send(modern_body(2, "tools/list"))
+        assert (await pipe.next())["id"] == 2
+    assert len(front.gateway.changes) == 0
+
+
+async def test_stdio_legacy_with_a_question(front: Front) -> None:
+    front.pool.upstreams["old"].answer = asking
+    async with stdio(front) as pipe:
+        pipe.send(HELLO)
+        assert (await pipe.next())["result"]["protocolVersion"] == "2025-11-25"
+        call = {"name": "old__now", "arguments": {}}
+        pipe.send({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call})
+        for _ in range(2):
+            question = await pipe.next()
+            assert question["method"] == "elicitation/create"
+            accepted = {"action": "accept", "content": {"zone": "UTC"}}
+            pipe.send({"jsonrpc": "2.0", "id": question["id"], "result": accepted})
+        answer = await pipe.next()
+        assert answer["id"] == 1
+        assert answer["result"]["content"][0]["text"] == "UTC+UTC"
+    assert len(front.gateway.changes) == 0
+
+
+async def test_stdio_survives_a_line_that_is_too_long(front: Front) -> None:
+    async with stdio(front, line_bytes=10_000) as pipe:
+        pipe.send_raw(b"x" * 50_000)
+        assert (await pipe.next())["error"]["code"] == -32600
+        pipe.send({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+        assert (await pipe.next())["result"] == {}
+
+
+async def test_http_sse_with_the_sdk(front: Front) -> None:
+    async with (
+        sse_client(front.url + "/sse") as (read, write),
+        ClientSession(read, write) as session,
+    ):
+        hello = await session.initialize()
+        assert hello.server_info.name == "armory"
+        assert len((await session.list_tools()).tools) == 6
+        called = await session.call_tool("new__fail", {})
+        assert called.is_error
+    for _ in range(100):
+        if not front.edge.streams:
+            break
+        await asyncio.sleep(0.01)
+    assert len(front.edge.sessions) == 0

@@ -1,0 +1,252 @@
+"""Streams: progress, cancellation, list changes, subscriptions, resumption."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import msgspec
+import pytest
+from msgspec import Raw
+
+from armory.testing.clients import modern_body, modern_headers
+from armory.testing.front import result, tool
+from armory.upstreams.link import Call, Owner, Reply
+
+if TYPE_CHECKING:
+    from tests.protocol.conftest import Front
+
+pytestmark = pytest.mark.anyio
+
+
+@dataclass
+class Event:
+    id: str | None
+    data: dict[str, Any] | None
+
+
+async def events(response: aiohttp.ClientResponse) -> AsyncIterator[Event]:
+    id: str | None = None
+    data: str | None = None
+    async for raw in response.content:
+        line = raw.decode().rstrip("\r\n")
+        if not line:
+            if data is not None:
+                yield Event(id, msgspec.json.decode(data) if data else None)
+            id = data = None
+        elif line.startswith("id: "):
+            id = line[4:]
+        elif line.startswith("data:"):
+            data = line[5:].strip()
+
+
+async def next_event(stream: AsyncIterator[Event]) -> Event:
+    return await asyncio.wait_for(anext(stream), 5)
+
+
+async def progressing(call: Call, owner: Owner) -> Reply:
+    del owner
+    assert call.client is not None
+    token = call.client.progress_token
+    assert token is not None
+    for done in (1, 2):
+        params = {"progressToken": token, "progress": Raw(b"%d" % done)}
+        await call.client.notify("notifications/progress", params)
+    return result({"content": []})
+
+
+async def test_modern_progress_turns_the_answer_into_a_stream(front: Front) -> None:
+    front.pool.upstreams["old"].answer = progressing
+    body = modern_body(
+        "a", "tools/call", {"name": "old__now", "arguments": {}}, {"progressToken": "tok"}
+    )
+    headers = modern_headers(body)
+    async with front.http.post(front.url + "/mcp", json=body, headers=headers) as response:
+        assert response.content_type == "text/event-stream"
+        got = [event.data async for event in events(response)]
+    assert [m["params"]["progress"] for m in got[:2] if m] == [1, 2]
+    assert got[0] is not None
+    assert got[0]["params"]["progressToken"] == "tok"
+    assert got[2] is not None
+    assert got[2]["id"] == "a"
+
+
+async def test_legacy_progress_and_resumption(front: Front) -> None:
+    front.pool.upstreams["old"].answer = progressing
+    client = await front.start_legacy()
+    body = {
+        "jsonrpc": "2.0",
+        "id": 7,
+        "method": "tools/call",
+        "params": {"name": "old__now", "arguments": {}, "_meta": {"progressToken": 5}},
+    }
+    async with front.http.post(client.url, json=body, headers=client.headers) as response:
+        assert response.content_type == "text/event-stream"
+        got = [event async for event in events(response)]
+    assert [event.data and event.data.get("id") for event in got] == [None, None, None, 7]
+    resumed = {**client.headers, "Last-Event-ID": got[1].id or ""}
+    async with front.http.get(client.url, headers=resumed) as response:
+        again = [event.data async for event in events(response)]
+    assert again == [got[2].data, got[3].data]
+
+
+async def hanging(begun: asyncio.Event, ended: asyncio.Event) -> Reply:
+    begun.set()
+    try:
+        await asyncio.Event().wait()
+    finally:
+        ended.set()
+    raise AssertionError
+
+
+async def test_modern_disconnect_cancels(front: Front) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def answer(call: Call, owner: Owner) -> Reply:
+        del call, owner
+        return await hanging(begun, ended)
+
+    front.pool.upstreams["old"].answer = answer
+    call = asyncio.ensure_future(front.modern("tools/call", {"name": "old__now", "arguments": {}}))
+    await asyncio.wait_for(begun.wait(), 5)
+    call.cancel()
+    await asyncio.wait_for(ended.wait(), 5)
+
+
+async def test_legacy_disconnect_does_not_cancel_but_a_notification_does(front: Front) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def answer(call: Call, owner: Owner) -> Reply:
+        del call, owner
+        return await hanging(begun, ended)
+
+    front.pool.upstreams["old"].answer = answer
+    client = await front.start_legacy()
+    request = client.request("tools/call", {"name": "old__now", "arguments": {}})
+    call = asyncio.ensure_future(request)
+    await asyncio.wait_for(begun.wait(), 5)
+    call.cancel()
+    await client.request("ping")
+    assert not ended.is_set()
+    await client.send(
+        {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 1}}
+    )
+    await asyncio.wait_for(ended.wait(), 5)
+
+
+def change_tools(front: Front) -> None:
+    """The new upstream gets one tool more."""
+    upstream = front.pool.upstreams["new"]
+    upstream.lists = replace(upstream.lists, tools=[*upstream.lists.tools, tool("more", "more")])
+    front.gateway.publish(front.pool.catalog(front.gateway.view.catalog))
+
+
+async def test_list_changed_reaches_legacy_get_stream_once(front: Front) -> None:
+    client = await front.start_legacy()
+    other = await front.start_legacy(path="/mcp/old")
+    async with front.http.get(client.url, headers=client.headers) as response:
+        stream = events(response)
+        assert (await next_event(stream)).data is None
+        change_tools(front)
+        await client.request("tools/list", {"_meta": {"dev.armory/query": "time"}})
+        front.gateway.publish(front.pool.catalog(front.gateway.view.catalog))
+        upstream = front.pool.upstreams["new"]
+        upstream.lists = replace(upstream.lists, prompts=[])
+        front.gateway.publish(front.pool.catalog(front.gateway.view.catalog))
+        first, second = await next_event(stream), await next_event(stream)
+    assert first.data is not None
+    assert second.data is not None
+    assert first.data["method"] == "notifications/tools/list_changed"
+    assert second.data["method"] == "notifications/prompts/list_changed"
+    session = front.edge.sessions.find(
+        other.session,
+        front.edge.sessions.all()[0].principal,
+        front.gateway.endpoint("server", "old"),  # pyright: ignore[reportArgumentType]
+    )
+    assert session is not None
+    assert session.general.last == 0
+
+
+async def test_modern_listen(front: Front) -> None:
+    wanted = {
+        "toolsListChanged": True,
+        "resourceSubscriptions": ["old+file:///readme", "nowhere+file:///x"],
+    }
+    body = modern_body("sub", "subscriptions/listen", {"notifications": wanted})
+    headers = modern_headers(body)
+    async with front.http.post(front.url + "/mcp", json=body, headers=headers) as response:
+        stream = events(response)
+        acknowledged = (await next_event(stream)).data
+        assert acknowledged is not None
+        assert acknowledged["method"] == "notifications/subscriptions/acknowledged"
+        assert acknowledged["params"]["notifications"] == {
+            "toolsListChanged": True,
+            "resourceSubscriptions": ["old+file:///readme"],
+        }
+        owner = "anonymous:anonymous"
+        assert front.pool.subscriptions["old", owner] == {"file:///readme"}
+        params = {"uri": Raw(b'"file:///readme"')}
+        front.gateway.on_notification("old", "token:x", "notifications/resources/updated", params)
+        front.gateway.on_notification("old", owner, "notifications/resources/updated", params)
+        change_tools(front)
+        updated, changed = (await next_event(stream)).data, (await next_event(stream)).data
+        assert updated is not None
+        assert updated["params"]["uri"] == "old+file:///readme"
+        assert updated["params"]["_meta"] == {"io.modelcontextprotocol/subscriptionId": "sub"}
+        assert changed is not None
+        assert changed["method"] == "notifications/tools/list_changed"
+        front.edge.end_streams()
+        ended = (await next_event(stream)).data
+        assert ended is not None
+        assert ended["id"] == "sub"
+    for _ in range(100):
+        if front.pool.subscriptions["old", owner] == frozenset() and not front.edge.streams:
+            break
+        await asyncio.sleep(0.01)
+    assert len(front.gateway.changes) == 0
+
+
+async def test_legacy_subscribe(front: Front) -> None:
+    client = await front.start_legacy()
+    uri = {"uri": "old+file:///readme"}
+    assert (await client.request("resources/subscribe", uri))["result"] == {}
+    owner = "anonymous:anonymous"
+    assert front.pool.subscriptions["old", owner] == {"file:///readme"}
+    params = {"uri": Raw(b'"file:///readme"')}
+    front.gateway.on_notification("old", owner, "notifications/resources/updated", params)
+    assert (await client.request("resources/unsubscribe", uri))["result"] == {}
+    assert front.pool.subscriptions["old", owner] == frozenset()
+    async with front.http.get(client.url, headers=client.headers) as response:
+        stream = events(response)
+        await next_event(stream)
+        event = await next_event(stream)
+    assert event.data is not None
+    assert event.data["params"]["uri"] == "old+file:///readme"
+
+
+async def test_delete_ends_the_session(front: Front) -> None:
+    client = await front.start_legacy()
+    async with front.http.delete(client.url, headers=client.headers) as response:
+        assert response.status == 204
+    assert front.pool.released == [client.session]
+    status, _ = await client.send({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+    assert status == 404
+    assert len(front.gateway.changes) == 0
+
+
+async def test_batches_in_their_revision_only(front: Front) -> None:
+    client = await front.start_legacy("2025-03-26")
+    batch = [
+        {"jsonrpc": "2.0", "id": 1, "method": "ping"},
+        {"jsonrpc": "2.0", "method": "notifications/initialized"},
+        {"jsonrpc": "2.0", "id": "b", "method": "tools/list"},
+        {"jsonrpc": "2.0", "id": 3, "method": "nope"},
+    ]
+    _, [answers] = await client.send(batch)
+    assert [answer["id"] for answer in answers] == [1, "b", 3]  # pyright: ignore
+    newer = await front.start_legacy("2025-06-18")
+    status, [answer] = await newer.send(batch)
+    assert (status, answer["error"]["code"]) == (400, -32600)
