@@ -1,7 +1,7 @@
 """Names to parts: which embedder, index and rankers a configuration means.
 
-Owns: the tables, putting a retriever together. A new vector store is one file and one line here. Adapters are imported when they
-are asked for. Never imports configuration; plain values come in.
+Owns: the tables, putting a retriever together. A new vector store is one file and one line here.
+Adapters are imported when they are asked for. Never imports configuration; plain values come in.
 """
 
 from __future__ import annotations
