@@ -1,0 +1,247 @@
+"""`armory report`: what the catalogue costs in a prompt, and what filtering saves.
+
+Owns: the command, its table, the picture, where tools and queries come from. Never counts itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import click
+from rich.table import Table
+
+from armory.cli.asking import opened
+from armory.cli.options import config_option, json_option, loaded_config
+from armory.cli.output import out, print_json, say_notice, waiting
+from armory.config import Loaded, load_text
+from armory.domain.catalog import ServerLists
+from armory.domain.tool import ToolRecord
+from armory.errors import ConfigError
+from armory.evaluation.context import ContextReport, Surfaces, first_tokens, measure
+from armory.evaluation.dataset import load_dataset
+from armory.evaluation.plot import svg
+from armory.gateway.metatools import call_definition, found_structure, search_definition
+from armory.gateway.toon import encode_value
+from armory.llm.client import ChatClient
+from armory.retrieval.document import template_queries
+from armory.retrieval.retriever import Retriever
+from armory.runtime.retrieval import open_retriever
+
+_OWN_QUERIES = 200
+_LABELS = {
+    "filtered": "filtered list + search_tools",
+    "filtered_toon": "the same, definitions as TOON",
+    "searched": "meta-tools + one search_tools round trip",
+    "searched_toon": "the same, answer as TOON",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """The catalogue to report on, where to search it, and queries that came with it."""
+
+    tools: Sequence[ToolRecord]
+    servers: dict[str, ServerLists]
+    retriever: Retriever
+    queries: tuple[str, ...] = ()
+
+
+@click.command()
+@config_option
+@click.option(
+    "--data",
+    type=click.Path(exists=True, file_okay=False),
+    metavar="FOLDER",
+    help="Report on this data set (tools.jsonl, queries.jsonl), not on the upstreams.",
+)
+@click.option(
+    "--queries",
+    "queries_file",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="One query a line; without it, queries made from the tools.",
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=_OWN_QUERIES,
+    show_default=True,
+    help="At most so many queries.",
+)
+@click.option(
+    "--svg",
+    "svg_file",
+    type=click.Path(dir_okay=False, writable=True),
+    metavar="FILE",
+    help="Draw the figures into this file.",
+)
+@click.option(
+    "--ttft",
+    is_flag=True,
+    help="Measure the time to a model's first token with and without filtering.",
+)
+@click.option(
+    "--base-url", metavar="URL", help="OpenAI-compatible API for --ttft; default: agent.base_url."
+)
+@click.option("--model", metavar="NAME", help="Its model; default: agent.model.")
+@click.option(
+    "--ttft-queries",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Queries to measure with.",
+)
+@json_option
+def report(
+    config: str | None,
+    data: str | None,
+    queries_file: str | None,
+    limit: int,
+    svg_file: str | None,
+    ttft: bool,
+    base_url: str | None,
+    model: str | None,
+    ttft_queries: int,
+    as_json: bool,
+) -> None:
+    """Count the tokens of tool definitions: all, filtered by queries, searched for, as TOON."""
+    chat = (base_url, model, ttft_queries) if ttft else None
+    found = asyncio.run(_report(config, data, queries_file, limit, chat))
+    if svg_file is not None:
+        Path(svg_file).write_text(svg(found), encoding="utf-8")
+    if as_json:
+        print_json(found.to_json())
+    else:
+        _show(found)
+
+
+async def _report(
+    config: str | None,
+    data: str | None,
+    queries_file: str | None,
+    limit: int,
+    chat: tuple[str | None, str | None, int] | None,
+) -> ContextReport:
+    loaded = load_text("") if data is not None and config is None else loaded_config(config)
+    async with _asked(loaded, data) as asked:
+        queries = _queries(asked, queries_file, limit)
+        surfaces = Surfaces(
+            search_tool=search_definition(asked.servers, call_tool=True),
+            call_tool=call_definition(),
+            answer=found_structure,
+            toon=encode_value,
+        )
+        with waiting("counting") as shown:
+            found = await measure(
+                asked.tools, queries, asked.retriever.search, surfaces, on_progress=shown.indexed
+            )
+        if chat is None:
+            return found
+        agent = loaded.config.agent
+        base_url, model, number = chat
+        key = agent.api_key if base_url is None else None
+        async with ChatClient(
+            base_url or agent.base_url,
+            model or agent.model,
+            api_key=str(key) if key else None,
+            timeout_s=600,
+        ) as client:
+            with waiting("measuring times to the first token") as shown:
+                times = await first_tokens(
+                    client,
+                    client.model,
+                    asked.tools,
+                    queries[:number],
+                    asked.retriever.search,
+                    on_progress=shown.indexed,
+                )
+    if times.problem:
+        say_notice(f"--ttft ended early: {times.problem}")
+    return replace(found, ttft=times)
+
+
+@asynccontextmanager
+async def _asked(loaded: Loaded, data: str | None) -> AsyncGenerator[_Asked]:
+    """The catalogue of the upstreams, or of a data set."""
+    if data is None:
+        async with opened(loaded) as runtime:
+            if runtime.retriever is None:
+                raise ConfigError("is off; a report needs it", path="tool_rag.enabled")
+            catalog = runtime.gateway.view.catalog
+            yield _Asked(list(catalog.tools.values()), dict(catalog.servers), runtime.retriever)
+        return
+    dataset = load_dataset(data)
+    by_server: dict[str, list[Any]] = {}
+    for tool in dataset.tools:
+        by_server.setdefault(tool.server or "data", []).append(tool.definition)
+    servers = {key: ServerLists(tools=tools) for key, tools in by_server.items()}
+    with waiting("embedding tools") as shown:
+        retriever = open_retriever(loaded, on_progress=shown.indexed)
+        if retriever is None:
+            raise ConfigError("is off; a report needs it", path="tool_rag.enabled")
+        async with retriever:
+            await retriever.index(dataset.tools)
+            queries = tuple(query.text for query in dataset.queries)
+            yield _Asked(dataset.tools, servers, retriever, queries)
+
+
+def _queries(asked: _Asked, queries_file: str | None, limit: int) -> list[str]:
+    if queries_file is not None:
+        lines = Path(queries_file).read_text(encoding="utf-8").splitlines()
+        found = [line.strip() for line in lines if line.strip()]
+        if not found:
+            raise ConfigError(f"{queries_file} has no query; write one a line")
+    elif asked.queries:
+        found = list(asked.queries)
+    else:
+        say_notice("no --queries: using queries made from the tools' own descriptions")
+        found = [template_queries(tool)[0] for tool in asked.tools]
+    step = max(1, -(-len(found) // limit))
+    return found[::step][:limit]
+
+
+def _show(found: ContextReport) -> None:
+    console = out()
+    console.print(f"{found.tools} tools, {len(found.queries)} queries; estimated tokens\n")
+    table = Table(box=None, pad_edge=False)
+    table.add_column("in the prompt")
+    for name in ("mean", "median", "max", "saved"):
+        table.add_column(name, justify="right")
+    told = found.to_json()
+    tokens: dict[str, Any] = told["tokens"]
+    table.add_row("every tool", f"{found.full:,}", "", "", "")
+    table.add_row(
+        "every tool, as TOON", f"{found.full_toon:,}", "", "", _share(found.full_toon, found)
+    )
+    table.add_row(
+        "meta-tools alone", f"{found.meta_tools:,}", "", "", _share(found.meta_tools, found)
+    )
+    for way, label in _LABELS.items():
+        row = tokens[way]
+        table.add_row(
+            label,
+            f"{row['mean']:,.0f}",
+            f"{row['median']:,.0f}",
+            f"{row['max']:,}",
+            f"{row['saved_share']:.1%}",
+        )
+    console.print(table)
+    console.print(
+        f"\n{told['returned_mean']} tools a query; {told['empty_share']:.0%} of queries get none"
+    )
+    times = told.get("ttft")
+    if times and times["queries"]:
+        console.print(
+            f"time to first token of {times['model']} (median of {times['queries']}): "
+            f"{times['full']['seconds_median']:.2f} s with every tool, "
+            f"{times['selected']['seconds_median']:.2f} s with the selection"
+        )
+
+
+def _share(value: int, found: ContextReport) -> str:
+    return f"{1 - value / found.full:.1%}" if found.full else ""

@@ -1,0 +1,298 @@
+"""What tool definitions cost in a prompt: everything, filtered, searched for, and as TOON.
+
+Owns: the counting and its JSON. Never imports the gateway, whose meta-tools and answers come in as
+values, nor a chat library.
+
+Everything that a way of listing puts into the context is counted: the definitions, the meta-tools
+that come with them, and for searching on demand the round trip as well (the model's call and the
+answer that stays in the conversation).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import fmean, median
+from typing import Any, Protocol
+
+from armory.domain.query import Query
+from armory.domain.results import Selection
+from armory.domain.tool import ToolRecord
+from armory.errors import InvalidRequest
+from armory.llm.client import FirstToken, Message
+from armory.llm.errors import ChatError
+from armory.llm.tokens import estimate_tokens
+
+Definition = Mapping[str, Any]
+ToToon = Callable[[Any], str | None]
+#: What a chat API adds around a tool call and its result.
+_TURN_TOKENS = 8
+
+
+class Search(Protocol):
+    """Selects tools (`retrieval.retriever.Retriever.search`)."""
+
+    def __call__(self, query: Query) -> Awaitable[Selection]:
+        """What a listing for this query shows."""
+        ...
+
+
+class Prober(Protocol):
+    """Measures the time to a model's first token (`llm.client.ChatClient`)."""
+
+    async def time_to_first_token(self, messages: Sequence[Message]) -> FirstToken:
+        """Send a conversation, stop at the first piece of the answer."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Surfaces:
+    """What the gateway adds, as it goes over the wire.
+
+    Attributes:
+        search_tool, call_tool: definitions of the meta-tools.
+        answer: the `structuredContent` of `search_tools` for a selection.
+        toon: a JSON value as TOON, or None where it cannot be.
+    """
+
+    search_tool: Definition
+    call_tool: Definition
+    answer: Callable[[Selection], Definition]
+    toon: ToToon
+
+
+@dataclass(frozen=True, slots=True)
+class QueryCost:
+    """One query. All counts are estimated tokens.
+
+    Attributes:
+        query: its text.
+        returned: tools found.
+        filtered: their definitions and `search_tools`, as a filtered `tools/list` answers.
+        filtered_toon: the same where the host writes definitions as TOON.
+        searched: both meta-tools, the call of `search_tools` and its answer.
+        searched_toon: the same with the answer as TOON.
+    """
+
+    query: str
+    returned: int
+    filtered: int
+    filtered_toon: int
+    searched: int
+    searched_toon: int
+
+
+@dataclass(frozen=True, slots=True)
+class FirstTokens:
+    """Times to the first token with the full list and with the selection, query by query."""
+
+    model: str
+    full: tuple[FirstToken, ...]
+    selected: tuple[FirstToken, ...]
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ContextReport:
+    """The whole report; counts are estimated tokens.
+
+    Attributes:
+        tools: size of the catalogue.
+        full: every definition, compact JSON.
+        full_toon: the same as TOON.
+        meta_tools: `search_tools` and `call_tool` alone, what a list without a query costs.
+        queries: cost by query.
+        ttft: measured times, when asked for.
+    """
+
+    tools: int
+    full: int
+    full_toon: int
+    meta_tools: int
+    queries: tuple[QueryCost, ...]
+    ttft: FirstTokens | None = None
+    by_server: Mapping[str, int] = field(default_factory=dict[str, int])
+
+    def saved(self, way: str) -> float:
+        """Share of the full list's tokens that a way saves on average; negative: it costs more."""
+        if not self.full or not self.queries:
+            return 0.0
+        return 1 - fmean(getattr(cost, way) for cost in self.queries) / self.full
+
+    def to_json(self) -> dict[str, Any]:
+        """The report as a JSON object."""
+        told: dict[str, Any] = {
+            "tools": self.tools,
+            "queries": len(self.queries),
+            "tokens": {
+                "full": self.full,
+                "full_toon": self.full_toon,
+                "meta_tools": self.meta_tools,
+                "by_server": dict(self.by_server),
+            },
+        }
+        for way in WAYS:
+            values = [getattr(cost, way) for cost in self.queries]
+            told["tokens"][way] = {
+                "mean": round(fmean(values), 1) if values else 0.0,
+                "median": float(median(values)) if values else 0.0,
+                "max": max(values, default=0),
+                "saved_share": round(self.saved(way), 4),
+            }
+        found = [cost.returned for cost in self.queries]
+        told["returned_mean"] = round(fmean(found), 2) if found else 0.0
+        told["empty_share"] = round(found.count(0) / len(found), 4) if found else 0.0
+        if self.ttft is not None:
+            told["ttft"] = _ttft_json(self.ttft)
+        return told
+
+
+WAYS = ("filtered", "filtered_toon", "searched", "searched_toon")
+
+
+def compact(value: Any) -> str:
+    """A value as the shortest JSON text."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+def definition_of(tool: ToolRecord) -> dict[str, Any]:
+    """A definition as a client receives it: the upstream's, under its exposed name."""
+    shown = dict(tool.definition)
+    shown["name"] = tool.name
+    if tool.description:
+        shown["description"] = tool.description
+    return shown
+
+
+async def measure(
+    tools: Sequence[ToolRecord],
+    queries: Sequence[str],
+    search: Search,
+    surfaces: Surfaces,
+    *,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> ContextReport:
+    """Count what a catalogue costs, whole and by query.
+
+    Args:
+        tools: the catalogue, indexed where `search` looks.
+        queries: what users ask.
+        search: a listing's selection.
+        surfaces: what the gateway adds.
+        on_progress: called with (queries done, queries).
+
+    Raises:
+        InvalidRequest: there is no tool or no query.
+    """
+    if not tools or not queries:
+        raise InvalidRequest(
+            f"a context report needs tools and queries; there are {len(tools)} tools and "
+            f"{len(queries)} queries",
+            parameter="queries",
+        )
+    every = [definition_of(tool) for tool in tools]
+    servers: dict[str, int] = {}
+    for tool, shown in zip(tools, every, strict=True):
+        servers[tool.server] = servers.get(tool.server, 0) + estimate_tokens(compact(shown))
+    costs: list[QueryCost] = []
+    for done, query in enumerate(queries, start=1):
+        selection = await search(Query((query,)))
+        costs.append(_cost(query, selection, surfaces))
+        if on_progress is not None:
+            on_progress(done, len(queries))
+    return ContextReport(
+        tools=len(tools),
+        full=estimate_tokens(compact(every)),
+        full_toon=_smaller(every, surfaces.toon),
+        meta_tools=estimate_tokens(compact([surfaces.search_tool, surfaces.call_tool])),
+        queries=tuple(costs),
+        by_server=servers,
+    )
+
+
+def _cost(query: str, selection: Selection, surfaces: Surfaces) -> QueryCost:
+    shown = [definition_of(match.tool) for match in selection.matches]
+    listed = [*shown, dict(surfaces.search_tool)]
+    meta = [dict(surfaces.search_tool), dict(surfaces.call_tool)]
+    call = {"name": "search_tools", "arguments": {"query": query}}
+    answer = surfaces.answer(selection)
+    around = estimate_tokens(compact(meta)) + estimate_tokens(compact(call)) + 2 * _TURN_TOKENS
+    return QueryCost(
+        query=query,
+        returned=len(shown),
+        filtered=estimate_tokens(compact(listed)),
+        filtered_toon=_smaller(listed, surfaces.toon),
+        searched=around + estimate_tokens(compact(answer)),
+        searched_toon=around + _smaller(answer, surfaces.toon),
+    )
+
+
+def _smaller(value: Any, toon: ToToon) -> int:
+    """Tokens as TOON where that is smaller, else as JSON."""
+    plain = estimate_tokens(compact(value))
+    encoded = toon(value)
+    return plain if encoded is None else min(plain, estimate_tokens(encoded))
+
+
+async def first_tokens(
+    prober: Prober,
+    model: str,
+    tools: Sequence[ToolRecord],
+    queries: Sequence[str],
+    search: Search,
+    *,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> FirstTokens:
+    """Measure the time to the first token with the full list and with the selection in the prompt.
+
+    The two take turns, so that a warm cache or a busy machine favours neither. An endpoint that
+    fails ends the measuring with what there is, and `problem` says why.
+    """
+    every = compact([definition_of(tool) for tool in tools])
+    full: list[FirstToken] = []
+    selected: list[FirstToken] = []
+    problem = ""
+    for done, query in enumerate(queries, start=1):
+        selection = await search(Query((query,)))
+        some = compact([definition_of(match.tool) for match in selection.matches])
+        try:
+            both = [
+                await prober.time_to_first_token(_prompt(listed, query)) for listed in (every, some)
+            ]
+        except ChatError as error:
+            problem = error.message
+            break
+        full.append(both[0])
+        selected.append(both[1])
+        if on_progress is not None:
+            on_progress(done, len(queries))
+    return FirstTokens(model, tuple(full), tuple(selected), problem)
+
+
+def _prompt(listed: str, query: str) -> list[Message]:
+    return [
+        {"role": "system", "content": f"You can call these tools:\n{listed}"},
+        {"role": "user", "content": query},
+    ]
+
+
+def _ttft_json(ttft: FirstTokens) -> dict[str, Any]:
+    def side(values: Sequence[FirstToken]) -> dict[str, float]:
+        if not values:
+            return {}
+        return {
+            "prompt_tokens_mean": round(fmean(v.prompt_tokens for v in values), 1),
+            "seconds_median": round(median(v.seconds for v in values), 4),
+            "seconds_max": round(max(v.seconds for v in values), 4),
+        }
+
+    told: dict[str, Any] = {
+        "model": ttft.model,
+        "queries": len(ttft.full),
+        "full": side(ttft.full),
+        "selected": side(ttft.selected),
+    }
+    if ttft.problem:
+        told["problem"] = ttft.problem
+    return told

@@ -1,0 +1,56 @@
+"""From the block `agent` to the retrieval agent and the generator of synthetic queries.
+
+Owns: opening the chat client and the documents, and closing them again. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from armory.agent.catalogue import CatalogueSource, Engine
+from armory.agent.chunks import ChunkSource
+from armory.agent.documents import DocumentSource
+from armory.agent.loop import AgentLimits, RetrievalAgent
+from armory.agent.synthetic import ChatQueryGenerator
+from armory.config import Loaded
+from armory.llm.client import ChatClient
+from armory.retrieval.ports import Embedder
+
+
+def chat_client(loaded: Loaded) -> ChatClient:
+    """The chat model that the configuration names; nothing is sent yet."""
+    agent = loaded.config.agent
+    key = str(agent.api_key) if agent.api_key else None
+    return ChatClient(agent.base_url, agent.model, api_key=key)
+
+
+async def open_agent(
+    loaded: Loaded, engine: Engine, embedder: Embedder | None, stack: AsyncExitStack
+) -> RetrievalAgent | None:
+    """The retrieval agent over the catalogue and the configured documents; None where it is off.
+
+    Args:
+        loaded: the configuration.
+        engine: the retriever.
+        embedder: for the documents; None: their words only.
+        stack: closes the chat client when it unwinds.
+
+    Raises:
+        ConfigError: the folder of documents or a parser is missing.
+        BackendError: the embedder failed over the documents.
+    """
+    agent = loaded.config.agent
+    if not agent.enabled:
+        return None
+    sources: list[ChunkSource] = [CatalogueSource(engine)]
+    if agent.documents:
+        sources.append(await DocumentSource.open(Path(agent.documents), embedder))
+    chat = await stack.enter_async_context(chat_client(loaded))
+    return RetrievalAgent(chat, sources, AgentLimits(max_iterations=agent.max_iterations))
+
+
+def query_generator(loaded: Loaded, chat: ChatClient) -> ChatQueryGenerator | None:
+    """The generator for the strategy `synthetic_queries`; None: templates make the queries."""
+    wanted = loaded.config.tool_rag.embedding_strategy == "synthetic_queries"
+    return ChatQueryGenerator(chat, chat.model) if wanted and loaded.config.agent.enabled else None
