@@ -148,7 +148,7 @@ async def _report(
         async with ChatClient(
             base_url or agent.base_url,
             model or agent.model,
-            api_key=str(key) if key else None,
+            api_key=key.get_secret_value() if key else None,
             timeout_s=600,
         ) as client:
             with waiting("measuring times to the first token") as shown:

@@ -21,7 +21,7 @@ from armory.retrieval.ports import Embedder
 def chat_client(loaded: Loaded) -> ChatClient:
     """The chat model that the configuration names; nothing is sent yet."""
     agent = loaded.config.agent
-    key = str(agent.api_key) if agent.api_key else None
+    key = agent.api_key.get_secret_value() if agent.api_key else None
     return ChatClient(agent.base_url, agent.model, api_key=key)
 
 

@@ -97,6 +97,10 @@ async def test_the_estimate_counts_only_what_is_missing(tmp_path: Path) -> None:
 async def test_generating_goes_on_where_it_was(tmp_path: Path) -> None:
     store = DocumentCache(tmp_path / "cache.db")
     seen: list[tuple[int, int]] = []
+
+    def progress(done: int, of: int) -> None:
+        seen.append((done, of))
+
     turns = [ANSWER, ANSWER, Turn(status=500)]
     async with (
         ScriptedChat(turns) as server,
@@ -105,7 +109,7 @@ async def test_generating_goes_on_where_it_was(tmp_path: Path) -> None:
         generator = ChatQueryGenerator(chat, "small")
         first = await generate_all(
             generator, tools(10), store, key,
-            concurrency=1, give_up_after=3, on_progress=lambda *now: seen.append(now),
+            concurrency=1, give_up_after=3, on_progress=progress,
         )  # fmt: skip
         assert (first.done, first.failed) == (2, 3)
         assert "HTTP 500" in first.problem
