@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -252,15 +252,17 @@ class Ranked:
 
 
 class Ranker(Protocol):
-    """Evidence in, verdict out; no I/O, no state.
+    """Evidence in, verdict out; no I/O, no state."""
 
-    Attributes:
-        name: as in `tool_rag.ranker`.
-        needs_dense: it cannot work without cosines; the retriever then falls back to `lexical`.
-    """
+    @property
+    def name(self) -> str:
+        """As in `tool_rag.ranker`."""
+        ...
 
-    name: ClassVar[str]
-    needs_dense: ClassVar[bool]
+    @property
+    def needs_dense(self) -> bool:
+        """Whether it cannot work without cosines; the retriever then falls back to `lexical`."""
+        ...
 
     def rank(self, evidence: Evidence, settings: RankSettings) -> Ranked:
         """Judge every candidate."""
