@@ -6,7 +6,6 @@ Owns: the tools, the lists, both eras' methods. Never imports a transport.
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
@@ -79,7 +78,9 @@ class Request:
         return cast("Json", self.params.get("_meta") or {})
 
 
-Tool = Callable[[Request], Awaitable[Json]]
+def notification(method: str, params: Json) -> Json:
+    """A notification."""
+    return {"jsonrpc": "2.0", "method": method, "params": params}
 
 
 def text(value: str, **more: Any) -> Json:
@@ -98,12 +99,16 @@ def definition(name: str, **more: Any) -> Json:
     }
 
 
+Tool = Callable[["Script", Request], Awaitable[Json]]
+
+
 @dataclass
 class Script:
     """Everything that one scripted upstream offers; change it while it runs.
 
     Attributes:
-        tools: definitions, in order.
+        tools: definitions, in order; all of `script_tools` unless given.
+        behaviour: what the tools do, by name.
         page_size: entries per page, None: one page.
         broken_lists: list methods that answer with an error.
         endless: whether `tools/list` always has a next page.
@@ -113,7 +118,7 @@ class Script:
     """
 
     name: str = "scripted"
-    tools: list[Json] = field(default_factory=lambda: [definition(name) for name in TOOLS])
+    tools: list[Json] = field(default_factory=list[Json])
     prompts: list[Json] = field(default_factory=lambda: [{"name": "greet", "x": 1}])
     resources: list[Json] = field(default_factory=lambda: [{"uri": "mem://one", "name": "one"}])
     templates: list[Json] = field(
@@ -138,6 +143,12 @@ class Script:
     release: asyncio.Event = field(default_factory=asyncio.Event)
     started: asyncio.Event = field(default_factory=asyncio.Event)
 
+    def __post_init__(self) -> None:
+        from armory.testing.script_tools import TOOLS
+
+        self.behaviour: dict[str, Tool] = dict(TOOLS)
+        self.tools = self.tools or [definition(name) for name in TOOLS]
+
     async def answer(self, message: Json, wire: Wire) -> Json | None:
         """The response to a request; None when a tool has answered by itself."""
         try:
@@ -154,7 +165,7 @@ class Script:
         method = cast("str", message["method"])
         params = cast("Json", message.get("params") or {})
         if method == "tools/call":
-            tool = TOOLS.get(params["name"])
+            tool = self.behaviour.get(params["name"])
             if tool is None:
                 raise RpcFailure(-32602, f"Unknown tool: {params['name']}")
             self.started.set()
@@ -225,187 +236,4 @@ LISTS = {
     "prompts/list": "prompts",
     "resources/list": "resources",
     "resources/templates/list": "templates",
-}
-
-# --- the tools
-
-
-async def _echo(_script: Script, request: Request) -> Json:
-    """Everything back, in every kind of block, with fields that nobody knows."""
-    return {
-        "content": [
-            {"type": "text", "text": str(request.arguments.get("text", "")), "x": 1},
-            {"type": "image", "data": "aGk=", "mimeType": "image/png"},
-            {"type": "unheard-of", "payload": [1, 2.50, None]},
-        ],
-        "structuredContent": {"arguments": request.arguments, "meta": request.meta},
-        "isError": False,
-        "x-unknown": 12345678901234567890123,
-    }
-
-
-async def _who(_script: Script, request: Request) -> Json:
-    """Which process, session and environment serve this."""
-    return text(
-        "who",
-        structuredContent={
-            "pid": os.getpid(),
-            "session": request.wire.session,
-            "env": dict(os.environ),
-            "capabilities": dict(request.wire.capabilities),
-        },
-    )
-
-
-async def _fail(_script: Script, _request: Request) -> Json:
-    return text("it went wrong", isError=True)
-
-
-async def _error(_script: Script, _request: Request) -> Json:
-    raise RpcFailure(-32050, "own error", {"detail": [1]})
-
-
-async def _wait(script: Script, _request: Request) -> Json:
-    await script.release.wait()
-    return text("released")
-
-
-async def _hang(_script: Script, _request: Request) -> Json:
-    await asyncio.Event().wait()
-    raise Stop
-
-
-async def _progress(_script: Script, request: Request) -> Json:
-    token = request.meta.get("progressToken")
-    if token is not None:
-        for step in range(3):
-            params = {"progressToken": token, "progress": step, "total": 3}
-            await request.wire.send(notification("notifications/progress", params))
-    return text("done")
-
-
-async def _log(_script: Script, request: Request) -> Json:
-    for level in ("debug", "info", "error"):
-        params = {"level": level, "data": f"at {level}"}
-        await request.wire.send(notification("notifications/message", params))
-    return text("logged")
-
-
-async def _elicit(_script: Script, request: Request) -> Json:
-    params = {"message": "name?", "requestedSchema": {"type": "object", "properties": {}}}
-    return text("asked", structuredContent=await request.wire.ask("elicitation/create", params))
-
-
-async def _sample(_script: Script, request: Request) -> Json:
-    params: Json = {"messages": [], "maxTokens": 5}
-    return text("asked", structuredContent=await request.wire.ask("sampling/createMessage", params))
-
-
-async def _roots(_script: Script, request: Request) -> Json:
-    return text("asked", structuredContent=await request.wire.ask("roots/list", {}))
-
-
-async def _input(_script: Script, request: Request) -> Json:
-    """Multi round trip: ask once, then answer."""
-    if "inputResponses" in request.params:
-        return text("thanks", structuredContent={"got": request.params["inputResponses"]})
-    return {
-        "resultType": "input_required",
-        "inputRequests": {"a": {"method": "elicitation/create", "params": {"message": "?"}}},
-        "requestState": "opaque",
-    }
-
-
-async def _crash(_script: Script, request: Request) -> Json:
-    await request.wire.crash()
-    raise Stop
-
-
-async def _garbage(_script: Script, request: Request) -> Json:
-    await request.wire.send_bytes(b"this is { not json")
-    return text("after garbage")
-
-
-async def _only_garbage(_script: Script, request: Request) -> Json:
-    await request.wire.send_bytes(b'{"jsonrpc":"2.0","id":')
-    raise Stop
-
-
-async def _twice(_script: Script, request: Request) -> Json:
-    answer: Json = {"jsonrpc": "2.0", "id": request.id, "result": text("first")}
-    await request.wire.send(answer)
-    await request.wire.send(answer)
-    raise Stop
-
-
-async def _big(_script: Script, request: Request) -> Json:
-    return text("x" * int(request.arguments.get("bytes", 1_000_000)))
-
-
-async def _stranger(_script: Script, request: Request) -> Json:
-    await request.wire.send({"jsonrpc": "2.0", "id": 987654, "result": {}})
-    return text("own answer")
-
-
-async def _report(script: Script, _request: Request) -> Json:
-    """What has come so far: the methods, what was cancelled, what is subscribed."""
-    return text(
-        "report",
-        structuredContent={
-            "methods": [message.get("method") for message in script.received],
-            "cancelled": list(script.cancelled),
-            "subscribed": sorted(script.subscribed),
-            "started": script.started.is_set(),
-        },
-    )
-
-
-async def _free(script: Script, _request: Request) -> Json:
-    """Let the tool `wait` answer."""
-    script.release.set()
-    return text("freed")
-
-
-async def _grow(script: Script, request: Request) -> Json:
-    """One more tool, and an announcement."""
-    script.tools.append(definition(f"grown{len(script.tools)}"))
-    await request.wire.announce("notifications/tools/list_changed", {})
-    return text("grown")
-
-
-async def _touch(_script: Script, request: Request) -> Json:
-    """Say that a resource has changed."""
-    uri = request.arguments.get("uri", "mem://one")
-    await request.wire.announce("notifications/resources/updated", {"uri": uri})
-    return text("touched")
-
-
-def notification(method: str, params: Json) -> Json:
-    """A notification."""
-    return {"jsonrpc": "2.0", "method": method, "params": params}
-
-
-TOOLS: dict[str, Callable[[Script, Request], Awaitable[Json]]] = {
-    "echo": _echo,
-    "who": _who,
-    "fail": _fail,
-    "error": _error,
-    "wait": _wait,
-    "hang": _hang,
-    "progress": _progress,
-    "log": _log,
-    "elicit": _elicit,
-    "sample": _sample,
-    "roots": _roots,
-    "input": _input,
-    "crash": _crash,
-    "garbage": _garbage,
-    "only_garbage": _only_garbage,
-    "twice": _twice,
-    "big": _big,
-    "stranger": _stranger,
-    "report": _report,
-    "free": _free,
-    "grow": _grow,
-    "touch": _touch,
 }

@@ -14,7 +14,7 @@ import structlog
 from armory.errors import UpstreamTimeout
 from armory.upstreams.dialogue import Dialogue, Note, Pending
 from armory.upstreams.eventstream import Event, EventParser, EventTooLarge
-from armory.upstreams.http_client import JSON_AND_EVENTS, HttpClient, HttpFailure
+from armory.upstreams.http_client import JSON_AND_EVENTS, Answer, HttpClient, HttpFailure
 from armory.upstreams.http_reading import BodyTooLarge, let_go, read_body, read_events
 from armory.upstreams.link import Call, Params, Reply
 from armory.upstreams.messages import (
@@ -80,9 +80,9 @@ class HttpLink(Session):
             headers["Mcp-Name"] = header_value(call.name_header)
         body = request_bytes(pending.id, call.method, self.stamped(call, pending.id))
         timeout_s = self.spec.call_timeout_s if call.timeout_s is None else call.timeout_s
-        response: aiohttp.ClientResponse | None = None
+        response: Answer | None = None
         try:
-            response = await self._client.send("POST", headers, body, timeout_s)
+            response = await self._client.send("POST", headers, body, timeout_s, what=call.method)
             reply = await self._answer(response, pending)
             response = None
             return reply
@@ -109,7 +109,7 @@ class HttpLink(Session):
             await self.end_tasks()
             self._closing = True
 
-    async def _answer(self, response: aiohttp.ClientResponse, pending: Pending) -> Reply:
+    async def _answer(self, response: Answer, pending: Pending) -> Reply:
         kind = response.content_type
         if kind == "application/json":
             body = await read_body(response, self.spec.message_bytes)
@@ -123,7 +123,7 @@ class HttpLink(Session):
             f"{kind!r}; expected JSON or an event stream"
         )
 
-    async def _streamed(self, response: aiohttp.ClientResponse, pending: Pending) -> Reply:
+    async def _streamed(self, response: Answer, pending: Pending) -> Reply:
         parser = EventParser(self.spec.message_bytes)
         async for event in read_events(response, parser):
             for message in messages_in(event, self.server):

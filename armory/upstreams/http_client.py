@@ -1,6 +1,7 @@
 """The HTTP client of one upstream: pooled connections, headers, what a status means.
 
-Owns: the aiohttp session (shared by all links of the upstream), TLS, proxy, redirects. Never
+Owns: the connections (shared by all links of the upstream; through a proxy they are aiohttp's,
+else `http1`'s), TLS, redirects. Never
 imports the protocol's eras.
 """
 
@@ -15,6 +16,7 @@ import aiohttp
 from yarl import URL
 
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.upstreams.http1 import BadAnswer, ClosedEarly, Connections, NoConnection, Response
 from armory.upstreams.spec import UpstreamSpec
 
 JSON_AND_EVENTS = "application/json, text/event-stream"
@@ -22,8 +24,13 @@ JSON_AND_EVENTS = "application/json, text/event-stream"
 # go out on a connection that the other side is closing.
 _KEEPALIVE_S = 4.0
 _FOREVER_S = 86_400.0
+_OWN_HEADERS = {"User-Agent": "armory"}
 _REDIRECTS = frozenset((307, 308))
 _CUT = 300
+
+
+Answer = aiohttp.ClientResponse | Response
+"""A response, whichever client it came by."""
 
 
 class HttpFailure(UpstreamUnavailable):
@@ -61,11 +68,13 @@ class HttpClient:
         self._spec = spec
         self._session: aiohttp.ClientSession | None = None
         self._ssl = _tls(spec)
+        self._connections = Connections(self._ssl, spec.connect_timeout_s, _KEEPALIVE_S)
         self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
         self.url = URL(spec.url or "")
 
     async def close(self) -> None:
         """Close every connection."""
+        self._connections.close()
         session, self._session = self._session, None
         if session is not None:
             await session.close()
@@ -78,8 +87,10 @@ class HttpClient:
         headers: Mapping[str, str],
         data: bytes | None,
         timeout_s: float,
+        *,
         url: URL | None = None,
-    ) -> aiohttp.ClientResponse:
+        what: str = "the request",
+    ) -> Answer:
         """Send one request; the caller reads and closes the response.
 
         Args:
@@ -88,19 +99,26 @@ class HttpClient:
             data: body, or None.
             timeout_s: for the whole exchange, reading included; a day or more means for ever.
             url: other than the upstream's own.
+            what: what is asked, for messages.
 
         Raises:
             UpstreamUnavailable: no response came.
             UpstreamTimeout: none came in time.
         """
         target = self.url if url is None else url
-        response = await self._send(method, target, headers, data, timeout_s)
+        try:
+            response = await self._send(method, target, headers, data, timeout_s)
+        except TimeoutError:
+            raise self._timed_out(what, timeout_s) from None
         if response.status in _REDIRECTS:
             moved = self._moved(target, response)
             response.close()
             if url is None:
                 self.url = moved
-            response = await self._send(method, moved, headers, data, timeout_s)
+            try:
+                response = await self._send(method, moved, headers, data, timeout_s)
+            except TimeoutError:
+                raise self._timed_out(what, timeout_s) from None
         return response
 
     async def _send(
@@ -110,11 +128,16 @@ class HttpClient:
         headers: Mapping[str, str],
         data: bytes | None,
         timeout_s: float,
-    ) -> aiohttp.ClientResponse:
-        session = self._session
-        if session is None:
-            session = self._session = self._open()
+    ) -> Answer:
+        endless = timeout_s >= _FOREVER_S
         try:
+            if self._spec.proxy is None:
+                return await self._connections.request(
+                    method, url, {**_OWN_HEADERS, **headers}, data, None if endless else timeout_s
+                )
+            session = self._session
+            if session is None:
+                session = self._session = self._open()
             return await session.request(
                 method,
                 url,
@@ -125,22 +148,30 @@ class HttpClient:
                 proxy=self._spec.proxy,
             )
         except TimeoutError:
-            raise self.timed_out(timeout_s) from None
+            raise
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise self.failed(error) from error
 
-    def timed_out(self, timeout_s: float) -> UpstreamTimeout:
-        """The error for a passed deadline."""
+    def _timed_out(self, what: str, timeout_s: float) -> UpstreamTimeout:
+        seconds = (
+            min(timeout_s, self._spec.connect_timeout_s) if timeout_s >= _FOREVER_S else timeout_s
+        )
         return UpstreamTimeout(
-            f"upstream {self._spec.key!r} did not answer within {timeout_s:g} s",
+            f"upstream {self._spec.key!r} did not answer {what} within {seconds:g} s",
             upstream=self._spec.key,
         )
 
     def failed(self, error: Exception) -> UpstreamUnavailable:
         """The error for a failed exchange; never shows credentials that a URL may carry."""
         where = f"{self.url.scheme}://{self.url.raw_host}:{self.url.port}"
-        if isinstance(error, aiohttp.ClientConnectorCertificateError):
+        if isinstance(error, aiohttp.ClientConnectorCertificateError) or isinstance(
+            error, ssl.SSLCertVerificationError
+        ):
             what = f"the certificate of {where} is not trusted (see 'tls')"
+        elif isinstance(error, NoConnection):
+            what = f"no connection to {where} ({error})"
+        elif isinstance(error, ClosedEarly | BadAnswer):
+            what = f"{where}: {error}"
         elif isinstance(error, aiohttp.ClientConnectorError):
             what = f"no connection to {where} ({error.os_error.strerror or error.os_error})"
         elif isinstance(error, aiohttp.ServerDisconnectedError):
@@ -149,7 +180,7 @@ class HttpClient:
             what = f"the exchange with {where} failed ({type(error).__name__}: {error})"
         return UpstreamUnavailable(f"upstream {self._spec.key!r}: {what}", upstream=self._spec.key)
 
-    async def failure(self, response: aiohttp.ClientResponse) -> HttpFailure:
+    async def failure(self, response: Answer) -> HttpFailure:
         """The error that an HTTP error status means; reads the beginning of the body."""
         body = b""
         try:
@@ -170,7 +201,7 @@ class HttpClient:
             connector=connector,
             cookie_jar=aiohttp.DummyCookieJar(),
             read_bufsize=1024 * 1024,
-            headers={"User-Agent": "armory"},
+            headers=_OWN_HEADERS,
         )
 
     def _timeout(self, timeout_s: float) -> aiohttp.ClientTimeout:
@@ -186,7 +217,7 @@ class HttpClient:
             self._timeouts[timeout_s] = known
         return known
 
-    def _moved(self, target: URL, response: aiohttp.ClientResponse) -> URL:
+    def _moved(self, target: URL, response: Answer) -> URL:
         location = response.headers.get("Location", "")
         moved = target.join(URL(location)) if location else target
         upgraded = (target.scheme, moved.scheme, target.host) == ("http", "https", moved.host)
@@ -200,7 +231,7 @@ class HttpClient:
         return moved
 
 
-def _retry_after(response: aiohttp.ClientResponse) -> float | None:
+def _retry_after(response: Answer) -> float | None:
     text = response.headers.get("Retry-After", "")
     return float(text) if text.isdigit() and len(text) < 7 else None
 

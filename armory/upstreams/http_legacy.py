@@ -18,7 +18,7 @@ from armory.upstreams.dialogue import Dialogue, Note, Pending, cancelled_params
 from armory.upstreams.eventstream import EventParser, EventTooLarge
 from armory.upstreams.handshake import initialize
 from armory.upstreams.http import messages_in
-from armory.upstreams.http_client import JSON_AND_EVENTS, HttpClient, HttpFailure
+from armory.upstreams.http_client import JSON_AND_EVENTS, Answer, HttpClient, HttpFailure
 from armory.upstreams.http_reading import BodyTooLarge, let_go, read_body, read_events
 from armory.upstreams.link import Call, Params, Reply
 from armory.upstreams.messages import Garbage, decode, notification_bytes, request_bytes
@@ -145,10 +145,12 @@ class LegacyHttpLink(Session):
             raise self.unavailable("the session is closed")
         pending = self.dialogue.open(call, scope)
         answered = False
-        response: aiohttp.ClientResponse | None = None
+        response: Answer | None = None
         try:
             body = request_bytes(pending.id, call.method, self.stamped(call, pending.id))
-            response = await self._client.send("POST", self._headers(), body, _FOREVER_S)
+            response = await self._client.send(
+                "POST", self._headers(), body, _FOREVER_S, what=call.method
+            )
             reply = await self._answer(response, pending)
             answered = True
             response = None
@@ -166,7 +168,7 @@ class LegacyHttpLink(Session):
                     self._post_quietly(notification_bytes("notifications/cancelled", params))
                 )
 
-    async def _answer(self, response: aiohttp.ClientResponse, pending: Pending) -> Reply:
+    async def _answer(self, response: Answer, pending: Pending) -> Reply:
         if response.status >= 400 and response.content_type != "application/json":
             raise await self._client.failure(response)
         if pending.call.method == "initialize":
@@ -209,7 +211,7 @@ class LegacyHttpLink(Session):
             raise item
         return item if isinstance(item, Reply) else None
 
-    async def _streamed(self, response: aiohttp.ClientResponse, pending: Pending) -> Reply:
+    async def _streamed(self, response: Answer, pending: Pending) -> Reply:
         parser = EventParser(self.spec.message_bytes)
         resumes = 0
         while True:
@@ -328,7 +330,7 @@ class LegacyHttpLink(Session):
             parser = EventParser(self.spec.message_bytes)
             parser.last_id, parser.retry_ms = last_id, retry_ms
 
-    async def _follow(self, response: aiohttp.ClientResponse, parser: EventParser) -> None:
+    async def _follow(self, response: Answer, parser: EventParser) -> None:
         async for event in read_events(response, parser):
             for message in messages_in(event, self.server):
                 hit = self.dialogue.route(message)

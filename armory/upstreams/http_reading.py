@@ -9,9 +9,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 
-import aiohttp
-
 from armory.upstreams.eventstream import Event, EventParser
+from armory.upstreams.http_client import Answer
 
 _LINGER_S = 1.0
 
@@ -20,7 +19,7 @@ class BodyTooLarge(Exception):
     """The body is larger than the limit."""
 
 
-async def read_body(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes:
+async def read_body(response: Answer, limit_bytes: int) -> bytes:
     """The whole body.
 
     Raises:
@@ -48,9 +47,7 @@ async def read_body(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes
     raise BodyTooLarge(f"its answer exceeds the limit of {limit_bytes} bytes")
 
 
-async def read_events(
-    response: aiohttp.ClientResponse, parser: EventParser
-) -> AsyncIterator[Event]:
+async def read_events(response: Answer, parser: EventParser) -> AsyncIterator[Event]:
     """The events of a stream, each as soon as it is complete.
 
     Raises:
@@ -62,7 +59,7 @@ async def read_events(
             yield event
 
 
-def let_go(response: aiohttp.ClientResponse) -> None:
+def let_go(response: Answer) -> None:
     """Leave a stream whose answer has come: back to the pool if it ends shortly, else closed."""
     if response.closed or response.content.is_eof():
         response.release()

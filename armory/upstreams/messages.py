@@ -34,6 +34,7 @@ EMPTY = Raw(b"")
 EMPTY_OBJECT = Raw(b"{}")
 
 _HEADER_SAFE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _SENTINEL = "=?base64?"
 
 encode = msgspec.json.Encoder().encode
@@ -119,12 +120,14 @@ def error_raw(code: int, message: str) -> Raw:
     return Raw(encode({"code": code, "message": message}))
 
 
-def decode(data: bytes | bytearray | memoryview) -> list[Incoming]:
+def decode(data: bytes | bytearray) -> list[Incoming]:
     """The messages in one frame: one, or several of a 2025-03-26 batch.
 
     Raises:
-        Garbage: it is not JSON, not UTF-8, or no JSON-RPC object.
+        Garbage: it is not JSON or no JSON-RPC object.
     """
+    if not data.isascii():
+        data = _valid_text(data)
     try:
         return [_incoming(data)]
     except (msgspec.DecodeError, RecursionError) as error:
@@ -141,9 +144,18 @@ def decode(data: bytes | bytearray | memoryview) -> list[Incoming]:
         raise Garbage(f"not a JSON-RPC message ({error}): {excerpt(text)}") from None
 
 
+def _valid_text(data: bytes | bytearray) -> bytes | bytearray:
+    """The same, what is no UTF-8 replaced: values pass as bytes, so this is where it is checked."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "replace").encode()
+    return data
+
+
 def _mended(value: Any) -> Any:
     if isinstance(value, str):
-        return value.encode("utf-8", "surrogatepass").decode("utf-8", "replace")
+        return _SURROGATE.sub("\ufffd", value)
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value).items()
         return {_mended(key): _mended(item) for key, item in items}

@@ -16,7 +16,7 @@ from yarl import URL
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.upstreams.duplex import DuplexLink
 from armory.upstreams.eventstream import Event, EventParser, EventTooLarge
-from armory.upstreams.http_client import HttpClient
+from armory.upstreams.http_client import Answer, HttpClient
 from armory.upstreams.http_reading import read_events
 from armory.upstreams.session import Heard
 from armory.upstreams.spec import UpstreamSpec
@@ -97,13 +97,13 @@ class SseLink(DuplexLink):
         if self.identity.era == "legacy" and self.protocol_version >= "2025-06-18":
             headers["MCP-Protocol-Version"] = self.protocol_version
         response = await self._client.send(
-            "POST", headers, data, self.spec.connect_timeout_s, endpoint
+            "POST", headers, data, self.spec.connect_timeout_s, url=endpoint
         )
         if response.status >= 400:
             raise await self._client.failure(response)
         response.release()
 
-    async def _read(self, response: aiohttp.ClientResponse) -> None:
+    async def _read(self, response: Answer) -> None:
         reason = "it ended its event stream"
         try:
             async for event in read_events(response, EventParser(self.spec.message_bytes)):
