@@ -16,6 +16,7 @@ import click
 
 from armory.cli.output import say_error
 from armory.errors import ArmoryError, ConfigError, InvalidRequest, UpstreamUnavailable
+from armory.observability.logging import configure_logging
 
 FAILED, USAGE, UNREACHABLE, INTERRUPTED = 1, 2, 3, 130
 
@@ -60,6 +61,7 @@ def cli() -> None:
 
     Configuration: --config, else $ARMORY_CONFIG, else ./armory.yaml.
     """
+    configure_logging("debug" if os.environ.get("ARMORY_DEBUG") else "error")
 
 
 def exit_code(error: ArmoryError) -> int:

@@ -17,8 +17,9 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn
 
 
 def out() -> Console:
-    """Standard output, for answers."""
-    return Console(highlight=False, soft_wrap=False)
+    """Standard output, for answers; wide where nobody looks at it, so that nothing is cut."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=200)
 
 
 def err() -> Console:

@@ -9,6 +9,7 @@ import asyncio
 from typing import Any
 
 import click
+from rich.markup import escape
 from rich.table import Table
 
 from armory.cli.asking import all_tools, asker
@@ -32,9 +33,13 @@ def tools(
     console = out()
     table = Table(box=None, pad_edge=False)
     table.add_column("tool", no_wrap=True, style="bold")
-    table.add_column("description", overflow="ellipsis", no_wrap=True)
+    table.add_column("description", no_wrap=True, overflow="ellipsis")
+    longest = max((len(tool.get("name", "")) for tool in found), default=0)
+    room = max(20, console.width - longest - 2)
     for tool in found:
-        table.add_row(tool.get("name", ""), first_line(tool.get("description")))
+        text = first_line(tool.get("description"))
+        shown = text if len(text) <= room else text[: room - 1] + "\u2026"
+        table.add_row(tool.get("name", ""), escape(shown))
     console.print(table)
     if selection:
         console.print(

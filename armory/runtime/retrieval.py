@@ -1,22 +1,118 @@
 """From the block `tool_rag` to a retriever.
 
-Owns: choosing and building embedder, index and rankers. Never imports a transport.
+Owns: which of its keys goes where. Never imports a transport.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from armory.config import Loaded
+from armory.config.checks import lacks_openai_key
+from armory.config.retrieval import ToolRagConfig
+from armory.retrieval.ports import RankSettings, UsageSource, UseMemory
+from armory.retrieval.registry import (
+    NO_EMBEDDER,
+    OpenAISettings,
+    QdrantSettings,
+    RetrievalOptions,
+    build_retriever,
+    load_calibration,
+)
 from armory.retrieval.retriever import Retriever
+from armory.retrieval.selection import Limits, RetrieverSettings
+from armory.runtime.settings import secret
 
 Progress = Callable[[int, int], None]
+CALIBRATION = "calibration.json"
+QUERIES_CACHED = 10_000
 
 
-def open_retriever(loaded: Loaded, *, on_progress: Progress | None = None) -> Retriever | None:
+def open_retriever(
+    loaded: Loaded,
+    *,
+    on_progress: Progress | None = None,
+    usage: UsageSource | None = None,
+    uses: UseMemory | None = None,
+) -> Retriever | None:
     """The retriever that the configuration asks for; None where Tool RAG is off.
+
+    Without the key that its model needs it searches by words alone; the configuration's warnings
+    say so.
 
     Raises:
         ConfigError: a part is not installed or does not fit.
     """
-    return None
+    if not loaded.config.tool_rag.enabled:
+        return None
+    return build_retriever(
+        retrieval_options(loaded), usage=usage, uses=uses, on_progress=on_progress
+    )
+
+
+def retrieval_options(loaded: Loaded) -> RetrievalOptions:
+    """The block as plain values.
+
+    Raises:
+        ConfigError: the calibration file cannot be used.
+    """
+    rag = loaded.config.tool_rag
+    return RetrievalOptions(
+        model=NO_EMBEDDER if lacks_openai_key(loaded.config) else rag.embedding_model,
+        provider=rag.embedding_provider,
+        strategy=rag.embedding_strategy,
+        index=rag.index,
+        openai=OpenAISettings(
+            base_url=rag.openai.base_url,
+            api_key=secret(rag.openai.api_key),
+            dimensions=rag.openai.dimensions,
+        ),
+        qdrant=QdrantSettings(
+            url=rag.qdrant.url,
+            path=None if rag.qdrant.path is None else str(loaded.folder / rag.qdrant.path),
+            api_key=secret(rag.qdrant.api_key),
+            collection=rag.qdrant.collection,
+        ),
+        settings=retriever_settings(rag, loaded.home),
+        rerank=rag.rerank,
+        query_cache=QUERIES_CACHED if rag.cache_embeddings else 0,
+        cache_dir=loaded.config.storage.cache_dir,
+    )
+
+
+def retriever_settings(rag: ToolRagConfig, home: Path) -> RetrieverSettings:
+    """What can be changed without building another retriever.
+
+    Raises:
+        ConfigError: the calibration file cannot be used.
+    """
+    return RetrieverSettings(
+        ranker=rag.ranker,
+        limits=Limits(
+            threshold=rag.similarity_threshold,
+            threshold_on=rag.threshold_on,
+            min_tools=rag.min_tools,
+            max_tools=rag.max_tools,
+            token_budget=rag.token_budget,
+        ),
+        rank=RankSettings(
+            miss_cost=None if rag.miss_cost == "auto" else rag.miss_cost,
+            calibration=load_calibration(home / CALIBRATION),
+        ),
+    )
+
+
+ENGINE_KEYS = (
+    "enabled",
+    "embedding_model",
+    "embedding_provider",
+    "openai",
+    "embedding_strategy",
+    "rerank",
+    "cache_embeddings",
+    "index",
+    "qdrant",
+    "learn_from_use",
+)
+"""Keys of the block that take a restart; the others are swapped."""

@@ -13,12 +13,17 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from armory.config import Loaded
+from armory.config import Config, Loaded
 from armory.gateway.gateway import Gateway
 from armory.observability.metrics import CONTENT_TYPE, EdgeFigures, Metrics, UpstreamFigures
 from armory.retrieval.retriever import Retriever
 from armory.runtime.catalogue import CatalogueKeeper
-from armory.runtime.retrieval import Progress, open_retriever
+from armory.runtime.retrieval import (
+    ENGINE_KEYS,
+    Progress,
+    open_retriever,
+    retriever_settings,
+)
 from armory.runtime.settings import (
     armory_version,
     authenticator,
@@ -38,6 +43,11 @@ _log = structlog.get_logger(__name__)
 FIRST_SNAPSHOT_S = 10.0
 """So long the first snapshot waits for upstreams that have neither answered nor failed."""
 _RESTART_BLOCKS = ("server", "accounts", "storage", "agent", "observability")
+_FIXED_KEYS = {
+    "tool_rag": ENGINE_KEYS,
+    "security": ("tokens", "api_keys", "jwt", "allow_anonymous", "pinning"),
+}
+"""Keys that take a restart in blocks of which the rest is swapped."""
 
 
 @dataclass(slots=True)
@@ -181,27 +191,16 @@ class Runtime:
         old, new = self.loaded.config, loaded.config
         parts = reloadable(loaded)
         authenticator(new)
-        report = Reloaded()
-        for block in type(new).model_fields:
-            if getattr(old, block) == getattr(new, block):
-                continue
-            if block in _RESTART_BLOCKS or (block == "tool_rag" and self._needs_other_engine(new)):
-                report.needs_restart.append(block)
-            else:
-                report.applied.append(block)
-        if old.security.model_copy(update={"policies": []}) != new.security.model_copy(
-            update={"policies": []}
-        ):
-            report.needs_restart.append("security (all but policies)")
+        settings = retriever_settings(new.tool_rag, loaded.home)
+        report = _difference(old, new)
         policy = Policy() if self._trusted else parts.policy
+        if self.retriever is not None:
+            self.retriever.settings = settings
         self.gateway.reconfigure(policy=policy, settings=parts.gateway)
         await self.supervisor.update(parts.specs)
         self.keeper.reconfigure(parts.rules)
         self.loaded = loaded
         return report
-
-    def _needs_other_engine(self, new: object) -> bool:
-        return False
 
     # -- figures -----------------------------------------------------------------------------
 
@@ -255,6 +254,25 @@ class Runtime:
             streams=self.edge.streams,
             parked=self.edge.interactions.parked,
         )
+
+
+def _difference(old: Config, new: Config) -> Reloaded:
+    """Which blocks differ, by whether they can be swapped."""
+    report = Reloaded()
+    for block in Config.model_fields:
+        before, after = getattr(old, block), getattr(new, block)
+        if before == after:
+            continue
+        if block in _RESTART_BLOCKS:
+            report.needs_restart.append(block)
+            continue
+        fixed = _FIXED_KEYS.get(block, ())
+        changed = [key for key in fixed if getattr(before, key) != getattr(after, key)]
+        report.needs_restart += [f"{block}.{key}" for key in changed]
+        unfixed = {key: getattr(before, key) for key in changed}
+        if not changed or after.model_copy(update=unfixed) != before:
+            report.applied.append(block)
+    return report
 
 
 @asynccontextmanager
