@@ -6,7 +6,7 @@ Owns: `ScriptedPool` (upstreams as functions), `WordRetriever` (search by shared
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -169,7 +169,7 @@ async def serving(
     gateway: Gateway,
     authenticator: Authenticator | None = None,
     settings: HttpSettings | None = None,
-) -> AsyncIterator[tuple[str, HttpEdge]]:
+) -> AsyncGenerator[tuple[str, HttpEdge]]:
     """The HTTP edge on a free port; gives its base URL and the edge."""
     edge = HttpEdge(gateway, authenticator or Authenticator(allow_anonymous=True), settings)
     app = web.Application()

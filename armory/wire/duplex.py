@@ -205,7 +205,8 @@ class Duplex:
             return encoded(
                 message.key, await serve(self._dispatcher, session, exchange, message, params)
             )
-        rejected = eras.refusal(method, params, meta, None)
+        version = text_of(meta, eras.VERSION_KEY)
+        rejected = eras.refusal(method, version, params, meta, None)
         if rejected is not None:
             error = jsonrpc.error(rejected.code, rejected.message, rejected.data)
             return jsonrpc.error_response(message.key, error)
@@ -219,7 +220,7 @@ class Duplex:
             principal=self._principal,
             client=face,
             era="modern",
-            version=text_of(meta, eras.VERSION_KEY) or eras.MODERN_VERSIONS[-1],
+            version=version or eras.MODERN_VERSIONS[-1],
             endpoint=self._endpoint,
             meta=meta,
             headers=self._headers,

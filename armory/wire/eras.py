@@ -87,6 +87,7 @@ def negotiated(asked: str) -> str:
 
 def refusal(
     method: str,
+    version: str | None,
     params: Mapping[str, Raw],
     meta: Mapping[str, Raw],
     headers: Mapping[str, str] | None,
@@ -96,6 +97,7 @@ def refusal(
 
     Args:
         method: the body's method.
+        version: the revision that `_meta` names; None where it names none.
         params: members of the body's params.
         meta: members of `params._meta`.
         headers: the HTTP headers, case-insensitive; None where there are none (stdio).
@@ -107,7 +109,6 @@ def refusal(
             return InboundLadderRejection(
                 jsonrpc.HEADER_MISMATCH, f"{duplicated} header appears more than once"
             )
-    version = text_of(meta, VERSION_KEY)
     if version is None or not _clean(method, params, version, headers) or not _object(meta):
         folded = None if headers is None else {k.lower(): v for k, v in headers.items()}
         body: dict[str, Any] = {"method": method, "params": {}}

@@ -29,7 +29,7 @@ from armory.wire.jsonrpc import Malformed
 from armory.wire.listening import Listening
 from armory.wire.sessions import SessionDirectory, Sessions
 from armory.wire.sse_front import SseFront
-from armory.wire.streams import EventStream
+from armory.wire.streams import EventStream, Patience
 from armory.wire.visit import Visit, accepts, json_answer, read_body, refusal
 
 _log = structlog.get_logger(__name__)
@@ -109,6 +109,7 @@ class HttpEdge:
         self.listening: set[Listening] = set()
         self.pipes: set[EventStream] = set()
         self._sse = SseFront(self)
+        self.patience = Patience()
         self.closing = False
         self._streams = 0
         self._sweeper: asyncio.Task[None] | None = None
@@ -155,6 +156,7 @@ class HttpEdge:
             self._sweeper.cancel()
             await asyncio.wait((self._sweeper,))
             self._sweeper = None
+        self.patience.close()
         await self.interactions.close()
         await self.sessions.close()
 

@@ -108,14 +108,11 @@ class Interactions:
     async def _modern(
         self, exchange: Exchange, method: str, params: dict[str, Raw], invoke: Invoke
     ) -> Reply:
-        digest = _digest(exchange, method, params)
-        sealed = text_of(params, _STATE)
-        if _STATE in params and sealed is None:
-            raise RpcError(INVALID_PARAMS, _REFUSED, {"reason": "invalid_request_state"})
-        if sealed is not None:
-            kind, inner = self._unseal(sealed, digest)
+        binding = Binding(exchange, method, params)
+        if _STATE in params:
+            kind, inner = self._unseal(text_of(params, _STATE), binding.digest)
             if kind == "parked":
-                return await self._resume(exchange, params, digest, inner)
+                return await self._resume(exchange, params, binding, inner)
             del params[_STATE]
             if kind == "upstream":
                 params[_STATE] = pack(inner)
@@ -123,8 +120,8 @@ class Interactions:
                 params.pop(_RESPONSES, None)
         if not _interactive(exchange.client.capabilities):
             reply = await invoke(params)
-            return self._sealed(exchange, reply, digest)
-        live = _Live(exchange.client, exchange.version, digest)
+            return self._sealed(exchange, reply, binding)
+        live = _Live(exchange.client, exchange.version, binding)
         exchange.client = live
         live.task = asyncio.ensure_future(invoke(params))
         self._running.add(live)
@@ -142,7 +139,7 @@ class Interactions:
         if task.done():
             self._running.discard(live)
             live.timer_off()
-            return self._sealed(exchange, task.result(), live.digest)
+            return self._sealed(exchange, task.result(), live.binding)
         if len(self._parked) >= self._capacity:
             self._running.discard(live)
             await live.end()
@@ -155,15 +152,15 @@ class Interactions:
         result = {
             "resultType": "input_required",
             "inputRequests": live.requests(),
-            "requestState": self._seal("parked", handle, live.digest),
+            "requestState": self._seal("parked", handle, live.binding),
         }
         return Reply(Raw(encode(result)), era="modern")
 
     async def _resume(
-        self, exchange: Exchange, params: Mapping[str, Raw], digest: str, handle: str
+        self, exchange: Exchange, params: Mapping[str, Raw], binding: Binding, handle: str
     ) -> Reply:
         live = self._parked.get(handle)
-        if live is None or live.digest != digest:
+        if live is None or live.binding.digest != binding.digest:
             raise RpcError(INVALID_PARAMS, _REFUSED, {"reason": "invalid_request_state"})
         del self._parked[handle]
         live.timer_off()
@@ -188,20 +185,20 @@ class Interactions:
 
     # -- state -------------------------------------------------------------------------------
 
-    def _sealed(self, exchange: Exchange, reply: Reply, digest: str) -> Reply:
+    def _sealed(self, exchange: Exchange, reply: Reply, binding: Binding) -> Reply:
         """A modern upstream's own state goes to the client only sealed for it."""
         if reply.error is not None:
-            return self._url_as_input(exchange, reply, digest)
+            return self._url_as_input(exchange, reply, binding)
         if not asks_for_input(reply):
             return reply
         opened = open_or_none(reply.result)
         state = text_of(opened, _STATE) if opened is not None else None
         if opened is None or state is None:
             return reply
-        opened[_STATE] = pack(self._seal("upstream", state, digest))
+        opened[_STATE] = pack(self._seal("upstream", state, binding))
         return Reply(pack(opened), era=reply.era)
 
-    def _url_as_input(self, exchange: Exchange, reply: Reply, digest: str) -> Reply:
+    def _url_as_input(self, exchange: Exchange, reply: Reply, binding: Binding) -> Reply:
         """A 2025-11-25 upstream's "visit this URL first" error, as the modern era says it."""
         error = open_or_none(reply.error)
         if error is None or bytes(memoryview(error.get("code", Raw(b"0")))) != b"-32042":
@@ -224,15 +221,17 @@ class Interactions:
         result = {
             "resultType": "input_required",
             "inputRequests": requests,
-            "requestState": self._seal("again", "", digest),
+            "requestState": self._seal("again", "", binding),
         }
         return Reply(Raw(encode(result)), era="modern")
 
-    def _seal(self, kind: str, inner: str, digest: str) -> str:
-        claims = {"k": kind, "s": inner, "d": digest, "e": time.time() + self.ttl_s}
+    def _seal(self, kind: str, inner: str, binding: Binding) -> str:
+        claims = {"k": kind, "s": inner, "d": binding.digest, "e": time.time() + self.ttl_s}
         return self._codec.seal(encode(claims))
 
-    def _unseal(self, sealed: str, digest: str) -> tuple[str, str]:
+    def _unseal(self, sealed: str | None, digest: str) -> tuple[str, str]:
+        if sealed is None:
+            raise RpcError(INVALID_PARAMS, _REFUSED, {"reason": "invalid_request_state"})
         try:
             claims: Any = value(self._codec.unseal(sealed))
         except (InvalidRequestState, msgspec.DecodeError) as error:
@@ -247,10 +246,10 @@ class Interactions:
 class _Live:
     """A call that may be parked: its task, what it asks, and the client that it talks to now."""
 
-    def __init__(self, face: ClientFace, version: str, digest: str) -> None:
+    def __init__(self, face: ClientFace, version: str, binding: Binding) -> None:
         self.face = face
         self.version = version
-        self.digest = digest
+        self.binding = binding
         self.task: asyncio.Future[Reply] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self._asked: dict[str, tuple[dict[str, Any], asyncio.Future[Answer]]] = {}
@@ -413,12 +412,28 @@ def _asked_legacy(method: str, params: Params) -> Params:
     return params
 
 
-def _digest(exchange: Exchange, method: str, params: Mapping[str, Raw]) -> str:
+class Binding:
     """What request state is bound to: who asks, where, for what."""
-    bound = [exchange.principal.key, exchange.endpoint.kind, exchange.endpoint.name, method]
-    arguments = params.get("arguments")
-    bound.extend(text_of(params, key) or "" for key in ("name", "uri"))
-    hasher = hashlib.sha256(encode(bound))
-    if arguments is not None:
-        hasher.update(_sorted(cast("object", value(arguments))))
-    return hasher.hexdigest()
+
+    __slots__ = ("_digest", "_exchange", "_method", "_params")
+
+    def __init__(self, exchange: Exchange, method: str, params: Mapping[str, Raw]) -> None:
+        self._exchange = exchange
+        self._method = method
+        self._params = params
+        self._digest: str | None = None
+
+    @property
+    def digest(self) -> str:
+        """A hash of it; equal for a request and its retry."""
+        if self._digest is None:
+            exchange, params = self._exchange, self._params
+            endpoint = exchange.endpoint
+            bound = [exchange.principal.key, endpoint.kind, endpoint.name, self._method]
+            bound.extend(text_of(params, key) or "" for key in ("name", "uri"))
+            hasher = hashlib.sha256(encode(bound))
+            arguments = params.get("arguments")
+            if arguments is not None:
+                hasher.update(_sorted(cast("object", value(arguments))))
+            self._digest = hasher.hexdigest()
+        return self._digest

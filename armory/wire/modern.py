@@ -49,12 +49,13 @@ async def post(
         return _not_a_request(visit, message)
     headers = visit.request.headers
     method, id = message.method, message.key
-    rejected = eras.refusal(method, params, meta, headers, headers.items())
+    version = text_of(meta, eras.VERSION_KEY)
+    rejected = eras.refusal(method, version, params, meta, headers, headers.items())
     if rejected is not None:
         return _rejected(visit, rejected, id)
     if method == "subscriptions/listen":
         return await _listen(edge, visit, id, params)
-    answer = LazyAnswer(visit)
+    answer = LazyAnswer(visit, edge.patience)
     face = RequestFace(
         answer,
         eras.capabilities_of(meta.get(eras.CAPABILITIES_KEY)),
@@ -66,7 +67,7 @@ async def post(
         principal=visit.principal,
         client=face,
         era="modern",
-        version=text_of(meta, eras.VERSION_KEY) or eras.MODERN_VERSIONS[-1],
+        version=version or eras.MODERN_VERSIONS[-1],
         endpoint=visit.endpoint,
         meta=meta,
         headers=headers,

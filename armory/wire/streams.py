@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 PING = b": ping\n\n"
 KEEPALIVE_S = 15.0
@@ -39,6 +40,57 @@ def parse_event_id(text: str) -> tuple[str, int] | None:
     if not separator or not (position.isascii() and position.isdigit()) or len(position) > 12:
         return None
     return stream, int(position)
+
+
+class Patience:
+    """Reminds those that have been silent too long, with one timer for all of them.
+
+    Args:
+        silence_s: how long is too long, in seconds.
+    """
+
+    def __init__(self, silence_s: float = KEEPALIVE_S) -> None:
+        self._silence_s = silence_s
+        self._waiting: dict[Waiting, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, waiting: Waiting) -> None:
+        """Remind it from now on."""
+        loop = asyncio.get_running_loop()
+        self._waiting[waiting] = loop.time()
+        if self._timer is None:
+            self._timer = loop.call_later(self._silence_s / 3, self._look)
+
+    def drop(self, waiting: Waiting) -> None:
+        """Not any more."""
+        self._waiting.pop(waiting, None)
+
+    def _look(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for waiting, since in list(self._waiting.items()):
+            if now - since < self._silence_s * 2 / 3:
+                break
+            del self._waiting[waiting]
+            self._waiting[waiting] = now
+            waiting.remind()
+        again = bool(self._waiting)
+        self._timer = loop.call_later(self._silence_s / 3, self._look) if again else None
+
+    def close(self) -> None:
+        """Remind nobody any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._waiting.clear()
+
+
+class Waiting(Protocol):
+    """Somebody whose client hears nothing for a while."""
+
+    def remind(self) -> None:
+        """Say something; must not block."""
+        ...
 
 
 class EventStream:

@@ -7,6 +7,7 @@ server side is used here and in its siblings under `wire/`, nowhere below.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -21,7 +22,7 @@ from armory.upstreams.link import Answer, Params, Reply
 from armory.wire import eras, jsonrpc
 from armory.wire.errors import status_of
 from armory.wire.session_calls import encoded
-from armory.wire.streams import KEEPALIVE_S, PING, SSE_HEADERS, frame
+from armory.wire.streams import PING, SSE_HEADERS, Patience, frame
 
 
 @dataclass(slots=True)
@@ -91,29 +92,23 @@ class LazyAnswer:
     seconds of silence, so that proxies keep the connection.
     """
 
-    def __init__(self, visit: Visit) -> None:
+    def __init__(self, visit: Visit, patience: Patience) -> None:
         self._visit = visit
+        self._patience = patience
         self._response: web.StreamResponse | None = None
         self._opening: asyncio.Task[web.StreamResponse] | None = None
-        self._timer: asyncio.TimerHandle | None = None
         self._pinging: asyncio.Task[None] | None = None
         if visit.takes_sse:
-            self._arm()
+            patience.add(self)
 
-    def _arm(self) -> None:
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(KEEPALIVE_S, self._tick)
-
-    def _tick(self) -> None:
+    def remind(self) -> None:
+        """Keep the connection of a client that waits."""
         self._pinging = asyncio.ensure_future(self._ping())
 
     async def _ping(self) -> None:
-        try:
+        with contextlib.suppress(ConnectionError):
             response = await self._open()
             await response.write(PING)
-        except ConnectionError:
-            return
-        self._arm()
 
     async def _open(self) -> web.StreamResponse:
         if self._response is not None:
@@ -154,9 +149,7 @@ class LazyAnswer:
 
     def stop(self) -> None:
         """No more keep-alives."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        self._patience.drop(self)
         if self._pinging is not None:
             self._pinging.cancel()
             self._pinging = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -55,7 +55,7 @@ class Pipe:
 
 
 @asynccontextmanager
-async def stdio(front: Front, line_bytes: int = 1 << 20) -> AsyncIterator[Pipe]:
+async def stdio(front: Front, line_bytes: int = 1 << 20) -> AsyncGenerator[Pipe]:
     to_server, from_client = os.pipe()
     from_server, to_client = os.pipe()
     loop = asyncio.get_running_loop()
