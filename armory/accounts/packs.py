@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from armory.accounts.text import check_name, check_pack_id
+from armory.accounts.text import AlreadyExists, check_name, check_pack_id
 from armory.accounts.users import USER, Users
 from armory.errors import InvalidRequest
 from armory.storage.changes import ChangeFeed
@@ -70,7 +70,7 @@ class Packs:
         """A new pack.
 
         Raises:
-            InvalidRequest: a name that cannot be used, or the id is taken.
+            InvalidRequest: a name that cannot be used; `AlreadyExists`: the id is taken.
         """
         _check(pack)
         at_ms = now_ms()
@@ -86,7 +86,7 @@ class Packs:
                 await _write_entries(change.connection, pack)
                 change.changed(PACK, pack.id)
         except IntegrityError:
-            raise InvalidRequest("a pack with this id exists already", parameter="id") from None
+            raise AlreadyExists("a pack with this id exists already", parameter="id") from None
         return pack
 
     async def replace(self, pack: Pack, *, user: str | None) -> Pack | None:

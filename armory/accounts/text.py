@@ -13,6 +13,12 @@ MAX_NAME = 200
 _PACK = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 
 
+class AlreadyExists(InvalidRequest):
+    """What was to be made is there already."""
+
+    code = "already_exists"
+
+
 def check_name(value: str, parameter: str) -> str:
     """A name as given, when it can be stored: 1 to 200 printable characters, no space at its ends.
 

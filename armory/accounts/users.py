@@ -11,8 +11,7 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from armory.accounts.text import check_name
-from armory.errors import InvalidRequest
+from armory.accounts.text import AlreadyExists, check_name
 from armory.storage.changes import ChangeFeed, Transaction
 from armory.storage.database import Database, now_ms
 from armory.storage.tables import api_keys, users
@@ -56,7 +55,7 @@ class Users:
         """A new user.
 
         Raises:
-            InvalidRequest: the id cannot be used, or is taken.
+            InvalidRequest: the id cannot be used; `AlreadyExists`: it is taken.
         """
         check_name(user_id, "id")
         made = User(user_id, plan or self._default_plan, True, now_ms())
@@ -65,7 +64,7 @@ class Users:
                 await change.connection.execute(insert(users).values(**_row(made)))
                 change.changed(USER, user_id)
         except IntegrityError:
-            raise InvalidRequest("a user with this id exists already", parameter="id") from None
+            raise AlreadyExists("a user with this id exists already", parameter="id") from None
         return made
 
     async def ensure(self, connection: AsyncConnection, user_id: str) -> None:

@@ -1,0 +1,144 @@
+"""What the REST API stands on, handed over by the runtime.
+
+Owns: the seam. Never makes any of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from armory.accounts.service import Accounts
+from armory.agent.findings import AgentResult, Event
+from armory.domain.catalog import Catalog
+from armory.domain.query import Query, VisibleSet
+from armory.retrieval.ports import FloatArray
+from armory.retrieval.retriever import Verdict
+from armory.security.authentication import Authenticator
+from armory.security.policy import Policy
+
+
+class Engine(Protocol):
+    """Search over the indexed tools (`retrieval.retriever.Retriever`)."""
+
+    async def judge(self, query: Query, visible: VisibleSet | None = None) -> Verdict:
+        """Evidence and ranking of a query, nothing cut."""
+        ...
+
+    async def embedding(self, text: str) -> FloatArray | None:
+        """(d,) float32 unit vector of a query; None where only words are searched."""
+        ...
+
+
+class Agent(Protocol):
+    """The retrieval agent (`agent.loop.RetrievalAgent`)."""
+
+    async def run(
+        self,
+        question: str,
+        *,
+        visible: VisibleSet | None = None,
+        user: str | None = None,
+        top_k: int = 10,
+    ) -> AgentResult:
+        """The whole run at once."""
+        ...
+
+    def stream(
+        self,
+        question: str,
+        *,
+        visible: VisibleSet | None = None,
+        user: str | None = None,
+        top_k: int = 10,
+    ) -> AsyncGenerator[Event, None]:
+        """The run, event by event."""
+        ...
+
+
+class Gate(Protocol):
+    """Who may knock at all: Host and Origin (`wire.admission.Admission`)."""
+
+    def host_allowed(self, host: str | None) -> bool:
+        """Whether a Host value may be asked for."""
+        ...
+
+    def origin_allowed(self, origin: str) -> bool:
+        """Whether a browser page of this origin may talk to the gateway."""
+        ...
+
+    def seen_as(
+        self, peer: str | None, headers: Mapping[str, str]
+    ) -> tuple[str | None, str | None]:
+        """(client address, Host value) of a request, through trusted proxies."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class UpstreamInfo:
+    """One upstream, for the status page.
+
+    Attributes:
+        state: connecting, ready or down.
+        error: why it is down, "" otherwise; for administrators.
+        era: protocol era, or None.
+        protocol_version: revision spoken, or "".
+    """
+
+    state: str
+    error: str = ""
+    era: str | None = None
+    protocol_version: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class RestLimits:
+    """What a request may ask for.
+
+    Attributes:
+        query_chars: longest query.
+        top_k: most tools.
+        body_bytes: largest body.
+    """
+
+    query_chars: int = 500
+    top_k: int = 50
+    body_bytes: int = 4 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RestServices:
+    """Everything that handlers use.
+
+    Attributes:
+        engine: retrieval.
+        accounts: users, keys, packs, statistics, the query log.
+        authenticator: who is it.
+        catalog: the snapshot that is served now.
+        policy: the policy in force now.
+        upstreams: state of every upstream.
+        agent: the retrieval agent, where enabled.
+        gate: Host and Origin checks, where there are any.
+        limits: see `RestLimits`.
+        base_path: prefix of every route, without a trailing slash.
+        variant: text that differs whenever the retrieval configuration does; part of cache keys.
+        api_keys: whether keys of the database are accepted.
+        info: title and version for the API description.
+    """
+
+    engine: Engine
+    accounts: Accounts
+    authenticator: Authenticator
+    catalog: Callable[[], Catalog]
+    policy: Callable[[], Policy]
+    upstreams: Callable[[], Mapping[str, UpstreamInfo]] = dict
+    agent: Agent | None = None
+    gate: Gate | None = None
+    limits: RestLimits = field(default_factory=RestLimits)
+    base_path: str = ""
+    variant: str = ""
+    api_keys: bool = True
+    info: Mapping[str, Any] = field(
+        default_factory=lambda: {"title": "Armory", "version": "0"},
+    )
