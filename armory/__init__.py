@@ -1,32 +1,31 @@
-"""Armory: one URL in front of many MCP servers; `tools/list` answers the query.
+"""Armory: one URL in front of many MCP servers, and tool retrieval as a library.
 
-Owns: the public names, imported when they are first used. Never imports a room itself.
+Owns: the public names, imported when they are first asked for.
 """
 
 from __future__ import annotations
 
-import importlib
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from armory.config import load_file, load_text
-    from armory.domain.query import Query
     from armory.errors import ArmoryError
-    from armory.runtime import Runtime, open_runtime
+    from armory.retrieval.memory import AsyncToolMemory
+    from armory.retrieval.memory_sync import ToolMemory
+    from armory.retrieval.toolbox import SelectedTool, Tool
 
-__all__ = ["ArmoryError", "Query", "Runtime", "load_file", "load_text", "open_runtime"]
+__all__ = ["ArmoryError", "AsyncToolMemory", "SelectedTool", "Tool", "ToolMemory"]
 
 _HOMES = {
     "ArmoryError": "armory.errors",
-    "Query": "armory.domain.query",
-    "Runtime": "armory.runtime",
-    "load_file": "armory.config",
-    "load_text": "armory.config",
-    "open_runtime": "armory.runtime",
+    "AsyncToolMemory": "armory.retrieval.memory",
+    "SelectedTool": "armory.retrieval.toolbox",
+    "Tool": "armory.retrieval.toolbox",
+    "ToolMemory": "armory.retrieval.memory_sync",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(importlib.import_module(_HOMES[name]), name)
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module 'armory' has no attribute {name!r}")

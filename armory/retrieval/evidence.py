@@ -156,6 +156,29 @@ def _candidates(
     return joined[order], np.concatenate([hits.cosine, filler], axis=1)[:, order]
 
 
+def _past(
+    snapshot: Snapshot,
+    rows: IntArray,
+    query: Query,
+    vectors: FloatArray | None,
+    uses: UseMemory | None,
+) -> tuple[FloatArray | None, FloatArray | None]:
+    """(m, c) best cosine with a past query and (c,) uses behind it, for the candidates."""
+    if uses is None or vectors is None:
+        return None, None
+    recalled = uses.recall(vectors, query.user)
+    known = [(t, snapshot.row_of[n]) for t, n in enumerate(recalled.names) if n in snapshot.row_of]
+    used = np.zeros((len(vectors), len(rows)), np.float32)
+    counts = np.zeros(len(rows), np.float32)
+    if known and len(rows):
+        found, places = np.array(known, np.int64).T
+        at = np.minimum(np.searchsorted(rows, places), len(rows) - 1)
+        inside = rows[at] == places
+        used[:, at[inside]] = recalled.cosine[:, found[inside]]
+        counts[at[inside]] = recalled.uses[found[inside]]
+    return used, counts
+
+
 def gather(
     snapshot: Snapshot,
     query: Query,
@@ -172,10 +195,7 @@ def gather(
     rows, cosine = _candidates(snapshot, allowed, words, hits)
     whole = len(rows) == len(snapshot.records)
     records = snapshot.records if whole else [snapshot.records[i] for i in rows.tolist()]
-    used: FloatArray | None = None
-    counts: FloatArray | None = None
-    if uses is not None and vectors is not None:
-        used, counts = uses.recall(vectors, [record.name for record in records], query.user)
+    used, counts = _past(snapshot, rows, query, vectors, uses)
     joined = [
         Leg(
             text=leg.text,

@@ -115,7 +115,8 @@ class Indexer:
         index: where vectors live; needed with an embedder.
         strategy: what of a tool is embedded.
         cache: document vectors by (identity, text hash); default: memory.
-        generator: makes the synthetic queries; None: templates.
+        generator: makes queries that are embedded beside the strategy's texts; None: none, or
+            those of templates under `synthetic_queries`.
         on_progress: called with (texts done, texts to do) after every chunk.
     """
 
@@ -185,7 +186,7 @@ class Indexer:
             self._lexical.remove(name)
         fresh = [t for t in tools if self._documents.get(t.name, (None,))[0] != t]
         queries: dict[str, Sequence[str]] = {}
-        if self._strategy == "synthetic_queries" and self._generator is not None:
+        if self._generator is not None:
             queries = await self._generated(self._generator, fresh)
         for start in range(0, len(fresh), _SLICE):
             part = fresh[start : start + _SLICE]
@@ -195,7 +196,9 @@ class Indexer:
         self, tools: Sequence[ToolRecord], queries: Mapping[str, Sequence[str]]
     ) -> None:
         for tool in tools:
-            document = document_of(tool, self._strategy, queries.get(tool.name, ()))
+            made = queries.get(tool.name, ())
+            strategy: Strategy = "synthetic_queries" if made else self._strategy
+            document = document_of(tool, strategy, made)
             before = self._documents.get(tool.name)
             self._documents[tool.name] = (tool, document)
             if before is None or before[1].fields != document.fields:

@@ -10,7 +10,7 @@ function, turns the `Evidence` into a `Ranked`. A row is a tool's position in th
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -165,6 +165,13 @@ class Leg:
     hits: LexicalHits
     used: FloatArray | None = None
 
+    @property
+    def meaning(self) -> FloatArray | None:
+        """(c,) the cosine with past queries counted as further vectors of the tool."""
+        if self.cosine is None or self.used is None:
+            return self.cosine
+        return np.maximum(self.cosine, self.used)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsageArrays:
@@ -281,19 +288,24 @@ class UsageSource(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Recalled:
+    """What memory of use says to m query vectors.
+
+    Attributes:
+        names: exposed names of the t tools that have enough past queries.
+        cosine: (m, t) float32, best cosine with a past query of each, in [0, 1].
+        uses: (t,) float32, how many uses stand behind it, older ones counting less.
+    """
+
+    names: Sequence[str]
+    cosine: FloatArray
+    uses: FloatArray
+
+
 class UseMemory(Protocol):
     """Past queries that led to a tool, as vectors of this embedder; must answer from memory."""
 
-    def recall(
-        self, queries: FloatArray, names: Sequence[str], user: str | None
-    ) -> tuple[FloatArray, FloatArray]:
-        """((m, c) best cosine with a past query of each tool, (c,) uses behind it), 0 if none."""
-        ...
-
-
-class ClauseSplitter(Protocol):
-    """`intents.clauses`: the parts of a text that ask for different things; [] for one intent."""
-
-    def __call__(self, text: str) -> Collection[str]:
-        """Split a text."""
+    def recall(self, queries: FloatArray, user: str | None) -> Recalled:
+        """Which tools similar queries led to; `user`'s own successes weigh more."""
         ...

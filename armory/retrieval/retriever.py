@@ -10,7 +10,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import TracebackType
 
 import numpy as np
@@ -48,7 +48,7 @@ from armory.retrieval.ports import (
     VectorIndex,
 )
 from armory.retrieval.rerank import Reranker, reranked
-from armory.retrieval.selection import Limits, RetrieverSettings, cut
+from armory.retrieval.selection import Limits, RetrieverSettings, Verdict, cut
 from armory.retrieval.tokens import definition_tokens
 
 _log = structlog.get_logger(__name__)
@@ -57,25 +57,6 @@ _NONE: IntArray = np.zeros(0, np.int64)
 _RERANKED = 30
 _DIVERSE = 50
 _BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Verdict:
-    """A judged query before anything is cut.
-
-    Attributes:
-        evidence: None when there was nothing to search.
-        ranked: likewise.
-        order: (r,) positions of the candidates, best first, re-ranking and diversity applied.
-        degraded: what was lost, or None.
-        ranker: the ranker that judged.
-    """
-
-    evidence: Evidence | None
-    ranked: Ranked | None
-    order: IntArray
-    degraded: str | None
-    ranker: Ranker
 
 
 class Retriever:
@@ -191,6 +172,16 @@ class Retriever:
             self._recovery = asyncio.create_task(self._recover())
         return report
 
+    async def embed(self, texts: Sequence[str]) -> FloatArray:
+        """(n, d) query vectors, cached like those of searches.
+
+        Raises:
+            BackendError: there is no embedder, or it failed.
+        """
+        if self._embedder is None:
+            raise BackendError("this retriever has no embedder")
+        return await self._embedder.embed_queries(texts)
+
     async def search(
         self,
         query: Query,
@@ -263,6 +254,16 @@ class Retriever:
         evidence, ranked = await loop.run_in_executor(self._pool, rank)
         order = await self._reorder(snapshot, query, evidence, ranked, hits is not None)
         return Verdict(evidence, ranked, order, problem or self.degraded, ranker)
+
+    async def embedding(self, text: str) -> FloatArray | None:
+        """(d,) float32 unit vector of a query text; None where only words are searched."""
+        if self._embedder is None:
+            return None
+        try:
+            async with asyncio.timeout(self.settings.dense_timeout_s):
+                return (await self._embedder.embed_queries([text]))[0]
+        except (BackendError, TimeoutError):
+            return None
 
     def shown(
         self, query: Query, verdict: Verdict, withheld: dict[int, str] | None = None

@@ -1,6 +1,7 @@
 """From a ranking to what a listing shows: threshold, refusal, caps. Pure functions.
 
-Owns: settings of a search, the cut and its reasons. Never imports rankers, embedders or indexes.
+Owns: settings of a search, its verdict, the cut and its reasons. Never imports rankers, embedders or
+indexes.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from armory.domain.query import Ranker as RankerName
-from armory.retrieval.ports import IntArray, Ranked, RankSettings
+from armory.retrieval.ports import Evidence, IntArray, Ranked, Ranker, RankSettings
 
 ThresholdOn = Literal["calibrated", "raw"]
 BELOW, CAP, BUDGET, REFUSED = "below threshold", "cap", "token budget", "refused"
@@ -57,6 +58,25 @@ class RetrieverSettings:
     candidates: int = 200
     diversity: float | None = None
     dense_timeout_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Verdict:
+    """A judged query before anything is cut.
+
+    Attributes:
+        evidence: None when there was nothing to search.
+        ranked: likewise.
+        order: (r,) positions of the candidates, best first, re-ranking and diversity applied.
+        degraded: what was lost, or None.
+        ranker: the ranker that judged.
+    """
+
+    evidence: Evidence | None
+    ranked: Ranked | None
+    order: IntArray
+    degraded: str | None
+    ranker: Ranker
 
 
 def cut(

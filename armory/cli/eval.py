@@ -1,0 +1,184 @@
+"""`armory eval`: how good retrieval is on a labelled set.
+
+Owns: the command, the table for people, the exit code of gates. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import click
+from rich.markup import escape
+from rich.table import Table
+
+from armory.cli.output import out, print_json, say_error, say_notice, waiting
+from armory.config import find_config, load_file
+from armory.domain.query import RANKERS
+from armory.domain.query import Ranker as RankerName
+from armory.errors import BackendError, ConfigError
+from armory.evaluation.dataset import Dataset, load_dataset, load_uses
+from armory.evaluation.report import failure_json, missed_gates, parse_gate, to_json
+from armory.evaluation.run import Failure, Result, evaluate
+from armory.retrieval.registry import RetrievalOptions, build_retriever
+from armory.retrieval.uses import UseVectors
+from armory.runtime.retrieval import retrieval_options
+
+DEFAULT_CONFIG = "armory.yaml"
+
+
+def options_of(config: str | None) -> RetrievalOptions:
+    """The configured retrieval; the defaults where there is no configuration.
+
+    Raises:
+        ConfigError: the configuration does not hold.
+    """
+    given = config or os.environ.get("ARMORY_CONFIG")
+    if given is None and not Path(DEFAULT_CONFIG).is_file():
+        return RetrievalOptions()
+    return retrieval_options(load_file(find_config(config)))
+
+
+@click.command("eval")
+@click.argument("folder", metavar="DIR")
+@click.option("--split", help="Only queries of this split.")
+@click.option("--ranker", type=click.Choice(RANKERS), help="Default: as configured.")
+@click.option("--embedder", metavar="MODEL", help="A model's name, or `none`: words only.")
+@click.option("--index", type=click.Choice(["exact", "faiss", "qdrant"]), help="Vector store.")
+@click.option("--threshold", type=click.FloatRange(0, 1), help="Default: as configured.")
+@click.option("--limit", type=click.IntRange(1), help="At most so many queries, spread evenly.")
+@click.option("--usage", metavar="FILE", help="JSON lines {query, tool}: past successful uses.")
+@click.option("--failures", type=click.IntRange(0), default=0, help="Show so many failures.")
+@click.option("--min", "gates", multiple=True, metavar="FIGURE=N", help="Exit 1 below; repeatable.")
+@click.option("--config", metavar="FILE", help="Default: ./armory.yaml where it exists.")
+@click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
+def eval_command(
+    folder: str,
+    split: str | None,
+    ranker: str | None,
+    embedder: str | None,
+    index: str | None,
+    threshold: float | None,
+    limit: int | None,
+    usage: str | None,
+    failures: int,
+    gates: Sequence[str],
+    config: str | None,
+    as_json: bool,
+) -> None:
+    """Measure retrieval on DIR, which holds tools.jsonl and queries.jsonl.
+
+    tools.jsonl: id, name, description, optional server, inputSchema ...; queries.jsonl: id, query,
+    relevant (ids; empty: no tool fits), optional split.
+    """
+    wanted = [parse_gate(gate) for gate in gates]
+    dataset = load_dataset(folder, split=split, limit=limit)
+    if not dataset.queries:
+        raise ConfigError(f"{folder}: queries.jsonl holds no query")
+    options = options_of(config)
+    if embedder is not None:
+        options = replace(options, model=embedder, provider="auto")
+    if options.model == "none" and ranker is None:
+        ranker = "lexical"
+    options = replace(options, index=index or options.index)
+    result = asyncio.run(
+        _run(dataset, options, cast("RankerName | None", ranker), threshold, usage, failures)
+    )
+    if result.degraded is not None:
+        raise BackendError(f"nothing was measured: {result.degraded}")
+    report = to_json(result)
+    if as_json:
+        shown = [failure_json(failure) for failure in result.failures]
+        print_json(report | ({"failures": shown} if failures else {}))
+    else:
+        _print_table(dataset, report)
+        _print_failures(result.failures)
+    missed = missed_gates(report, wanted)
+    for line in missed:
+        say_error(line)
+    if missed:
+        raise click.exceptions.Exit(1)
+
+
+async def _run(
+    dataset: Dataset,
+    options: RetrievalOptions,
+    ranker: RankerName | None,
+    threshold: float | None,
+    usage: str | None,
+    failures: int,
+) -> Result:
+    uses = load_uses(usage, frozenset(t.name for t in dataset.tools)) if usage else []
+    memory = UseVectors(per_tool=1_000) if uses else None
+    with waiting("embedding tools") as shown:
+        async with build_retriever(options, uses=memory, on_progress=shown.indexed) as retriever:
+            if memory is not None:
+                vectors = await retriever.embed([use.query for use in uses])
+                for use, vector in zip(uses, vectors, strict=True):
+                    memory.learn(use.query, vector, use.tool)
+            return await evaluate(
+                dataset,
+                retriever,
+                embedder=options.model,
+                index=options.index if options.model != "none" else "none",
+                ranker=ranker,
+                threshold=threshold,
+                failures=failures,
+                on_progress=shown.indexed,
+            )
+
+
+def _print_table(dataset: Dataset, report: dict[str, Any]) -> None:
+    console = out()
+    at = report["threshold"]
+    table = Table(title=f"{escape(dataset.name)}: {report['tools']} tools", show_header=False)
+    for name in ("recall@1", "recall@5", "recall@10", "complete@5", "complete@10", "ndcg@10"):
+        table.add_row(name, f"{report[name]:.3f}")
+    table.add_row("mrr", f"{report['mrr']:.3f}")
+    table.add_section()
+    table.add_row(f"recall at {at['value']:g}", f"{at['recall']:.3f}")
+    table.add_row("precision", f"{at['precision']:.3f}")
+    table.add_row("F1", f"{at['f1']:.3f}")
+    table.add_row("tools returned", f"{at['returned_mean']:.1f}")
+    table.add_row("left with nothing", f"{at['empty_share']:.1%}")
+    if report["abstention_accuracy"] is not None:
+        table.add_row("rightly nothing", f"{report['abstention_accuracy']:.1%}")
+    table.add_row("calibration error", f"{report['ece']:.3f}")
+    table.add_section()
+    table.add_row("tokens saved", f"{report['tokens']['saved_share']:.1%}")
+    table.add_row("latency p50", f"{report['latency_ms']['p50']:.1f} ms")
+    table.add_row("latency p95", f"{report['latency_ms']['p95']:.1f} ms")
+    console.print(table)
+    console.print(
+        f"{report['queries']} queries; {report['ranker']}, {report['embedder']}, {report['index']}"
+    )
+    sweep = Table(title="what a threshold buys", header_style="bold")
+    for column in ("threshold", "recall", "precision", "F1", "returned", "nothing", "refused"):
+        sweep.add_column(column, justify="right")
+    for row in report["thresholds"]:
+        refused = row["refused_share"]
+        sweep.add_row(
+            f"{row['value']:.2f}", f"{row['recall']:.3f}", f"{row['precision']:.3f}",
+            f"{row['f1']:.3f}", f"{row['returned_mean']:.1f}", f"{row['empty_share']:.1%}",
+            "" if refused is None else f"{refused:.1%}",
+        )  # fmt: skip
+    console.print(sweep)
+
+
+def _print_failures(failures: Sequence[Failure]) -> None:
+    console = out()
+    for failure in failures:
+        console.print(f"\n[bold]{escape(failure.id)}[/] {escape(failure.query[:300])}")
+        if failure.refused:
+            say_notice("judged to need no tool")
+        for label, found in (("missed", failure.missed), ("came", failure.came)):
+            for candidate in found:
+                signals = " ".join(f"{k}={v:.2f}" for k, v in candidate.signals.items())
+                console.print(
+                    f"  {label} {escape(candidate.tool)} (rank {candidate.rank}, "
+                    f"score {candidate.score:.2f}) [dim]{escape(signals)}[/]"
+                )

@@ -1,0 +1,203 @@
+"""What `ToolMemory` remembers: tools as values, from callables or JSON, to records and back.
+
+Owns: `Tool`, its schema from a signature, its JSON. Never imports the retriever.
+"""
+
+from __future__ import annotations
+
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypedDict, Union, get_args, get_origin
+
+from armory.domain.tool import ToolRecord, fingerprint
+from armory.errors import InvalidRequest
+
+Handle = Callable[..., Any]
+_TYPES: dict[Any, str] = {
+    str: "string",
+    int: "integer",
+    float: "number",
+    bool: "boolean",
+    list: "array",
+    tuple: "array",
+    set: "array",
+    dict: "object",
+}
+
+
+class SelectedTool(TypedDict):
+    """A selected tool: what it is, what runs it, and how well it fits.
+
+    `_score` is the cosine in [-1, 1] (0 without an embedder), `_relevance` the calibrated score in
+    [0, 1], `_reason` one sentence.
+    """
+
+    identifier: str
+    name: str
+    description: str
+    tags: list[str]
+    inputSchema: dict[str, Any]
+    outputSchema: dict[str, Any] | None
+    metadata: dict[str, Any]
+    handle: Handle | None
+    _score: float
+    _relevance: float
+    _reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """One tool to remember.
+
+    Attributes:
+        identifier: unique in a memory.
+        name: what models see.
+        description: what it does.
+        tags: free words; searched and usable for boosts.
+        input_schema: JSON Schema of the arguments.
+        output_schema: JSON Schema of the result, or None.
+        examples: queries that want this tool; each is embedded, the best one counts.
+        metadata: anything to filter by. `private: True` hides the tool unless asked for.
+        handle: what runs it; never saved.
+    """
+
+    identifier: str
+    name: str
+    description: str = ""
+    tags: tuple[str, ...] = ()
+    input_schema: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    output_schema: Mapping[str, Any] | None = None
+    examples: tuple[str, ...] = ()
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    handle: Handle | None = None
+
+    @property
+    def private(self) -> bool:
+        """Whether the tool is hidden unless asked for."""
+        return bool(self.metadata.get("private"))
+
+    @classmethod
+    def of(cls, given: Tool | Handle | Mapping[str, Any]) -> Tool:
+        """A tool from itself, a callable (name, docstring, signature), or an MCP-like mapping.
+
+        Raises:
+            InvalidRequest: none of these, or a mapping without a name.
+        """
+        if isinstance(given, Tool):
+            return given
+        if isinstance(given, Mapping):
+            return tool_of_json(given)
+        if not callable(given):
+            raise InvalidRequest(f"{given!r} is no tool: a Tool, a callable or a mapping is needed")
+        name = getattr(given, "__name__", type(given).__name__)
+        return cls(
+            identifier=name,
+            name=name,
+            description=inspect.getdoc(given) or "",
+            input_schema=schema_of(given),
+            handle=given,
+        )
+
+    def record(self) -> ToolRecord:
+        """As retrieval sees it."""
+        definition: dict[str, Any] = {
+            "name": self.name,
+            "description": self.description,
+            "inputSchema": dict(self.input_schema),
+        }
+        if self.output_schema is not None:
+            definition["outputSchema"] = dict(self.output_schema)
+        if self.examples:
+            definition["examples"] = list(self.examples)
+        category = self.metadata.get("category")
+        return ToolRecord(
+            name=self.identifier,
+            server=str(self.metadata.get("server") or ""),
+            original_name=self.name,
+            definition=definition,
+            fingerprint=fingerprint(definition),
+            description=self.description,
+            tags=self.tags,
+            category=category if isinstance(category, str) else None,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the handle."""
+        return {
+            "identifier": self.identifier,
+            "name": self.name,
+            "description": self.description,
+            "tags": list(self.tags),
+            "inputSchema": dict(self.input_schema),
+            "outputSchema": None if self.output_schema is None else dict(self.output_schema),
+            "examples": list(self.examples),
+            "metadata": dict(self.metadata),
+        }
+
+
+def tool_of_json(given: Mapping[str, Any]) -> Tool:
+    """A tool from JSON as `Tool.to_json` writes it, or from an MCP tool definition.
+
+    Raises:
+        InvalidRequest: no name, or a part of the wrong type.
+    """
+    name = given.get("name")
+    if not isinstance(name, str) or not name:
+        raise InvalidRequest(f"a tool needs a name, got {name!r}", parameter="name")
+    parts: dict[str, Any] = {}
+    for key, kind in (("inputSchema", Mapping), ("metadata", Mapping), ("tags", (list, tuple)),
+                      ("examples", (list, tuple))):  # fmt: skip
+        value = given.get(key)
+        if value is not None and not isinstance(value, kind):
+            raise InvalidRequest(f"tool {name!r}: {key} is {type(value).__name__}", parameter=key)
+        parts[key] = value or ()
+    return Tool(
+        identifier=str(given.get("identifier") or name),
+        name=name,
+        description=str(given.get("description") or ""),
+        tags=tuple(map(str, parts["tags"])),
+        input_schema=dict(parts["inputSchema"]),
+        output_schema=given.get("outputSchema"),
+        examples=tuple(map(str, parts["examples"])),
+        metadata=dict(parts["metadata"]),
+        handle=given.get("handle"),
+    )
+
+
+def schema_of(function: Handle) -> dict[str, Any]:
+    """JSON Schema of a callable's parameters, from its annotations where they are plain types."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return {"type": "object"}
+    try:
+        hints = typing.get_type_hints(function)
+    except (NameError, TypeError):  # annotations that cannot be resolved here
+        hints = {}
+    properties: dict[str, Any] = {}
+    required: list[str] = []
+    for name, parameter in signature.parameters.items():
+        if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+            continue
+        properties[name] = _schema(hints.get(name))
+        if parameter.default is parameter.empty:
+            required.append(name)
+    return {"type": "object", "properties": properties, "required": required}
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    origin, inner = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        options = [_schema(part) for part in inner if part is not type(None)]
+        return options[0] if len(options) == 1 else {"anyOf": options}
+    if origin is Literal:
+        return {"enum": list(inner)}
+    name = _TYPES.get(origin or kind)
+    if name is None:
+        return {}
+    if name == "array" and inner:
+        return {"type": name, "items": _schema(inner[0])}
+    return {"type": name}

@@ -1,0 +1,156 @@
+"""Memory of use: queries that led to a successful call, as further vectors of the called tool.
+
+Owns: the vectors, their age and whose they are, what may count. In memory; whoever keeps them over
+restarts reads `entries` and gives them back to `restore`. Never imports rankers or indexes.
+
+Poisoning: only successes are told to it; one user's queries count at most `per_user` a tool, equal
+queries count once, and a tool whose evidence stays under `floor` gains nothing.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armory.retrieval.embedders.base import text_hash
+from armory.retrieval.ports import FloatArray, IntArray, Recalled
+
+_DAY_S = 86_400.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class UseEntry:
+    """One remembered use.
+
+    Attributes:
+        tool: exposed name.
+        user: who called; None: nobody in particular.
+        key: hash of the query's text.
+        vector: (d,) float32 unit vector of the query.
+        at: seconds since the epoch.
+    """
+
+    tool: str
+    user: str | None
+    key: str
+    vector: FloatArray
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Table:
+    matrix: FloatArray
+    owner: IntArray
+    names: tuple[str, ...]
+    users: tuple[str | None, ...]
+    at: NDArray[np.float64]
+
+
+class UseVectors:
+    """Remembered queries; satisfies `ports.UseMemory`. Thread-safe.
+
+    Args:
+        floor: decayed uses below which a tool's memory does not count.
+        per_tool: most queries kept for a tool; the oldest go first.
+        per_user: most queries of one user kept for a tool.
+        half_life_days: after so long a use counts half.
+        clock: seconds since the epoch.
+    """
+
+    def __init__(
+        self,
+        *,
+        floor: float = 3.0,
+        per_tool: int = 64,
+        per_user: int = 32,
+        half_life_days: float = 90.0,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._floor = floor
+        self._per_tool = per_tool
+        self._per_user = per_user
+        self._half_life_s = half_life_days * _DAY_S
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._tools: dict[str, dict[tuple[str | None, str], UseEntry]] = {}
+        self._table: _Table | None = None
+
+    def learn(self, query: str, vector: FloatArray, tool: str, user: str | None = None) -> None:
+        """Remember that a query led to a successful call of a tool."""
+        self.restore([UseEntry(tool, user, text_hash(query), vector, self._clock())])
+
+    def restore(self, entries: Iterable[UseEntry]) -> None:
+        """Take over remembered uses."""
+        with self._lock:
+            for entry in entries:
+                kept = self._tools.setdefault(entry.tool, {})
+                kept.pop((entry.user, entry.key), None)
+                kept[entry.user, entry.key] = entry
+                own = [key for key in kept if key[0] == entry.user]
+                if len(own) > self._per_user and entry.user is not None:
+                    del kept[own[0]]
+                elif len(kept) > self._per_tool:
+                    del kept[next(iter(kept))]
+            self._table = None
+
+    def entries(self) -> list[UseEntry]:
+        """Everything remembered."""
+        with self._lock:
+            return [entry for kept in self._tools.values() for entry in kept.values()]
+
+    def forget(self, *, tool: str | None = None, user: str | None = None) -> int:
+        """Forget the uses of a tool, of a user, of both together, or all; how many were there."""
+        gone = 0
+        with self._lock:
+            for name, kept in list(self._tools.items()):
+                if tool is not None and name != tool:
+                    continue
+                keys = [key for key in kept if user is None or key[0] == user]
+                for key in keys:
+                    del kept[key]
+                gone += len(keys)
+                if not kept:
+                    del self._tools[name]
+            self._table = None
+        return gone
+
+    def recall(self, queries: FloatArray, user: str | None) -> Recalled:
+        """Best cosine with a past query of each tool that has enough of them.
+
+        `user` does not narrow: everybody's successes are evidence; his own count double.
+        """
+        table = self._current()
+        if not len(table.names) or table.matrix.shape[1] != queries.shape[1]:
+            return Recalled((), np.zeros((len(queries), 0), np.float32), np.zeros(0, np.float32))
+        age = np.maximum(self._clock() - table.at, 0)
+        weight = 0.5 ** (age / self._half_life_s)
+        if user is not None:
+            own = np.array([who == user for who in table.users])
+            weight = weight * (1 + own)
+        mass = np.bincount(table.owner, weight, len(table.names)).astype(np.float32)
+        starts = np.flatnonzero(np.diff(table.owner, prepend=-1))
+        best = np.maximum.reduceat(queries @ table.matrix.T, starts, axis=1)
+        enough = np.flatnonzero(mass >= self._floor)
+        names: Sequence[str] = [table.names[i] for i in enough.tolist()]
+        return Recalled(names, np.clip(best[:, enough], 0, 1), mass[enough])
+
+    def _current(self) -> _Table:
+        with self._lock:
+            if self._table is None:
+                names = tuple(self._tools)
+                found = [entry for kept in self._tools.values() for entry in kept.values()]
+                sizes = [len(kept) for kept in self._tools.values()]
+                empty = np.zeros((0, 0), np.float32)
+                self._table = _Table(
+                    matrix=np.stack([e.vector for e in found]) if found else empty,
+                    owner=np.repeat(np.arange(len(names)), sizes),
+                    names=names,
+                    users=tuple(e.user for e in found),
+                    at=np.array([e.at for e in found], np.float64),
+                )
+            return self._table
