@@ -70,6 +70,21 @@ class Hits:
         return np.bincount(self.rows, self.weights, self.size).astype(np.float32)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class FieldHits:
+    """What of a query r tools have, and what of the tools the query says; all idf-weighted.
+
+    Attributes:
+        covered: (r,) share of the query's terms that the tool has in any field, in [0, 1].
+        shares: (r, fields) the same for each field alone.
+        said: (r, fields) share of each field's distinct terms that the query says, in [0, 1].
+    """
+
+    covered: Floats
+    shares: Floats
+    said: Floats
+
+
 class Postings:
     """An immutable inverted index; rows follow `keys`.
 
@@ -92,6 +107,7 @@ class Postings:
         lengths = np.stack([e.lengths for e in entries]) if entries else empty
         order = np.argsort(found, kind="stable")
         self._rows = rows[order]
+        self._terms = found[order]
         self._counts = counts = counts[order]
         self._width = max(vocabulary.values(), default=-1) + 1
         self._df = np.bincount(found, minlength=self._width)
@@ -99,6 +115,10 @@ class Postings:
         self._idf = self._inverse(self._df).astype(np.float32)
         self._unseen = float(self._inverse(np.zeros(1))[0])
         mean = np.maximum(lengths.mean(0) if self._size else lengths.sum(0), 1.0)
+        held = (counts > 0) * self._idf[self._terms][:, None]
+        self._mass = np.stack(
+            [np.bincount(self._rows, held[:, f], self._size) for f in range(len(FIELDS))], axis=1
+        ).astype(np.float32)
         norm = 1 - LENGTH_B + LENGTH_B * lengths / mean
         tf = np.einsum("ef,f,ef->e", counts, WEIGHTS, 1 / norm[self._rows])
         self._weights = (tf * (K1 + 1) / (tf + K1)).astype(np.float32)
@@ -151,24 +171,30 @@ class Postings:
         gained = self._plain[hits.pairs] * hits.idf[hits.slots]
         return (np.bincount(hits.rows, gained, self._size) / best).astype(np.float32)
 
-    def fields(self, hits: Hits, rows: Ints) -> tuple[Floats, Floats]:
-        """Where some tools were hit.
-
-        Returns:
-            (r, t) share of each query term that each tool has anywhere (1, or a variant's
-            likeness), and (r, fields) idf-weighted share of the query's terms per field.
-        """
+    def fields(self, hits: Hits, rows: NDArray[np.int64] | Ints) -> FieldHits:
+        """Where some tools (r rows of the index) were hit by a query."""
         place = np.full(self._size, -1, np.int32)
         place[rows] = np.arange(len(rows), dtype=np.int32)
         at = place[hits.rows]
         kept = at >= 0
         at, slots, pairs = at[kept], hits.slots[kept], hits.pairs[kept]
+        asked = max(float(hits.idf.sum()), 1e-6)
         matched = np.zeros((len(rows), len(hits.idf)), np.float32)
-        np.maximum.at(matched, (at, slots), 1.0)
-        shares = np.zeros((len(rows), len(FIELDS)), np.float32)
-        gained = (self._counts[pairs] > 0) * hits.idf[slots][:, None]
-        np.add.at(shares, at, gained)
-        return matched, shares / max(float(hits.idf.sum()), 1e-6)
+        matched[at, slots] = 1.0
+        present = self._counts[pairs] > 0
+        width = len(FIELDS)
+        cells = (at[:, None] * width + np.arange(width)).ravel()
+        gained = np.bincount(
+            cells, (present * hits.idf[slots][:, None]).ravel(), len(rows) * width
+        ).reshape(-1, width)
+        said = np.bincount(
+            cells, (present * self._idf[self._terms[pairs]][:, None]).ravel(), len(rows) * width
+        ).reshape(-1, width)
+        return FieldHits(
+            covered=(matched @ hits.idf) / asked,
+            shares=(gained / asked).astype(np.float32),
+            said=(said / np.maximum(self._mass[rows], 1e-6)).astype(np.float32),
+        )
 
     def _variants(self, term: str) -> list[tuple[int, float]]:
         known = self._fuzzy.get(term)

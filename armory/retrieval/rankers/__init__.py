@@ -1,1 +1,1 @@
-"""retrieval/rankers"""
+"""Rankers: evidence in, verdict out."""

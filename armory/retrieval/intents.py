@@ -1,0 +1,127 @@
+"""What a query asks for: its separate wishes, and the servers and categories that it names.
+
+Owns: splitting a query into clauses without a model, naming. Never imports anything of Armory but
+the tokenizer.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+
+from armory.retrieval.text import terms
+
+MAX_CLAUSES = 6
+_MIN_TERMS = 2
+_VERBS = """
+add analyze analyse announce archive arrange ask assign attach backup book build buy calculate call
+cancel categorize change chart check classify clean clear clone close collect combine commit compare
+compile compose compress compute configure connect convert copy count create crop cut debug decode
+decrypt delete deploy describe design detect determine diagnose display download draft draw edit
+email encode encrypt enter estimate evaluate examine execute explain explore export extract fetch
+filter find fix forecast format forward generate get give grade guide identify implement import
+include inform insert inspect install investigate invite join know launch learn list locate log
+look make map mark measure merge message monitor move notify obtain open optimize order organize
+pay perform pick pin plan play plot post predict prepare present print process provide publish pull
+purchase push put query rank rate read recommend record reduce register remind remove rename render
+replace reply report request resend reserve reset resize resolve restart retrieve return review
+rotate run save scan schedule scrape search see select send set share show sign solve sort split
+start stop store stream subscribe suggest summarize summarise sync tag take tell test track transfer
+transcribe transform translate turn uninstall unsubscribe update upgrade upload use validate verify
+view visit visualize watch write zip
+"""
+_VERB = "|".join(_VERBS.split())
+_SPLIT = re.compile(
+    r"(?<=[.?!;\u3002\uff01\uff1f\uff1b])\s*(?=\s|[^\x00-\x7f])"
+    r"|[\r\n]+"
+    r"|,?\s+(?:and\s+(?:then|also|finally|lastly)|then|additionally|furthermore|moreover"
+    r"|afterwards?|as\s+well\s+as|after\s+that|finally|lastly|next)[\s,]+"
+    r"|,\s+and\s+"
+    rf"|,?\s+(?:and|or|und|och|et|y|e)\s+(?=(?:{_VERB})\b)"
+    rf"|,\s+(?=(?:{_VERB})\b)",
+    re.IGNORECASE,
+)
+
+
+def clauses(text: str) -> list[str]:
+    """The clauses of a query that can be searched by themselves, in order, at most six.
+
+    Fewer than two such clauses: none, the query is one wish. A clause needs two searchable terms
+    (one, where a verb begins it), so that "deploy and notify the team" gives both halves.
+    """
+    found: list[str] = []
+    for part in _SPLIT.split(text):
+        clause = part.strip(" ,.;:!?\t\"'")
+        if not clause:
+            continue
+        needed = 1 if _STARTS.match(clause) else _MIN_TERMS
+        if len(terms(clause, _MIN_TERMS)) >= needed and clause not in found:
+            found.append(clause)
+    return found[:MAX_CLAUSES] if len(found) > 1 else []
+
+
+_STARTS = re.compile(rf"(?:{_VERB})\b", re.IGNORECASE)
+
+
+def named(query: str, names: Mapping[str, tuple[str, ...]]) -> list[str]:
+    """Keys whose name the query says in full: servers ("with GitHub") or categories.
+
+    Args:
+        query: the text.
+        names: key -> the terms of its name, as `armory.retrieval.text.terms` gives them.
+    """
+    said = set(terms(query))
+    return [key for key, words in names.items() if words and said.issuperset(words)]
+
+
+_REQUEST = re.compile(
+    rf"^(?:{_VERB})\b"
+    r"|\b(?:i (?:need|want|wish|require|must|have to)|i(?:'d| would) (?:like|love|appreciate)"
+    r"|i(?:'m| am) (?:looking|trying|planning|interested|curious|searching|working|going)"
+    r"|(?:can|could|would|will) (?:you|i|we)|please|(?:help|show|give|tell|let|find|get)"
+    r" (?:me|us))\b",
+    re.IGNORECASE,
+)
+_WH = re.compile(r"^\W*(?:why|what|who|whom|whose|where|when|which|how)\b", re.IGNORECASE)
+_WHY = re.compile(
+    r"\b(?:why|how do(?:es)?|how did|how should|how would|what (?:would|might|could"
+    r"|should|do|does|did|makes?|happens?|will))\b",
+    re.IGNORECASE,
+)
+_SUPPOSED = re.compile(
+    r"\b(?:if|would|might|suppose|imagine|pretend|could have|ever)\b", re.IGNORECASE
+)
+_OTHERS = re.compile(
+    r"\b(?:he|she|him|her|his|hers|they|them|their|someone|somebody|people|person|human|humans"
+    r"|man|woman|everyone|anyone|we)\b",
+    re.IGNORECASE,
+)
+_MINE = re.compile(r"\b(?:i|me|my|mine|our|us)\b", re.IGNORECASE)
+_CONCRETE = re.compile(r"\d|[\"\u201c\u201d/@#$%]|(?<=[a-z,;] )[A-Z]")
+_LANGUAGE = re.compile(
+    r"\b(?:explain|describe|write|compose|story|poem|essay|sentence|paragraph|rhyme|word|words"
+    r"|meaning|opinion|think|feel|believe|joke|paraphrase|rewrite|classify|complete|blank"
+    r"|difference|answer|question|riddle)\b",
+    re.IGNORECASE,
+)
+
+
+def form(text: str) -> dict[str, float]:
+    """How a query is put (English): signals of whether it asks for an act or for an answer.
+
+    Shares and flags in [0, 1], `form_length` the logarithm of the number of words. Texts in other
+    languages give zeros, and the judgement rests on what was found.
+    """
+    words = max(len(text.split()), 1)
+    return {
+        "form_request": float(bool(_REQUEST.search(text))),
+        "form_wh": float(bool(_WH.search(text))),
+        "form_why": float(bool(_WHY.search(text))),
+        "form_supposed": float(bool(_SUPPOSED.search(text))),
+        "form_others": min(len(_OTHERS.findall(text)) / words * 5, 1.0),
+        "form_mine": float(bool(_MINE.search(text))),
+        "form_concrete": min(len(_CONCRETE.findall(text)) / words * 5, 1.0),
+        "form_language": float(bool(_LANGUAGE.search(text))),
+        "form_length": math.log(words),
+    }

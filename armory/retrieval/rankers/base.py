@@ -1,0 +1,112 @@
+"""What every ranker does the same way: from a raw formula and signals to a verdict.
+
+Owns: judging the best candidates by the calibration, ordering the rest, reasons. Never imports
+indexes, embedders or the retriever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from armory.retrieval.ports import Evidence, FloatArray, IntArray, Ranked, RankSettings
+from armory.retrieval.relevance import calibration_for, cost_weighted, judge, sigmoid
+
+
+def verdict(
+    ranker: str,
+    evidence: Evidence,
+    settings: RankSettings,
+    *,
+    values: FloatArray,
+    raw: FloatArray | None,
+    best: IntArray,
+    signals: Mapping[str, FloatArray],
+    query: Mapping[str, float],
+) -> Ranked:
+    """A verdict over all candidates.
+
+    Args:
+        ranker: whose calibration.
+        evidence: the candidates.
+        settings: see `RankSettings`.
+        values: (c,) standardised formula, orders what is not among the best.
+        raw: (c,) the ranker's formula, which orders; None: order and raw are the log-odds.
+        best: (k,) positions that are judged signal by signal, best first.
+        signals: (k,) each.
+        query: signals of the query.
+    """
+    calibration = calibration_for(ranker, evidence.embedder, settings.calibration)
+    wanted, refused, need = judge(calibration, signals, query, len(best))
+    odds = np.empty(len(values), np.float32)
+    floor = float(wanted.min())
+    odds[:] = floor - (float(values[best[-1]]) - np.minimum(values, values[best[-1]]))
+    odds[best] = wanted
+    odds = _boosted(odds, evidence, settings)
+    if raw is None:
+        raw = odds
+    else:  # a stricter formula may not be overtaken: probability follows its order
+        odds = _following(odds, raw, best)
+    probability = sigmoid(odds)
+    cost = settings.miss_cost if settings.miss_cost is not None else calibration.miss_cost
+    shown = {name: _spread(part, best, len(values)) for name, part in signals.items()}
+    shown["need"] = np.full(len(values), need, np.float32)
+    return Ranked(
+        order=np.argsort(-raw, kind="stable"),
+        raw=raw,
+        probability=probability,
+        score=cost_weighted(probability, cost),
+        refused=refused,
+        signals=shown,
+    )
+
+
+def _boosted(odds: FloatArray, evidence: Evidence, settings: RankSettings) -> FloatArray:
+    if not settings.tag_boosts:
+        return odds
+    boosts = {tag: float(np.log(max(f, 1e-6))) for tag, f in settings.tag_boosts.items()}
+    gains = [sum(boosts.get(tag, 0.0) for tag in record.tags) for record in evidence.records]
+    return odds + np.array(gains, np.float32)
+
+
+def _following(odds: FloatArray, raw: FloatArray, best: IntArray) -> FloatArray:
+    order = np.argsort(-raw, kind="stable")
+    out = odds.copy()
+    out[order] = np.minimum.accumulate(odds[order])
+    return out
+
+
+def _spread(values: FloatArray, best: IntArray, size: int) -> FloatArray:
+    full = np.zeros(size, np.float32)
+    full[best] = values
+    return full
+
+
+def explain(evidence: Evidence, ranked: Ranked, position: int) -> str:
+    """One sentence: why this candidate stands where it stands."""
+    signals = {name: float(values[position]) for name, values in ranked.signals.items()}
+    parts: list[str] = []
+    leg = evidence.legs[0]
+    if leg.cosine is not None:
+        cosine = max(
+            float(part.cosine[position]) for part in evidence.legs if part.cosine is not None
+        )
+        place = 1 + int((leg.cosine > leg.cosine[position]).sum())
+        parts.append(f"meaning {cosine:.2f} (place {place})")
+    if signals.get("name_said", 0.0) >= 0.99:
+        parts.append("its name is in the query")
+    elif signals.get("name_said", 0.0) >= 0.5:
+        parts.append("most of its name is in the query")
+    words = max(float(part.bm25[position]) for part in evidence.legs)
+    if words > 0:
+        covered = signals.get("covered", 0.0)
+        parts.append(f"shares {covered:.0%} of the query's words" if covered else "shares words")
+    if signals.get("server_said", 0.0) >= 0.99:
+        parts.append("its server is named")
+    if signals.get("used", 0.0) >= 0.6:
+        parts.append("similar queries led to it before")
+    if ranked.refused:
+        parts.append("the query seems to need no tool")
+    text = "; ".join(parts) or "little in common with the query"
+    return f"{text[0].upper()}{text[1:]}: P = {float(ranked.probability[position]):.2f}."

@@ -1,0 +1,223 @@
+"""From signals to a score that means something: log-odds, probability, cost-weighted score.
+
+Owns: the calibration file, its linear models, the score's formula, the judgement whether a query
+needs a tool at all. Pure NumPy and JSON; never imports rankers, indexes or embedders.
+
+Two steps. The first weighs a tool's own signals to log-odds. The second sets them against the
+query's other candidates (`shape`) and gives P(wanted). Both are logistic regressions; refusal is a
+third one over signals of the query alone.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armory.errors import ConfigError
+
+FloatArray = NDArray[np.float32]
+
+VERSION = 1
+SHIPPED = Path(__file__).with_name("calibration.json")
+#: Names the calibration of embedders that none was fitted for.
+GENERIC = "generic"
+_LIMIT = 30.0
+
+
+def sigmoid(x: FloatArray) -> FloatArray:
+    """1 / (1 + exp(-x)), without overflow."""
+    return (1 / (1 + np.exp(-np.clip(x, -_LIMIT, _LIMIT)))).astype(np.float32)
+
+
+def log_odds(p: FloatArray) -> FloatArray:
+    """The inverse of `sigmoid`, for p in (0, 1)."""
+    return np.log(p / (1 - p)).astype(np.float32)
+
+
+def cost_weighted(probability: FloatArray, miss_cost: float) -> FloatArray:
+    """The score c*P / (c*P + 1 - P), in [0, 1]; c superfluous tools are as bad as one missed."""
+    gain = miss_cost * probability
+    return (gain / np.maximum(gain + 1 - probability, 1e-9)).astype(np.float32)
+
+
+@dataclass(frozen=True, slots=True)
+class Linear:
+    """A weighted sum of named signals. Signals that the evidence lacks count as 0."""
+
+    weights: Mapping[str, float] = field(default_factory=dict[str, float])
+    bias: float = 0.0
+
+    def over(self, signals: Mapping[str, FloatArray], size: int) -> FloatArray:
+        """(size,) float32."""
+        total = np.full(size, self.bias, np.float32)
+        for name, weight in self.weights.items():
+            if name in signals:
+                total += np.float32(weight) * signals[name]
+        return total
+
+    def of(self, signals: Mapping[str, float]) -> float:
+        """The same for one row of plain numbers."""
+        return self.bias + sum(w * signals.get(name, 0.0) for name, w in self.weights.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """The constants of one (ranker, embedder) pair.
+
+    Attributes:
+        first: a tool's own signals -> log-odds.
+        second: `shape` of those, and signals of the query -> log-odds of being wanted.
+        need: signals of the query -> log-odds that any tool is needed.
+        refuse_below: probability of need below which the query is refused, in [0, 1].
+        miss_cost: default c of the score.
+    """
+
+    first: Linear
+    second: Linear
+    need: Linear
+    refuse_below: float
+    miss_cost: float
+
+    def to_json(self) -> dict[str, Any]:
+        """As the file holds it."""
+        found: dict[str, Any] = {
+            name: {"bias": round(part.bias, 5), "weights": _rounded(part.weights)}
+            for name, part in (("first", self.first), ("second", self.second), ("need", self.need))
+        }
+        return found | {"refuse_below": self.refuse_below, "miss_cost": round(self.miss_cost, 4)}
+
+
+def _rounded(weights: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(float(weight), 5) for name, weight in weights.items()}
+
+
+def parse_calibration(entry: Mapping[str, Any]) -> Calibration:
+    """A calibration from its JSON form.
+
+    Raises:
+        ConfigError: something is missing or no number.
+    """
+    try:
+        first, second, need = (
+            Linear({k: float(v) for k, v in entry[n]["weights"].items()}, float(entry[n]["bias"]))
+            for n in ("first", "second", "need")
+        )
+        refuse, cost = float(entry["refuse_below"]), float(entry["miss_cost"])
+        return Calibration(first, second, need, refuse, cost)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise ConfigError(
+            f"the calibration cannot be used ({error!r});"
+            " run `armory tune` again or delete the file"
+        ) from error
+
+
+def read_calibrations(text: str) -> dict[str, dict[str, Any]]:
+    """The file's calibrations: ranker -> embedder identity (or `generic`) -> entry.
+
+    Raises:
+        ConfigError: no JSON, or of another version.
+    """
+    try:
+        parsed: Any = json.loads(text)
+    except ValueError as error:
+        raise ConfigError(f"the calibration file is not JSON: {error}") from error
+    content = cast("dict[str, Any]", parsed) if isinstance(parsed, dict) else {}
+    if content.get("version") != VERSION or not isinstance(content.get("rankers"), dict):
+        raise ConfigError(
+            f"the calibration file has version {content.get('version')!r}, expected {VERSION};"
+            " run `armory tune` again or delete the file"
+        )
+    return content["rankers"]
+
+
+@cache
+def _shipped() -> dict[str, dict[str, Any]]:
+    return read_calibrations(SHIPPED.read_text(encoding="utf-8"))
+
+
+@cache
+def _shipped_calibration(ranker: str, embedder: str) -> Calibration:
+    entries = _shipped()[ranker]
+    return parse_calibration(entries[embedder if embedder in entries else GENERIC])
+
+
+def calibration_for(
+    ranker: str, embedder: str, override: Mapping[str, Any] | None = None
+) -> Calibration:
+    """The constants to use: the override's own, else the shipped, else the shipped generic ones.
+
+    Args:
+        ranker: name of the ranker.
+        embedder: identity of the embedder, "" without one.
+        override: ranker -> embedder -> entry, as `read_calibrations` gives it.
+
+    Raises:
+        ConfigError: the override's entry is malformed.
+        KeyError: no calibration ships for a ranker of this name.
+    """
+    entry = (override or {}).get(ranker, {}).get(embedder)
+    if entry is not None:
+        return parse_calibration(entry)
+    return _shipped_calibration(ranker, embedder)
+
+
+def shape(own: FloatArray) -> dict[str, FloatArray]:
+    """First-step log-odds against those of the query's other candidates.
+
+    Args:
+        own: (k,) log-odds, any order, k >= 1.
+
+    Returns:
+        Named (k,) signals; `top`, `rivals` and `expected` are the same for all candidates.
+    """
+    ordered = -np.sort(-own)
+    gap = own - ordered[0]
+    ranks = np.empty(len(own), np.float32)
+    ranks[np.argsort(-own, kind="stable")] = np.arange(1, len(own) + 1)
+    soft, sharp = np.exp(gap), np.exp(2 * gap)
+    ones = np.ones_like(own)
+    return {
+        "own": own,
+        "gap": gap,
+        "gap_near": np.maximum(gap, -1.5),
+        "over_second": own - ordered[min(1, len(own) - 1)],
+        "over_fifth": own - ordered[min(4, len(own) - 1)],
+        "log_place": np.log(ranks),
+        "log_share": gap - np.log(soft.sum()),
+        "log_sharp_share": 2 * gap - np.log(sharp.sum()),
+        "top": ones * ordered[0],
+        "rivals": ones * np.log(sharp.sum()),
+        "expected": ones * sigmoid(ordered[:10]).sum(),
+    }
+
+
+def judge(
+    calibration: Calibration,
+    signals: Mapping[str, FloatArray],
+    query: Mapping[str, float],
+    size: int,
+) -> tuple[FloatArray, bool, float]:
+    """P(wanted) of the best candidates and whether the query needs no tool.
+
+    Args:
+        calibration: the constants.
+        signals: (size,) each.
+        query: signals of the query.
+        size: number of candidates, >= 1.
+
+    Returns:
+        (size,) log-odds of being wanted; refused; probability of need.
+    """
+    own = calibration.first.over(signals, size)
+    wide = shape(own)
+    broad = {name: np.full(size, value, np.float32) for name, value in query.items()}
+    wanted = calibration.second.over({**signals, **wide, **broad}, size)
+    need = float(sigmoid(np.array([calibration.need.of(query)], np.float32))[0])
+    return wanted, need < calibration.refuse_below, need

@@ -1,0 +1,1 @@
+"""How the relevance score's constants are fitted and judged; see `docs/retrieval.md`."""

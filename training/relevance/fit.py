@@ -1,0 +1,196 @@
+"""Fit the relevance score's constants and write `armory/retrieval/calibration.json`.
+
+    python training/relevance/fit.py DATA --model FOLDER [--folds FOLDER] [--out FILE] [--cap N]
+
+DATA holds the labelled sets, FOLDER an exported embedder. With `--folds`, a folder of embedders
+`a` to `d`, each trained without some sets, every set's signals come from the embedder that has not
+seen it: constants fitted to what the embedder does on catalogues that are new to it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+if __package__ in (None, ""):
+    sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+
+from armory.retrieval.fitting import (
+    SHAPE,
+    Observations,
+    fit_linear,
+    fit_steps,
+    log_odds_of,
+    miss_cost_for,
+)
+from armory.retrieval.relevance import GENERIC, VERSION, Calibration, Linear
+from training.relevance.sets import FOLD_OF, NO_TOOL, SETS, CachedModel, group_of
+from training.relevance.tables import Tables, read_all
+
+FIRST = (
+    "fusion", "fusion_gap", "log_rank", "dense_z", "words_z", "leg_best", "leg_gap",
+    "leg_reciprocal", "leg_top3", "covered", "name_said", "server_said", "in_name", "in_server",
+    "in_description", "in_params", "sibling_gap", "sibling_mass", "cosine", "cosine_best",
+    "cosine_gap",
+)  # fmt: skip
+SECOND = (
+    *SHAPE, "clauses", "log_tools", "top_fusion", "top_covered", "gap10", "near_1", "near_half",
+    "top_cosine", "covered", "name_said", "leg_gap", "leg_reciprocal",
+)  # fmt: skip
+FORMULA_FIRST = ("raw", "raw_z", "raw_gap")
+FORMULA_SECOND = (*SHAPE, "clauses", "log_tools", "top_covered", "raw")
+NEED = (
+    "top_cosine", "top3_cosine", "top_covered", "agreement", "top_name_said", "top_words",
+    "log_tools", "clauses", "form_request", "form_wh", "form_why", "form_supposed", "form_others",
+    "form_mine", "form_concrete", "form_language", "form_length",
+)  # fmt: skip
+#: Tools that a query should list on average at the default threshold.
+RETURNED = 5.5
+#: A wrong refusal is about six times as bad as a missing one.
+REFUSE_BELOW = 0.15
+#: For embedders that nothing was fitted for: refuse only what is plain.
+REFUSE_BELOW_GENERIC = 0.05
+RIDGE = 50.0
+#: What the kinds of no-tool queries weigh, where a set of queries that want a tool weighs 1.
+_KINDS = {"hand": 0.6, "cross": 0.15, NO_TOOL: 2.0}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Which signals a ranker's steps see."""
+
+    first: Sequence[str]
+    second: Sequence[str]
+    need: Sequence[str]
+    refuse_below: float
+
+    def without_cosine(self) -> Recipe:
+        """The same for embedders whose cosines are not known."""
+        bare = [
+            tuple(
+                n for n in names if "cosine" not in n and n not in ("agreement", "raw", "raw_gap")
+            )
+            for names in (self.first, self.second, self.need)
+        ]
+        return Recipe(*bare, refuse_below=REFUSE_BELOW_GENERIC)
+
+
+RELEVANCE = Recipe(FIRST, SECOND, NEED, REFUSE_BELOW)
+FORMULA = Recipe(FORMULA_FIRST, FORMULA_SECOND, NEED, REFUSE_BELOW)
+
+
+def fit_need(
+    labelled: Mapping[str, Observations],
+    needless: Mapping[str, Observations],
+    names: Sequence[str],
+    *,
+    ridge: float = 5.0,
+) -> Linear:
+    """Whether a query needs any tool; `labelled` may hold the no-tool set."""
+    blocks: list[np.ndarray] = []
+    target: list[np.ndarray] = []
+    weight: list[np.ndarray] = []
+    for _, part, kind in (
+        *((n, p, NO_TOOL if n == NO_TOOL else "own") for n, p in labelled.items()),
+        *((n, p, n.split(":")[0]) for n, p in needless.items()),
+    ):
+        count = len(part)
+        blocks.append(np.column_stack([part.query[n] for n in names]).astype(np.float64))
+        target.append(np.full(count, float(kind == "own")))
+        small = min(1.0, count / 100) ** 0.5
+        weight.append(np.full(count, _KINDS.get(kind, 1.0) * small / count))
+    return fit_linear(
+        names, np.concatenate(blocks), np.concatenate(target), np.concatenate(weight), ridge=ridge
+    )
+
+
+def fit_calibration(
+    tables: Mapping[str, Observations],
+    needless: Mapping[str, Observations],
+    recipe: Recipe,
+    *,
+    need_tables: Mapping[str, Observations] | None = None,
+    ridge: float = RIDGE,
+) -> Calibration:
+    """All constants of one ranker from all given sets."""
+    wanted = [t for n, t in tables.items() if n != NO_TOOL]
+    first, second = fit_steps(wanted, recipe.first, recipe.second, ridge=ridge)
+    need = fit_need(need_tables or tables, needless, recipe.need)
+    odds = [log_odds_of(part, first, second) for part in wanted]
+    return Calibration(
+        first, second, need, recipe.refuse_below, miss_cost_for(wanted, odds, RETURNED)
+    )
+
+
+def without(
+    tables: Mapping[str, Observations], needless: Mapping[str, Observations], group: str
+) -> tuple[dict[str, Observations], dict[str, Observations]]:
+    """Everything that does not touch a group of sets."""
+    kept = {n: t for n, t in tables.items() if group_of(n) != group}
+    clean = {
+        n: t
+        for n, t in needless.items()
+        if group not in {group_of(part) for part in n.split(":")[1:]}
+    }
+    return kept, clean
+
+
+def fit_all(tables: Tables, needless: Mapping[str, Observations], identity: str) -> dict[str, Any]:
+    """The whole calibration file."""
+    rankers: dict[str, dict[str, Any]] = {}
+    for ranker, found in tables.items():
+        recipe = RELEVANCE if ranker == "relevance" else FORMULA
+        generic = fit_calibration(found, needless, recipe.without_cosine())
+        rankers[ranker] = {GENERIC: generic.to_json()}
+        if ranker != "lexical":
+            rankers[ranker][identity] = fit_calibration(found, needless, recipe).to_json()
+    return {"version": VERSION, "rankers": rankers}
+
+
+def gather(
+    data: Path, model: Path, folds: Path | None, cache: Path, cap: int
+) -> tuple[Tables, dict[str, Observations], str]:
+    """Tables of the model, or of each set's own fold where folds are given."""
+    embed = CachedModel(model, cache)
+    if folds is None:
+        tables, needless = read_all(data, embed, cap=cap)
+        return tables, needless, embed.identity
+    tables, needless = {}, {}
+    for fold in sorted(set(FOLD_OF.values())):
+        own = [s for s in SETS if FOLD_OF[s] == fold]
+        part, spare = read_all(data, CachedModel(folds / fold, cache), cap=cap, sets=own)
+        for ranker, found in part.items():
+            tables.setdefault(ranker, {}).update(found)
+        needless.update(spare)
+        print(f"fold {fold}: {', '.join(own)}", flush=True)
+    return tables, needless, embed.identity
+
+
+def main() -> None:
+    """Command line."""
+    parser = argparse.ArgumentParser(description="Fit the relevance score's constants.")
+    parser.add_argument("data", type=Path)
+    parser.add_argument("--model", type=Path, required=True, help="exported embedder")
+    parser.add_argument("--folds", type=Path, help="folder with embedders a, b, c, d")
+    parser.add_argument("--cap", type=int, default=1000, help="queries a set at most")
+    parser.add_argument("--cache", type=Path, default=Path(".cache/relevance"))
+    parser.add_argument("--out", type=Path, default=Path("armory/retrieval/calibration.json"))
+    args = parser.parse_args()
+    tables, needless, identity = gather(args.data, args.model, args.folds, args.cache, args.cap)
+    fitted = fit_all(tables, needless, identity)
+    args.out.write_text(json.dumps(fitted, indent=1) + "\n", encoding="utf-8")
+    for ranker, entries in fitted["rankers"].items():
+        for embedder, entry in entries.items():
+            print(f"{ranker:10s} {embedder:32s} miss_cost {entry['miss_cost']}")
+    print(f"wrote {args.out}")
+
+
+if __name__ == "__main__":
+    main()

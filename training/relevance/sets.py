@@ -1,0 +1,233 @@
+"""Labelled sets as evidence: tools, queries and their legs, embedded once and kept on disk.
+
+Reads the layout of `training/README.md`; uses the package's own documents, words and clauses, so
+that what is fitted is what runs.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+
+from armory.domain.tool import ToolRecord
+from armory.retrieval.document import document_of
+from armory.retrieval.evidence import LegText, legs_of
+from armory.retrieval.lexical import LexicalIndex, Postings
+from armory.retrieval.ports import Evidence, Leg
+
+Array = NDArray[np.float32]
+
+LABELLED = (
+    "toole",
+    "toole-multi",
+    "livemcpbench",
+    "mcpproxy-golden",
+    "toolbench-stable",
+    "sealtools",
+    "bfcl",
+    "acebench-en",
+)
+NO_TOOL = "toole-notool"
+SETS = (*LABELLED, NO_TOOL)
+#: Sets that leave together; `training/data.py` has the same groups for the embedder's folds.
+FOLD_OF = {
+    "toole": "a",
+    "toole-multi": "a",
+    "toole-notool": "a",
+    "livemcpbench": "b",
+    "mcpproxy-golden": "b",
+    "bfcl": "b",
+    "toolbench-stable": "c",
+    "acebench-en": "c",
+    "sealtools": "d",
+}
+
+
+def group_of(name: str) -> str:
+    """Sets that share their tools are one for judging."""
+    return "toole" if name in ("toole", "toole-multi", "toole-notool") else name
+
+
+class CachedModel:
+    """An exported model folder whose vectors are kept in one file per model.
+
+    Texts of equal length run together, so that nothing is padded.
+    """
+
+    def __init__(self, folder: Path, cache: Path, *, limit: int = 256) -> None:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+        self.identity = str(config["identity"])
+        self._limit = limit
+        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+        self._tokenizer.no_padding()
+        self._tokenizer.no_truncation()
+        options = onnxruntime.SessionOptions()
+        options.intra_op_num_threads = 1
+        self._session = onnxruntime.InferenceSession(
+            str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"]
+        )
+        digest = hashlib.sha256((folder / "model.onnx").read_bytes()).hexdigest()[:12]
+        cache.mkdir(parents=True, exist_ok=True)
+        self._path = cache / f"vectors-{digest}.npz"
+        self._known: dict[str, Array] = {}
+        if self._path.exists():
+            stored = np.load(self._path)
+            self._known = dict(zip(stored["keys"].tolist(), stored["vectors"], strict=True))
+        self._dirty = False
+
+    def __call__(self, texts: Sequence[str]) -> Array:
+        """(n, 384) float32 unit rows."""
+        keys = [hashlib.md5(t.encode("utf-8", "replace")).hexdigest() for t in texts]
+        fresh = {k: t for k, t in zip(keys, texts, strict=True) if k not in self._known}
+        groups: dict[int, list[tuple[str, list[int]]]] = defaultdict(list)
+        encoded = self._tokenizer.encode_batch(list(fresh.values()))
+        for key, one in zip(fresh, encoded, strict=True):
+            ids = one.ids
+            ids = ids if len(ids) <= self._limit else [*ids[: self._limit - 1], ids[-1]]
+            groups[len(ids)].append((key, ids))
+        for members in groups.values():
+            for start in range(0, len(members), 16):
+                part = members[start : start + 16]
+                ids = np.array([m[1] for m in part], np.int64)
+                feed = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+                for (key, _), vector in zip(
+                    part, self._session.run(["embedding"], feed)[0], strict=True
+                ):
+                    self._known[key] = vector.astype(np.float16)
+        self._dirty |= bool(fresh)
+        if not texts:
+            return np.zeros((0, 384), np.float32)
+        return np.stack([self._known[k] for k in keys]).astype(np.float32)
+
+    def save(self) -> None:
+        """Write what is new."""
+        if self._dirty:
+            keys = np.array(list(self._known))
+            np.savez(self._path, keys=keys, vectors=np.stack(list(self._known.values())))
+            self._dirty = False
+
+
+@dataclass(frozen=True)
+class Question:
+    """One labelled query; `relevant` are rows of the catalogue."""
+
+    id: str
+    text: str
+    relevant: frozenset[int]
+
+
+@dataclass
+class Catalogue:
+    """A set's tools, indexed."""
+
+    name: str
+    records: tuple[ToolRecord, ...]
+    postings: Postings
+    vectors: Array
+    starts: NDArray[np.int64]
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    """The objects of a JSONL file."""
+    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+
+
+def record_of(row: dict[str, Any]) -> ToolRecord:
+    """A tool of a set as the catalogue would hold it."""
+    return ToolRecord(
+        name=row["id"],
+        server=str(row.get("server") or ""),
+        original_name=row["name"],
+        definition=row,
+        fingerprint=row["id"],
+        description=str(row.get("description") or ""),
+        server_title=str(row.get("server_title") or ""),
+    )
+
+
+def read_questions(root: Path, name: str, place: dict[str, int], cap: int) -> list[Question]:
+    """At most `cap` queries of a set, evenly taken."""
+    found = rows_of(root / name / "queries.jsonl")
+    step = max(1, math.ceil(len(found) / cap))
+    return [
+        Question(r["id"], r["query"], frozenset(place[t] for t in r["relevant"] if t in place))
+        for r in found[::step]
+    ]
+
+
+def index(name: str, records: Sequence[ToolRecord], embed: CachedModel) -> Catalogue:
+    """Index tools as the package does under `description_params`."""
+    documents = [document_of(r) for r in records]
+    lexical = LexicalIndex()
+    for record, document in zip(records, documents, strict=True):
+        lexical.add(record.name, document.fields)
+    sizes = [len(d.texts) for d in documents]
+    vectors = embed([t for d in documents for t in d.texts])
+    starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
+    return Catalogue(name, tuple(records), lexical.freeze(), vectors, starts)
+
+
+def read_catalogue(root: Path, name: str, embed: CachedModel) -> Catalogue:
+    """A set's tools, indexed."""
+    return index(name, [record_of(r) for r in rows_of(root / name / "tools.jsonl")], embed)
+
+
+def evidence_of(
+    catalogue: Catalogue, texts: Sequence[str], embed: CachedModel
+) -> Iterator[Evidence]:
+    """Evidence of each text over the whole catalogue."""
+    legs: list[list[LegText]] = [legs_of((text,)) for text in texts]
+    vectors = embed([leg.text for part in legs for leg in part])
+    rows = np.arange(len(catalogue.records))
+    at = 0
+    for part in legs:
+        each = vectors[at : at + len(part)]
+        at += len(part)
+        cosine = np.maximum.reduceat(each @ catalogue.vectors.T, catalogue.starts, axis=1)
+        yield _evidence(catalogue, rows, part, cosine, embed.identity)
+
+
+def _evidence(
+    catalogue: Catalogue,
+    rows: NDArray[np.int64],
+    legs: Sequence[LegText],
+    cosine: Array,
+    identity: str,
+) -> Evidence:
+    joined: list[Leg] = []
+    for leg, row in zip(legs, cosine, strict=True):
+        hits = catalogue.postings.search(leg.text)
+        bm25 = hits.bm25()
+        joined.append(
+            Leg(
+                text=leg.text,
+                parent=leg.parent,
+                whole=leg.whole,
+                cosine=row,
+                cosine_mean=float(row.mean()),
+                cosine_std=float(row.std()),
+                bm25=bm25,
+                bm25_mean=float(bm25.mean()),
+                bm25_std=float(bm25.std()),
+                hits=hits,
+            )
+        )
+    return Evidence(
+        legs=joined,
+        records=catalogue.records,
+        rows=rows,
+        postings=catalogue.postings,
+        visible=len(rows),
+        embedder=identity,
+    )

@@ -1,0 +1,132 @@
+"""Signals of every (query, candidate) of a set as arrays, for fitting and judging.
+
+Beside the labelled queries there are two kinds that need no tool of a catalogue: questions written
+by hand (`no_tool.txt`), and queries of one set against the small catalogue of another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armory.retrieval.fitting import Observations
+from armory.retrieval.ports import Evidence
+from armory.retrieval.rankers.formulas import HybridRanker, LexicalRanker, SemanticRanker
+from armory.retrieval.rankers.signals import candidate_signals, fuse, query_signals
+from training.relevance.sets import (
+    LABELLED,
+    SETS,
+    CachedModel,
+    Catalogue,
+    Question,
+    evidence_of,
+    read_catalogue,
+    read_questions,
+)
+
+Array = NDArray[np.float32]
+Tables = dict[str, dict[str, Observations]]
+FORMULAS = (SemanticRanker(), HybridRanker(), LexicalRanker())
+NO_TOOL_TEXTS = Path(__file__).with_name("no_tool.txt")
+#: Catalogues small enough that a stranger's query has no tool in them.
+SMALL = ("toole", "livemcpbench", "mcpproxy-golden", "docker-pool")
+_STRANGERS = 100
+
+
+class Collector:
+    """Gathers one ranker's rows over one set."""
+
+    def __init__(self) -> None:
+        self._signals: list[dict[str, Array]] = []
+        self._query: list[dict[str, float]] = []
+        self._wanted: list[NDArray[np.bool_]] = []
+        self._relevant: list[int] = []
+
+    def add(
+        self,
+        signals: dict[str, Array],
+        query: dict[str, float],
+        best: NDArray[np.int64],
+        relevant: frozenset[int],
+    ) -> None:
+        """One query."""
+        self._signals.append(signals)
+        self._query.append(query)
+        self._wanted.append(np.isin(best, list(relevant)))
+        self._relevant.append(len(relevant))
+
+    def observations(self) -> Observations:
+        """All of them; small sets weigh a little less."""
+        first, query = self._signals[0], self._query[0]
+        return Observations(
+            signals={n: np.stack([s[n] for s in self._signals]) for n in first},
+            query={n: np.array([q[n] for q in self._query], np.float32) for n in query},
+            wanted=np.stack(self._wanted),
+            relevant=np.array(self._relevant),
+            weight=min(1.0, len(self._query) / 100) ** 0.5,
+        )
+
+
+def read_all(
+    root: Path, embed: CachedModel, *, cap: int, sets: Sequence[str] = SETS
+) -> tuple[Tables, dict[str, Observations]]:
+    """Tables by ranker and set; queries without a tool by `kind:catalogue:set`."""
+    catalogues = {s: read_catalogue(root, s, embed) for s in {*sets, *SMALL}}
+    questions = {
+        s: read_questions(root, s, {r.name: i for i, r in enumerate(catalogues[s].records)}, cap)
+        for s in sets
+    }
+    tables: Tables = {}
+    for name in sets:
+        for ranker, found in _labelled(catalogues[name], questions[name], embed).items():
+            tables.setdefault(ranker, {})[name] = found
+        embed.save()
+    hand = NO_TOOL_TEXTS.read_text(encoding="utf-8").splitlines()
+    needless = {
+        f"hand:{name}:": _queries(catalogues[name], hand, embed)
+        for name in (*LABELLED, *SMALL)
+        if name in catalogues and name != "toole-multi"
+    }
+    chance = np.random.default_rng(0)
+    for home in SMALL:
+        for name in (s for s in LABELLED if s in sets):
+            if name == home or {home, name} <= {"toole", "toole-multi"}:
+                continue
+            chosen = chance.permutation(len(questions[name]))[:_STRANGERS]
+            texts = [questions[name][i].text for i in chosen]
+            needless[f"cross:{home}:{name}"] = _queries(catalogues[home], texts, embed)
+    embed.save()
+    return tables, needless
+
+
+def _query_of(evidence: Evidence) -> dict[str, float]:
+    return query_signals(evidence, candidate_signals(evidence, fuse(evidence)))
+
+
+def _labelled(
+    catalogue: Catalogue, questions: Sequence[Question], embed: CachedModel
+) -> dict[str, Observations]:
+    collectors = {name: Collector() for name in ("relevance", *(r.name for r in FORMULAS))}
+    texts = [q.text for q in questions]
+    for evidence, question in zip(evidence_of(catalogue, texts, embed), questions, strict=True):
+        fusion = fuse(evidence)
+        signals = candidate_signals(evidence, fusion)
+        query = query_signals(evidence, signals)
+        collectors["relevance"].add(signals, query, fusion.best, question.relevant)
+        for ranker in FORMULAS:
+            own, best = ranker.signals(ranker.formula(evidence))
+            collectors[ranker.name].add(own, query, best, question.relevant)
+    return {name: collector.observations() for name, collector in collectors.items()}
+
+
+def _queries(catalogue: Catalogue, texts: Sequence[str], embed: CachedModel) -> Observations:
+    rows = [_query_of(evidence) for evidence in evidence_of(catalogue, texts, embed)]
+    return Observations(
+        signals={},
+        query={n: np.array([q[n] for q in rows], np.float32) for n in rows[0]},
+        wanted=np.zeros((len(rows), 1), np.bool_),
+        relevant=np.zeros(len(rows), np.int64),
+    )
