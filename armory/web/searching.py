@@ -21,7 +21,7 @@ from armory.domain.query import Query, VisibleSet
 from armory.domain.tool import ToolRecord
 from armory.retrieval.factors import UNMEASURED
 from armory.retrieval.ports import Evidence, FloatArray
-from armory.retrieval.retriever import Verdict
+from armory.retrieval.selection import Verdict
 from armory.storage.readthrough import ReadThrough
 from armory.web.services import RestServices
 

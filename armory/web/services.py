@@ -14,7 +14,7 @@ from armory.agent.findings import AgentResult, Event
 from armory.domain.catalog import Catalog
 from armory.domain.query import Query, VisibleSet
 from armory.retrieval.ports import FloatArray
-from armory.retrieval.retriever import Verdict
+from armory.retrieval.selection import Verdict
 from armory.security.authentication import Authenticator
 from armory.security.policy import Policy
 

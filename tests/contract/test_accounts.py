@@ -1,0 +1,365 @@
+"""Accounts on every storage: one suite over memory + SQLite and Redis + PostgreSQL."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from armory.accounts.keys import PREFIX
+from armory.accounts.packs import Pack
+from armory.accounts.querylog import QueryRecord
+from armory.accounts.quotas import month_of
+from armory.accounts.service import Accounts, AccountSettings
+from armory.accounts.text import AlreadyExists
+from armory.domain.principal import Principal
+from armory.errors import AuthenticationFailed, InvalidRequest, RateLimited
+from armory.storage.database import Database
+
+pytestmark = pytest.mark.anyio
+SETTINGS = AccountSettings(enabled=True, plans={"free": 3, "team": None}, redact=("[0-9]{4}",))
+
+
+async def eventually(what: Callable[[], Awaitable[bool]], within_s: float = 1.0) -> None:
+    async with asyncio.timeout(within_s):
+        while not await what():  # noqa: ASYNC110 - other processes' state has no event
+            await asyncio.sleep(0.01)
+
+
+class Replicas:
+    """Any number of processes on the same stores."""
+
+    def __init__(self, stores: Any) -> None:
+        self._stores = stores
+        self._running: list[tuple[Accounts, asyncio.Task[None]]] = []
+
+    async def start(self) -> Accounts:
+        accounts = Accounts(Database(self._stores.url), self._stores.cache(), SETTINGS)
+        await accounts.open()
+        self._running.append((accounts, asyncio.create_task(accounts.run())))
+        assert await accounts.feed.wait_trusted(10)
+        return accounts
+
+    async def stop(self) -> None:
+        for accounts, task in self._running:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            await accounts.close()
+
+
+@pytest.fixture
+async def replicas(stores: Any) -> AsyncIterator[Replicas]:
+    found = Replicas(stores)
+    yield found
+    await found.stop()
+
+
+async def valid(accounts: Accounts, text: str) -> bool:
+    try:
+        return await accounts.keys.identify(text) is not None
+    except AuthenticationFailed:
+        return False
+
+
+async def test_a_key_is_shown_once_kept_as_a_hash_and_names_its_principal(replicas: Any) -> None:
+    accounts = await replicas.start()
+    await accounts.users.create("ann")
+    made, text = await accounts.keys.create("laptop", user="ann", scopes=["read", "read"])
+    assert text.startswith(PREFIX)
+    assert len(text) == 47
+    principal = await accounts.keys.identify(text)
+    assert principal == Principal(made.id, "ann", frozenset(("read",)), "api_key")
+    listed = await accounts.keys.list("ann")
+    assert listed == [made]
+    assert text not in repr(listed)
+    assert made.prefix == text[:12]
+    assert await accounts.keys.identify("not-a-key") is None
+
+
+async def test_keys_that_are_not_valid_are_all_refused_alike(replicas: Any) -> None:
+    accounts = await replicas.start()
+    _, text = await accounts.keys.create("short", expires_at_ms=9_999_999_999_999)
+    messages: set[str] = set()
+    for wrong in (text[:-1], text[:-1] + "!", text + "a", PREFIX, PREFIX + "x" * 43, text.upper()):
+        try:
+            assert await accounts.keys.identify(wrong) is None
+        except AuthenticationFailed as error:
+            messages.add(error.message)
+    assert len(messages) == 1
+
+
+async def test_an_expired_key_is_refused_although_it_is_cached(stores: Any) -> None:
+    from armory.accounts.keys import ApiKeys
+    from armory.storage.changes import ChangeFeed
+
+    database, cache = Database(stores.url), stores.cache()
+    await database.open()
+    feed, now = ChangeFeed(database, cache), 1_000_000
+    keys = ApiKeys(database, cache, feed, now_ms=lambda: now)
+    _, text = await keys.create("soon", expires_at_ms=now + 5_000)
+    assert await keys.identify(text) is not None
+    now += 5_000
+    with pytest.raises(AuthenticationFailed):
+        await keys.identify(text)
+    with pytest.raises(InvalidRequest, match="expired already"):
+        await keys.create("past", expires_at_ms=now)
+    await cache.aclose()
+    await database.close()
+
+
+async def test_a_key_revoked_on_one_replica_is_refused_by_the_other(replicas: Any) -> None:
+    first, second = await replicas.start(), await replicas.start()
+    made, text = await first.keys.create("shared")
+    for accounts in (first, second, first, second):
+        assert await valid(accounts, text)
+    assert await first.keys.revoke(made.id)
+    assert not await valid(first, text)
+
+    async def refused() -> bool:
+        return not await valid(second, text)
+
+    await eventually(refused)
+    assert not await first.keys.revoke("nobody")
+
+
+async def test_nobody_revokes_the_key_of_another(replicas: Any) -> None:
+    accounts = await replicas.start()
+    await accounts.users.create("ann")
+    made, text = await accounts.keys.create("hers", user="ann")
+    assert not await accounts.keys.revoke(made.id, user="bob")
+    assert await valid(accounts, text)
+
+
+async def test_a_key_that_was_unknown_works_once_it_is_made(replicas: Any) -> None:
+    first, second = await replicas.start(), await replicas.start()
+    wrong = PREFIX + "z" * 43
+    assert not await valid(first, wrong)
+    assert not await valid(second, wrong)
+    _, text = await first.keys.create("new")
+    assert await valid(second, text)
+
+
+async def test_a_deactivated_user_is_out_everywhere(replicas: Any) -> None:
+    first, second = await replicas.start(), await replicas.start()
+    await first.users.create("ann")
+    _, text = await first.keys.create("hers", user="ann")
+    assert await valid(second, text)
+    await first.users.change("ann", is_active=False)
+
+    async def refused() -> bool:
+        return not await valid(second, text)
+
+    await eventually(refused)
+    with pytest.raises(AuthenticationFailed):
+        await second.scopes.admit(Principal("ann", "ann", method="jwt"))
+
+
+async def test_packs_decide_what_is_active(replicas: Any) -> None:
+    accounts = await replicas.start()
+    ann = Principal("ann", "ann")
+    await accounts.packs.create(
+        Pack("ops", None, "Operations", servers=("pager",), tools=("git__log", "git__show"))
+    )
+    await accounts.packs.install("ann", [("pack", "ops"), ("server", "mail"), ("tool", "a__b")])
+    await accounts.scopes.admit(ann)
+    view = accounts.scopes.view_of("ann")
+    assert view.servers == {"pager", "mail"}
+    assert view.tools == {"git__log", "git__show", "a__b"}
+    assert view.admits("pager__call")
+    assert view.admits("pager+file:///x")
+    assert not view.admits("git__push")
+    assert await accounts.packs.set_active("ann", "pack", "ops", active=False)
+    assert accounts.scopes.view_of("ann").servers == {"mail"}
+    assert await accounts.packs.uninstall("ann", "server", "mail")
+    assert not await accounts.packs.uninstall("ann", "server", "mail")
+    assert accounts.scopes.view_of("ann").servers == set()
+    assert accounts.scopes.view_of("stranger").key == "none"
+
+
+async def test_a_pack_disabled_changed_or_deleted_on_one_replica_counts_on_the_other(
+    replicas: Any,
+) -> None:
+    first, second = await replicas.start(), await replicas.start()
+    changed: list[str] = []
+    second.scopes.on_change = changed.append
+    await first.packs.create(Pack("ops", None, "Operations", servers=("pager",)))
+    await first.packs.install("ann", [("pack", "ops")])
+    await second.scopes.admit(Principal("ann", "ann"))
+
+    def sees(*servers: str) -> Callable[[], Awaitable[bool]]:
+        async def check() -> bool:
+            return second.scopes.view_of("ann").servers == set(servers)
+
+        return check
+
+    await eventually(sees("pager"))
+    await first.packs.replace(Pack("ops", None, "Operations", servers=("logs",)), user=None)
+    await eventually(sees("logs"))
+    await first.packs.set_active("ann", "pack", "ops", active=False)
+    await eventually(sees())
+    await first.packs.set_active("ann", "pack", "ops", active=True)
+    await eventually(sees("logs"))
+    await first.packs.delete("ops", user=None)
+    await eventually(sees())
+    assert changed == ["ann"] * 4
+
+
+async def test_packs_of_others_are_neither_seen_nor_touched(replicas: Any) -> None:
+    accounts = await replicas.start()
+    mine = Pack("mine", "ann", "Mine", servers=("pager",))
+    await accounts.packs.create(mine)
+    await accounts.packs.create(Pack("ours", None, "Ours"))
+    packs = accounts.packs
+    assert await packs.get("mine", user="bob") is None
+    assert [pack.id for pack in await packs.list(user="bob")] == ["ours"]
+    assert await packs.replace(Pack("mine", "bob", "Taken"), user="bob") is None
+    assert not await packs.delete("mine", user="bob")
+    assert not await packs.delete("ours", user="bob")
+    with pytest.raises(InvalidRequest, match="no such pack"):
+        await packs.install("bob", [("pack", "mine")])
+    with pytest.raises(AlreadyExists):
+        await packs.create(Pack("mine", None, "Again"))
+    assert await packs.get("mine", user="ann") == mine
+
+
+HOSTILE = "'; DROP TABLE users; -- \" % _ \\ \u202e \U0001f600"
+
+
+async def test_hostile_text_is_kept_as_text(replicas: Any) -> None:
+    accounts = await replicas.start()
+    name = "x'; DROP TABLE users; --"
+    await accounts.users.create(name)
+    await accounts.packs.create(Pack("odd", name, name, HOSTILE, servers=(name,)))
+    await accounts.packs.install(name, [("tool", "%"), ("server", "' OR 1=1 --")])
+    accounts.query_log.add(QueryRecord("q", name, "v1", HOSTILE, (HOSTILE,), 1, 0.5, 1.0))
+    await accounts.flush()
+    found = await accounts.packs.get("odd", user=name)
+    assert found is not None
+    assert found.description == HOSTILE
+    assert (await accounts.query_log.recent(user=name))[0].query == HOSTILE
+    assert [user.id for user in await accounts.users.list()] == [name]
+    for bad in ("", " x", "a\nb", "a\x00b", "x" * 201):
+        with pytest.raises(InvalidRequest):
+            await accounts.users.create(bad)
+
+
+async def test_quotas_count_over_replicas_and_refuse_when_used_up(replicas: Any) -> None:
+    first, second = await replicas.start(), await replicas.start()
+    ann = Principal("ann", "ann")
+    quota = await first.spend(ann)
+    assert quota is not None
+    assert (quota.plan, quota.queries_limit, quota.remaining) == ("free", 3, 2)
+    await first.spend(ann)
+    await first.flush()
+    third = await second.spend(ann)
+    assert third is not None
+    assert third.remaining == 0
+    with pytest.raises(RateLimited) as refused:
+        await second.spend(ann)
+    assert refused.value.retry_after_s is not None
+    await second.flush()
+    await first.users.create("ann", "team")  # a better plan counts at once
+    assert await second.feed.wait_trusted(5)
+
+    async def unlimited() -> bool:
+        return (await second.quotas.standing("ann")).queries_limit is None
+
+    await eventually(unlimited)
+    assert (await second.quotas.standing("ann")).current_month_usage == 3
+    assert await first.spend(Principal("service")) is None
+
+
+def test_a_month_ends_when_the_next_begins() -> None:
+    assert month_of(1_798_761_599.0) == (202612, 1_798_761_600)
+    assert month_of(1_798_761_600.0)[0] == 202701
+
+
+async def test_statistics_of_replicas_add_up_and_survive(replicas: Any) -> None:
+    first, second = await replicas.start(), await replicas.start()
+
+    async def work(accounts: Accounts, offset: int) -> None:
+        for number in range(500):
+            latency = float(offset + number)
+            accounts.usage.called("ann", "git__log", ok=number % 10 != 0, latency_ms=latency)
+            if number % 100 == 0:
+                await accounts.usage.flush()
+        accounts.usage.called("bob", "git__show", ok=True, latency_ms=5.0)
+        await accounts.usage.flush()
+
+    await asyncio.gather(work(first, 0), work(second, 500))
+    await first.usage.refresh()
+    found = first.usage.tool("git__log")
+    assert found is not None
+    assert (found.uses, found.successes) == (1_000, 900)
+    assert found.p50_ms == pytest.approx(500, rel=0.02)
+    assert found.p99_ms == pytest.approx(990, rel=0.02)
+    assert first.usage.of_user("ann")["git__log"].uses == 1_000
+    third = await replicas.start()
+    assert third.usage.tool("git__log") == found
+    shown = third.usage.tool("git__show")
+    assert shown is not None
+    assert shown.uses == 2
+
+
+async def test_ranking_reads_popularity_history_and_performance(replicas: Any) -> None:
+    accounts = await replicas.start()
+    accounts.usage.tool_count = lambda: 5
+    for _ in range(4):
+        accounts.usage.called("ann", "a__often", ok=True, latency_ms=1_000)
+    accounts.usage.called("bob", "a__once", ok=False, latency_ms=10)
+    accounts.usage.observed({"a": True}, 3_000)
+    accounts.usage.observed({"a": False}, 1_000)
+    await accounts.usage.flush()
+    await accounts.usage.refresh()
+    found = accounts.usage.statistics("ann", ["a__often", "a__once", "a__never"])
+    assert found.popularity.tolist() == pytest.approx([1.0, 0.75, 0.0])
+    assert found.history.tolist() == pytest.approx([1.0, 0.0, 0.0])
+    assert found.performance.tolist() == pytest.approx([(0.8 + 0.75) / 2, 0.499, 0.5], rel=0.01)
+    nobody = accounts.usage.statistics(None, ["a__often"])
+    assert nobody.history.tolist() == [0.0]
+
+
+async def test_the_query_log_redacts_bounds_and_forgets(replicas: Any, stores: Any) -> None:
+    accounts = await replicas.start()
+    _, key = await accounts.keys.create("k")
+    for text in (f"use {key} please", "my pin is 1234", "deploy\x00 \ud800 it"):
+        accounts.query_log.add(QueryRecord("q", "ann", "v1", text, ("a__b",), 9, 0.5, 1.0))
+    await accounts.flush()
+    stored = [record.query for record in await accounts.query_log.recent()]
+    assert stored == ["deploy ? it", "my pin is [redacted]", "use [redacted] please"]
+    for _ in range(10_050):
+        accounts.query_log.add(QueryRecord("q", None, "v1", "x", (), 0, 0.0, 0.0))
+    assert len(accounts.query_log) == 10_000
+    assert accounts.query_log.dropped == 50
+    old = QueryRecord("old", "eve", "v1", "x", (), 0, 0.0, 0.0, at_ms=1)
+    await accounts.query_log.flush()
+    accounts.query_log.add(old)
+    await accounts.query_log.flush()
+    assert await accounts.query_log.recent(user="eve")
+    assert await accounts.query_log.prune() == 1
+    assert not await accounts.query_log.recent(user="eve")
+
+
+async def test_indexed_tools_are_known_to_every_replica(replicas: Any) -> None:
+    first, second = await replicas.start(), await replicas.start()
+    told = asyncio.Event()
+
+    async def tell() -> None:
+        told.set()
+
+    second.registry.on_change = tell
+    tools = [{"name": "deploy", "description": "Ship it"}, {"name": "odd name!"}]
+    written, skipped = await first.registry.add(tools, server="aws", tags=["async"])
+    assert (written, skipped) == (["aws__deploy", "aws__odd_name_"], [])
+    await asyncio.wait_for(told.wait(), 1)
+    record = second.registry.records["aws__deploy"]
+    assert (record.description, record.tags, record.server) == ("Ship it", ("async",), "aws")
+    again, left = await first.registry.add(tools[:1], server="aws", skip_existing=True)
+    assert (again, left) == ([], ["aws__deploy"])
+    assert await first.registry.remove(["aws__deploy"]) == 1
+    with pytest.raises(InvalidRequest):
+        await first.registry.add(tools, server="Not A Key")
