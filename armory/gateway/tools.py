@@ -138,7 +138,7 @@ async def search(gateway: Gateway, query: Query, sight: Sight) -> Selection:
             "retrieval_failed", error=repr(error), exc_info=not isinstance(error, ArmoryError)
         )
         return Selection(
-            (), len(sight.tools), query.threshold or 0.0, degraded=f"pinned only: {error}"
+            (), len(sight.tools), query.threshold or 0.0, degraded="pinned only: the search failed"
         )
 
 

@@ -1,0 +1,141 @@
+"""Snapshots: merged, numbered, compared; a bad entry costs only itself."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from armory.domain.catalog import EMPTY, ServerLists, ToolRules, build_catalog
+from armory.domain.principal import ANONYMOUS, Principal
+from armory.domain.query import VisibleSet
+from armory.domain.tool import ToolRecord, fingerprint
+
+
+def tool(name: str, **more: Any) -> dict[str, Any]:
+    return {"name": name, "inputSchema": {"type": "object"}, **more}
+
+
+def test_records_hold_the_upstreams_json_verbatim() -> None:
+    definition = tool("now", description="d", odd={"kept": True})
+    lists = ServerLists(
+        tools=[definition],
+        prompts=[{"name": "p.q"}],
+        resources=[{"uri": "file:///a"}],
+        templates=[{"uriTemplate": "file:///{x}"}],
+        info={"name": "clock", "title": "Clock"},
+    )
+    catalog, problems = build_catalog({"time": lists})
+    assert problems == []
+    assert catalog.version == 1
+    record = catalog.tools["time__now"]
+    assert record.definition is definition
+    assert (record.server, record.original_name) == ("time", "now")
+    assert (record.description, record.server_title) == ("d", "Clock")
+    assert catalog.prompts["time__p_q"].original_name == "p.q"
+    assert list(catalog.resources) == ["time+file:///a"]
+    assert list(catalog.templates) == ["time+file:///{x}"]
+    assert catalog.of_server("time") == [record]
+    assert catalog.of_server("other") == []
+
+
+def test_malformed_and_repeated_entries_are_left_out_and_reported() -> None:
+    tools: list[Any] = ["no", {"name": 3}, {"name": ""}, tool("a"), tool("a", description="2")]
+    catalog, problems = build_catalog({"s": ServerLists(tools=tools, info={"title": 4})})
+    assert list(catalog.tools) == ["s__a"]
+    assert catalog.tools["s__a"].description == ""
+    assert catalog.tools["s__a"].server_title == ""
+    assert len(problems) == 4
+
+
+def test_rules() -> None:
+    rules = ToolRules(
+        allow=("get*", "put*"),
+        deny=("*secret",),
+        rename={"get.it": "fetch", "put": "fetch"},
+        describe={"get.it": "gets it"},
+        tags={"get*": ("read", "safe"), "*.it": ("safe", "it")},
+        category="io",
+    )
+    lists = ServerLists(
+        tools=[tool("get.it"), tool("get_secret"), tool("drop"), tool("put"), tool("get2")]
+    )
+    catalog, problems = build_catalog({"s": lists}, {"s": rules})
+    assert list(catalog.tools) == ["s__fetch", "s__get2"]
+    record = catalog.tools["s__fetch"]
+    assert record.original_name == "get.it"
+    assert (record.description, record.tags, record.category) == (
+        "gets it",
+        ("read", "safe", "it"),
+        "io",
+    )
+    assert len(problems) == 1
+    assert "rename" in problems[0]
+
+
+def test_equal_content_is_the_same_snapshot() -> None:
+    first, _ = build_catalog({"s": ServerLists(tools=[tool("a")])})
+    again, _ = build_catalog({"s": ServerLists(tools=[tool("a")])}, previous=first)
+    assert again is first
+    told, _ = build_catalog(
+        {"s": ServerLists(tools=[tool("a")], instructions="new")}, previous=first
+    )
+    assert told is not first
+    assert told.version == 2
+    assert not told.diff(first)
+
+
+def test_order_alone_makes_a_new_snapshot() -> None:
+    first, _ = build_catalog({"s": ServerLists(tools=[tool("a"), tool("b")])})
+    turned, _ = build_catalog({"s": ServerLists(tools=[tool("b"), tool("a")])}, previous=first)
+    assert turned is not first
+
+
+def test_diff() -> None:
+    first, _ = build_catalog(
+        {"s": ServerLists(tools=[tool("a"), tool("b")], prompts=[{"name": "p"}])}
+    )
+    second, _ = build_catalog(
+        {"s": ServerLists(tools=[tool("b", description="x"), tool("c")])}, previous=first
+    )
+    diff = second.diff(first)
+    assert diff.tools.added == {"s__c"}
+    assert diff.tools.removed == {"s__a"}
+    assert diff.tools.changed == {"s__b"}
+    assert diff.tools.names == {"s__a", "s__b", "s__c"}
+    assert diff.prompts.removed == {"s__p"}
+    assert not diff.resources
+    assert first.diff(EMPTY)
+
+
+def test_fingerprints_are_kept_for_the_same_object() -> None:
+    definition = tool("a")
+    first, _ = build_catalog({"s": ServerLists(tools=[definition])})
+    second, _ = build_catalog({"s": ServerLists(tools=[definition, tool("b")])}, previous=first)
+    assert second.tools["s__a"].fingerprint is first.tools["s__a"].fingerprint
+    assert fingerprint({"b": 1, "a": 2}) == fingerprint({"a": 2, "b": 1})
+
+
+def test_titles_annotations_schemas_of_odd_definitions() -> None:
+    def record(**definition: Any) -> ToolRecord:
+        return ToolRecord("s__x", "s", "x", definition, "")
+
+    assert record(title="T").title == "T"
+    assert record(annotations={"title": "A"}).title == "A"
+    assert record(annotations={"title": 3}).title == ""
+    assert record(annotations=[]).annotations == {}
+    assert record(inputSchema=[]).input_schema == {}
+    assert record(inputSchema={"type": "object"}).input_schema == {"type": "object"}
+
+
+def test_principals() -> None:
+    one = Principal("a/b", user="Ann Lee")
+    assert one.key == "token:a/b"
+    assert one.file_safe.startswith("Ann-Lee-")
+    assert one.file_safe != Principal("other", user="Ann Lee").file_safe
+    assert len(Principal("/", user=None).file_safe) == 8
+    assert ANONYMOUS.key == "anonymous:anonymous"
+
+
+def test_visible_sets_are_counted_and_compared_by_identity() -> None:
+    names = frozenset(("a", "b"))
+    assert len(VisibleSet(names)) == 2
+    assert VisibleSet(names) != VisibleSet(names)

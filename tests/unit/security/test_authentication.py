@@ -1,0 +1,84 @@
+"""Who is it: tokens, schemes, anonymous."""
+
+from __future__ import annotations
+
+import pytest
+from multidict import CIMultiDict
+
+from armory.domain.principal import ANONYMOUS, Principal
+from armory.errors import AuthenticationFailed, ConfigError
+from armory.security.authentication import Authenticator, StaticToken
+
+pytestmark = pytest.mark.anyio
+TOKENS = [StaticToken("ci", "ci-secret-token", frozenset(("run",)), "robot")]
+
+
+class Keys:
+    """Knows one key, refuses others of its form."""
+
+    async def identify(self, credential: str) -> Principal | None:
+        if not credential.startswith("acx_"):
+            return None
+        if credential != "acx_good":
+            raise AuthenticationFailed("the key was revoked")
+        return Principal("key-1", method="api_key")
+
+
+def bearer(token: str) -> CIMultiDict[str]:
+    return CIMultiDict({"authorization": f"Bearer {token}"})
+
+
+async def test_static_tokens() -> None:
+    chain = Authenticator(TOKENS, allow_anonymous=False)
+    principal = await chain.authenticate(bearer("ci-secret-token"), None)
+    assert principal == Principal("ci", "robot", frozenset(("run",)), "token")
+    assert await chain.authenticate(CIMultiDict({"x-api-key": "ci-secret-token"}), None)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Authorization": "Bearer wrong-token"},
+        {"Authorization": "Basic eA=="},
+        {"Authorization": "Bearer"},
+        {"X-API-Key": "nope"},
+    ],
+)
+async def test_everything_else_is_refused(headers: dict[str, str]) -> None:
+    chain = Authenticator(TOKENS, allow_anonymous=False)
+    with pytest.raises(AuthenticationFailed):
+        await chain.authenticate(CIMultiDict(headers), None)
+
+
+async def test_anonymous_only_without_a_credential() -> None:
+    chain = Authenticator(TOKENS, allow_anonymous=True)
+    assert chain.open_to_all
+    assert await chain.authenticate(CIMultiDict(), None) is ANONYMOUS
+    with pytest.raises(AuthenticationFailed):
+        await chain.authenticate(bearer("mistyped-token"), None)
+
+
+async def test_schemes_are_asked_in_order() -> None:
+    chain = Authenticator(TOKENS, [Keys()], allow_anonymous=False)
+    assert (await chain.authenticate(bearer("acx_good"), None)).method == "api_key"
+    with pytest.raises(AuthenticationFailed, match="revoked"):
+        await chain.authenticate(bearer("acx_old"), None)
+    with pytest.raises(AuthenticationFailed, match="not valid"):
+        await chain.authenticate(bearer("other-thing"), None)
+
+
+def test_tokens_that_are_no_secrets() -> None:
+    with pytest.raises(ConfigError, match=r"security\.tokens\.a\.token"):
+        Authenticator([StaticToken("a", "short")], allow_anonymous=False)
+    with pytest.raises(ConfigError, match="twice"):
+        Authenticator(
+            [StaticToken("a", "same-secret"), StaticToken("b", "same-secret")],
+            allow_anonymous=False,
+        )
+
+
+def test_the_challenge_names_the_metadata() -> None:
+    assert Authenticator(allow_anonymous=True).challenge == "Bearer"
+    chain = Authenticator(allow_anonymous=True, resource_metadata="https://x/.well-known")
+    assert chain.challenge == 'Bearer resource_metadata="https://x/.well-known"'

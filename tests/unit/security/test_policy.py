@@ -1,0 +1,108 @@
+"""Who may: one decision for see and call."""
+
+from __future__ import annotations
+
+import pytest
+
+from armory.domain.catalog import Catalog, ServerLists, build_catalog
+from armory.domain.principal import ANONYMOUS, Principal
+from armory.security.policy import EVERYTHING, Policy, Rule, Scope
+
+ALICE = Principal("alice", user="ann", scopes=frozenset(("read", "docs:write")))
+
+
+def catalog(*extra: str) -> Catalog:
+    tools = [{"name": name} for name in ("get", "put", "drop", *extra)]
+    lists = ServerLists(
+        tools=tools,
+        prompts=[{"name": "hi"}],
+        resources=[{"uri": "file:///a"}],
+        templates=[{"uriTemplate": "file:///{x}"}],
+    )
+    return build_catalog({"git": lists, "time": ServerLists(tools=[{"name": "now"}])})[0]
+
+
+def test_without_rules_everything_is_allowed() -> None:
+    policy = Policy()
+    snapshot = catalog()
+    sight = policy.sight(snapshot, ANONYMOUS)
+    assert sight.tools.names == set(snapshot.tools)
+    assert sight.prompts == {"git__hi"}
+    assert sight.resources == {"git+file:///a"}
+    assert sight.templates == {"git+file:///{x}"}
+    assert policy.allows(ANONYMOUS, "anything")
+    assert not policy.restricts
+
+
+@pytest.mark.parametrize(
+    ("who", "applies"),
+    [
+        ((), True),
+        (("read",), True),
+        (("docs:*",), True),
+        (("ann",), True),
+        (("alice",), True),
+        (("bob", "admin"), False),
+        (("*",), True),
+    ],
+)
+def test_who(who: tuple[str, ...], applies: bool) -> None:
+    policy = Policy([Rule(who=who, allow=("*",))])
+    assert policy.allows(ALICE, "git__get") is applies
+
+
+def test_what_no_rule_allows_is_denied_and_deny_wins() -> None:
+    policy = Policy(
+        [
+            Rule(who=("read",), allow=("git__*",), deny=("*__drop",)),
+            Rule(allow=("git__drop", "time__now")),
+        ]
+    )
+    assert policy.visible(catalog(), ALICE).names == {"git__get", "git__put", "time__now"}
+    assert policy.visible(catalog(), ANONYMOUS).names == {"git__drop", "time__now"}
+    assert not policy.allows(ALICE, "git__drop")
+    assert policy.allows(ANONYMOUS, "git__drop")
+    assert not policy.allows(ANONYMOUS, "git__get")
+
+
+def test_prompts_and_resources_follow_the_same_patterns() -> None:
+    policy = Policy([Rule(allow=("git+file:///a", "git__hi"))])
+    sight = policy.sight(catalog(), ANONYMOUS)
+    assert (sight.prompts, sight.resources, sight.templates) == (
+        {"git__hi"},
+        {"git+file:///a"},
+        frozenset(),
+    )
+
+
+def test_scopes() -> None:
+    scope = Scope("set:x", frozenset(("time",)), ("git__p*",))
+    sight = Policy().sight(catalog(), ANONYMOUS, scope)
+    assert sight.tools.names == {"git__put", "time__now"}
+    assert sight.prompts == frozenset()
+    assert scope.has_tool("git", "git__put")
+    assert not scope.has_tool("git", "git__get")
+    assert not Scope("s", frozenset(("time",))).has_tool("git", "git__get")
+    assert not Scope("s", None, ("x",)).has_server("git")
+    assert EVERYTHING.everything
+
+
+def test_equal_profiles_share_one_set_per_snapshot() -> None:
+    policy = Policy([Rule(who=("read",), allow=("*",)), Rule(allow=("time__now",))])
+    snapshot = catalog()
+    bob = Principal("bob", scopes=frozenset(("read",)))
+    assert policy.visible(snapshot, ALICE) is policy.visible(snapshot, bob)
+    assert policy.visible(snapshot, ALICE) is not policy.visible(snapshot, ANONYMOUS)
+    newer, _ = build_catalog({"git": ServerLists(tools=[{"name": "x"}])}, previous=snapshot)
+    assert policy.visible(newer, ALICE).names == {"git__x"}
+    assert policy.visible(snapshot, ALICE).names == set(snapshot.tools)
+    assert policy.visible(newer, ALICE) is policy.visible(newer, bob)
+
+
+def test_caches_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("armory.security.policy._DECISIONS_KEPT", 2)
+    monkeypatch.setattr("armory.security.policy._PRINCIPALS_KEPT", 2)
+    policy = Policy([Rule(allow=("a*",))])
+    for number in range(5):
+        assert policy.allows(Principal(f"p{number}"), f"a{number}")
+        assert not policy.allows(Principal(f"p{number}"), f"b{number}")
