@@ -7,12 +7,11 @@ question for a modern client, and sealing request state. Never imports a transpo
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import os
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import structlog
@@ -23,6 +22,7 @@ from armory.gateway.exchange import INVALID_PARAMS, Exchange, RpcError
 from armory.gateway.rawjson import encode, open_or_none, pack, text_of, value
 from armory.upstreams.link import Answer, ClientFace, ClientGone, Params, Reply
 from armory.wire import eras, jsonrpc
+from armory.wire.parked import Binding, Live
 
 _log = structlog.get_logger(__name__)
 Invoke = Callable[[dict[str, Raw]], Awaitable[Reply]]
@@ -53,8 +53,8 @@ class Interactions:
         self._codec = AESGCMRequestStateCodec(list(keys) if keys else [os.urandom(32)])
         self.ttl_s = ttl_s
         self._capacity = capacity
-        self._parked: dict[str, _Live] = {}
-        self._running: set[_Live] = set()
+        self._parked: dict[str, Live] = {}
+        self._running: set[Live] = set()
 
     @property
     def parked(self) -> int:
@@ -121,13 +121,13 @@ class Interactions:
         if not _interactive(exchange.client.capabilities):
             reply = await invoke(params)
             return self._sealed(exchange, reply, binding)
-        live = _Live(exchange.client, exchange.version, binding)
+        live = Live(exchange.client, exchange.version, binding)
         exchange.client = live
         live.task = asyncio.ensure_future(invoke(params))
         self._running.add(live)
         return await self._attend(live, exchange)
 
-    async def _attend(self, live: _Live, exchange: Exchange) -> Reply:
+    async def _attend(self, live: Live, exchange: Exchange) -> Reply:
         """Wait until the call is over, or asks; a client that leaves meanwhile ends it."""
         try:
             await live.pause()
@@ -243,110 +243,6 @@ class Interactions:
         return claims["k"], claims["s"]
 
 
-class _Live:
-    """A call that may be parked: its task, what it asks, and the client that it talks to now."""
-
-    def __init__(self, face: ClientFace, version: str, binding: Binding) -> None:
-        self.face = face
-        self.version = version
-        self.binding = binding
-        self.task: asyncio.Future[Reply] | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self._asked: dict[str, tuple[dict[str, Any], asyncio.Future[Answer]]] = {}
-        self._count = 0
-        self._wake = asyncio.Event()
-
-    @property
-    def running(self) -> asyncio.Future[Reply]:
-        """The call's task."""
-        if self.task is None:
-            raise RuntimeError("the call was never started")
-        return self.task
-
-    @property
-    def capabilities(self) -> Mapping[str, Any]:
-        """What the client declared."""
-        return self.face.capabilities
-
-    @property
-    def log_level(self) -> str | None:
-        """The log level that it wants."""
-        return self.face.log_level
-
-    @property
-    def progress_token(self) -> Raw | None:
-        """Its progress token."""
-        return self.face.progress_token
-
-    async def notify(self, method: str, params: Params) -> None:
-        """Deliver to the request that is open now; parked, there is none."""
-        if self.timer is None:
-            await self.face.notify(method, params)
-
-    async def ask(self, method: str, params: Params) -> Answer:
-        """Have the question parked and wait for its answer.
-
-        Raises:
-            ClientGone: the call ended first.
-        """
-        if not eras.may_ask(method, params, self.capabilities, "modern", self.version):
-            message = f"the client did not declare what {method} needs"
-            return Answer(error=jsonrpc.error(jsonrpc.METHOD_NOT_FOUND, message))
-        self._count += 1
-        key = f"input-{self._count}"
-        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._asked[key] = ({"method": method, "params": _asked_modern(params)}, future)
-        self._wake.set()
-        try:
-            return await future
-        finally:
-            self._asked.pop(key, None)
-
-    async def pause(self) -> None:
-        """Wait until the task is done or something is asked."""
-        task = self.running
-        while not task.done() and not self._asked:
-            self._wake.clear()
-            waker = asyncio.ensure_future(self._wake.wait())
-            try:
-                await asyncio.wait((task, waker), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                waker.cancel()
-
-    def requests(self) -> dict[str, Any]:
-        """The open questions, as `inputRequests`."""
-        return {key: asked for key, (asked, _) in self._asked.items()}
-
-    def deliver(self, answers: Mapping[str, Raw]) -> None:
-        """Answer the open questions; those that are left stay open."""
-        for key, raw in answers.items():
-            found = self._asked.pop(key, None)
-            if found is not None and not found[1].done():
-                found[1].set_result(Answer(result=raw))
-
-    def timer_off(self) -> None:
-        """Not parked any more."""
-        if self.timer is not None:
-            self.timer.cancel()
-            self.timer = None
-
-    def stop(self) -> None:
-        """Cancel the call; whoever cares waits for `end`."""
-        self.timer_off()
-        for _, future in list(self._asked.values()):
-            if not future.done():
-                future.set_exception(ClientGone("the client did not come back"))
-                future.exception()
-        if self.task is not None:
-            self.task.cancel()
-
-    async def end(self) -> None:
-        """Cancel the call and wait for it."""
-        self.stop()
-        if self.task is not None:
-            await asyncio.wait((self.task,), timeout=5)
-
-
 def asks_for_input(reply: Reply) -> bool:
     """Whether a reply is a modern `input_required`."""
     result = reply.result
@@ -394,46 +290,8 @@ async def _gather(client: ClientFace, asked: list[tuple[str, str, Params]]) -> l
             task.cancel()
 
 
-def _asked_modern(params: Params) -> Params:
-    """A legacy upstream's question in the modern form."""
-    changed = {k: v for k, v in params.items() if k not in ("elicitationId", "task", "_meta")}
-    meta = open_or_none(params.get("_meta"))
-    if meta is not None:
-        passed = eras.passed_meta(meta, transparent=True)
-        if passed:
-            changed["_meta"] = pack(passed)
-    return changed
-
-
 def _asked_legacy(method: str, params: Params) -> Params:
     """A modern upstream's question in the legacy form."""
     if method == "elicitation/create" and eras.asks_url(params):
         params.setdefault("elicitationId", pack(secrets.token_urlsafe(12)))
     return params
-
-
-class Binding:
-    """What request state is bound to: who asks, where, for what."""
-
-    __slots__ = ("_digest", "_exchange", "_method", "_params")
-
-    def __init__(self, exchange: Exchange, method: str, params: Mapping[str, Raw]) -> None:
-        self._exchange = exchange
-        self._method = method
-        self._params = params
-        self._digest: str | None = None
-
-    @property
-    def digest(self) -> str:
-        """A hash of it; equal for a request and its retry."""
-        if self._digest is None:
-            exchange, params = self._exchange, self._params
-            endpoint = exchange.endpoint
-            bound = [exchange.principal.key, endpoint.kind, endpoint.name, self._method]
-            bound.extend(text_of(params, key) or "" for key in ("name", "uri"))
-            hasher = hashlib.sha256(encode(bound))
-            arguments = params.get("arguments")
-            if arguments is not None:
-                hasher.update(_sorted(cast("object", value(arguments))))
-            self._digest = hasher.hexdigest()
-        return self._digest

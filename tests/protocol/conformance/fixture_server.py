@@ -14,14 +14,13 @@ from typing import Any
 
 import mcp_types as types
 import uvicorn
+from fixture_tools import BUS, PNG, SESSIONS, TOOLS, Ctx, elicit, gather, modern, plain, strings
 from mcp.server.caching import CacheHint
 from mcp.server.lowlevel import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
-from mcp_types.methods import CACHEABLE_METHODS
-
-from fixture_tools import BUS, PNG, SESSIONS, TOOLS, Ctx, elicit, gather, modern, plain, strings
+from mcp_types.methods import CACHEABLE_METHODS, CacheableMethod
 
 STATIC_TEXT = "test://static-text"
 STATIC_BINARY = "test://static-binary"
@@ -184,12 +183,15 @@ async def nothing(ctx: Ctx, params: object) -> types.EmptyResult:
 
 def build() -> Server[Any]:
     """The server."""
+    hints: dict[CacheableMethod, CacheHint] = {
+        method: CacheHint(5_000, "public") for method in CACHEABLE_METHODS
+    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MCPDeprecationWarning)
         server: Server[Any] = Server(
             "armory-conformance-fixture",
             version="1.0.0",
-            cache_hints={method: CacheHint(5_000, "public") for method in CACHEABLE_METHODS},
+            cache_hints=hints,
             get_tool_input_schema=lambda name: (
                 TOOLS[name].tool.input_schema if name in TOOLS else None
             ),

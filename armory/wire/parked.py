@@ -1,0 +1,171 @@
+"""A call that may wait for its client, and what its request state is bound to.
+
+Owns: `Live`, a running call whose upstream asks the client something while no request of the client
+is open, and `Binding`. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw
+
+from armory.gateway.exchange import Exchange
+from armory.gateway.rawjson import encode, open_or_none, pack, text_of, value
+from armory.upstreams.link import Answer, ClientFace, ClientGone, Params, Reply
+from armory.wire import eras, jsonrpc
+
+BATCH_S = 0.03
+"""So long a question waits for others of the same call, to travel with them."""
+_sorted = msgspec.json.Encoder(order="deterministic").encode
+
+
+class Live:
+    """A call that may be parked: its task, what it asks, and the client that it talks to now."""
+
+    def __init__(self, face: ClientFace, version: str, binding: Binding) -> None:
+        self.face = face
+        self.version = version
+        self.binding = binding
+        self.task: asyncio.Future[Reply] | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self._asked: dict[str, tuple[dict[str, Any], asyncio.Future[Answer]]] = {}
+        self._count = 0
+        self._wake = asyncio.Event()
+
+    @property
+    def running(self) -> asyncio.Future[Reply]:
+        """The call's task."""
+        if self.task is None:
+            raise RuntimeError("the call was never started")
+        return self.task
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the client declared."""
+        return self.face.capabilities
+
+    @property
+    def log_level(self) -> str | None:
+        """The log level that it wants."""
+        return self.face.log_level
+
+    @property
+    def progress_token(self) -> Raw | None:
+        """Its progress token."""
+        return self.face.progress_token
+
+    async def notify(self, method: str, params: Params) -> None:
+        """Deliver to the request that is open now; parked, there is none."""
+        if self.timer is None:
+            await self.face.notify(method, params)
+
+    async def ask(self, method: str, params: Params) -> Answer:
+        """Have the question parked and wait for its answer.
+
+        Raises:
+            ClientGone: the call ended first.
+        """
+        if not eras.may_ask(method, params, self.capabilities, "modern", self.version):
+            message = f"the client did not declare what {method} needs"
+            return Answer(error=jsonrpc.error(jsonrpc.METHOD_NOT_FOUND, message))
+        self._count += 1
+        key = f"input-{self._count}"
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._asked[key] = ({"method": method, "params": _asked_modern(params)}, future)
+        self._wake.set()
+        try:
+            return await future
+        finally:
+            self._asked.pop(key, None)
+
+    async def pause(self) -> None:
+        """Wait until the task is done or something is asked."""
+        task = self.running
+        while not task.done() and not self._asked:
+            self._wake.clear()
+            waker = asyncio.ensure_future(self._wake.wait())
+            try:
+                await asyncio.wait((task, waker), return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                waker.cancel()
+        # A server that asks several things at once sends them one after the other.
+        known = 0
+        while not task.done() and len(self._asked) > known:
+            known = len(self._asked)
+            await asyncio.wait((task,), timeout=BATCH_S)
+
+    def requests(self) -> dict[str, Any]:
+        """The open questions, as `inputRequests`."""
+        return {key: asked for key, (asked, _) in self._asked.items()}
+
+    def deliver(self, answers: Mapping[str, Raw]) -> None:
+        """Answer the open questions; those that are left stay open."""
+        for key, raw in answers.items():
+            found = self._asked.pop(key, None)
+            if found is not None and not found[1].done():
+                found[1].set_result(Answer(result=raw))
+
+    def timer_off(self) -> None:
+        """Not parked any more."""
+        if self.timer is not None:
+            self.timer.cancel()
+            self.timer = None
+
+    def stop(self) -> None:
+        """Cancel the call; whoever cares waits for `end`."""
+        self.timer_off()
+        for _, future in list(self._asked.values()):
+            if not future.done():
+                future.set_exception(ClientGone("the client did not come back"))
+                future.exception()
+        if self.task is not None:
+            self.task.cancel()
+
+    async def end(self) -> None:
+        """Cancel the call and wait for it."""
+        self.stop()
+        if self.task is not None:
+            await asyncio.wait((self.task,), timeout=5)
+
+
+def _asked_modern(params: Params) -> Params:
+    """A legacy upstream's question in the modern form."""
+    changed = {k: v for k, v in params.items() if k not in ("elicitationId", "task", "_meta")}
+    meta = open_or_none(params.get("_meta"))
+    if meta is not None:
+        passed = eras.passed_meta(meta, transparent=True)
+        if passed:
+            changed["_meta"] = pack(passed)
+    return changed
+
+
+class Binding:
+    """What request state is bound to: who asks, where, for what."""
+
+    __slots__ = ("_digest", "_exchange", "_method", "_params")
+
+    def __init__(self, exchange: Exchange, method: str, params: Mapping[str, Raw]) -> None:
+        self._exchange = exchange
+        self._method = method
+        self._params = params
+        self._digest: str | None = None
+
+    @property
+    def digest(self) -> str:
+        """A hash of it; equal for a request and its retry."""
+        if self._digest is None:
+            exchange, params = self._exchange, self._params
+            endpoint = exchange.endpoint
+            bound = [exchange.principal.key, endpoint.kind, endpoint.name, self._method]
+            bound.extend(text_of(params, key) or "" for key in ("name", "uri"))
+            hasher = hashlib.sha256(encode(bound))
+            arguments = params.get("arguments")
+            if arguments is not None:
+                hasher.update(_sorted(cast("object", value(arguments))))
+            self._digest = hasher.hexdigest()
+        return self._digest
