@@ -84,6 +84,13 @@ class Recipe:
 
 RELEVANCE = Recipe(FIRST, SECOND, NEED, REFUSE_BELOW)
 FORMULA = Recipe(FORMULA_FIRST, FORMULA_SECOND, NEED, REFUSE_BELOW)
+#: Words mean the same whatever the embedder.
+LEXICAL = Recipe(
+    FORMULA_FIRST,
+    FORMULA_SECOND,
+    tuple(n for n in NEED if "cosine" not in n and n != "agreement"),
+    REFUSE_BELOW_GENERIC,
+)
 
 
 def fit_need(
@@ -146,11 +153,14 @@ def fit_all(tables: Tables, needless: Mapping[str, Observations], identity: str)
     """The whole calibration file."""
     rankers: dict[str, dict[str, Any]] = {}
     for ranker, found in tables.items():
+        if ranker == "lexical":
+            rankers[ranker] = {GENERIC: fit_calibration(found, needless, LEXICAL).to_json()}
+            continue
         recipe = RELEVANCE if ranker == "relevance" else FORMULA
-        generic = fit_calibration(found, needless, recipe.without_cosine())
-        rankers[ranker] = {GENERIC: generic.to_json()}
-        if ranker != "lexical":
-            rankers[ranker][identity] = fit_calibration(found, needless, recipe).to_json()
+        rankers[ranker] = {
+            GENERIC: fit_calibration(found, needless, recipe.without_cosine()).to_json(),
+            identity: fit_calibration(found, needless, recipe).to_json(),
+        }
     return {"version": VERSION, "rankers": rankers}
 
 

@@ -20,6 +20,9 @@ from armory.retrieval.ports import Evidence, FloatArray, IntArray, Leg
 DEPTH = 100
 DENSE_SHARE = 0.7
 _NAME, _SERVER, _DESCRIPTION, _PARAMS = 0, 1, 3, 4
+#: A past use weighs up to this much of a cosine, half of it from so many uses on.
+USE_SHARE = 1.4
+USE_HALF = 6.0
 _ALONE = -6.0
 _LEAST_STD = 1e-6
 
@@ -49,9 +52,24 @@ def z(values: FloatArray, mean: float, std: float) -> FloatArray:
     return ((values - mean) / std).astype(np.float32)
 
 
-def _cosine(leg: Leg) -> FloatArray:
-    assert leg.meaning is not None
-    return z(leg.meaning, leg.cosine_mean, leg.cosine_std)
+def _meaning(leg: Leg, uses: FloatArray | None) -> FloatArray:
+    """Standard scores of a leg's cosines, past uses added where there are any.
+
+    A past query adds what its cosine exceeds the mean cosine by, and more the more uses stand
+    behind it; then the whole is brought back to its spread, so that a catalogue that remembers
+    everything is judged like one that remembers nothing.
+    """
+    assert leg.cosine is not None
+    plain = z(leg.cosine, leg.cosine_mean, leg.cosine_std)
+    if leg.used is None or uses is None or not leg.used.any():
+        return plain
+    share = USE_SHARE * uses / (uses + USE_HALF)
+    gained = plain + share * np.maximum(z(leg.used, leg.cosine_mean, leg.cosine_std), 0)
+    spread = float(gained.std())
+    if spread < _LEAST_STD:
+        return plain
+    scale = float(plain.std()) / spread
+    return ((gained - gained.mean()) * scale + plain.mean()).astype(np.float32)
 
 
 def _over_legs(legs: Sequence[Leg], values: FloatArray) -> FloatArray:
@@ -69,7 +87,7 @@ def fuse(evidence: Evidence) -> Fusion:
     """Fuse every leg's cosines and words: 0.7 and 0.3 of their standard scores."""
     legs = evidence.legs
     words = np.stack([z(leg.bm25, leg.bm25_mean, leg.bm25_std) for leg in legs])
-    dense = np.stack([_cosine(leg) for leg in legs]) if evidence.dense else words
+    dense = np.stack([_meaning(leg, evidence.uses) for leg in legs]) if evidence.dense else words
     each = (DENSE_SHARE * dense + (1 - DENSE_SHARE) * words).astype(np.float32)
     over_dense, over_words = _over_legs(legs, dense), _over_legs(legs, words)
     total = (DENSE_SHARE * over_dense + (1 - DENSE_SHARE) * over_words).astype(np.float32)
@@ -146,6 +164,9 @@ def candidate_signals(evidence: Evidence, fusion: Fusion) -> dict[str, FloatArra
         found["cosine"] = whole
         found["cosine_best"] = cosines.max(0)
         found["cosine_gap"] = whole - float(whole.max())
+    if evidence.uses is not None:
+        found["used"] = np.max([leg.used[best] for leg in legs if leg.used is not None], axis=0)
+        found["uses"] = evidence.uses[best]
     return {name: np.asarray(values, np.float32) for name, values in found.items()}
 
 
