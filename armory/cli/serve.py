@@ -93,6 +93,7 @@ async def _serve_stdio(loaded: Loaded) -> None:
     server = loaded.config.server
     async with AsyncExitStack() as stack:
         runtime = await stack.enter_async_context(open_runtime(loaded))
+        await runtime.admit(principal)
         await runtime.ready()
         serving = asyncio.create_task(
             serve_stdio(

@@ -13,10 +13,25 @@ from dataclasses import dataclass, field
 
 import structlog
 
+from armory.accounts.scopes import PackScopes
+from armory.accounts.service import Accounts
+from armory.agent.loop import RetrievalAgent
 from armory.config import Config, Loaded
+from armory.domain.principal import Principal
 from armory.gateway.gateway import Gateway
 from armory.observability.metrics import CONTENT_TYPE, EdgeFigures, Metrics, UpstreamFigures
 from armory.retrieval.retriever import Retriever
+from armory.runtime.accounts import (
+    AlsoIndexed,
+    Fan,
+    RestEngine,
+    make_accounts,
+    opened,
+    schemes,
+    states,
+    variant,
+)
+from armory.runtime.agents import open_agent
 from armory.runtime.catalogue import CatalogueKeeper
 from armory.runtime.retrieval import (
     ENGINE_KEYS,
@@ -37,6 +52,8 @@ from armory.upstreams.pool import Pool
 from armory.upstreams.supervisor import Supervisor
 from armory.web.app import Listening, listen, make_app
 from armory.web.health import Health, Readiness
+from armory.web.rest import register_rest
+from armory.web.services import RestLimits, RestServices, UpstreamInfo
 from armory.wire.http import HttpEdge
 
 _log = structlog.get_logger(__name__)
@@ -80,6 +97,7 @@ class Runtime:
     Attributes:
         loaded: the configuration in force.
         gateway: the request path.
+        accounts: users, keys, packs, statistics; None for the operator's own commands.
         pool, supervisor: the upstreams.
         retriever: None where Tool RAG is off.
         metrics: counted figures.
@@ -90,7 +108,8 @@ class Runtime:
     def __init__(
         self, loaded: Loaded, *, trusted: bool = False, on_progress: Progress | None = None
     ) -> None:
-        parts = reloadable(loaded)
+        self.accounts = None if trusted else make_accounts(loaded)
+        parts = reloadable(loaded, self._packs())
         self.loaded = loaded
         self.edge: HttpEdge | None = None
         self.listening: Listening | None = None
@@ -100,7 +119,10 @@ class Runtime:
             listener=ears,
             client_info={"name": "armory", "version": armory_version()},
         )
-        self.retriever: Retriever | None = open_retriever(loaded, on_progress=on_progress)
+        accounts = self.accounts
+        self.retriever: Retriever | None = open_retriever(
+            loaded, on_progress=on_progress, usage=accounts.usage if accounts else None
+        )
         self.metrics = Metrics(self._upstream_figures, self._edge_figures)
         self._trusted = trusted
         self.gateway = Gateway(
@@ -108,15 +130,40 @@ class Runtime:
             self.retriever,
             Policy() if trusted else parts.policy,
             parts.gateway,
-            events=self.metrics,
+            limiter=accounts,
+            events=Fan([self.metrics, accounts]) if accounts else self.metrics,
         )
         ears.gateway = self.gateway
+        self._indexing: AlsoIndexed | None = None
+        if self.retriever is not None and accounts is not None:
+            self._indexing = AlsoIndexed(self.retriever, accounts.registry)
         self.keeper = CatalogueKeeper(
-            lambda: self.supervisor.lists(), self.gateway.publish, self.retriever, parts.rules
+            lambda: self.supervisor.lists(),
+            self.gateway.publish,
+            self._indexing or self.retriever,
+            parts.rules,
         )
         self.supervisor = Supervisor(self.pool, self.keeper.changed)
+        if accounts is not None:
+            accounts.usage.tool_count = lambda: len(self.gateway.view.catalog.tools)
+            accounts.upstreams = lambda: states(self.supervisor.status())
+            accounts.scopes.on_change = self.gateway.changes.tell_user
         self._snapshot = asyncio.Event()
         self._starting: asyncio.Task[None] | None = None
+
+    def _packs(self) -> PackScopes | None:
+        accounts = self.accounts
+        return accounts.scopes if accounts is not None and accounts.enabled else None
+
+    async def admit(self, principal: Principal) -> None:
+        """Have what policy needs of the principal's account in memory.
+
+        Raises:
+            AuthenticationFailed: the account is switched off.
+        """
+        packs = self._packs()
+        if packs is not None:
+            await packs.admit(principal)
 
     async def start_upstreams(self) -> None:
         """Begin to connect to every upstream; returns at once."""
@@ -143,6 +190,8 @@ class Runtime:
             await asyncio.wait([self._starting])
         await self.supervisor.stop()
         await self.keeper.stop()
+        if self._indexing is not None:
+            await self._indexing.close()
         await self.pool.close()
         if self.retriever is not None:
             await self.retriever.aclose()
@@ -156,7 +205,8 @@ class Runtime:
             ConfigError: nobody could or everybody would be served, or the port is taken.
         """
         config = self.loaded.config
-        edge = HttpEdge(self.gateway, authenticator(config), http_settings(config))
+        checks = authenticator(config, schemes(config, self.accounts), self._packs())
+        edge = HttpEdge(self.gateway, checks, http_settings(config))
         app = make_app(
             body_bytes=config.server.limits.body_bytes,
             wait_ready=self.ready,
@@ -166,6 +216,8 @@ class Runtime:
         prefix = base_path(config)
         metrics = self._metrics_text if config.observability.metrics else None
         Health(self.readiness, metrics).register(app, prefix)
+        if self.accounts is not None:
+            register_rest(app, await self._rest(stack, edge, self.accounts))
 
         async def end_streams(_app: object) -> None:
             edge.end_streams()
@@ -180,6 +232,35 @@ class Runtime:
         self.edge = edge
         return self.listening
 
+    async def _rest(
+        self, stack: AsyncExitStack, edge: HttpEdge, accounts: Accounts
+    ) -> RestServices:
+        config = self.loaded.config
+        agent: RetrievalAgent | None = None
+        if self.retriever is not None:
+            agent = await open_agent(self.loaded, self.retriever, None, stack)
+        return RestServices(
+            engine=RestEngine(lambda: self.retriever),
+            accounts=accounts,
+            authenticator=edge.authenticator,
+            catalog=lambda: self.gateway.view.catalog,
+            policy=lambda: self.gateway.view.policy,
+            upstreams=self._upstream_states,
+            agent=agent,
+            gate=edge.admission,
+            limits=RestLimits(body_bytes=config.server.limits.body_bytes),
+            base_path=base_path(config),
+            variant=lambda: variant(self.loaded.config),
+            api_keys=config.security.api_keys,
+            info={"title": "Armory", "version": armory_version()},
+        )
+
+    def _upstream_states(self) -> dict[str, UpstreamInfo]:
+        return {
+            key: UpstreamInfo(found.state, found.error, found.era, found.protocol_version)
+            for key, found in self.supervisor.status().items()
+        }
+
     async def reload(self, loaded: Loaded) -> Reloaded:
         """Put a new configuration in force as far as that goes without a restart.
 
@@ -189,8 +270,8 @@ class Runtime:
             ConfigError: it does not hold; nothing has changed then.
         """
         old, new = self.loaded.config, loaded.config
-        parts = reloadable(loaded)
-        authenticator(new)
+        parts = reloadable(loaded, self._packs())
+        authenticator(new, schemes(new, self.accounts))
         settings = retriever_settings(new.tool_rag, loaded.home)
         report = _difference(old, new)
         policy = Policy() if self._trusted else parts.policy
@@ -299,6 +380,8 @@ async def open_runtime(
     """
     runtime = Runtime(loaded, trusted=trusted, on_progress=on_progress)
     async with AsyncExitStack() as stack:
+        if runtime.accounts is not None:
+            await stack.enter_async_context(opened(runtime.accounts))
         stack.push_async_callback(runtime.stop_upstreams)
         await runtime.start_upstreams()
         if address is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
@@ -20,8 +20,8 @@ from armory.config.upstream import UpstreamConfig
 from armory.domain.catalog import ToolRules
 from armory.errors import ConfigError
 from armory.gateway.settings import GatewaySettings, SetSpec
-from armory.security.authentication import Authenticator, StaticToken
-from armory.security.policy import Policy, Rule
+from armory.security.authentication import Admission, Authenticator, Scheme, StaticToken
+from armory.security.policy import Packs, Policy, Rule
 from armory.upstreams.spec import UpstreamSpec
 from armory.wire.admission import is_loopback
 from armory.wire.http import HttpSettings
@@ -50,8 +50,12 @@ class Reloadable:
     gateway: GatewaySettings
 
 
-def reloadable(loaded: Loaded) -> Reloadable:
+def reloadable(loaded: Loaded, packs: Packs | None = None) -> Reloadable:
     """The swappable part of a configuration.
+
+    Args:
+        loaded: the configuration.
+        packs: the active packs of users; None where accounts are off.
 
     Raises:
         ConfigError: a block does not fit itself.
@@ -60,7 +64,7 @@ def reloadable(loaded: Loaded) -> Reloadable:
     return Reloadable(
         specs=tuple(upstream_specs(loaded)),
         rules={key: tool_rules(block) for key, block in config.upstreams.items()},
-        policy=Policy(policy_rules(config)),
+        policy=Policy(policy_rules(config), packs),
         gateway=gateway_settings(config),
     )
 
@@ -215,8 +219,15 @@ def has_credentials(config: Config) -> bool:
     return bool(security.tokens) or security.api_keys or security.jwt is not None
 
 
-def authenticator(config: Config) -> Authenticator:
-    """The chain of static tokens and, where allowed, anonymous callers.
+def authenticator(
+    config: Config, schemes: Sequence[Scheme] = (), admission: Admission | None = None
+) -> Authenticator:
+    """The chain of static tokens, further schemes and, where allowed, anonymous callers.
+
+    Args:
+        config: the configuration.
+        schemes: API keys and session tokens.
+        admission: looks up the accounts of callers that have one.
 
     Raises:
         ConfigError: nobody could connect, everybody could without meaning to, or a token is bad.
@@ -241,5 +252,7 @@ def authenticator(config: Config) -> Authenticator:
             )
             for name, entry in security.tokens.items()
         ],
+        schemes,
         allow_anonymous=anonymous,
+        admission=admission,
     )

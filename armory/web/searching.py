@@ -169,7 +169,7 @@ class Searching:
     def _key(self, wanted: Wanted, digest: str) -> str:
         query = wanted.query
         parts = (
-            self._services.variant,
+            self._services.variant(),
             digest,
             query.texts,
             query.ranker,

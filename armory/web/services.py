@@ -122,7 +122,7 @@ class RestServices:
         gate: Host and Origin checks, where there are any.
         limits: see `RestLimits`.
         base_path: prefix of every route, without a trailing slash.
-        variant: text that differs whenever the retrieval configuration does; part of cache keys.
+        variant: gives a text that differs whenever the retrieval configuration does.
         api_keys: whether keys of the database are accepted.
         info: title and version for the API description.
     """
@@ -137,7 +137,7 @@ class RestServices:
     gate: Gate | None = None
     limits: RestLimits = field(default_factory=RestLimits)
     base_path: str = ""
-    variant: str = ""
+    variant: Callable[[], str] = str
     api_keys: bool = True
     info: Mapping[str, Any] = field(
         default_factory=lambda: {"title": "Armory", "version": "0"},
