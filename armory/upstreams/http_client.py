@@ -29,6 +29,7 @@ _REDIRECTS = frozenset((307, 308))
 _CUT = 300
 
 
+_UNTRUSTED = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)
 Answer = aiohttp.ClientResponse | Response
 """A response, whichever client it came by."""
 
@@ -78,7 +79,8 @@ class HttpClient:
         session, self._session = self._session, None
         if session is not None:
             await session.close()
-            # aiohttp closes TLS transports in the loop's next turns.
+        # Transports close in the loop's next turn, aiohttp's TLS ones in the one after.
+        for _ in range(2):
             await asyncio.sleep(0)
 
     async def send(
@@ -164,9 +166,7 @@ class HttpClient:
     def failed(self, error: Exception) -> UpstreamUnavailable:
         """The error for a failed exchange; never shows credentials that a URL may carry."""
         where = f"{self.url.scheme}://{self.url.raw_host}:{self.url.port}"
-        if isinstance(error, aiohttp.ClientConnectorCertificateError) or isinstance(
-            error, ssl.SSLCertVerificationError
-        ):
+        if isinstance(error, _UNTRUSTED):
             what = f"the certificate of {where} is not trusted (see 'tls')"
         elif isinstance(error, NoConnection):
             what = f"no connection to {where} ({error})"
