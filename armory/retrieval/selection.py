@@ -1,7 +1,7 @@
 """From a ranking to what a listing shows: threshold, refusal, caps. Pure functions.
 
-Owns: settings of a search, its verdict, the cut and its reasons. Never imports rankers, embedders or
-indexes.
+Owns: settings of a search, its verdict, the cut and its reasons. Never imports rankers, embedders
+or indexes.
 """
 
 from __future__ import annotations

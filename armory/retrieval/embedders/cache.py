@@ -149,14 +149,18 @@ class DocumentCache:
         return False
 
     def _trim(self, db: sqlite3.Connection) -> None:
-        if self._path is None or self._path.stat().st_size <= self._limit_bytes:
+        """Give the oldest quarter up when the entries outgrow the limit; freed pages are reused."""
+        pages, free, size = (
+            int(db.execute(f"PRAGMA {name}").fetchone()[0])
+            for name in ("page_count", "freelist_count", "page_size")
+        )
+        if (pages - free) * size <= self._limit_bytes:
             return
         with db:
             db.execute(
                 "DELETE FROM vectors WHERE rowid IN (SELECT rowid FROM vectors ORDER BY rowid "
                 "LIMIT (SELECT COUNT(*) / 4 FROM vectors))"
             )
-        db.execute("VACUUM")
 
     def _failed(self, error: Exception) -> None:
         if self._db is not None:

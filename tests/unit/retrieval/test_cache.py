@@ -1,0 +1,210 @@
+"""Both caches of vectors, and what goes wrong with files and shared stores."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from armory.errors import BackendError
+from armory.retrieval.embedders.cache import CachedEmbedder, DocumentCache
+from armory.retrieval.ports import FloatArray
+from armory.testing.embedder import HashingEmbedder
+
+
+def vector(seed: int, size: int = 4) -> FloatArray:
+    return np.random.default_rng(seed).normal(size=size).astype(np.float32)
+
+
+def test_vectors_outlive_the_process(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "vectors.db"
+    first = DocumentCache(path)
+    many = {f"h{i}": vector(i) for i in range(1_200)}
+    first.put("model", many)
+    first.close()
+    second = DocumentCache(path)
+    found = second.get("model", [*many, "unknown"], 4)
+    assert found.keys() == many.keys()
+    np.testing.assert_array_equal(found["h7"], many["h7"])
+    assert second.get("another", many, 4) == {}
+    assert second.persistent
+    second.close()
+
+
+def test_entries_of_another_shape_or_not_finite_are_unknown(tmp_path: Path) -> None:
+    cache = DocumentCache(tmp_path / "v.db")
+    cache.put("m", {"good": vector(1), "nan": np.full(4, np.nan, np.float32)})
+    assert cache.get("m", ["good", "nan"], 4).keys() == {"good"}
+    assert cache.get("m", ["good"], 8) == {}
+    cache.close()
+
+
+@pytest.mark.parametrize(
+    "content", [b"not a database at all" * 100, b"SQLite format 3\0" + b"x" * 4096]
+)
+def test_a_corrupt_file_is_moved_aside_and_rebuilt(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "v.db"
+    path.write_bytes(content)
+    cache = DocumentCache(path)
+    assert cache.get("m", ["a"], 4) == {}
+    cache.put("m", {"a": vector(1)})
+    cache.close()
+    assert DocumentCache(path).get("m", ["a"], 4).keys() == {"a"}
+    (aside,) = tmp_path.glob("v.db.corrupt-*")
+    assert aside.read_bytes() == content
+
+
+def test_a_file_that_breaks_while_open_costs_only_the_cache(tmp_path: Path) -> None:
+    path = tmp_path / "v.db"
+    cache = DocumentCache(path)
+    cache.put("m", {f"h{i}": vector(i, 384) for i in range(500)})
+    cache.close()
+    data = bytearray(path.read_bytes())
+    data[4096:] = b"\xff" * (len(data) - 4096)
+    path.write_bytes(bytes(data))
+    cache.get("m", ["h1"], 384)
+    cache.put("m", {"new": vector(2, 384)})
+    assert cache.get("m", ["new"], 384).keys() == {"new"}
+    cache.close()
+
+
+def test_a_full_disk_degrades_to_memory(tmp_path: Path) -> None:
+    path = tmp_path / "v.db"
+    cache = DocumentCache(path)
+    cache.put("m", {"a": vector(1)})
+    database = sqlite3.connect(path)
+    # what SQLite says when the disk is full: no page may be added any more
+    pages = database.execute("PRAGMA page_count").fetchone()[0]
+    database.close()
+    handle = cache._open()  # pyright: ignore[reportPrivateUsage]
+    assert handle is not None
+    handle.execute(f"PRAGMA max_page_count = {pages}")
+    big = {f"h{i}": vector(i, 2_000) for i in range(50)}
+    cache.put("m", big)
+    assert not cache.persistent
+    assert cache.get("m", big, 2_000).keys() == big.keys()
+    cache.close()
+    assert DocumentCache(path).get("m", ["a"], 4).keys() == {"a"}, "nothing stored was lost"
+
+
+def test_an_unwritable_place_degrades_to_memory(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    cache = DocumentCache(tmp_path / "file" / "v.db")
+    cache.put("m", {"a": vector(1)})
+    assert cache.get("m", ["a"], 4).keys() == {"a"}
+    assert not cache.persistent
+
+
+def test_the_oldest_go_when_the_file_grows_too_large(tmp_path: Path) -> None:
+    cache = DocumentCache(tmp_path / "v.db", limit_bytes=200_000)
+    for start in range(0, 1_000, 50):
+        cache.put("m", {f"h{i}": vector(i, 100) for i in range(start, start + 50)})
+    cache.close()
+    again = DocumentCache(tmp_path / "v.db")
+    assert "h0" not in again.get("m", ["h0"], 100)
+    assert "h999" in again.get("m", ["h999"], 100)
+    again.close()
+
+
+def test_generated_queries_are_kept(tmp_path: Path) -> None:
+    for path in (tmp_path / "q.db", None):
+        cache = DocumentCache(path)
+        assert cache.get_queries("g", "k") is None
+        cache.put_queries("g", "k", ["one", "two"])
+        assert cache.get_queries("g", "k") == ["one", "two"]
+        cache.close()
+
+
+class Store:
+    """A shared store as the cache sees it."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, bytes] = {}
+        self.failure: Exception | None = None
+
+    async def get_many(self, keys: Sequence[str]) -> Sequence[bytes | None]:
+        if self.failure:
+            raise self.failure
+        return [self.values.get(key) for key in keys]
+
+    async def set_many(self, values: Mapping[str, bytes], ttl_s: float) -> None:
+        if self.failure:
+            raise self.failure
+        self.values.update(values)
+
+
+@pytest.mark.anyio
+async def test_query_vectors_are_shared_between_processes() -> None:
+    store = Store()
+    one, two = HashingEmbedder(), HashingEmbedder()
+    first = CachedEmbedder(one, store=store)
+    second = CachedEmbedder(two, store=store)
+    a = await first.embed_queries(["x", "y", "x"])
+    b = await second.embed_queries(["y", "x"])
+    np.testing.assert_allclose(a[:2], b[::-1], atol=1e-6)
+    assert (one.queries, two.queries) == (2, 0)
+    store.failure = BackendError("Redis is away")
+    third = CachedEmbedder(two, store=store)
+    assert (await third.embed_queries(["z"])).shape == (1, 64)
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("poison", [b"", b"short", np.full(64, np.nan, "<f4").tobytes()])
+async def test_rubbish_in_the_shared_store_is_ignored(poison: bytes) -> None:
+    store = Store()
+    inner = HashingEmbedder()
+    await CachedEmbedder(inner, store=store).embed_queries(["x"])
+    store.values = dict.fromkeys(store.values, poison)
+    found = await CachedEmbedder(inner, store=store).embed_queries(["x"])
+    assert np.isfinite(found).all()
+    assert inner.queries == 2
+
+
+@pytest.mark.anyio
+async def test_a_failure_is_not_cached_and_reaches_everybody() -> None:
+    inner = HashingEmbedder()
+    cached = CachedEmbedder(inner)
+    inner.failure = BackendError("down")
+    results = await asyncio.gather(
+        *(cached.embed_queries(["x"]) for _ in range(3)), return_exceptions=True
+    )
+    assert [str(r) for r in results] == ["down"] * 3
+    inner.failure = None
+    assert (await cached.embed_queries(["x"])).shape == (1, 64)
+
+
+@pytest.mark.anyio
+async def test_a_caller_who_leaves_does_not_take_the_others_vector_along() -> None:
+    entered, opened = asyncio.Event(), asyncio.Event()
+
+    class Gate(HashingEmbedder):
+        async def embed_queries(self, texts: Sequence[str]) -> FloatArray:
+            entered.set()
+            await opened.wait()
+            return await super().embed_queries(texts)
+
+    cached = CachedEmbedder(Gate())
+    leaving = asyncio.create_task(cached.embed_queries(["x"]))
+    await asyncio.wait_for(entered.wait(), 5)
+    staying = asyncio.create_task(cached.embed_queries(["x"]))
+    leaving.cancel()
+    opened.set()
+    assert (await asyncio.wait_for(staying, 5)).shape == (1, 64)
+    assert leaving.cancelled()
+
+
+@pytest.mark.anyio
+async def test_the_cache_is_bounded() -> None:
+    inner = HashingEmbedder()
+    cached = CachedEmbedder(inner, size=2)
+    for text in ("a", "b", "c", "a"):
+        await cached.embed_queries([text])
+    assert inner.queries == 4
+    none = CachedEmbedder(HashingEmbedder(), size=0)
+    await none.embed_queries(["a"])
+    await none.embed_queries(["a"])
+    assert none.inner.queries == 2  # type: ignore[attr-defined]
