@@ -22,8 +22,10 @@ from armory.gateway.exchange import INVALID_PARAMS, Exchange, RpcError
 from armory.gateway.find import find_tools
 from armory.gateway.links import expose_result, has_links
 from armory.gateway.mirrored import mirrored_headers
+from armory.gateway.oldtasks import drive, needs_task
 from armory.gateway.rawjson import encode, need_text, open_or_none, pack
 from armory.gateway.tools import search
+from armory.gateway.view import View
 from armory.upstreams.link import Call, Owner, Reply
 
 if TYPE_CHECKING:
@@ -60,24 +62,65 @@ async def call_tool(gateway: Gateway, exchange: Exchange, params: dict[str, Raw]
     ok = False
     try:
         await gateway.admit(exchange, "tools/call", record.name)
-        reply = await gateway.pool.request(
-            record.server,
-            Owner(exchange.principal, exchange.session),
-            Call(
-                method="tools/call",
-                params={**params, "name": pack(record.original_name)},
-                client=gateway.face(exchange, record.server),
-                name_header=record.original_name,
-                param_headers=mirrored_headers(view.headers_of(record), params),
-                safe_to_retry=_safe(record),
-            ),
-        )
+        if needs_task(record, params):
+            reply = await _as_task(gateway, exchange, record, params)
+        else:
+            reply = await _send(gateway, exchange, view, record, params)
+            if reply.error is not None and b"-32020" in bytes(memoryview(reply.error)):
+                reply = await _listed_anew(gateway, exchange, record, params)
         ok = _succeeded(reply.result)
     except _FAILED as error:
         reply = failed_call(error)
     finally:
         gateway.tell_called(exchange, record, started, ok=ok)
     return await finished(gateway, exchange, record.server, reply)
+
+
+async def _send(
+    gateway: Gateway, exchange: Exchange, view: View, record: ToolRecord, params: dict[str, Raw]
+) -> Reply:
+    return await gateway.pool.request(
+        record.server,
+        Owner(exchange.principal, exchange.session),
+        Call(
+            method="tools/call",
+            params={**params, "name": pack(record.original_name)},
+            client=gateway.face(exchange, record.server),
+            name_header=record.original_name,
+            param_headers=mirrored_headers(view.headers_of(record), params),
+            safe_to_retry=_safe(record),
+        ),
+    )
+
+
+async def _listed_anew(
+    gateway: Gateway, exchange: Exchange, record: ToolRecord, params: dict[str, Raw]
+) -> Reply:
+    """The upstream refused our headers: its tool has changed. List again and try once more."""
+    await gateway.relist(record.server)
+    view = gateway.view
+    newer = view.catalog.tools.get(record.name)
+    if newer is not None:
+        reply = await _send(gateway, exchange, view, newer, params)
+        if reply.error is None or b"-32020" not in bytes(memoryview(reply.error)):
+            return reply
+    raise UpstreamUnavailable(
+        f"upstream {record.server!r} refuses the headers that its own tool definition asks for",
+        upstream=record.server,
+    )
+
+
+async def _as_task(
+    gateway: Gateway, exchange: Exchange, record: ToolRecord, params: dict[str, Raw]
+) -> Reply:
+    owner = Owner(exchange.principal, exchange.session)
+    client = gateway.face(exchange, record.server)
+
+    async def send(method: str, sent: dict[str, Raw]) -> Reply:
+        call = Call(method, sent, client, safe_to_retry=method == "tasks/get")
+        return await gateway.pool.request(record.server, owner, call)
+
+    return await drive(record.server, {**params, "name": pack(record.original_name)}, send)
 
 
 def unknown(kind: str, name: str) -> UnknownTool:

@@ -6,10 +6,12 @@ reveal). Never imports a transport.
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
+import structlog
 from msgspec import Raw
 
 from armory.domain.catalog import EMPTY, Catalog
@@ -31,7 +33,9 @@ from armory.security.policy import Policy, Sight
 from armory.upstreams.link import ClientFace, Params, Reply
 
 EXTENSION = "dev.armory/tool-rag"
+RELIST_S = 10.0
 _MAX_INSTRUCTIONS = 4_000
+_log = structlog.get_logger(__name__)
 
 
 class Gateway:
@@ -44,6 +48,7 @@ class Gateway:
         settings: see `GatewaySettings`.
         limiter: rate limits and quotas, if any.
         events: where statistics go, if anywhere.
+        relist: has one upstream's lists fetched anew; returns when they are served.
         finder: the retrieval agent behind `find_tools`, if there is one.
     """
 
@@ -56,6 +61,7 @@ class Gateway:
         *,
         limiter: Limiter | None = None,
         events: ToolEvents | None = None,
+        relist: Callable[[str], Awaitable[None]] | None = None,
         finder: Finder | None = None,
     ) -> None:
         self.pool = pool
@@ -63,6 +69,7 @@ class Gateway:
         self.finder = finder
         self._limiter = limiter
         self._events = events
+        self._relist = relist
         self._view = View(EMPTY, policy or Policy(), settings or GatewaySettings())
         self.changes = Changes(pool)
 
@@ -96,6 +103,20 @@ class Gateway:
     def _swap(self, view: View) -> None:
         old, self._view = self._view, view
         self.changes.swapped(old, view)
+
+    def on_mismatch(self, relist: Callable[[str], Awaitable[None]]) -> None:
+        """Set `relist` after the fact: what fetches lists is made after the gateway."""
+        self._relist = relist
+
+    async def relist(self, server: str) -> None:
+        """Have one upstream's lists fetched anew, within ten seconds."""
+        if self._relist is None:
+            return
+        try:
+            async with asyncio.timeout(RELIST_S):
+                await self._relist(server)
+        except TimeoutError:
+            _log.warning("relist_too_slow", upstream=server)
 
     def on_notification(self, server: str, owner: str, method: str, params: Params) -> None:
         """`upstreams.link.Listener`: what an upstream says outside any request."""

@@ -333,6 +333,16 @@ def capabilities_of(raw: Raw | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
+def loud_enough(params: Mapping[str, Raw], wanted: str | None) -> bool:
+    """Whether a log message has the level that the client wants, or more."""
+    if wanted is None:
+        return False
+    level = text_of(params, "level")
+    if level not in LOG_LEVELS:
+        return True
+    return LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted)
+
+
 def asks_url(params: Mapping[str, Raw]) -> bool:
     """Whether an elicitation is one in URL mode."""
     return text_of(params, "mode") == "url"

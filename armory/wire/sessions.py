@@ -134,7 +134,7 @@ class Session:
         return self.general if key == GENERAL else self._streams.get(key)
 
     def _deliver(self, method: str, params: Params) -> None:
-        if method == "notifications/message" and self.log_level is None:
+        if method == "notifications/message" and not eras.loud_enough(params, self.log_level):
             return
         if not self.closed:
             self.general.put(jsonrpc.notification(method, params))

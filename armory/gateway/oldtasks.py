@@ -1,0 +1,81 @@
+"""Tools of 2025-11-25 upstreams that must be called as tasks, called as plain tools.
+
+Owns: creating the task, waiting for it, fetching its result, cancelling it. Never imports a
+transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+import msgspec
+from msgspec import Raw
+
+from armory.domain.tool import ToolRecord
+from armory.errors import UpstreamTimeout
+from armory.gateway.rawjson import open_or_none, pack, text_of, value
+from armory.upstreams.link import Params, Reply
+
+Send = Callable[[str, Params], Awaitable[Reply]]
+WAIT_S = 600.0
+_SHORTEST_S = 0.05
+_LONGEST_S = 5.0
+_TTL_MS = 900_000
+_OVER = frozenset(("completed", "failed", "cancelled", "input_required"))
+
+
+def needs_task(record: ToolRecord, params: Params) -> bool:
+    """Whether a plain call of the tool would be refused by its upstream."""
+    if "task" in params:
+        return False
+    execution = record.definition.get("execution")
+    if not isinstance(execution, dict):
+        return False
+    return cast("dict[str, object]", execution).get("taskSupport") == "required"
+
+
+async def drive(server: str, params: Params, send: Send) -> Reply:
+    """Call such a tool and wait for what comes of it.
+
+    Args:
+        server: the upstream, for messages.
+        params: of the `tools/call`, in the upstream's names.
+        send: puts a request to the upstream on the caller's behalf.
+
+    Raises:
+        UpstreamTimeout: the task was not done within ten minutes.
+    """
+    created = await send("tools/call", {**params, "task": pack({"ttl": _TTL_MS})})
+    task = open_or_none((open_or_none(created.result) or {}).get("task"))
+    id = text_of(task, "taskId") if task is not None else None
+    if task is None or id is None:  # refused, or answered at once
+        return created
+    named: Params = {"taskId": pack(id)}
+    try:
+        async with asyncio.timeout(WAIT_S):
+            while text_of(task, "status") not in _OVER:
+                await asyncio.sleep(_interval_s(task))
+                told = await send("tasks/get", dict(named))
+                task = open_or_none(told.result)
+                if task is None:
+                    return told
+            return await send("tasks/result", dict(named))
+    except TimeoutError:
+        await send("tasks/cancel", dict(named))
+        raise UpstreamTimeout(
+            f"upstream {server!r}: its task was not done after {WAIT_S:g} s", upstream=server
+        ) from None
+    except asyncio.CancelledError:
+        await asyncio.shield(asyncio.ensure_future(send("tasks/cancel", dict(named))))
+        raise
+
+
+def _interval_s(task: dict[str, Raw]) -> float:
+    try:
+        wanted = value(task.get("pollInterval", Raw(b"500")))
+    except msgspec.DecodeError:
+        wanted = None
+    milliseconds = wanted if isinstance(wanted, int | float) else 500
+    return min(max(milliseconds / 1_000, _SHORTEST_S), _LONGEST_S)

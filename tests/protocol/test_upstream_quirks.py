@@ -1,0 +1,155 @@
+"""What the gateway does so that clients need not know about an upstream's era."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from armory.testing.front import plain, refused, result, tool
+from armory.upstreams.link import Call, Owner, Reply
+
+if TYPE_CHECKING:
+    from tests.protocol.conftest import Front
+
+pytestmark = pytest.mark.anyio
+
+
+def replace_tools(front: Front, server: str, *tools: dict[str, Any]) -> None:
+    upstream = front.pool.upstreams[server]
+    upstream.lists = replace(upstream.lists, tools=list(tools))
+    front.gateway.publish(front.pool.catalog(front.gateway.view.catalog))
+
+
+class Tasks:
+    """A 2025-11-25 upstream whose tool runs only as a task."""
+
+    def __init__(self, polls: int) -> None:
+        self.polls = polls
+        self.methods: list[str] = []
+        self.waiting = asyncio.Event()
+
+    async def __call__(self, call: Call, owner: Owner) -> Reply:
+        del owner
+        self.methods.append(call.method)
+        params = plain(call.params)
+        task = {"taskId": "t", "status": "working", "pollInterval": 1}
+        match call.method:
+            case "tools/call":
+                assert params["task"]["ttl"] > 0
+                return result({"task": task})
+            case "tasks/get":
+                self.waiting.set()
+                self.polls -= 1
+                return result({**task, "status": "working" if self.polls else "completed"})
+            case "tasks/result":
+                return result({"content": [{"type": "text", "text": "done"}]})
+            case _:
+                return result({**task, "status": "cancelled"})
+
+
+async def test_a_tool_that_must_be_a_task_is_called_as_one(front: Front) -> None:
+    upstream = Tasks(polls=2)
+    front.pool.upstreams["old"].answer = upstream
+    replace_tools(front, "old", tool("long", "", execution={"taskSupport": "required"}))
+    _, message = await front.modern("tools/call", {"name": "old__long", "arguments": {}})
+    assert message["result"]["content"][0]["text"] == "done"
+    assert upstream.methods == ["tools/call", "tasks/get", "tasks/get", "tasks/result"]
+
+
+async def test_cancelling_the_call_cancels_the_task(front: Front) -> None:
+    upstream = Tasks(polls=100_000)
+    front.pool.upstreams["old"].answer = upstream
+    replace_tools(front, "old", tool("long", "", execution={"taskSupport": "required"}))
+    params = {"name": "old__long", "arguments": {}}
+    call = asyncio.ensure_future(front.modern("tools/call", params))
+    await asyncio.wait_for(upstream.waiting.wait(), 5)
+    call.cancel()
+    for _ in range(200):
+        if upstream.methods[-1] == "tasks/cancel":
+            break
+        await asyncio.sleep(0.01)
+    assert upstream.methods[-1] == "tasks/cancel"
+
+
+async def test_task_ids_are_mapped(front: Front) -> None:
+    async def relayed(call: Call, owner: Owner) -> Reply:
+        del owner
+        task = {"resultType": "task", "taskId": "7", "status": "working"}
+        if call.method == "tools/call":
+            return result(task, "modern")
+        assert plain(call.params)["taskId"] == "7"
+        assert call.name_header == "7"
+        return result({**task, "resultType": "complete"}, "modern")
+
+    front.pool.upstreams["new"].answer = relayed
+    _, message = await front.modern("tools/call", {"name": "new__now", "arguments": {}})
+    assert message["result"]["taskId"] == "new:7"
+    for method in ("tasks/get", "tasks/update", "tasks/cancel"):
+        _, message = await front.modern(method, {"taskId": "new:7"}, headers={"Mcp-Name": "new:7"})
+        assert message["result"]["taskId"] == "new:7"
+    status, message = await front.modern(
+        "tasks/get", {"taskId": "none:7"}, headers={"Mcp-Name": "none:7"}
+    )
+    assert (status, message["error"]["code"]) == (400, -32602)
+
+
+HEADED = {
+    "type": "object",
+    "properties": {"zone": {"type": "string", "x-mcp-header": "Zone"}},
+}
+
+
+async def test_parameter_headers_are_made_anew_and_stripped_from_query_endpoints(
+    front: Front,
+) -> None:
+    replace_tools(front, "new", {"name": "now", "inputSchema": HEADED})
+    _, message = await front.modern("tools/list")
+    shown = message["result"]["tools"][0]["inputSchema"]
+    assert "x-mcp-header" not in shown["properties"]["zone"]
+    params = {"name": "new__now", "arguments": {"zone": "Zürich"}}
+    status, _ = await front.modern("tools/call", params)
+    assert status == 200
+    assert front.pool.calls[-1][2].param_headers == {"Mcp-Param-Zone": "=?base64?WsO8cmljaA==?="}
+
+
+async def test_parameter_headers_are_checked_where_they_are_shown(front: Front) -> None:
+    replace_tools(front, "new", {"name": "now", "inputSchema": HEADED})
+    for path, name in (("/mcp/new", "now"), ("/mcp?mode=raw", "new__now")):
+        _, message = await front.modern("tools/list", path=path)
+        shown = message["result"]["tools"][0]["inputSchema"]
+        assert shown["properties"]["zone"]["x-mcp-header"] == "Zone"
+        params = {"name": name, "arguments": {"zone": "UTC"}}
+        for headers, expected in (
+            ({"Mcp-Param-Zone": "UTC"}, 200),
+            ({"Mcp-Param-Zone": "=?base64?VVRD?="}, 200),
+            ({"Mcp-Param-Zone": "CET"}, 400),
+            ({}, 400),
+        ):
+            status, message = await front.modern("tools/call", params, path=path, headers=headers)
+            assert status == expected
+            if status == 400:
+                assert message["error"]["code"] == -32020
+
+
+async def test_refused_headers_have_the_list_fetched_anew(front: Front) -> None:
+    replace_tools(front, "new", {"name": "now", "inputSchema": {"type": "object"}})
+
+    async def picky(call: Call, owner: Owner) -> Reply:
+        del owner
+        if "Mcp-Param-Zone" not in call.param_headers:
+            return refused(-32020, "header missing", era="modern")
+        return result({"resultType": "complete", "content": []}, "modern")
+
+    async def relist(server: str) -> None:
+        replace_tools(front, server, {"name": "now", "inputSchema": HEADED})
+
+    front.pool.upstreams["new"].answer = picky
+    params = {"name": "new__now", "arguments": {"zone": "UTC"}}
+    _, message = await front.modern("tools/call", params)
+    assert message["result"]["isError"] is True
+    front.gateway.on_mismatch(relist)
+    _, message = await front.modern("tools/call", params)
+    assert "isError" not in message["result"]

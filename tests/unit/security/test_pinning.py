@@ -1,0 +1,63 @@
+"""Definitions that change under their name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from armory.domain.catalog import Catalog, ServerLists, build_catalog
+from armory.errors import ConfigError
+from armory.security.pinning import Mode, Pinning
+
+
+def catalog(description: str) -> Catalog:
+    tools = [{"name": "a", "description": description}, {"name": "b"}]
+    return build_catalog({"s": ServerLists(tools=tools)})[0]
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "deep" / "pins.json"
+
+
+def test_first_sight_is_pinned_and_survives_a_restart(path: Path) -> None:
+    first = catalog("one")
+    assert Pinning(path, "block").admit(first) is first
+    again = Pinning(path, "block")
+    assert again.admit(catalog("one")).tools.keys() == first.tools.keys()
+    assert list(again.admit(catalog("two")).tools) == ["s__b"]
+    assert again.withheld["s__a"].name == "s__a"
+
+
+def test_warn_takes_the_new_definition(path: Path) -> None:
+    pinning = Pinning(path, "warn")
+    pinning.admit(catalog("one"))
+    assert list(pinning.admit(catalog("two")).tools) == ["s__a", "s__b"]
+    assert list(Pinning(path, "block").admit(catalog("two")).tools) == ["s__a", "s__b"]
+
+
+def test_approval_lets_it_back(path: Path) -> None:
+    pinning = Pinning(path, "block")
+    pinning.admit(catalog("one"))
+    changed = catalog("two")
+    assert "s__a" not in pinning.admit(changed).tools
+    pinning.approve(changed.tools["s__a"])
+    assert pinning.admit(changed) is changed
+    assert Pinning(path, "block").admit(changed) is changed
+
+
+def test_off_looks_at_nothing(path: Path) -> None:
+    pinning = Pinning(path, "off")
+    pinning.admit(catalog("one"))
+    assert pinning.admit(catalog("two")).tools
+    assert not path.exists()
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"tools": 3}', "{}"])
+@pytest.mark.parametrize("mode", ["warn", "block"])
+def test_a_foreign_file_is_refused(path: Path, text: str, mode: Mode) -> None:
+    path.parent.mkdir()
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=r"security\.pinning"):
+        Pinning(path, mode)
