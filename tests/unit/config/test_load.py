@@ -1,0 +1,221 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from armory.config import ConfigProblems, find_config, load_file, load_text, warnings_of
+from armory.errors import ConfigError
+
+A7 = """
+tool_rag:
+  enabled: true
+  embedding_model: "text-embedding-3-small"
+  similarity_threshold: 0.5
+  cache_embeddings: true
+"""
+
+
+def problems(text: str, **environ: str) -> dict[str, str]:
+    with pytest.raises(ConfigProblems) as caught:
+        load_text(text, environ=environ)
+    return {problem.path: problem.message for problem in caught.value.problems}
+
+
+def lines(text: str, **environ: str) -> dict[str, int | None]:
+    with pytest.raises(ConfigProblems) as caught:
+        load_text(text, environ=environ)
+    return {problem.path: problem.line for problem in caught.value.problems}
+
+
+def test_an_empty_file_is_every_default() -> None:
+    config = load_text("", environ={"ARMORY_HOME": "/home/a"}).config
+    assert config.server.port == 8080
+    assert config.tool_rag.ranker == "relevance"
+    assert config.storage.url == "sqlite:////home/a/armory.db"
+    assert config.storage.cache_dir == "/home/a/cache"
+
+
+def test_the_block_of_the_documentation_is_valid_and_the_missing_key_is_said() -> None:
+    loaded = load_text(A7, environ={})
+    (warning,) = [text for text in warnings_of(loaded.config) if "OpenAI" in text]
+    assert "OPENAI_API_KEY" in warning
+    assert "embedding_model: embedded" in warning
+
+
+def test_with_a_key_nothing_is_said_about_it() -> None:
+    loaded = load_text(A7, environ={"OPENAI_API_KEY": "sk-1"})
+    assert loaded.config.tool_rag.openai.api_key is not None
+    assert not [text for text in warnings_of(loaded.config) if "OpenAI" in text]
+
+
+def test_unknown_keys_are_refused_with_path_and_nearest_key() -> None:
+    found = problems("tool_rga: {}\nserver: {prot: 1}\nupstreams: {a: {command: x, evn: {}}}")
+    assert "did you mean 'tool_rag'?" in found["tool_rga"]
+    assert "did you mean 'port'?" in found["server.prot"]
+    assert "did you mean 'env'?" in found["upstreams.a.evn"]
+
+
+def test_every_problem_comes_at_once_with_its_line() -> None:
+    text = "server: {port: x}\ntool_rag:\n  ranker: semantik\n  miss_cost: much\nnope: 1\n"
+    assert lines(text) == {
+        "server.port": 1,
+        "tool_rag.ranker": 3,
+        "tool_rag.miss_cost": 4,
+        "nope": 5,
+    }
+    assert "did you mean 'semantic'?" in problems(text)["tool_rag.ranker"]
+
+
+def test_broken_yaml_names_the_place() -> None:
+    found = problems("server:\n  port: [1\n")
+    assert "broken YAML" in found[""]
+
+
+def test_repeated_keys_are_refused() -> None:
+    found = problems("server: {port: 1}\nserver: {port: 2}\n")
+    assert "first on line 1" in found["server"]
+
+
+def test_a_list_is_no_configuration() -> None:
+    assert "a mapping of blocks" in problems("[1, 2]")[""]
+
+
+def test_variables_are_filled_and_defaults_count_for_empty_ones() -> None:
+    text = """
+upstreams:
+  a: {url: "https://${HOST}/mcp", headers: {A: "${X:-none}", B: "${env:Y}", C: "$${Z}"}}
+server: {port: "${PORT:-9000}"}
+"""
+    config = load_text(text, environ={"HOST": "h.example", "X": "", "Y": "y"}).config
+    assert config.upstreams["a"].url == "https://h.example/mcp"
+    assert config.upstreams["a"].headers == {"A": "none", "B": "y", "C": "${Z}"}
+    assert config.server.port == 9000
+
+
+def test_missing_variables_are_named_by_path_each() -> None:
+    text = 'upstreams: {a: {url: "${U}", headers: {Authorization: "Bearer ${T}"}}}'
+    found = problems(text)
+    assert "variable U is not set" in found["upstreams.a.url"]
+    assert "variable T is not set" in found["upstreams.a.headers.Authorization"]
+
+
+def test_the_principal_is_left_for_later_in_upstreams_alone() -> None:
+    text = 'upstreams: {a: {command: x, args: ["--file", "${principal}.json"]}}'
+    assert load_text(text, environ={}).config.upstreams["a"].args[1] == "${principal}.json"
+    assert "server.host" in problems('server: {host: "${principal}"}')
+
+
+def test_secrets_never_show_in_messages() -> None:
+    with pytest.raises(ConfigProblems) as caught:
+        load_text(
+            "security: {tokens: {a: {token: [hush-hush], scopes: 3}}}\n"
+            'upstreams: {a: {url: "ftp://user:hush-hush@h", headers: hush-hush}}',
+            environ={},
+        )
+    assert "hush-hush" not in str(caught.value)
+
+
+def test_a_variable_shows_as_it_is_written_not_as_it_is_filled() -> None:
+    with pytest.raises(ConfigProblems) as caught:
+        load_text('server: {port: "${PORT}"}', environ={"PORT": "hush-hush"})
+    assert "${PORT}" in str(caught.value)
+    assert "hush-hush" not in str(caught.value)
+
+
+def test_words_that_old_yaml_takes_for_booleans_and_dates_stay_words() -> None:
+    text = """
+security: {pinning: off}
+upstreams: {a: {command: x, protocol: 2025-06-18, env: {PORT: 8080, SWITCH: on}}}
+"""
+    config = load_text(text, environ={}).config
+    assert config.security.pinning == "off"
+    assert config.upstreams["a"].protocol == "2025-06-18"
+    assert config.upstreams["a"].env == {"PORT": "8080", "SWITCH": "on"}
+
+
+def test_other_clients_maps_join_the_upstreams() -> None:
+    text = """
+upstreams: {own: {command: x}}
+mcpServers:
+  My Files: {command: npx, args: [-y, files], type: stdio, autoApprove: [read]}
+  off: {command: y, disabled: true}
+servers:
+  remote: {type: http, url: "https://h.example/mcp"}
+inputs: []
+"""
+    loaded = load_text(text, environ={})
+    assert list(loaded.config.upstreams) == ["own", "my-files", "remote"]
+    assert loaded.config.upstreams["remote"].transport == "streamable-http"
+    said = "\n".join(loaded.notices)
+    assert "'My Files' is called 'my-files'" in said
+    assert "autoApprove" in said
+    assert "'off' is disabled" in said
+
+
+def test_a_name_that_is_taken_is_a_problem_named_where_it_is_written() -> None:
+    found = problems("upstreams: {time: {command: x}}\nmcpServers: {time: {command: y}}")
+    assert "'time' exists already" in found["mcpServers.time"]
+
+
+def test_problems_of_imported_servers_are_named_where_they_are_written() -> None:
+    found = problems('mcpServers: {"My App": {command: [1]}}')
+    assert list(found) == ["mcpServers.My App.command"]
+
+
+@pytest.mark.parametrize(
+    ("text", "path"),
+    [
+        ("upstreams: {Bad_Key: {command: x}}", "upstreams.Bad_Key"),
+        ("sets: {a: {servers: [nobody]}}", "sets.a.servers[0]"),
+        ("sets: {a: {}}", "sets.a"),
+        ("server: {trusted_proxies: [nowhere]}", "server.trusted_proxies[0]"),
+        ("accounts: {default_plan: gold}", "accounts.default_plan"),
+        ("security: {api_keys: true}", "security.api_keys"),
+        ("security: {jwt: {issuer: x}}", "security.jwt"),
+        ("tool_rag: {min_tools: 30}", "tool_rag.min_tools"),
+        ("tool_rag: {index: qdrant}", "tool_rag.qdrant"),
+        ("observability: {query_log: {redact: ['(']}}", "observability.query_log.redact[0]"),
+        ("storage: {url: 'mysql://x'}", "storage.url"),
+        ("storage: {redis: 'http://x'}", "storage.redis"),
+        ("tool_rag: {similarity_threshold: 1.5}", "tool_rag.similarity_threshold"),
+        ("tool_rag: {similarity_threshold: .nan}", "tool_rag.similarity_threshold"),
+        ("server: {base_path: 'no slash'}", "server.base_path"),
+    ],
+)
+def test_what_does_not_fit_is_named(text: str, path: str) -> None:
+    assert list(problems(text)) == [path]
+
+
+def test_zero_is_a_threshold() -> None:
+    loaded = load_text("tool_rag: {similarity_threshold: 0}", environ={})
+    assert loaded.config.tool_rag.similarity_threshold == 0
+
+
+def test_a_file_that_aliases_itself_huge_is_refused() -> None:
+    bomb = "a0: &a0 [1,1,1,1,1,1,1,1,1,1]\n" + "".join(
+        f"a{i}: &a{i} [{','.join([f'*a{i - 1}'] * 10)}]\n" for i in range(1, 8)
+    )
+    assert "more than" in problems(bomb)[""]
+
+
+def test_the_file_is_found_by_flag_then_variable_then_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="armory init"):
+        find_config(None, {})
+    (tmp_path / "armory.yaml").write_text("")
+    assert find_config(None, {}) == Path("armory.yaml")
+    other = tmp_path / "other.yaml"
+    other.write_text("")
+    assert find_config(None, {"ARMORY_CONFIG": str(other)}) == other
+    with pytest.raises(ConfigError, match="--config"):
+        find_config("nowhere.yaml", {"ARMORY_CONFIG": str(other)})
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "armory.yaml"
+    file.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="UTF-8"):
+        load_file(file)
