@@ -14,33 +14,55 @@ from typing import Any
 
 import mcp_types as types
 import uvicorn
-from fixture_tools import BUS, PNG, SESSIONS, TOOLS, Ctx, elicit, gather, modern, plain, strings
+from fixture_tools import (
+    BUS,
+    CHANGED,
+    PNG,
+    SESSIONS,
+    TOOLS,
+    Ctx,
+    elicit,
+    gather,
+    modern,
+    plain,
+    strings,
+)
 from mcp.server.caching import CacheHint
 from mcp.server.lowlevel import Server
 from mcp.server.request_state import RequestStateBoundary, RequestStateSecurity
 from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
-from mcp_types.methods import CACHEABLE_METHODS, CacheableMethod
+from mcp_types.methods import CacheableMethod
 
 STATIC_TEXT = "test://static-text"
 STATIC_BINARY = "test://static-binary"
 WATCHED = "test://watched-resource"
 TEMPLATE = "test://template/{id}/data"
 
+HINT = CacheHint(5_000, "public")
+HINTS: dict[CacheableMethod, CacheHint] = {
+    "server/discover": HINT,
+    "tools/list": HINT,
+    "prompts/list": HINT,
+    "resources/list": HINT,
+    "resources/templates/list": HINT,
+    "resources/read": HINT,
+}
 Paged = types.PaginatedRequestParams | None
 
 
 async def list_tools(ctx: Ctx, params: Paged) -> types.ListToolsResult:
-    """Every tool."""
-    return types.ListToolsResult(tools=[fixture.tool for fixture in TOOLS.values()])
+    """Every tool, and one that comes and goes."""
+    remember(ctx)
+    extra = [EXTRA_TOOL] if CHANGED["tools"] else []
+    return types.ListToolsResult(tools=[*(fixture.tool for fixture in TOOLS.values()), *extra])
 
 
 async def call_tool(
     ctx: Ctx, params: types.CallToolRequestParams
 ) -> types.CallToolResult | types.InputRequiredResult:
     """Run a tool."""
-    if not modern(ctx):
-        SESSIONS[id(ctx.session)] = ctx.session
+    remember(ctx)
     found = TOOLS.get(params.name)
     if found is None:
         raise MCPError(code=types.INVALID_PARAMS, message=f"Unknown tool: {params.name}")
@@ -120,11 +142,23 @@ PROMPTS = [
     types.Prompt(name="test_prompt_with_image", description="Shows an image"),
     types.Prompt(name="test_input_required_result_prompt", description="Asks for its context"),
 ]
+EXTRA_TOOL = types.Tool(
+    name="test_extra", description="Comes and goes", input_schema={"type": "object"}
+)
+EXTRA_PROMPT = types.Prompt(name="test_extra_prompt", description="Comes and goes")
+
+
+def remember(ctx: Ctx) -> None:
+    """Keep a legacy session, to tell it of changes."""
+    if not modern(ctx):
+        SESSIONS[id(ctx.session)] = ctx.session
 
 
 async def list_prompts(ctx: Ctx, params: Paged) -> types.ListPromptsResult:
-    """Every prompt."""
-    return types.ListPromptsResult(prompts=PROMPTS)
+    """Every prompt, and one that comes and goes."""
+    remember(ctx)
+    extra = [EXTRA_PROMPT] if CHANGED["prompts"] else []
+    return types.ListPromptsResult(prompts=[*PROMPTS, *extra])
 
 
 def _user(*contents: types.ContentBlock | str) -> types.GetPromptResult:
@@ -183,15 +217,12 @@ async def nothing(ctx: Ctx, params: object) -> types.EmptyResult:
 
 def build() -> Server[Any]:
     """The server."""
-    hints: dict[CacheableMethod, CacheHint] = {
-        method: CacheHint(5_000, "public") for method in CACHEABLE_METHODS
-    }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", MCPDeprecationWarning)
-        server: Server[Any] = Server(
+        server: Server[Any] = Server(  # pyright: ignore[reportDeprecated] # logging is tested
             "armory-conformance-fixture",
             version="1.0.0",
-            cache_hints=hints,
+            cache_hints=HINTS,
             get_tool_input_schema=lambda name: (
                 TOOLS[name].tool.input_schema if name in TOOLS else None
             ),

@@ -33,7 +33,9 @@ Handler = Callable[[Ctx, types.CallToolRequestParams], Awaitable[Result]]
 
 BUS = InMemorySubscriptionBus()
 SESSIONS: dict[int, ServerSession] = {}
-"""Legacy sessions that have called something, to be told of changes."""
+"""Legacy sessions that have listed or called something, to be told of changes."""
+CHANGED = {"tools": False, "prompts": False}
+"""Whether the list has its extra entry at the moment."""
 
 
 @dataclass(frozen=True)
@@ -246,19 +248,27 @@ async def logging_tool(ctx: Ctx, params: types.CallToolRequestParams) -> Result:
     return text("One line was logged.")
 
 
-@fixture("test_trigger_tool_change", "Says that the list of tools has changed")
+async def _tell(send: Callable[[ServerSession], Awaitable[None]]) -> None:
+    for key, session in list(SESSIONS.items()):
+        try:
+            await send(session)
+        except (anyio.ClosedResourceError, anyio.BrokenResourceError, MCPError):
+            SESSIONS.pop(key, None)
+
+
+@fixture("test_trigger_tool_change", "Changes the list of tools")
 async def trigger_tool_change(ctx: Ctx, params: types.CallToolRequestParams) -> Result:
+    CHANGED["tools"] = not CHANGED["tools"]
     await BUS.publish(ToolsListChanged())
-    for session in list(SESSIONS.values()):
-        await session.send_tool_list_changed()
+    await _tell(lambda session: session.send_tool_list_changed())
     return text("Told everybody.")
 
 
-@fixture("test_trigger_prompt_change", "Says that the list of prompts has changed")
+@fixture("test_trigger_prompt_change", "Changes the list of prompts")
 async def trigger_prompt_change(ctx: Ctx, params: types.CallToolRequestParams) -> Result:
+    CHANGED["prompts"] = not CHANGED["prompts"]
     await BUS.publish(PromptsListChanged())
-    for session in list(SESSIONS.values()):
-        await session.send_prompt_list_changed()
+    await _tell(lambda session: session.send_prompt_list_changed())
     return text("Told everybody.")
 
 
