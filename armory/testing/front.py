@@ -6,6 +6,7 @@ Owns: `ScriptedPool` (upstreams as functions), `WordRetriever` (search by shared
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ from armory.gateway.gateway import Gateway
 from armory.security.authentication import Authenticator
 from armory.upstreams.link import Call, Era, Owner, Reply
 from armory.wire.http import HttpEdge, HttpSettings
+from armory.wire.replicas import Replicas, Store
 
 Answering = Callable[[Call, Owner], Awaitable[Reply]]
 
@@ -169,19 +171,26 @@ async def serving(
     gateway: Gateway,
     authenticator: Authenticator | None = None,
     settings: HttpSettings | None = None,
+    store: Store | None = None,
 ) -> AsyncGenerator[tuple[str, HttpEdge]]:
-    """The HTTP edge on a free port; gives its base URL and the edge."""
-    edge = HttpEdge(gateway, authenticator or Authenticator(allow_anonymous=True), settings)
+    """The HTTP edge on a free port; gives its base URL and the edge.
+
+    With a `store` it is one of several replicas that share it.
+    """
+    listener = socket.create_server(("127.0.0.1", 0))
+    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    replicas = Replicas(store, url) if store is not None else None
+    authenticator = authenticator or Authenticator(allow_anonymous=True)
+    edge = HttpEdge(gateway, authenticator, settings, replicas=replicas)
     app = web.Application()
     edge.register(app)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
     await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
+    site = web.SockSite(runner, listener)
     await site.start()
     await edge.start()
-    port: int = runner.addresses[0][1]
     try:
-        yield f"http://127.0.0.1:{port}", edge
+        yield url, edge
     finally:
         await edge.close()
         await runner.cleanup()

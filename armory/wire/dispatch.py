@@ -16,7 +16,7 @@ from armory.gateway.gateway import Gateway
 from armory.upstreams.link import Reply
 from armory.wire import eras
 from armory.wire.errors import ANSWERED, error_object
-from armory.wire.interaction import Interactions
+from armory.wire.interaction import Elsewhere, Interactions
 from armory.wire.methods import Kind, exists_elsewhere, route
 
 _log = structlog.get_logger(__name__)
@@ -37,9 +37,15 @@ class Dispatcher:
         self.interactions = interactions
 
     async def answer(self, exchange: Exchange, method: str, params: dict[str, Raw]) -> Reply:
-        """The answer to one request; every failure is one, too (but cancellation passes)."""
+        """The answer to one request; every failure is one, too (but cancellation passes).
+
+        Raises:
+            Elsewhere: only another replica can answer.
+        """
         try:
             return await self._answer(exchange, method, params)
+        except Elsewhere:
+            raise
         except ANSWERED as failure:
             return Reply(error=error_object(failure), era=exchange.era)
         except Exception as failure:  # noqa: BLE001 a defect must not leave a request unanswered

@@ -21,6 +21,7 @@ from armory.upstreams.link import Answer, Params, Reply
 from armory.wire import eras, jsonrpc
 from armory.wire.dispatch import Dispatcher
 from armory.wire.errors import error_object
+from armory.wire.interaction import Elsewhere
 from armory.wire.jsonrpc import Malformed, Message
 from armory.wire.listening import Listening, start_listening
 from armory.wire.session_calls import encoded, exchange_of, opened, serve, take
@@ -228,7 +229,12 @@ class Duplex:
         )
         if method == "subscriptions/listen":
             return await self._listen(exchange, message.key, params)
-        return encoded(message.key, await self._dispatcher.answer(exchange, method, params))
+        try:
+            reply = await self._dispatcher.answer(exchange, method, params)
+        except Elsewhere:
+            error = jsonrpc.error(jsonrpc.INVALID_PARAMS, "Invalid or expired requestState")
+            reply = Reply(error=error)
+        return encoded(message.key, reply)
 
     async def _listen(
         self, exchange: Exchange, key: bytes, params: Mapping[str, Raw]

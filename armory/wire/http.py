@@ -27,7 +27,8 @@ from armory.wire.dispatch import Dispatcher
 from armory.wire.interaction import Interactions
 from armory.wire.jsonrpc import Malformed
 from armory.wire.listening import Listening
-from armory.wire.sessions import SessionDirectory, Sessions
+from armory.wire.replicas import Replicas
+from armory.wire.sessions import Sessions
 from armory.wire.sse_front import SseFront
 from armory.wire.streams import EventStream, Patience
 from armory.wire.visit import Visit, accepts, json_answer, read_body, refusal
@@ -75,7 +76,7 @@ class HttpEdge:
         gateway: the request path.
         authenticator: who is it.
         settings: see `HttpSettings`.
-        directory: where replicas find each other's sessions, if there are several.
+        replicas: the other replicas, if there are any.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class HttpEdge:
         authenticator: Authenticator,
         settings: HttpSettings | None = None,
         *,
-        directory: SessionDirectory | None = None,
+        replicas: Replicas | None = None,
     ) -> None:
         settings = settings or HttpSettings()
         self.gateway = gateway
@@ -97,14 +98,18 @@ class HttpEdge:
             settings.trusted_proxies,
         )
         self.interactions = Interactions(
-            settings.state_keys or None, ttl_s=settings.parked_ttl_s, capacity=settings.parked
+            settings.state_keys or None,
+            ttl_s=settings.parked_ttl_s,
+            capacity=settings.parked,
+            replica=replicas.own_url if replicas is not None else "",
         )
+        self.replicas = replicas
         self.dispatcher = Dispatcher(gateway, self.interactions)
         self.sessions = Sessions(
             gateway,
             capacity=settings.sessions,
             idle_s=settings.session_idle_s,
-            directory=directory,
+            directory=replicas,
         )
         self.listening: set[Listening] = set()
         self.pipes: set[EventStream] = set()
@@ -132,6 +137,8 @@ class HttpEdge:
 
     async def start(self) -> None:
         """Begin to expire idle sessions."""
+        if self.replicas is not None:
+            await self.replicas.start()
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
 
@@ -159,6 +166,8 @@ class HttpEdge:
         self.patience.close()
         await self.interactions.close()
         await self.sessions.close()
+        if self.replicas is not None:
+            await self.replicas.close()
 
     def take_stream(self) -> bool:
         """Count one more open stream; False when there are too many, or the edge closes."""
@@ -276,6 +285,7 @@ class HttpEdge:
         if body is None:
             message = f"the body is larger than {self.settings.body_bytes:,} bytes"
             return refusal(413, jsonrpc.INVALID_REQUEST, message, headers=visit.extra)
+        visit.body = body
         if jsonrpc.is_batch(body):
             if version is not None and version not in eras.LEGACY_VERSIONS:
                 raise Malformed(jsonrpc.INVALID_REQUEST, "this revision has no batches")

@@ -33,6 +33,14 @@ _RESPONSES = "inputResponses"
 _REFUSED = "Invalid or expired requestState"
 
 
+class Elsewhere(Exception):
+    """The call is parked at another replica, which alone can go on with it."""
+
+    def __init__(self, replica: str) -> None:
+        super().__init__(replica)
+        self.replica = replica
+
+
 class Interactions:
     """The bridge between the eras' ways of asking the client.
 
@@ -41,6 +49,7 @@ class Interactions:
             share them. None: one made now.
         ttl_s: how long a parked call waits for its answers, in seconds.
         capacity: how many calls may be parked at once.
+        replica: name of this replica among those that share the keys.
     """
 
     def __init__(
@@ -49,10 +58,12 @@ class Interactions:
         *,
         ttl_s: float = 300.0,
         capacity: int = 1_000,
+        replica: str = "",
     ) -> None:
         self._codec = AESGCMRequestStateCodec(list(keys) if keys else [os.urandom(32)])
         self.ttl_s = ttl_s
         self._capacity = capacity
+        self._replica = replica
         self._parked: dict[str, Live] = {}
         self._running: set[Live] = set()
 
@@ -226,7 +237,13 @@ class Interactions:
         return Reply(Raw(encode(result)), era="modern")
 
     def _seal(self, kind: str, inner: str, binding: Binding) -> str:
-        claims = {"k": kind, "s": inner, "d": binding.digest, "e": time.time() + self.ttl_s}
+        claims = {
+            "k": kind,
+            "s": inner,
+            "d": binding.digest,
+            "r": self._replica,
+            "e": time.time() + self.ttl_s,
+        }
         return self._codec.seal(encode(claims))
 
     def _unseal(self, sealed: str | None, digest: str) -> tuple[str, str]:
@@ -240,6 +257,8 @@ class Interactions:
         if claims["d"] != digest or not time.time() < claims["e"]:
             _log.info("request_state_refused", reason="not for this request, or expired")
             raise RpcError(INVALID_PARAMS, _REFUSED, {"reason": "invalid_request_state"})
+        if claims["k"] == "parked" and claims["r"] != self._replica:
+            raise Elsewhere(claims["r"])
         return claims["k"], claims["s"]
 
 

@@ -15,6 +15,7 @@ from armory.gateway.rawjson import text_of
 from armory.upstreams.link import Reply
 from armory.wire import eras, jsonrpc
 from armory.wire.jsonrpc import Malformed, Message
+from armory.wire.replicas import gone, was_passed
 from armory.wire.session_calls import encoded, exchange_of, opened, serve, take
 from armory.wire.sessions import Session, TooMany
 from armory.wire.streams import KEEPALIVE_S, PING, EventStream, frame, parse_event_id, priming, pump
@@ -34,8 +35,8 @@ async def post(edge: HttpEdge, visit: Visit, message: Message) -> web.StreamResp
     """
     if message.method == "initialize" and message.is_request:
         return await _initialize(edge, visit, message)
-    session = _session(edge, visit)
-    if isinstance(session, web.Response):
+    session = await _session(edge, visit)
+    if isinstance(session, web.StreamResponse):
         return session
     if not message.is_request:
         take(session, message)
@@ -45,7 +46,7 @@ async def post(edge: HttpEdge, visit: Visit, message: Message) -> web.StreamResp
     return await _answer(visit, session, stream)
 
 
-def _session(edge: HttpEdge, visit: Visit) -> Session | web.Response:
+async def _session(edge: HttpEdge, visit: Visit) -> Session | web.StreamResponse:
     id = visit.request.headers.get(SESSION_HEADER)
     if id is None:
         return refusal(
@@ -55,14 +56,14 @@ def _session(edge: HttpEdge, visit: Visit) -> Session | web.Response:
             headers=visit.extra,
         )
     session = edge.sessions.find(id, visit.principal, visit.endpoint)
-    if session is None:
-        return refusal(
-            404,
-            jsonrpc.INVALID_REQUEST,
-            "no such session; it may have expired: send initialize again",
-            headers=visit.extra,
-        )
-    return session
+    if session is not None:
+        return session
+    replicas = edge.replicas
+    if replicas is not None and not was_passed(visit):
+        owner = await replicas.owner(id)
+        if owner is not None:
+            return await replicas.pass_on(visit, owner)
+    return gone(visit)
 
 
 async def _initialize(edge: HttpEdge, visit: Visit, message: Message) -> web.StreamResponse:
@@ -164,8 +165,8 @@ async def post_batch(edge: HttpEdge, visit: Visit, body: bytes) -> web.StreamRes
         Malformed: no batch, or the session's revision has none.
     """
     items = jsonrpc.decode_batch(body)
-    session = _session(edge, visit)
-    if isinstance(session, web.Response):
+    session = await _session(edge, visit)
+    if isinstance(session, web.StreamResponse):
         return session
     if session.version != eras.BATCH_VERSION:
         raise Malformed(
@@ -219,8 +220,8 @@ async def get(edge: HttpEdge, visit: Visit) -> web.StreamResponse:
             "Accept must list text/event-stream",
             headers=visit.extra,
         )
-    session = _session(edge, visit)
-    if isinstance(session, web.Response):
+    session = await _session(edge, visit)
+    if isinstance(session, web.StreamResponse):
         return session
     stream, after = session.general, None
     last = visit.request.headers.get("Last-Event-ID")
@@ -246,8 +247,8 @@ async def get(edge: HttpEdge, visit: Visit) -> web.StreamResponse:
 
 async def delete(edge: HttpEdge, visit: Visit) -> web.StreamResponse:
     """End the session."""
-    session = _session(edge, visit)
-    if isinstance(session, web.Response):
+    session = await _session(edge, visit)
+    if isinstance(session, web.StreamResponse):
         return session
     await edge.sessions.end(session)
     return web.Response(status=204, headers=dict(visit.extra))

@@ -21,8 +21,10 @@ from armory.gateway.exchange import Exchange, RpcError
 from armory.gateway.rawjson import text_of
 from armory.wire import eras, jsonrpc
 from armory.wire.errors import error_object, status_of
+from armory.wire.interaction import Elsewhere
 from armory.wire.jsonrpc import Message
 from armory.wire.listening import start_listening
+from armory.wire.replicas import was_passed
 from armory.wire.streams import frame, pump
 from armory.wire.visit import (
     NOBODY,
@@ -80,6 +82,8 @@ async def post(
                 return _rejected(visit, rejected, id)
         reply = await edge.dispatcher.answer(exchange, method, params)
         return await answer.finish(id, reply)
+    except Elsewhere as elsewhere:
+        return await _pass_on(edge, visit, id, elsewhere.replica)
     finally:
         answer.stop()
 
@@ -98,6 +102,16 @@ def mirrored_refusal(
     except RpcError:
         return None
     return eras.param_refusal(record.input_schema, params, headers) if shown else None
+
+
+async def _pass_on(edge: HttpEdge, visit: Visit, id: bytes, replica: str) -> web.StreamResponse:
+    """Let the replica that parked the call go on with it."""
+    replicas = edge.replicas
+    if replicas is not None and not was_passed(visit) and await replicas.alive(replica):
+        return await replicas.pass_on(visit, replica)
+    data = {"reason": "invalid_request_state"}
+    message = "Invalid or expired requestState"
+    return refusal(400, jsonrpc.INVALID_PARAMS, message, id=id, data=data, headers=visit.extra)
 
 
 def _not_a_request(visit: Visit, message: Message) -> web.StreamResponse:

@@ -35,6 +35,7 @@ class Visit:
         endpoint: where it asks.
         extra: headers that every answer carries (CORS).
         takes_json, takes_sse: what its Accept header lists.
+        body: the body, once it was read.
     """
 
     request: web.Request
@@ -43,6 +44,7 @@ class Visit:
     extra: Mapping[str, str]
     takes_json: bool = True
     takes_sse: bool = True
+    body: bytes = b""
 
 
 def accepts(header: str | None) -> tuple[bool, bool]:

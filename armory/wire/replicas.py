@@ -1,0 +1,187 @@
+"""Several replicas behind one address: whose session it is, and passing a request on to its owner.
+
+Owns: the map from session to replica in a shared store, signs of life, and the one hop between
+replicas. The store is seen as a small Protocol; nothing here is the truth about a session: only
+its owner knows whether it is still there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Protocol
+
+import aiohttp
+import structlog
+from aiohttp import web
+
+from armory.errors import ArmoryError
+from armory.wire import jsonrpc
+from armory.wire.visit import Visit, refusal
+
+_log = structlog.get_logger(__name__)
+PASSED = "X-Armory-Passed"
+ALIVE_S = 15.0
+REMEMBERED_S = 86_400.0
+CONNECT_S = 5.0
+_HOP_BY_HOP = frozenset(
+    (
+        "connection",
+        "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+        "content-length",
+        "content-encoding",
+        "accept-encoding",
+    )
+)
+
+
+class Store(Protocol):
+    """Small values with a time to live, seen by every replica."""
+
+    async def get(self, key: str) -> bytes | None:
+        """The value, or None."""
+        ...
+
+    async def set(self, key: str, value: bytes, ttl_s: float) -> None:
+        """Write whatever was there."""
+        ...
+
+    async def delete(self, *keys: str) -> None:
+        """Forget keys."""
+        ...
+
+
+class Replicas:
+    """This replica among the others. Satisfies `wire.sessions.SessionDirectory`.
+
+    Args:
+        store: shared by all replicas.
+        own_url: where the others reach this one, with the base path: `http://10.0.0.3:8080`.
+        alive_s: how long a replica counts as alive after its last sign of life, in seconds.
+    """
+
+    def __init__(self, store: Store, own_url: str, *, alive_s: float = ALIVE_S) -> None:
+        self._store = store
+        self.own_url = own_url.rstrip("/")
+        self._alive_s = alive_s
+        self._beating: asyncio.Task[None] | None = None
+        self._http: aiohttp.ClientSession | None = None
+
+    async def start(self) -> None:
+        """Show signs of life from now on."""
+        if self._beating is None:
+            await self._beat()
+            self._beating = asyncio.get_running_loop().create_task(self._beat_on())
+
+    async def close(self) -> None:
+        """Be gone."""
+        beating, self._beating = self._beating, None
+        if beating is not None:
+            beating.cancel()
+            await asyncio.wait((beating,))
+            try:
+                await self._store.delete(self._life(self.own_url))
+            except ArmoryError as error:
+                _log.info("replica_not_signed_off", error=error.message)
+        http, self._http = self._http, None
+        if http is not None:
+            await http.close()
+
+    async def _beat(self) -> None:
+        try:
+            await self._store.set(self._life(self.own_url), b"1", self._alive_s)
+        except ArmoryError as error:
+            _log.warning("replica_sign_of_life_failed", error=error.message)
+
+    async def _beat_on(self) -> None:
+        while True:
+            await asyncio.sleep(self._alive_s / 3)
+            await self._beat()
+
+    @staticmethod
+    def _life(url: str) -> str:
+        return f"replica:{url}"
+
+    # -- sessions ----------------------------------------------------------------------------
+
+    async def claim(self, session_id: str) -> None:
+        """This replica owns the session; a store that fails costs passing on, not the session."""
+        try:
+            key, url = f"session:{session_id}", self.own_url.encode()
+            await self._store.set(key, url, REMEMBERED_S)
+        except ArmoryError as error:
+            _log.warning("session_not_claimed", error=error.message)
+
+    async def release(self, session_id: str) -> None:
+        """The session ended."""
+        try:
+            await self._store.delete(f"session:{session_id}")
+        except ArmoryError as error:
+            _log.info("session_not_released", error=error.message)
+
+    async def owner(self, session_id: str) -> str | None:
+        """Base URL of the other replica that owns the session and is alive; else None."""
+        try:
+            found = await self._store.get(f"session:{session_id}")
+        except ArmoryError as error:
+            _log.warning("session_owner_unknown", error=error.message)
+            return None
+        url = found.decode() if found is not None else None
+        return url if url is not None and await self.alive(url) else None
+
+    async def alive(self, url: str) -> bool:
+        """Whether another replica has shown a sign of life lately."""
+        if url == self.own_url:
+            return False
+        try:
+            return await self._store.get(self._life(url)) is not None
+        except ArmoryError:
+            return False
+
+    # -- the hop -----------------------------------------------------------------------------
+
+    async def pass_on(self, visit: Visit, url: str) -> web.StreamResponse:
+        """Have another replica answer a request, and hand its answer through as it comes."""
+        request = visit.request
+        if self._http is None:
+            timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
+            self._http = aiohttp.ClientSession(timeout=timeout, auto_decompress=False)
+        headers = _forwarded(request.headers)
+        headers[PASSED] = "1"
+        target = url + request.rel_url.raw_path_qs
+        try:
+            async with self._http.request(
+                request.method, target, headers=headers, data=visit.body
+            ) as answer:
+                response = web.StreamResponse(
+                    status=answer.status, headers=_forwarded(answer.headers)
+                )
+                await response.prepare(request)
+                async for chunk in answer.content.iter_any():
+                    await response.write(chunk)
+                await response.write_eof()
+                return response
+        except aiohttp.ClientConnectorError as error:
+            _log.info("replica_unreachable", replica=url, error=str(error))
+            return gone(visit)
+
+
+def was_passed(visit: Visit) -> bool:
+    """Whether the request came from another replica: it is passed on once, not twice."""
+    return PASSED in visit.request.headers
+
+
+def gone(visit: Visit) -> web.Response:
+    """The session's replica is gone, and the session with it."""
+    message = "no such session; it may have expired: send initialize again"
+    return refusal(404, jsonrpc.INVALID_REQUEST, message, headers=visit.extra)
+
+
+def _forwarded(headers: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in headers.items() if name.lower() not in _HOP_BY_HOP}

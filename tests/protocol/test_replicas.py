@@ -1,0 +1,64 @@
+"""Two replicas: a request that reaches the wrong one is passed on, once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from armory.storage.cache import MemoryCache
+from armory.testing.clients import LegacyClient
+from armory.testing.front import asking, serving
+from armory.wire.http import HttpSettings
+
+if TYPE_CHECKING:
+    from tests.protocol.conftest import Front
+
+pytestmark = pytest.mark.anyio
+ELICIT = {"elicitation": {"form": {}}}
+SETTINGS = HttpSettings(state_keys=[b"k" * 32])
+ACCEPTED = {"action": "accept", "content": {"zone": "UTC"}}
+
+
+async def test_sessions_are_found_at_their_owner(front: Front) -> None:
+    store = MemoryCache()
+    async with serving(front.gateway, None, SETTINGS, store) as (one, _):
+        async with serving(front.gateway, None, SETTINGS, store) as (two, owner):
+            front.url = two
+            client = await front.start_legacy()
+            moved = LegacyClient(one + "/mcp", front.http, client.version, client.session, 10)
+            listed = await moved.request("tools/list")
+            assert len(listed["result"]["tools"]) == 6
+            assert len(owner.sessions) == 1
+        status, _ = await moved.send({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+        assert status == 404
+
+
+async def test_parked_calls_go_on_at_their_owner(front: Front) -> None:
+    front.pool.upstreams["old"].answer = asking
+    store = MemoryCache()
+    params = {"name": "old__now", "arguments": {}}
+    async with serving(front.gateway, None, SETTINGS, store) as (one, other):
+        async with serving(front.gateway, None, SETTINGS, store) as (two, _):
+            front.url = two
+            _, message = await front.modern("tools/call", params, capabilities=ELICIT)
+            for url in (one, one):
+                front.url = url
+                asked = message["result"]
+                (key,) = asked["inputRequests"]
+                again = {
+                    **params,
+                    "requestState": asked["requestState"],
+                    "inputResponses": {key: ACCEPTED},
+                }
+                _, message = await front.modern("tools/call", again, capabilities=ELICIT)
+            assert message["result"]["content"][0]["text"] == "UTC+UTC"
+            assert other.interactions.parked == 0
+            front.url = two
+            _, message = await front.modern("tools/call", params, capabilities=ELICIT)
+        front.url = one
+        state = message["result"]["requestState"]
+        status, message = await front.modern(
+            "tools/call", {**params, "requestState": state}, capabilities=ELICIT
+        )
+        assert (status, message["error"]["code"]) == (400, -32602)
