@@ -24,7 +24,7 @@ from armory.retrieval.ports import (
     UsageArrays,
 )
 from armory.retrieval.rankers.base import verdict
-from armory.retrieval.rankers.formulas import FormulaRanker
+from armory.retrieval.rankers.formulas import FormulaRanker, SemanticRanker
 from armory.retrieval.rankers.signals import best_of, candidate_signals, fuse, query_signals, z
 
 CANDIDATES = 50
@@ -76,7 +76,9 @@ def weights_of(given: Mapping[str, float]) -> Weights:
 class MultiFactorRanker(FormulaRanker):
     """0.40 similarity + 0.25 popularity + 0.20 history + 0.15 performance over the best 50.
 
-    Similarity is the best cosine over the query and each of its intents, in [0, 1].
+    Similarity is the best cosine over the query and each of its intents, in [0, 1]. Only it says
+    whether a tool is wanted, so P is the one that `semantic` is calibrated to; the other factors
+    say which of the wanted ones to take first.
     """
 
     name = "multi_factor"
@@ -88,16 +90,19 @@ class MultiFactorRanker(FormulaRanker):
     def rank(self, evidence: Evidence, settings: RankSettings) -> Ranked:
         """Re-rank the 50 most similar tools."""
         raw, candidates, factors, given = self._judged(evidence, settings)
-        signals, best = self.signals(raw)
+        similarity = factors["similarity"]
+        signals, best = self.signals(similarity)
         near = candidate_signals(evidence, fuse(evidence))
+        mean, std = float(similarity.mean()), float(similarity.std())
         ranked = verdict(
-            self.name, evidence, settings, values=z(raw, float(raw.mean()), float(raw.std())),
-            raw=raw, best=best, signals=signals, query=query_signals(evidence, near),
+            SemanticRanker.name, evidence, settings, values=z(similarity, mean, std),
+            raw=similarity, best=best, signals=signals, query=query_signals(evidence, near),
         )  # fmt: skip
         shown = {**ranked.signals, **factors}
         shown["boost"] = np.ones(len(raw), np.float32)
         shown["boost"][candidates] = [boost.factor for boost in given]
-        return replace(ranked, order=ranked.order[: len(candidates)], signals=shown)
+        order = candidates[np.argsort(-raw[candidates], kind="stable")]
+        return replace(ranked, order=order, raw=raw, signals=shown)
 
     def reason(self, evidence: Evidence, ranked: Ranked, position: int) -> str:
         """The factors that decided, the greatest contribution first."""

@@ -1,0 +1,148 @@
+"""The REST service over a made-up catalogue, on a real port: for tests, examples and benchmarks.
+
+Owns: putting the parts together without upstreams. Never used by the gateway itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import Any
+
+from armory.accounts.service import Accounts, AccountSettings
+from armory.domain.catalog import Catalog, ServerLists, ToolRules, build_catalog
+from armory.retrieval.embedders.embedded import EmbeddedEmbedder
+from armory.retrieval.indexes.exact import ExactIndex
+from armory.retrieval.ports import Embedder, RankSettings
+from armory.retrieval.registry import make_rankers
+from armory.retrieval.retriever import Retriever
+from armory.retrieval.selection import RetrieverSettings
+from armory.security.authentication import Authenticator, Scheme, StaticToken
+from armory.security.policy import Policy, Rule
+from armory.storage.cache import Cache, MemoryCache
+from armory.storage.database import Database
+from armory.web.app import listen, make_app
+from armory.web.rest import register_rest
+from armory.web.services import Agent, RestLimits, RestServices, UpstreamInfo
+
+ADMIN_TOKEN = "an-administrators-token"
+
+
+@dataclass(slots=True)
+class Service:
+    """A service that runs.
+
+    Attributes:
+        url: where it is reached.
+        accounts, policy, retriever: its parts.
+        catalog: what it serves.
+    """
+
+    url: str
+    accounts: Accounts
+    policy: Policy
+    retriever: Retriever
+    catalog: Catalog
+
+    async def publish(self, catalog: Catalog) -> None:
+        """Serve another catalogue."""
+        await self.retriever.index(
+            [*catalog.tools.values(), *self.accounts.registry.records.values()]
+        )
+        self.catalog = catalog
+
+
+def catalogue(
+    servers: Mapping[str, Sequence[Mapping[str, Any]]],
+    rules: Mapping[str, ToolRules] | None = None,
+) -> Catalog:
+    """A catalogue of MCP tool objects by server."""
+    lists = {key: ServerLists(tools=tools) for key, tools in servers.items()}
+    return build_catalog(lists, rules)[0]
+
+
+@asynccontextmanager
+async def running_service(
+    url: str,
+    catalog: Catalog,
+    *,
+    cache: Cache | None = None,
+    settings: AccountSettings | None = None,
+    rules: Iterable[Rule] = (),
+    tokens: Sequence[StaticToken] = (),
+    schemes: Sequence[Scheme] = (),
+    embedder: Embedder | None = None,
+    agent: Agent | None = None,
+    limits: RestLimits | None = None,
+    rank: RankSettings | None = None,
+    allow_anonymous: bool = False,
+) -> AsyncGenerator[Service]:
+    """A service on a free port; the token `ADMIN_TOKEN` administers it.
+
+    Args:
+        url: as `storage.url`.
+        catalog: what it serves.
+        cache: None: inside the process.
+        settings: of accounts; None: enabled, without limits.
+        rules: policies.
+        tokens: static tokens beside the administrator's.
+        schemes: beside API keys.
+        embedder: None: the embedded model.
+        agent: the retrieval agent.
+        limits: of requests.
+        rank: of rankers.
+        allow_anonymous: whether requests without a credential are served.
+    """
+    accounts = Accounts(
+        Database(url), cache or MemoryCache(), settings or AccountSettings(enabled=True)
+    )
+    await accounts.open()
+    packs = accounts.scopes if accounts.enabled else None
+    retriever = Retriever(
+        embedder or EmbeddedEmbedder(),
+        ExactIndex(),
+        make_rankers(),
+        replace(RetrieverSettings(), rank=rank or RankSettings()),
+        usage=accounts.usage,
+    )
+    service = Service("", accounts, Policy(list(rules), packs), retriever, catalog)
+    accounts.usage.tool_count = lambda: len(service.catalog.tools)
+
+    async def registry_changed() -> None:
+        await service.publish(service.catalog)
+
+    accounts.registry.on_change = registry_changed
+    await service.publish(catalog)
+    admin = StaticToken("root", ADMIN_TOKEN, frozenset(("admin",)))
+    services = RestServices(
+        engine=retriever,
+        accounts=accounts,
+        authenticator=Authenticator(
+            [admin, *tokens],
+            [accounts.keys, *schemes],
+            allow_anonymous=allow_anonymous,
+            admission=packs,
+        ),
+        catalog=lambda: service.catalog,
+        policy=lambda: service.policy,
+        upstreams=lambda: {key: UpstreamInfo("ready") for key in service.catalog.servers},
+        agent=agent,
+        limits=limits or RestLimits(),
+    )
+    app = make_app(body_bytes=services.limits.body_bytes)
+    register_rest(app, services)
+    task = asyncio.create_task(accounts.run())
+    listening = await listen(app, "127.0.0.1", 0, drain_s=1.0)
+    service.url = listening.url
+    try:
+        await accounts.feed.wait_trusted(10.0)
+        yield service
+    finally:
+        await listening.close()
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await retriever.aclose()
+        await accounts.close()
