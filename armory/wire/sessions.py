@@ -27,6 +27,8 @@ from armory.wire.jsonrpc import Message
 from armory.wire.streams import EventStream
 
 _log = structlog.get_logger(__name__)
+DEFAULT_LOG_LEVEL = "info"
+"""Until a client chooses, a server sends what it thinks fit; so does the gateway."""
 KEPT_STREAMS = 32
 KEPT_BYTES = 4 << 20
 ASK_TIMEOUT_S = 600.0
@@ -61,7 +63,7 @@ class Session:
         principal, endpoint: whose it is and where; fixed at the handshake.
         version: the negotiated revision.
         capabilities: the client's own.
-        log_level: as set with `logging/setLevel`, or None.
+        log_level: as set with `logging/setLevel`; `info` until then.
         revealed: tools that it searched for.
         general: what belongs to no request of its own (the GET stream).
         inflight: the calls in flight by request id.
@@ -81,7 +83,7 @@ class Session:
         self.endpoint = endpoint
         self.version = version
         self.capabilities = capabilities
-        self.log_level: str | None = None
+        self.log_level: str | None = DEFAULT_LOG_LEVEL
         self.revealed: set[str] = set()
         self.general = general or EventStream(GENERAL)
         self.inflight: dict[bytes, asyncio.Task[None]] = {}

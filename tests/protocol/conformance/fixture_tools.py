@@ -115,6 +115,7 @@ async def gather(
 ) -> Answered | types.InputRequiredResult:
     """The client's answers by key, or what to send so that they come."""
     if modern(ctx):
+        _declared(ctx, asked)
         given = params.input_responses or {}
         if all(_fits(request, given.get(key)) for key, request in asked.items()):
             return {key: given[key] for key in asked}
@@ -130,6 +131,24 @@ async def gather(
         for key, request in asked.items():
             group.start_soon(ask, key, request)
     return answers
+
+
+def _declared(ctx: Ctx, asked: dict[str, Asked]) -> None:
+    """Refuse when the client did not say that it can answer."""
+    names = {
+        "elicitation/create": "elicitation",
+        "sampling/createMessage": "sampling",
+        "roots/list": "roots",
+    }
+    capabilities = ctx.session.client_capabilities
+    for request in asked.values():
+        needed = names[request.method]
+        if getattr(capabilities, needed, None) is None:
+            raise MCPError(
+                code=types.MISSING_REQUIRED_CLIENT_CAPABILITY,
+                message=f"This needs {needed}",
+                data={"requiredCapabilities": {needed: {}}},
+            )
 
 
 def _fits(request: Asked, response: object) -> bool:
