@@ -1,13 +1,13 @@
 """A client as an upstream sees it, recording what reaches it.
 
-Owns: `RecordingClient`, which satisfies `armory.upstreams.link.ClientFace`. Never does any I/O.
+Owns: `RecordingClient` (a `ClientFace`) and `RecordingEar`. Never does any I/O.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import Raw
@@ -72,3 +72,50 @@ class RecordingClient:
         if method not in self.answers:
             return Answer(error=Raw(b'{"code":-1,"message":"declined"}'))
         return Answer(result=Raw(json.dumps(self.answers[method]).encode()))
+
+
+class RecordingEar:
+    """Hears what a link or a pool says outside any request: `Heard`, `Listener` and watcher.
+
+    Attributes:
+        heard: (server, owner, method, params) of each notification; "" where it is not told.
+        events: "renewed" and "closed: why", in order.
+        news: set at each of them.
+    """
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[str, str, str, Any]] = []
+        self.events: list[str] = []
+        self.news = asyncio.Event()
+
+    def on_notification(self, server: str, owner: str, method: str, params: Params) -> None:
+        """As `Listener.on_notification`."""
+        values = {key: plain(value) for key, value in params.items()}
+        self.heard.append((server, owner, method, values))
+        self.news.set()
+
+    def notification(self, method: str, params: Params) -> None:
+        """As `Heard.notification`."""
+        self.on_notification("", "", method, params)
+
+    def renewed(self) -> None:
+        """As `Heard.renewed`."""
+        self.events.append("renewed")
+        self.news.set()
+
+    def closed(self, reason: str) -> None:
+        """As `Heard.closed`."""
+        self.events.append(f"closed: {reason}")
+        self.news.set()
+
+    @property
+    def methods(self) -> list[str]:
+        """Methods of the notifications."""
+        return [method for _, _, method, _ in self.heard]
+
+    async def until(self, found: Callable[[], bool], timeout_s: float = 10.0) -> None:
+        """Wait until `found`; TimeoutError after `timeout_s`."""
+        async with asyncio.timeout(timeout_s):
+            while not found():
+                self.news.clear()
+                await self.news.wait()

@@ -122,6 +122,13 @@ async def _only_garbage(_script: Script, request: Request) -> Json:
     raise Stop
 
 
+async def _half(_script: Script, request: Request) -> Json:
+    """Begin to stream, then go away."""
+    await request.wire.send(notification("notifications/message", {"level": "info", "data": 1}))
+    await request.wire.crash()
+    raise Stop
+
+
 async def _twice(_script: Script, request: Request) -> Json:
     answer: Json = {"jsonrpc": "2.0", "id": request.id, "result": text("first")}
     await request.wire.send(answer)
@@ -187,6 +194,7 @@ TOOLS: dict[str, Tool] = {
     "crash": _crash,
     "garbage": _garbage,
     "only_garbage": _only_garbage,
+    "half": _half,
     "twice": _twice,
     "big": _big,
     "stranger": _stranger,

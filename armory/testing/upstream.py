@@ -80,6 +80,7 @@ class ScriptedUpstream:
         fail_with: answer every request with this HTTP status.
         drop_streams: the next legacy answers break off after their first event and can be resumed.
         ask_on_get: put requests of the server's own on the GET stream.
+        peers: address and port of every connection that a POST came on.
         disconnected: set when a client went away before its answer.
         lists_stay: refuse `subscriptions/listen`.
     """
@@ -108,6 +109,8 @@ class ScriptedUpstream:
         self.ask_on_get = False
         self.lists_stay = False
         self.disconnected = asyncio.Event()
+        self.peers: set[Any] = set()
+        self._dropped = asyncio.Event()
         self.url = ""
         self.sse_url = ""
         self._asked: dict[str, asyncio.Future[Json]] = {}
@@ -161,6 +164,11 @@ class ScriptedUpstream:
             stamped = notification(method, {**(params or {}), **meta})
             await stream.write(b"data: " + json.dumps(stamped).encode() + b"\n\n")
 
+    def end_streams(self) -> None:
+        """End every GET and every `subscriptions/listen` stream."""
+        dropped, self._dropped = self._dropped, asyncio.Event()
+        dropped.set()
+
     def asking(self) -> tuple[str, asyncio.Future[Json]]:
         """An id and a place for the answer to a request of the server's own."""
         request_id = f"ask-{len(self._asked)}"
@@ -182,6 +190,8 @@ class ScriptedUpstream:
             return web.Response(status=self.fail_with, text="failing on purpose")
         if not self.eras:
             return web.Response(status=405)
+        assert http.transport is not None
+        self.peers.add(http.transport.get_extra_info("peername"))
         message = json.loads(await http.read())
         self.requests.append((dict(http.headers), message))
         self.script.received.append(message)
@@ -274,7 +284,7 @@ class ScriptedUpstream:
         await stream.write(b"data: " + json.dumps(ack).encode() + b"\n\n")
         self.listens[message["id"]] = (stream, wanted)
         try:
-            await asyncio.Event().wait()
+            await self._dropped.wait()
         finally:
             self.listens.pop(message["id"], None)
         return stream
@@ -295,7 +305,7 @@ class ScriptedUpstream:
         self.gets[session] = stream
         self.get_opened.set()
         try:
-            await asyncio.Event().wait()
+            await self._dropped.wait()
         finally:
             self.gets.pop(session, None)
         return stream

@@ -460,7 +460,8 @@ class Connections:
                     host,
                     port,
                     ssl=self._context() if scheme == "https" else None,
-                    happy_eyeballs_delay=0.25,
+                    # An address needs no race, and a race leaks a socket when it is cancelled.
+                    happy_eyeballs_delay=None if _is_address(host) else 0.25,
                 )
         except ssl.SSLCertVerificationError:
             raise
@@ -493,3 +494,7 @@ class Connections:
             left = left or bool(idle)
         if left:
             self._sweep = loop.call_later(self._keepalive_s / 2, self._close_idle)
+
+
+def _is_address(host: str) -> bool:
+    return ":" in host or host.replace(".", "").isdigit()

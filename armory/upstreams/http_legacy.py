@@ -130,12 +130,16 @@ class LegacyHttpLink(Session):
         await self._post(notification_bytes(method, params))
 
     async def _exchange(self, call: Call, scope: asyncio.Timeout) -> Reply:
-        generation = self._generation
+        if call.method == "initialize":
+            return await self._attempt(call, scope)
+        if self._renewing.locked():
+            async with self._renewing:
+                pass  # what is sent now would go out without a session
+        generation, session_id = self._generation, self._session_id
         try:
             return await self._attempt(call, scope)
         except HttpFailure as failure:
-            lost = self._session_id is not None and failure.status == 404
-            if not lost or call.method == "initialize" or self._closing:
+            if failure.status != 404 or session_id is None or self._closing:
                 raise
         await self._renew(generation)
         return await self._attempt(call, scope)
@@ -148,10 +152,9 @@ class LegacyHttpLink(Session):
         response: Answer | None = None
         try:
             body = request_bytes(pending.id, call.method, self.stamped(call, pending.id))
-            response = await self._client.send(
-                "POST", self._headers(), body, _FOREVER_S, what=call.method
-            )
-            reply = await self._answer(response, pending)
+            headers = self._headers()
+            response = await self._client.send("POST", headers, body, _FOREVER_S, what=call.method)
+            reply = await self._answer(response, pending, SESSION_ID in headers)
             answered = True
             response = None
             return reply
@@ -168,7 +171,7 @@ class LegacyHttpLink(Session):
                     self._post_quietly(notification_bytes("notifications/cancelled", params))
                 )
 
-    async def _answer(self, response: Answer, pending: Pending) -> Reply:
+    async def _answer(self, response: Answer, pending: Pending, had_session: bool) -> Reply:
         if response.status >= 400 and response.content_type != "application/json":
             raise await self._client.failure(response)
         if pending.call.method == "initialize":
@@ -183,7 +186,7 @@ class LegacyHttpLink(Session):
                 f"{kind!r}; expected JSON or an event stream"
             )
         body = await read_body(response, self.spec.message_bytes)
-        if self._session_id is not None and _session_over(response.status, body, pending.id):
+        if had_session and _session_over(response.status, body, pending.id):
             raise HttpFailure(self.server, 404, body, None)
         try:
             messages = decode(body)
