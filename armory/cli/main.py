@@ -32,6 +32,10 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "eval": ("armory.cli.eval", "eval_command", "Measure retrieval on a labelled set."),
     "tune": ("armory.cli.tune", "tune_command", "Fit scores and threshold to your own tools."),
     "report": ("armory.cli.report", "report", "Count what the tools cost in a prompt."),
+    "keys": ("armory.cli.keys", "keys", "Make, list and revoke API keys."),
+    "users": ("armory.cli.users", "users", "Make, list, change and delete users."),
+    "packs": ("armory.cli.packs", "packs", "Packs of tools, and who has installed them."),
+    "usage": ("armory.cli.usage", "usage", "What was called, how it fared, what is left."),
     "schema": ("armory.cli.schema", "schema", "Print the JSON Schema of armory.yaml."),
     "version": ("armory.cli.version", "version", "Print the version."),
 }
