@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[1]
 LONGEST = 400
 FOLDERS = ("armory", "tests", "benchmarks", "training", "examples", ".ci")
 FOREIGN = re.compile(
-    r"(?<![\w/.])/(?:work|opt)/|(?:\.\./)+shared\b|(?<!\w)issue #?\d+|\bhelpers?' "
+    r"(?<![\w/.])/(?:work|opt(?!/homebrew))/|(?:\.\./)+shared\b|(?<!\w)issue #?\d+|\bhelpers?' "
 )
 TEXTS = (".py", ".md", ".yaml", ".toml", ".json", ".sh")
 

@@ -36,6 +36,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "users": ("armory.cli.users", "users", "Make, list, change and delete users."),
     "packs": ("armory.cli.packs", "packs", "Packs of tools, and who has installed them."),
     "usage": ("armory.cli.usage", "usage", "What was called, how it fared, what is left."),
+    "approve": ("armory.cli.approve", "approve", "Take changed tool definitions as good."),
     "schema": ("armory.cli.schema", "schema", "Print the JSON Schema of armory.yaml."),
     "version": ("armory.cli.version", "version", "Print the version."),
 }

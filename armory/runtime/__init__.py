@@ -1,5 +1,6 @@
 """What starts when: the only room that turns configuration into objects."""
 
-from armory.runtime.running import Reloaded, Runtime, open_runtime
+from armory.runtime.reloading import Reloaded
+from armory.runtime.running import Runtime, open_runtime
 
 __all__ = ["Reloaded", "Runtime", "open_runtime"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import structlog
@@ -14,6 +15,7 @@ import structlog
 from armory.domain.catalog import EMPTY, Catalog, ServerLists, ToolRules, build_catalog
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError
+from armory.security.pinning import Pinning
 
 _log = structlog.get_logger(__name__)
 SETTLE_S = 0.02
@@ -40,6 +42,7 @@ class CatalogueKeeper:
         publish: serves a snapshot.
         retriever: None: nothing is searched.
         rules: what the configuration says about each upstream's tools.
+        pinning: withholds tools whose definition changed; None: nothing is withheld.
     """
 
     def __init__(
@@ -48,11 +51,14 @@ class CatalogueKeeper:
         publish: Callable[[Catalog], None],
         retriever: Searchable | None,
         rules: Mapping[str, ToolRules],
+        pinning: Pinning | None = None,
     ) -> None:
         self._lists = lists
         self._publish = publish
         self._retriever = retriever
         self._rules = dict(rules)
+        self._pinning = pinning
+        self._again = False
         self._catalog = EMPTY
         self._dirty = asyncio.Event()
         self._wanted = asyncio.Event()
@@ -89,9 +95,11 @@ class CatalogueKeeper:
         async with self._progress:
             await self._progress.wait_for(lambda: self._built >= wanted)
 
-    def reconfigure(self, rules: Mapping[str, ToolRules]) -> None:
-        """Other rules about tools from now on."""
+    def reconfigure(self, rules: Mapping[str, ToolRules], pinning: Pinning | None) -> None:
+        """Other rules about tools from now on; what was approved meanwhile comes back."""
         self._rules = dict(rules)
+        self._pinning = pinning
+        self._again = True
         self.changed()
 
     async def _build(self) -> None:
@@ -100,22 +108,43 @@ class CatalogueKeeper:
             await asyncio.sleep(SETTLE_S)  # upstreams tend to answer together
             self._dirty.clear()
             asked = self._asked
-            lists = self._lists()
-            catalog, problems = build_catalog(lists, self._rules, self._catalog)
-            self._report(problems)
-            if catalog is not self._catalog:
-                await self._searchable(list(catalog.tools.values()))
-                self._catalog = catalog
-                self._publish(catalog)
-                _log.info(
-                    "catalogue_published",
-                    version=catalog.version,
-                    servers=len(catalog.servers),
-                    tools=len(catalog.tools),
-                )
+            try:
+                await self._renew()
+            except Exception:  # noqa: BLE001 - whatever a list holds, the next one gets its turn
+                _log.exception("snapshot_failed")
             async with self._progress:
                 self._built = asked
                 self._progress.notify_all()
+
+    async def _renew(self) -> None:
+        """One new snapshot, if anything differs."""
+        catalog, problems = build_catalog(self._lists(), self._rules, self._catalog)
+        self._report(problems)
+        if self._again and catalog is self._catalog:
+            catalog = replace(catalog, version=catalog.version + 1)
+        self._again = False
+        if catalog is self._catalog:
+            return
+        self._catalog = catalog
+        catalog = await self._without_changed(catalog)
+        await self._searchable(list(catalog.tools.values()))
+        self._publish(catalog)
+        _log.info(
+            "catalogue_published",
+            version=catalog.version,
+            servers=len(catalog.servers),
+            tools=len(catalog.tools),
+        )
+
+    async def _without_changed(self, catalog: Catalog) -> Catalog:
+        """The snapshot without the tools that pinning withholds."""
+        if self._pinning is None:
+            return catalog
+        try:
+            return await asyncio.to_thread(self._pinning.admit, catalog)
+        except OSError as error:
+            _log.error("pins_not_stored", error=str(error))
+            return self._pinning.admit(catalog)  # in memory it is up to date: nothing to write
 
     async def _searchable(self, tools: Sequence[ToolRecord]) -> None:
         """Hand the tools to the indexing task and wait a little for it."""
@@ -125,7 +154,7 @@ class CatalogueKeeper:
         self._indexed.clear()
         self._wanted.set()
         try:
-            async with asyncio.timeout(INDEX_S if self._catalog.version else FIRST_INDEX_S):
+            async with asyncio.timeout(INDEX_S if self._catalog.version > 1 else FIRST_INDEX_S):
                 await self._indexed.wait()
         except TimeoutError:
             _log.info("indexing_goes_on", tools=len(tools))

@@ -11,6 +11,7 @@ from pathlib import Path
 from armory.config import Loaded
 from armory.config.checks import lacks_openai_key
 from armory.config.retrieval import ToolRagConfig
+from armory.retrieval.indexer import QueryGenerator
 from armory.retrieval.ports import RankSettings, UsageSource, UseMemory
 from armory.retrieval.registry import (
     NO_EMBEDDER,
@@ -35,6 +36,7 @@ def open_retriever(
     on_progress: Progress | None = None,
     usage: UsageSource | None = None,
     uses: UseMemory | None = None,
+    generator: QueryGenerator | None = None,
 ) -> Retriever | None:
     """The retriever that the configuration asks for; None where Tool RAG is off.
 
@@ -47,7 +49,11 @@ def open_retriever(
     if not loaded.config.tool_rag.enabled:
         return None
     return build_retriever(
-        retrieval_options(loaded), usage=usage, uses=uses, on_progress=on_progress
+        retrieval_options(loaded),
+        usage=usage,
+        uses=uses,
+        generator=generator,
+        on_progress=on_progress,
     )
 
 

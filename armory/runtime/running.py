@@ -9,17 +9,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 
 import structlog
 
 from armory.accounts.scopes import PackScopes
 from armory.accounts.service import Accounts
 from armory.agent.loop import RetrievalAgent
-from armory.config import Config, Loaded
+from armory.config import Loaded
 from armory.domain.principal import Principal
 from armory.gateway.gateway import Gateway
-from armory.observability.metrics import CONTENT_TYPE, EdgeFigures, Metrics, UpstreamFigures
 from armory.retrieval.retriever import Retriever
 from armory.runtime.accounts import (
     AlsoIndexed,
@@ -31,14 +29,11 @@ from armory.runtime.accounts import (
     states,
     variant,
 )
-from armory.runtime.agents import open_agent
+from armory.runtime.agents import chat_client, open_agent, query_generator
 from armory.runtime.catalogue import CatalogueKeeper
-from armory.runtime.retrieval import (
-    ENGINE_KEYS,
-    Progress,
-    open_retriever,
-    retriever_settings,
-)
+from armory.runtime.figures import Figures
+from armory.runtime.reloading import Reloaded, difference
+from armory.runtime.retrieval import Progress, open_retriever, retriever_settings
 from armory.runtime.settings import (
     armory_version,
     authenticator,
@@ -46,6 +41,7 @@ from armory.runtime.settings import (
     http_settings,
     reloadable,
 )
+from armory.security.pinning import Pinning
 from armory.security.policy import Policy
 from armory.upstreams.link import Params
 from armory.upstreams.pool import Pool
@@ -57,27 +53,9 @@ from armory.web.services import RestLimits, RestServices, UpstreamInfo
 from armory.wire.http import HttpEdge
 
 _log = structlog.get_logger(__name__)
+PINS = "pins.json"
 FIRST_SNAPSHOT_S = 10.0
 """So long the first snapshot waits for upstreams that have neither answered nor failed."""
-_RESTART_BLOCKS = ("server", "accounts", "storage", "agent", "observability")
-_FIXED_KEYS = {
-    "tool_rag": ENGINE_KEYS,
-    "security": ("tokens", "api_keys", "jwt", "allow_anonymous", "pinning"),
-}
-"""Keys that take a restart in blocks of which the rest is swapped."""
-
-
-@dataclass(slots=True)
-class Reloaded:
-    """What became of a new configuration.
-
-    Attributes:
-        applied: blocks that differ and are in force now.
-        needs_restart: blocks that differ and take a restart.
-    """
-
-    applied: list[str] = field(default_factory=list[str])
-    needs_restart: list[str] = field(default_factory=list[str])
 
 
 class _Ears:
@@ -100,7 +78,7 @@ class Runtime:
         accounts: users, keys, packs, statistics; None for the operator's own commands.
         pool, supervisor: the upstreams.
         retriever: None where Tool RAG is off.
-        metrics: counted figures.
+        figures: what health and metrics read.
         edge: MCP over HTTP; None while nothing listens.
         listening: the bound server; None likewise.
     """
@@ -120,10 +98,14 @@ class Runtime:
             client_info={"name": "armory", "version": armory_version()},
         )
         accounts = self.accounts
+        self._chat = chat_client(loaded) if loaded.config.agent.enabled else None
         self.retriever: Retriever | None = open_retriever(
-            loaded, on_progress=on_progress, usage=accounts.usage if accounts else None
+            loaded,
+            on_progress=on_progress,
+            usage=accounts.usage if accounts else None,
+            generator=query_generator(loaded, self._chat) if self._chat else None,
         )
-        self.metrics = Metrics(self._upstream_figures, self._edge_figures)
+        self.figures = Figures(self.pool, lambda: self.supervisor, lambda: self.edge)
         self._trusted = trusted
         self.gateway = Gateway(
             self.pool,
@@ -131,7 +113,7 @@ class Runtime:
             Policy() if trusted else parts.policy,
             parts.gateway,
             limiter=accounts,
-            events=Fan([self.metrics, accounts]) if accounts else self.metrics,
+            events=Fan([self.figures.metrics, accounts]) if accounts else self.figures.metrics,
         )
         ears.gateway = self.gateway
         self._indexing: AlsoIndexed | None = None
@@ -142,6 +124,7 @@ class Runtime:
             self.gateway.publish,
             self._indexing or self.retriever,
             parts.rules,
+            self._pinning(loaded),
         )
         self.supervisor = Supervisor(self.pool, self.keeper.changed)
         if accounts is not None:
@@ -154,6 +137,10 @@ class Runtime:
     def _packs(self) -> PackScopes | None:
         accounts = self.accounts
         return accounts.scopes if accounts is not None and accounts.enabled else None
+
+    def _pinning(self, loaded: Loaded) -> Pinning:
+        mode = "off" if self._trusted else loaded.config.security.pinning
+        return Pinning(loaded.home / PINS, mode)
 
     async def admit(self, principal: Principal) -> None:
         """Have what policy needs of the principal's account in memory.
@@ -195,6 +182,14 @@ class Runtime:
         await self.pool.close()
         if self.retriever is not None:
             await self.retriever.aclose()
+        if self._chat is not None:
+            await self._chat.close()
+
+    def readiness(self) -> Readiness:
+        """What `/readyz` says."""
+        return self.figures.readiness(
+            self.gateway, self.retriever, snapshot=self._snapshot.is_set()
+        )
 
     # -- serving -----------------------------------------------------------------------------
 
@@ -214,7 +209,7 @@ class Runtime:
         )
         edge.register(app)
         prefix = base_path(config)
-        metrics = self._metrics_text if config.observability.metrics else None
+        metrics = self.figures.metrics_text if config.observability.metrics else None
         Health(self.readiness, metrics).register(app, prefix)
         if self.accounts is not None:
             register_rest(app, await self._rest(stack, edge, self.accounts))
@@ -273,87 +268,16 @@ class Runtime:
         parts = reloadable(loaded, self._packs())
         authenticator(new, schemes(new, self.accounts))
         settings = retriever_settings(new.tool_rag, loaded.home)
-        report = _difference(old, new)
+        pinning = self._pinning(loaded)
+        report = difference(old, new)
         policy = Policy() if self._trusted else parts.policy
         if self.retriever is not None:
             self.retriever.settings = settings
         self.gateway.reconfigure(policy=policy, settings=parts.gateway)
         await self.supervisor.update(parts.specs)
-        self.keeper.reconfigure(parts.rules)
+        self.keeper.reconfigure(parts.rules, pinning)
         self.loaded = loaded
         return report
-
-    # -- figures -----------------------------------------------------------------------------
-
-    def readiness(self) -> Readiness:
-        """What `/readyz` says."""
-        status = self.supervisor.status()
-        details = {
-            "upstreams": {
-                key: {"state": found.state, "tools": found.tools, "error": found.error}
-                for key, found in status.items()
-            },
-            "tools": len(self.gateway.view.catalog.tools),
-        }
-        missing: list[str] = []
-        if not self._snapshot.is_set():
-            missing.append("first snapshot: upstreams are still connecting")
-        missing += [
-            f"upstream {key}: {found.error or found.state}"
-            for key, found in status.items()
-            if found.state != "ready"
-        ]
-        degraded = self.retriever.degraded if self.retriever is not None else None
-        if degraded:
-            missing.append(f"retrieval: {degraded}")
-        all_down = bool(status) and not self.gateway.view.catalog.servers
-        return Readiness(self._snapshot.is_set() and not all_down, tuple(missing), details)
-
-    def _metrics_text(self) -> tuple[bytes, str]:
-        return self.metrics.text(), CONTENT_TYPE
-
-    def _upstream_figures(self) -> dict[str, UpstreamFigures]:
-        pool = self.pool.status()
-        return {
-            key: UpstreamFigures(
-                up=found.state == "ready",
-                tools=found.tools,
-                sessions=pool[key].sessions,
-                in_flight=pool[key].in_flight,
-                queued=pool[key].queued,
-                breaker=pool[key].breaker,
-            )
-            for key, found in self.supervisor.status().items()
-            if key in pool
-        }
-
-    def _edge_figures(self) -> EdgeFigures | None:
-        if self.edge is None:
-            return None
-        return EdgeFigures(
-            sessions=len(self.edge.sessions),
-            streams=self.edge.streams,
-            parked=self.edge.interactions.parked,
-        )
-
-
-def _difference(old: Config, new: Config) -> Reloaded:
-    """Which blocks differ, by whether they can be swapped."""
-    report = Reloaded()
-    for block in Config.model_fields:
-        before, after = getattr(old, block), getattr(new, block)
-        if before == after:
-            continue
-        if block in _RESTART_BLOCKS:
-            report.needs_restart.append(block)
-            continue
-        fixed = _FIXED_KEYS.get(block, ())
-        changed = [key for key in fixed if getattr(before, key) != getattr(after, key)]
-        report.needs_restart += [f"{block}.{key}" for key in changed]
-        unfixed = {key: getattr(before, key) for key in changed}
-        if not changed or after.model_copy(update=unfixed) != before:
-            report.applied.append(block)
-    return report
 
 
 @asynccontextmanager

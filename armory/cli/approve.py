@@ -1,0 +1,63 @@
+"""`armory approve`: changed tool definitions that pinning withholds are taken as good.
+
+Owns: the command. Never imports a web framework.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+
+from armory.cli.asking import opened
+from armory.cli.options import config_option, json_option, loaded_config
+from armory.cli.output import out, print_json
+from armory.errors import UnknownTool
+from armory.runtime.running import PINS
+from armory.security.pinning import Changed, Pinning
+
+
+@click.command()
+@click.argument("tools", nargs=-1)
+@click.option("--all", "everything", is_flag=True, help="Approve every changed tool.")
+@config_option
+@json_option
+def approve(tools: tuple[str, ...], everything: bool, config: str | None, as_json: bool) -> None:
+    """Approve the present definitions of TOOLS; without any, show what has changed.
+
+    A gateway that runs takes it over on SIGHUP.
+    """
+    changed, approved = asyncio.run(_approve(tools, config, everything=everything))
+    if as_json:
+        print_json(
+            {
+                "changed": [{"tool": c.name, "pinned": c.pinned, "now": c.now} for c in changed],
+                "approved": approved,
+            }
+        )
+        return
+    for change in changed:
+        fate = "approved" if change.name in approved else "changed"
+        out().print(f"{fate}: {change.name}", markup=False)
+    if not changed:
+        out().print("No definition has changed.")
+
+
+async def _approve(
+    tools: tuple[str, ...], config: str | None, *, everything: bool
+) -> tuple[list[Changed], list[str]]:
+    loaded = loaded_config(config)
+    async with opened(loaded) as runtime:
+        catalog = runtime.gateway.view.catalog
+    pinning = Pinning(loaded.home / PINS, "block")
+    pinning.admit(catalog)
+    changed = list(pinning.withheld.values())
+    for name in tools:
+        if name not in catalog.tools:
+            raise UnknownTool(
+                f"no tool is called {name!r}; `armory approve` shows what has changed"
+            )
+    wanted = [c.name for c in changed if everything or c.name in tools]
+    for name in wanted:
+        pinning.approve(catalog.tools[name])
+    return changed, wanted

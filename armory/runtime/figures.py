@@ -1,0 +1,93 @@
+"""What health and metrics read off a running gateway.
+
+Owns: turning the state of the rooms into `Readiness` and figures. Changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from armory.gateway.gateway import Gateway
+from armory.observability.metrics import CONTENT_TYPE, EdgeFigures, Metrics, UpstreamFigures
+from armory.retrieval.retriever import Retriever
+from armory.upstreams.pool import Pool
+from armory.upstreams.supervisor import Supervisor
+from armory.web.health import Readiness
+from armory.wire.http import HttpEdge
+
+
+class Figures:
+    """The state of one gateway, read when it is asked for.
+
+    Args:
+        pool, supervisor: give the upstreams; functions, since they exist later.
+        edge: gives the HTTP front, None while nothing listens.
+    """
+
+    def __init__(
+        self,
+        pool: Pool,
+        supervisor: Callable[[], Supervisor],
+        edge: Callable[[], HttpEdge | None],
+    ) -> None:
+        self._pool = pool
+        self._supervisor = supervisor
+        self._edge = edge
+        self.metrics = Metrics(self._upstreams, self._clients)
+
+    def readiness(
+        self, gateway: Gateway, retriever: Retriever | None, *, snapshot: bool
+    ) -> Readiness:
+        """What `/readyz` says. Ready is a gateway that has had its first snapshot, unless every
+        upstream is down.
+        """
+        status = self._supervisor().status()
+        details = {
+            "upstreams": {
+                key: {"state": found.state, "tools": found.tools, "error": found.error}
+                for key, found in status.items()
+            },
+            "tools": len(gateway.view.catalog.tools),
+        }
+        missing: list[str] = []
+        if not snapshot:
+            missing.append("first snapshot: upstreams are still connecting")
+        missing += [
+            f"upstream {key}: {found.error or found.state}"
+            for key, found in status.items()
+            if found.state != "ready"
+        ]
+        degraded = retriever.degraded if retriever is not None else None
+        if degraded:
+            missing.append(f"retrieval: {degraded}")
+        all_down = bool(status) and not gateway.view.catalog.servers
+        return Readiness(snapshot and not all_down, tuple(missing), details)
+
+    def metrics_text(self) -> tuple[bytes, str]:
+        """(body, content type) of `/metrics`."""
+        return self.metrics.text(), CONTENT_TYPE
+
+    def _upstreams(self) -> dict[str, UpstreamFigures]:
+        pool = self._pool.status()
+        return {
+            key: UpstreamFigures(
+                up=found.state == "ready",
+                tools=found.tools,
+                sessions=pool[key].sessions,
+                in_flight=pool[key].in_flight,
+                queued=pool[key].queued,
+                breaker=pool[key].breaker,
+            )
+            for key, found in self._supervisor().status().items()
+            if key in pool
+        }
+
+    def _clients(self) -> EdgeFigures | None:
+        edge = self._edge()
+        if edge is None:
+            return None
+        return EdgeFigures(
+            sessions=len(edge.sessions),
+            streams=edge.streams,
+            parked=edge.interactions.parked,
+        )

@@ -1,0 +1,50 @@
+"""Which parts of a configuration can be swapped while the gateway serves.
+
+Owns: the comparison of two configurations. Opens nothing, changes nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from armory.config import Config
+from armory.runtime.retrieval import ENGINE_KEYS
+
+_RESTART_BLOCKS = ("server", "accounts", "storage", "agent", "observability")
+_FIXED_KEYS = {
+    "tool_rag": ENGINE_KEYS,
+    "security": ("tokens", "api_keys", "jwt", "allow_anonymous"),
+}
+"""Keys that take a restart in blocks of which the rest is swapped."""
+
+
+@dataclass(slots=True)
+class Reloaded:
+    """What became of a new configuration.
+
+    Attributes:
+        applied: blocks that differ and are in force now.
+        needs_restart: blocks that differ and take a restart.
+    """
+
+    applied: list[str] = field(default_factory=list[str])
+    needs_restart: list[str] = field(default_factory=list[str])
+
+
+def difference(old: Config, new: Config) -> Reloaded:
+    """Which blocks differ, by whether they can be swapped."""
+    report = Reloaded()
+    for block in Config.model_fields:
+        before, after = getattr(old, block), getattr(new, block)
+        if before == after:
+            continue
+        if block in _RESTART_BLOCKS:
+            report.needs_restart.append(block)
+            continue
+        fixed = _FIXED_KEYS.get(block, ())
+        changed = [key for key in fixed if getattr(before, key) != getattr(after, key)]
+        report.needs_restart += [f"{block}.{key}" for key in changed]
+        unfixed = {key: getattr(before, key) for key in changed}
+        if not changed or after.model_copy(update=unfixed) != before:
+            report.applied.append(block)
+    return report
