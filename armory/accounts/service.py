@@ -35,7 +35,8 @@ _log = structlog.get_logger(__name__)
 FLUSH_S = 2.0
 REFRESH_S = 10.0
 PRUNE_S = 3_600.0
-RETRIEVALS = frozenset(("tools/list", "search_tools", "retrieve"))
+SEARCHES = frozenset(("search_tools", "find_tools"))
+"""Tools of the gateway itself, a call of which is a retrieval query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,11 +152,16 @@ class Accounts:
     async def admit(self, principal: Principal, method: str, name: str) -> None:
         """Count a retrieval query against the user's plan; anything else passes.
 
+        A database that is away limits nobody here: a listing must not fail for it.
+
         Raises:
             RateLimited: the plan's queries are used up.
         """
-        if method in RETRIEVALS:
-            await self.spend(principal)
+        if method == "tools/list" or name in SEARCHES:
+            try:
+                await self.spend(principal)
+            except BackendError as error:
+                _log.warning("quota_not_checked", error=error.message)
 
     async def spend(self, principal: Principal) -> Quota | None:
         """Count one query of the principal's user; None where nothing is counted.

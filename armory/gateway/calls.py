@@ -44,11 +44,10 @@ async def call_tool(gateway: Gateway, exchange: Exchange, params: dict[str, Raw]
     """
     name = need_text(params, "name")
     if name in metatools.META_TOOLS and gateway.offers(exchange, name):
-        if name == metatools.SEARCH:
-            return await _search_tools(gateway, exchange, params)
-        if name == metatools.FIND:
+        if name != metatools.CALL:
+            answer = _search_tools if name == metatools.SEARCH else find_tools
             try:
-                return await find_tools(gateway, exchange, params)
+                return await answer(gateway, exchange, params)
             except _FAILED as error:
                 return failed_call(error)
         params = metatools.read_call(params)
@@ -203,6 +202,7 @@ def _check_arguments(params: Mapping[str, Raw]) -> None:
 async def _search_tools(gateway: Gateway, exchange: Exchange, params: dict[str, Raw]) -> Reply:
     started = time.perf_counter()
     arguments = metatools.read_search(params)
+    await gateway.admit(exchange, "tools/call", metatools.SEARCH)
     view = gateway.view
     sight = view.sight(exchange)
     query = arguments.as_query(exchange.principal.user or exchange.principal.key)

@@ -40,6 +40,7 @@ async def list_tools(gateway: Gateway, exchange: Exchange, params: Mapping[str, 
 
     Raises:
         RpcError: a cursor that is not ours, or a carried value that does not parse.
+        RateLimited: the caller's queries are used up.
     """
     view = gateway.view
     sight = view.sight(exchange)
@@ -107,6 +108,7 @@ async def _filtered(
     gateway: Gateway, view: View, sight: Sight, exchange: Exchange, query: Query
 ) -> Reply:
     started = time.perf_counter()
+    await gateway.admit(exchange, LIST, "")
     selection = await search(gateway, query, sight)
     form = Form(exchange.era, load=True)
     pinned = view.pinned(sight)
