@@ -64,7 +64,11 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """All figures; `armory.evaluation.report.to_json` names them."""
+    """All figures; `armory.evaluation.report.to_json` names them.
+
+    `ranks` has, for every query that wants a tool, the ranks of its relevant tools in the full
+    ranking and how many there are.
+    """
 
     tools: int
     queries: int
@@ -84,6 +88,7 @@ class Result:
     ranker: str
     index: str
     failures: tuple[Failure, ...] = ()
+    ranks: tuple[tuple[tuple[int, ...], int], ...] = ()
     degraded: str | None = None
 
 
@@ -238,5 +243,6 @@ def _result(
         ranker=names[1],
         index=names[2],
         failures=tuple(tally.failures),
+        ranks=tuple((tuple(sorted(found)), count) for found, count in ranks),
         degraded=tally.degraded,
     )

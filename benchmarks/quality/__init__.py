@@ -1,0 +1,1 @@
+"""Quality: every labelled set through every ranker."""
