@@ -74,10 +74,10 @@ class Program:
             raise RuntimeError(f"{self.process.args!r} ended early:\n{self.errors()}")
         return said.rstrip("\n")
 
-    def errors(self) -> str:
+    def errors(self, limit_bytes: int = 20_000) -> str:
         """The last of what it wrote to standard error."""
         self._errors.seek(0, os.SEEK_END)
-        self._errors.seek(max(0, self._errors.tell() - 20_000))
+        self._errors.seek(max(0, self._errors.tell() - limit_bytes))
         return self._errors.read().decode("utf-8", "replace")
 
     def close(self) -> None:
