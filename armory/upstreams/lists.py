@@ -131,7 +131,7 @@ async def _fetch(server: str, send: Send, method: str) -> tuple[Entries, tuple[i
 def _members(server: str, method: str, result: Raw | None) -> dict[str, Raw]:
     try:
         return _page(result if result is not None else Raw(b"null"))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         raise BadList(
             f"upstream {server!r}: the result of {method} is no object", upstream=server
         ) from None
@@ -141,7 +141,7 @@ def _collect(server: str, method: str, page: Mapping[str, Raw], entries: Entries
     member = MEMBER[method]
     try:
         raws = _entries(page.get(member, Raw(b"null")))
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         raise BadList(
             f"upstream {server!r}: the result of {method} has no array {member!r}", upstream=server
         ) from None

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -57,5 +59,5 @@ def test_however_it_is_cut_and_ended_it_reads_the_same(
     whole = b"".join(line + b"\n" for line in lines)
     stream = b"".join(line + ending for line in lines)
     places = sorted({0, len(stream), *(cut for cut in cuts if cut < len(stream))})
-    chunks = [stream[a:b] for a, b in zip(places, places[1:], strict=False)]
+    chunks = [stream[a:b] for a, b in pairwise(places)]
     assert parse(*chunks) == parse(whole)

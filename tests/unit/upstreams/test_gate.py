@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from armory.testing.waiting import until
 from armory.upstreams.gate import Gate, QueueFull
 
 pytestmark = pytest.mark.anyio
@@ -20,8 +21,7 @@ async def test_first_come_first_served() -> None:
 
     assert gate.try_enter()
     tasks = [asyncio.create_task(caller(n)) for n in range(3)]
-    while gate.waiting < 3:
-        await asyncio.sleep(0)
+    await until(lambda: gate.waiting == 3)
     assert not gate.try_enter()
     gate.leave()
     await asyncio.gather(*tasks)
@@ -51,8 +51,7 @@ async def test_a_place_given_to_a_cancelled_caller_is_passed_on() -> None:
     await gate.enter(1)
     first = asyncio.create_task(gate.enter(5))
     second = asyncio.create_task(gate.enter(5))
-    while gate.waiting < 2:
-        await asyncio.sleep(0)
+    await until(lambda: gate.waiting == 2)
     gate.leave()  # the place is the first one's now, who has not run yet
     first.cancel()
     with pytest.raises(asyncio.CancelledError):

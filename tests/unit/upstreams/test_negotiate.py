@@ -237,7 +237,7 @@ async def test_a_redirect_is_followed_within_the_origin_only(opener: Opener) -> 
 
         runner, url = await served(elsewhere)
         try:
-            with pytest.raises(UpstreamUnavailable, match="redirects to .* another origin"):
+            with pytest.raises(UpstreamUnavailable, match=r"redirects to .* another origin"):
                 await opener.open(UpstreamSpec("up", url=url, headers={"Authorization": "x"}))
             assert server.requests == []
         finally:

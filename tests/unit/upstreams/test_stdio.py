@@ -132,7 +132,7 @@ async def test_kill_9_in_mid_call(start: Start, ear: RecordingEar) -> None:
     await call(link, "report")
     os.kill(link.pid, signal.SIGKILL)
     for one in calls:
-        with pytest.raises(UpstreamUnavailable, match="upstream 'up'.*killed by SIGKILL"):
+        with pytest.raises(UpstreamUnavailable, match=r"upstream 'up'.*killed by SIGKILL"):
             await asyncio.wait_for(one, 5)
     assert link.closed
     assert len(ear.events) == 1

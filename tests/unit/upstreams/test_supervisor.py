@@ -1,0 +1,296 @@
+"""Owner tasks: connect, list, follow changes, come back; one upstream's trouble is its own."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from armory.domain.catalog import ServerLists
+from armory.domain.principal import ANONYMOUS
+from armory.errors import UpstreamUnavailable
+from armory.testing.clock import FakeClock
+from armory.testing.script import Json, Script, definition
+from armory.testing.upstream import ScriptedUpstream
+from armory.testing.waiting import until
+from armory.upstreams.clock import Clock
+from armory.upstreams.link import Call, Owner
+from armory.upstreams.pool import Pool
+from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.stdio import StdioLink
+from armory.upstreams.supervisor import LONGEST_PAUSE_S, Supervisor, pause_s
+
+pytestmark = pytest.mark.anyio
+
+PATHS = ":".join(path for path in sys.path if path)
+
+
+def stdio(key: str, *options: str, **more: Any) -> UpstreamSpec:
+    args = ("-m", "armory.testing.stdio_server", *options)
+    return UpstreamSpec(key, command=sys.executable, args=args, env={"PYTHONPATH": PATHS}, **more)
+
+
+class House:
+    """A pool, its supervisor, and what the catalogue would have been told."""
+
+    def __init__(self, *specs: UpstreamSpec, clock: Clock | None = None) -> None:
+        self.told: list[tuple[str, ServerLists]] = []
+        self.pool = Pool(specs)
+        self.supervisor = Supervisor(self.pool, self.tell, clock=clock)
+
+    def tell(self, server: str, lists: ServerLists) -> None:
+        self.told.append((server, lists))
+
+    def names(self, server: str) -> list[str]:
+        return [tool["name"] for tool in self.supervisor.lists()[server].tools]
+
+    def state(self, server: str) -> str:
+        return self.supervisor.status()[server].state
+
+    async def close(self) -> None:
+        await self.supervisor.stop()
+        await self.pool.close()
+        own = [task for task in asyncio.all_tasks() if "/armory/upstreams/" in _file_of(task)]
+        assert not own
+
+
+def _file_of(task: asyncio.Task[Any]) -> str:
+    code = getattr(task.get_coro(), "cr_code", None)
+    return "" if code is None else str(code.co_filename)
+
+
+@pytest.fixture
+async def houses() -> AsyncIterator[Callable[..., House]]:
+    built: list[House] = []
+
+    def build(*specs: UpstreamSpec, clock: Clock | None = None) -> House:
+        built.append(House(*specs, clock=clock))
+        return built[-1]
+
+    yield build
+    for house in built:
+        await house.close()
+
+
+Build = Callable[..., House]
+
+
+async def test_a_dead_a_hanging_and_a_crashing_one_delay_nobody(houses: Build) -> None:
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+
+    hanging = await asyncio.start_server(silent, "127.0.0.1", 0)
+    port = hanging.sockets[0].getsockname()[1]
+    async with ScriptedUpstream() as good, ScriptedUpstream() as gone:
+        dead = gone.url
+        await gone.stop()
+        house = houses(
+            UpstreamSpec("good", url=good.url),
+            UpstreamSpec("hanging", url=f"http://127.0.0.1:{port}/", connect_timeout_s=2),
+            UpstreamSpec("dead", url=dead),
+            stdio("crashing", "--exit-at-start"),
+            UpstreamSpec("missing", command="no-such-command"),
+        )
+        begin = time.monotonic()
+        await house.supervisor.start()
+        assert house.state("good") == "connecting"
+        await until(lambda: bool(house.told))
+        assert time.monotonic() - begin < 2
+        assert [server for server, _ in house.told] == ["good"]
+        assert await house.supervisor.wait_first(15)
+        status = house.supervisor.status()
+        assert [(key, one.state) for key, one in status.items()] == [
+            ("good", "ready"),
+            ("hanging", "down"),
+            ("dead", "down"),
+            ("crashing", "down"),
+            ("missing", "down"),
+        ]
+        assert "no-such-command" in status["missing"].error
+        assert "status 3" in status["crashing"].error
+        assert (status["good"].era, status["good"].tools) == ("modern", len(good.script.tools))
+        await house.close()
+        hanging.close()
+
+
+async def test_waiting_for_the_first_lists_is_bounded(houses: Build) -> None:
+    house = houses(stdio("slow", "--mute-on-unknown", "--era", "legacy"))
+    await house.supervisor.start()
+    assert await house.supervisor.wait_first(0.05) is False
+
+
+@pytest.mark.parametrize("eras", ["modern", "legacy"])
+async def test_a_change_of_the_lists_is_heard_and_fetched(houses: Build, eras: str) -> None:
+    async with ScriptedUpstream(eras=eras) as server:
+        house = houses(UpstreamSpec("up", url=server.url))
+        await house.supervisor.start()
+        assert await house.supervisor.wait_first(10)
+        await until(lambda: bool(server.listens or server.gets))
+        server.script.tools.append(definition("new"))
+        for _ in range(5):
+            await server.announce("notifications/tools/list_changed")
+        await until(lambda: "new" in house.names("up"))
+        assert len(house.told) == 2
+        await server.announce("notifications/tools/list_changed")
+        lists = [m for _, m in server.requests if m["method"] == "tools/list"]
+        await until(lambda: len(lists) < len(server.requests))
+        assert len(house.told) == 2, "lists that did not change are not told"
+
+
+async def test_killed_it_comes_back_and_its_tools_never_left(houses: Build) -> None:
+    house = houses(stdio("up", isolation="shared"), stdio("other"))
+    await house.supervisor.start()
+    assert await house.supervisor.wait_first(15)
+    link = await house.pool.upstream("up").own_link()
+    assert isinstance(link, StdioLink)
+    hang = Call("tools/call", {"name": Raw(b'"hang"')})
+    caught = asyncio.create_task(house.pool.request("up", Owner(ANONYMOUS), hang))
+    unharmed = asyncio.create_task(
+        house.pool.request("other", Owner(ANONYMOUS), Call("tools/call", {"name": Raw(b'"wait"')}))
+    )
+    await until(lambda: house.pool.status()["up"].in_flight == 1)
+    await until(lambda: house.pool.status()["other"].in_flight == 1)
+    before = house.names("up")
+    os.kill(link.pid, signal.SIGKILL)
+    with pytest.raises(UpstreamUnavailable, match=r"'up'.*SIGKILL"):
+        await caught
+    assert house.names("up") == before
+    await until(lambda: house.state("up") == "down")
+    await until(lambda: house.state("up") == "ready")
+    assert house.names("up") == before
+    assert len([server for server, _ in house.told if server == "up"]) == 1
+    assert not unharmed.done()
+    free = Call("tools/call", {"name": Raw(b'"free"')})
+    await house.pool.request("other", Owner(ANONYMOUS), free)
+    assert (await unharmed).error is None
+
+
+async def test_a_crash_loop_slows_down(houses: Build) -> None:
+    clock = FakeClock()
+    house = houses(UpstreamSpec("up", command="no-such-command"), clock=clock)
+    await house.supervisor.start()
+    assert await house.supervisor.wait_first(5)
+    for _ in range(20):
+        await clock.advance(LONGEST_PAUSE_S)
+    attempts = house.supervisor.status()["up"].attempts
+    assert 10 < attempts <= 40
+    before = attempts
+    for _ in range(60):
+        await clock.advance(LONGEST_PAUSE_S / 6)
+    assert 10 <= house.supervisor.status()["up"].attempts - before <= 20
+
+
+def test_pauses_grow_to_a_cap_and_vary() -> None:
+    assert all(0.25 <= pause_s(1) <= 0.5 for _ in range(50))
+    assert all(4 <= pause_s(5) <= 8 for _ in range(50))
+    assert all(LONGEST_PAUSE_S / 2 <= pause_s(n) <= LONGEST_PAUSE_S for n in (10, 1_000))
+    assert len({pause_s(5) for _ in range(50)}) > 1
+
+
+async def test_lists_can_be_fetched_at_once(
+    houses: Build,
+) -> None:
+    script = Script(capabilities={"tools": {}})
+    async with ScriptedUpstream(script, eras="modern") as server:
+        house = houses(UpstreamSpec("up", url=server.url, health_interval_s=0.05))
+        await house.supervisor.start()
+        assert await house.supervisor.wait_first(10)
+        script.tools.append(definition("new"))
+        await house.supervisor.refresh("up")
+        assert "new" in house.names("up")
+        with pytest.raises(UpstreamUnavailable, match="no upstream 'other'"):
+            await house.supervisor.refresh("other")
+
+
+async def test_an_upstream_that_announces_nothing_is_listed_again_from_time_to_time(
+    houses: Build,
+) -> None:
+    class Fleeting(Script):
+        def _page(self, method: str, params: Json, era: str) -> Json:
+            return {**super()._page(method, params, era), "ttlMs": 0}
+
+    script = Fleeting(capabilities={"tools": {}})
+    async with ScriptedUpstream(script, eras="modern") as server:
+        house = houses(UpstreamSpec("up", url=server.url, health_interval_s=0.05))
+        await house.supervisor.start()
+        assert await house.supervisor.wait_first(10)
+        script.tools.append(definition("new"))
+        await until(lambda: "new" in house.names("up"))
+
+
+async def test_a_missed_probe_is_no_death_two_are(houses: Build) -> None:
+    async with ScriptedUpstream(eras="legacy") as server:
+        server.offers_get = False
+        house = houses(UpstreamSpec("up", url=server.url, health_interval_s=0.1))
+        await house.supervisor.start()
+        assert await house.supervisor.wait_first(10)
+        await until(lambda: any(m.get("method") == "ping" for _, m in server.requests))
+        server.fail_with = 503
+        await until(lambda: house.state("up") == "down")
+        assert "HTTP 503" in house.supervisor.status()["up"].error
+        server.fail_with = None
+        await until(lambda: house.state("up") == "ready")
+
+
+async def test_an_expired_session_has_its_lists_fetched_anew(houses: Build) -> None:
+    async with ScriptedUpstream(eras="legacy") as server:
+        house = houses(UpstreamSpec("up", url=server.url, health_interval_s=0.1))
+        await house.supervisor.start()
+        assert await house.supervisor.wait_first(10)
+        server.script.tools.append(definition("new"))
+        server.sessions.clear()
+        await until(lambda: "new" in house.names("up"))
+
+
+async def test_lists_that_cannot_be_had_keep_the_last_good_ones(houses: Build) -> None:
+    async with ScriptedUpstream(eras="modern") as server:
+        house = houses(UpstreamSpec("up", url=server.url))
+        await house.supervisor.start()
+        assert await house.supervisor.wait_first(10)
+        before = house.names("up")
+        await until(lambda: bool(server.listens))
+        server.script.broken_lists.add("tools/list")
+        await server.announce("notifications/tools/list_changed")
+        await until(lambda: house.state("up") == "down")
+        assert house.names("up") == before
+        server.script.broken_lists.clear()
+        await until(lambda: house.state("up") == "ready")
+
+
+async def test_an_update_starts_stops_and_keeps(houses: Build) -> None:
+    async with ScriptedUpstream() as one, ScriptedUpstream() as two:
+        first, second = UpstreamSpec("a", url=one.url), UpstreamSpec("b", url=two.url)
+        house = houses(first)
+        await house.supervisor.start()
+        assert await house.supervisor.wait_first(10)
+        await until(lambda: bool(one.listens))
+        asked = len(one.requests)
+        await house.supervisor.update([second, first])
+        assert await house.supervisor.wait_first(10)
+        assert list(house.supervisor.status()) == ["b", "a"]
+        assert len(one.requests) == asked
+        await house.supervisor.update([second])
+        assert list(house.supervisor.lists()) == ["b"]
+
+
+async def test_an_error_that_nobody_foresaw_is_survived(houses: Build) -> None:
+    async with ScriptedUpstream() as server:
+        house = houses(UpstreamSpec("up", url=server.url))
+        boom = iter([ValueError("a bug in whoever is told")])
+
+        def tell(_server: str, _lists: ServerLists) -> None:
+            for error in boom:
+                raise error
+
+        house.supervisor = Supervisor(house.pool, tell)
+        await house.supervisor.start()
+        await until(lambda: "a bug" in house.supervisor.status()["up"].error)
+        await until(lambda: house.state("up") == "ready")
