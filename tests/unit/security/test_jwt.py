@@ -1,0 +1,224 @@
+"""Session tokens: what is accepted, and every way of cheating that must fail."""
+
+from __future__ import annotations
+
+import base64
+import json
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
+
+from armory.errors import AuthenticationFailed, BackendError, ConfigError
+from armory.security.jwt import JwtScheme, KeySet
+
+pytestmark = pytest.mark.anyio
+ISSUER, AUDIENCE = "https://id.example", "armory"
+SECRET = "a-shared-secret-that-is-long-enough-to-keep"
+
+
+class Provider:
+    """An identity provider: keys that rotate, and a document that can be away."""
+
+    def __init__(self) -> None:
+        self.keys: dict[str, Any] = {}
+        self.fetched = 0
+        self.away = False
+
+    def add(self, kid: str, kind: str = "RSA") -> None:
+        if kind == "RSA":
+            self.keys[kid] = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        else:
+            self.keys[kid] = ec.generate_private_key(ec.SECP256R1())
+
+    def sign(self, kid: str, claims: Mapping[str, Any], algorithm: str = "RS256") -> str:
+        return jwt.encode(dict(claims), self.keys[kid], algorithm, headers={"kid": kid})
+
+    async def fetch(self, url: str) -> bytes:
+        self.fetched += 1
+        if self.away:
+            raise BackendError("away")
+        found: list[dict[str, Any]] = []
+        for kid, key in self.keys.items():
+            algorithm = jwt.get_algorithm_by_name(
+                "RS256" if isinstance(key, rsa.RSAPrivateKey) else "ES256"
+            )
+            public: Any = algorithm.to_jwk(key.public_key(), as_dict=True)
+            found.append({**public, "kid": kid, "use": "sig"})
+        return json.dumps({"keys": found}).encode()
+
+
+def claims(**other: Any) -> dict[str, Any]:
+    now = int(time.time())
+    base = {"iss": ISSUER, "aud": AUDIENCE, "sub": "ann", "exp": now + 600, "iat": now}
+    return {**base, **other}
+
+
+@pytest.fixture(scope="module")
+def provider() -> Provider:
+    found = Provider()
+    found.add("one")
+    found.add("two", "EC")
+    return found
+
+
+def scheme(provider: Provider, **more: Any) -> JwtScheme:
+    given = {"issuer": ISSUER, "audience": AUDIENCE, "jwks_url": "https://id.example/jwks"}
+    return JwtScheme(**given, fetch=provider.fetch, **more)  # pyright: ignore[reportArgumentType]
+
+
+async def test_a_good_token_names_user_and_scopes(provider: Provider) -> None:
+    checks = scheme(provider)
+    found = await checks.identify(provider.sign("one", claims(scope="read admin")))
+    assert found is not None
+    assert (found.user, found.subject, found.method) == ("ann", "ann", "jwt")
+    assert found.scopes == {"read", "admin"}
+    listed = provider.sign("two", claims(scope=["read", 3]), "ES256")
+    again = await checks.identify(listed)
+    assert again is not None
+    assert again.scopes == {"read"}
+    assert await checks.identify("acx_notajwt") is None
+    other = scheme(provider, user_claim="email", scopes_claim="roles")
+    mail = await other.identify(provider.sign("one", claims(email="a@b.c", roles=["x"])))
+    assert mail is not None
+    assert (mail.user, mail.scopes) == ("a@b.c", {"x"})
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"exp": 1},
+        {"exp": None},
+        {"nbf": 99_999_999_999},
+        {"iss": "https://other.example"},
+        {"iss": None},
+        {"aud": "other"},
+        {"aud": None},
+        {"sub": None},
+        {"sub": 7},
+        {"sub": ""},
+        {"sub": "x" * 201},
+        {"sub": "a\nb"},
+    ],
+)
+async def test_claims_that_do_not_hold_are_refused(provider: Provider, wrong: Any) -> None:
+    given = {key: value for key, value in claims(**wrong).items() if value is not None}
+    if isinstance(given.get("sub"), int):
+        head = provider.sign("one", claims())
+        assert head
+    try:
+        token = provider.sign("one", given)
+    except TypeError:  # the library does not even write such a token
+        return
+    with pytest.raises(AuthenticationFailed):
+        await scheme(provider).identify(token)
+
+
+async def test_clocks_may_be_a_little_apart(provider: Provider) -> None:
+    late = provider.sign("one", claims(exp=int(time.time()) - 20))
+    assert await scheme(provider).identify(late) is not None
+    with pytest.raises(AuthenticationFailed):
+        await scheme(provider, leeway_s=0).identify(late)
+
+
+def b64(value: bytes) -> str:
+    return base64.urlsafe_b64encode(value).rstrip(b"=").decode()
+
+
+async def test_swapped_and_absent_algorithms_are_refused(provider: Provider) -> None:
+    public = (
+        provider.keys["one"]
+        .public_key()
+        .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+    )
+    body = b64(json.dumps(claims()).encode())
+    import hashlib
+    import hmac
+
+    for algorithm in ("HS256", "none", "None", "RS256"):
+        head = b64(json.dumps({"alg": algorithm, "kid": "one", "typ": "JWT"}).encode())
+        mac = hmac.new(public, f"{head}.{body}".encode(), hashlib.sha256).digest()
+        for signature in (b64(mac), "AA"):
+            with pytest.raises(AuthenticationFailed):
+                await scheme(provider).identify(f"{head}.{body}.{signature}")
+
+
+async def test_forged_and_foreign_signatures_are_refused(provider: Provider) -> None:
+    stranger = Provider()
+    stranger.add("one")
+    with pytest.raises(AuthenticationFailed):
+        await scheme(provider).identify(stranger.sign("one", claims(scope="admin")))
+    head, body, signature = provider.sign("one", claims()).split(".")
+    forged = b64(json.dumps(claims(sub="root")).encode())
+    for token in (f"{head}.{forged}.{signature}", f"{head}.{body}.{signature[:-4]}AAAA"):
+        with pytest.raises(AuthenticationFailed):
+            await scheme(provider).identify(token)
+    pointing = jwt.encode(
+        claims(), stranger.keys["one"], "RS256",
+        headers={"kid": "three", "jku": "https://evil.example/jwks"},
+    )  # fmt: skip
+    with pytest.raises(AuthenticationFailed):
+        await scheme(provider).identify(pointing)
+
+
+async def test_keys_rotate_and_a_provider_that_is_away_costs_nothing() -> None:
+    provider, now = Provider(), 0.0
+    provider.add("old")
+    keys = KeySet("https://x", ["RS256"], fetch=provider.fetch, clock=lambda: now)
+    assert await keys.key("old") is not None
+    assert await keys.key("old") is not None
+    assert provider.fetched == 1
+    provider.add("new")
+    now = 11.0
+    assert await keys.key("new") is not None
+    assert provider.fetched == 2
+    for _ in range(5):  # unknown ids do not make everybody fetch
+        assert await keys.key("nobody") is None
+    assert provider.fetched == 2
+    provider.away, now = True, 700.0
+    assert await keys.key("old") is not None
+    now = 90_000.0
+    with pytest.raises(BackendError):
+        await keys.key("old")
+
+
+async def test_keys_are_fetched_once_for_many_tokens() -> None:
+    own = Provider()
+    own.add("a")
+    own.add("b")
+    checks = scheme(own)
+    token = own.sign("a", claims())
+    assert await checks.identify(token) is not None
+    assert await checks.identify(token) is not None
+    assert own.fetched == 1
+
+
+async def test_a_shared_secret_goes_with_hs_alone() -> None:
+    checks = JwtScheme(secret=SECRET, algorithms=["HS256"])
+    assert await checks.identify(jwt.encode(claims(), SECRET, "HS256")) is not None
+    with pytest.raises(AuthenticationFailed):
+        await checks.identify(jwt.encode(claims(), SECRET + "x", "HS256"))
+    with pytest.raises(AuthenticationFailed):
+        await checks.identify(jwt.encode(claims(), SECRET + SECRET, "HS512"))
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({}, "exactly one"),
+        ({"jwks_url": "https://x", "secret": SECRET}, "exactly one"),
+        ({"jwks_url": "https://x", "algorithms": ["HS256"]}, "whoever knows them"),
+        ({"jwks_url": "file:///etc/passwd"}, "http or https"),
+        ({"jwks_url": "https://x", "algorithms": ["none"]}, "no algorithm"),
+        ({"jwks_url": "https://x", "algorithms": []}, "no algorithm"),
+        ({"secret": SECRET}, "need jwks_url"),
+        ({"secret": "short", "algorithms": ["HS256"]}, "can be guessed"),
+    ],
+)
+def test_settings_that_invite_cheating_are_refused(settings: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        JwtScheme(**settings)
