@@ -1,0 +1,158 @@
+"""Redis and PostgreSQL that die, hang and come back: speed may suffer, correctness may not."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from armory.accounts.service import Accounts, AccountSettings
+from armory.errors import AuthenticationFailed, BackendError
+from armory.storage.database import Database
+from armory.storage.redis_cache import RedisCache
+from armory.testing.servers import PostgresServer, RedisServer
+
+pytestmark = [pytest.mark.anyio, pytest.mark.redis]
+
+
+class Pair:
+    """Two processes on one database and one Redis."""
+
+    def __init__(self, url: str, redis: RedisServer) -> None:
+        self._url, self.redis = url, redis
+        self._running: list[tuple[Accounts, asyncio.Task[None]]] = []
+
+    async def start(self) -> Accounts:
+        settings = AccountSettings(enabled=True)
+        accounts = Accounts(Database(self._url), RedisCache(self.redis.url), settings)
+        await accounts.open()
+        self._running.append((accounts, asyncio.create_task(accounts.run())))
+        assert await accounts.feed.wait_trusted(10)
+        return accounts
+
+    async def stop(self) -> None:
+        for accounts, task in self._running:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+            await accounts.close()
+
+
+@pytest.fixture
+async def pair(tmp_path: Path, redis_server: RedisServer) -> AsyncIterator[Pair]:
+    found = Pair(f"sqlite:///{tmp_path / 'armory.db'}", redis_server)
+    yield found
+    await found.stop()
+
+
+async def outcome(accounts: Accounts, text: str) -> str:
+    try:
+        return "valid" if await accounts.keys.identify(text) else "no key"
+    except AuthenticationFailed:
+        return "refused"
+    except BackendError:
+        return "unavailable"
+
+
+async def until(accounts: Accounts, text: str, wanted: str, within_s: float) -> None:
+    async with asyncio.timeout(within_s):
+        while await outcome(accounts, text) != wanted:  # noqa: ASYNC110 - another process
+            await asyncio.sleep(0.01)
+
+
+async def test_redis_killed_and_restarted_under_load_costs_no_answer(pair: Pair) -> None:
+    first, second = await pair.start(), await pair.start()
+    _, text = await first.keys.create("k")
+    counts: Counter[str] = Counter()
+    done = asyncio.Event()
+
+    async def load() -> None:
+        while not done.is_set():
+            counts[await outcome(second, text)] += 1
+            await asyncio.sleep(0)
+
+    tasks = [asyncio.create_task(load()) for _ in range(4)]
+    for _ in range(2):
+        await asyncio.to_thread(pair.redis.kill)
+        before = counts["valid"]
+        async with asyncio.timeout(10):
+            while counts["valid"] < before + 50:  # noqa: ASYNC110 - progress of other tasks
+                await asyncio.sleep(0.01)
+        await asyncio.to_thread(pair.redis.start)
+        assert await second.feed.wait_trusted(10)
+    done.set()
+    await asyncio.gather(*tasks)
+    assert set(counts) == {"valid"}
+
+
+async def test_a_revocation_while_redis_is_away_holds_also_afterwards(pair: Pair) -> None:
+    first, second = await pair.start(), await pair.start()
+    made, text = await first.keys.create("k")
+    assert await outcome(first, text) == await outcome(second, text) == "valid"
+    await asyncio.to_thread(pair.redis.kill)
+    await first.keys.revoke(made.id)
+    await until(second, text, "refused", 1.5)
+    await asyncio.to_thread(pair.redis.start)
+    assert await second.feed.wait_trusted(10)
+    assert await outcome(second, text) == "refused"
+
+
+async def test_what_redis_kept_through_an_outage_is_not_believed(pair: Pair) -> None:
+    first, second = await pair.start(), await pair.start()
+    made, text = await first.keys.create("k")
+    assert await outcome(second, text) == "valid"  # now it is in Redis
+    await asyncio.to_thread(pair.redis.pause)  # hangs, keeps what it has
+    await first.keys.revoke(made.id)
+    await until(second, text, "refused", 3.0)
+    await asyncio.to_thread(pair.redis.resume)
+    assert await second.feed.wait_trusted(10)
+    third = await pair.start()
+    assert await outcome(third, text) == "refused"
+    assert await outcome(second, text) == "refused"
+
+
+async def test_a_redis_that_hangs_does_not_hold_up_answers(pair: Pair) -> None:
+    accounts = await pair.start()
+    _, text = await accounts.keys.create("k")
+    await asyncio.to_thread(pair.redis.pause)
+    async with asyncio.timeout(10):
+        while accounts.feed.trusted:  # noqa: ASYNC110 - until the lease is over
+            await asyncio.sleep(0.02)
+    async with asyncio.timeout(1.0):
+        for _ in range(20):
+            assert await outcome(accounts, text) == "valid"
+    await asyncio.to_thread(pair.redis.resume)
+
+
+@pytest.mark.postgres
+async def test_postgres_restarted_loses_nothing(
+    postgres_server: PostgresServer, redis_server: RedisServer
+) -> None:
+    pair = Pair(postgres_server.create_database(), redis_server)
+    accounts = await pair.start()
+    _, text = await accounts.keys.create("k")
+    assert await outcome(accounts, text) == "valid"
+    accounts.usage.called("ann", "a__b", ok=True, latency_ms=5)
+    await asyncio.to_thread(postgres_server.stop)
+    assert await outcome(accounts, "acx_" + "n" * 43) == "unavailable"
+    accounts.usage.called("ann", "a__b", ok=True, latency_ms=7)
+    with pytest.raises(BackendError):
+        await accounts.flush()
+    await asyncio.to_thread(postgres_server.start)
+    async with asyncio.timeout(20):
+        while True:
+            try:
+                await accounts.flush()
+                break
+            except BackendError:
+                await asyncio.sleep(0.05)
+    await accounts.usage.refresh()
+    stats: Any = accounts.usage.tool("a__b")
+    assert stats.uses == 2
+    assert await outcome(accounts, text) == "valid"
+    await pair.stop()
