@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable
+from functools import lru_cache
 
 from armory.retrieval.text import terms
 
@@ -52,7 +53,7 @@ def clauses(text: str) -> list[str]:
     """
     found: list[str] = []
     for part in _SPLIT.split(text):
-        clause = part.strip(" ,.;:!?\t\"'")
+        clause = part.strip(" ,.;:!?\t\"'\u3002\uff01\uff1f\uff1b")
         if not clause:
             continue
         needed = 1 if _STARTS.match(clause) else _MIN_TERMS
@@ -64,15 +65,19 @@ def clauses(text: str) -> list[str]:
 _STARTS = re.compile(rf"(?:{_VERB})\b", re.IGNORECASE)
 
 
-def named(query: str, names: Mapping[str, tuple[str, ...]]) -> list[str]:
-    """Keys whose name the query says in full: servers ("with GitHub") or categories.
+@lru_cache(maxsize=20_000)
+def _name_terms(name: str) -> tuple[frozenset[str], frozenset[str]]:
+    return frozenset(terms(name)), frozenset(terms(name.lower()))
 
-    Args:
-        query: the text.
-        names: key -> the terms of its name, as `armory.retrieval.text.terms` gives them.
-    """
-    said = set(terms(query))
-    return [key for key, words in names.items() if words and said.issuperset(words)]
+
+def named(query: str, names: Iterable[str]) -> set[str]:
+    """The names that the query says in full: servers ("with GitHub") or categories."""
+    said = set(terms(query)) | set(terms(query.lower()))
+    found: set[str] = set()
+    for name in names:
+        if any(words and words <= said for words in _name_terms(name)):
+            found.add(name)
+    return found
 
 
 _REQUEST = re.compile(

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armory.retrieval.document import Fields
-from armory.retrieval.text import is_cjk, terms, trigrams
+from armory.retrieval.text import compounds, is_cjk, terms, trigrams
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
@@ -28,6 +28,8 @@ LENGTH_B = np.array([0.3, 0.3, 0.3, 0.6, 0.6, 0.3], np.float32)
 K1 = 1.2
 B = 0.75
 _FIELD_TERMS = 200
+#: More occurrences in one field say nothing more; their length still tells against them.
+_MOST_COUNTED = 3
 _ALL_TERMS = 100_000
 _MAX_QUERY_TERMS = 160
 _FUZZY_MIN_CHARS = 4
@@ -38,11 +40,19 @@ _FUZZY_CACHE = 20_000
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """One tool, tokenized. `counts` is (terms, fields) float32, `lengths` (fields,) float32."""
+    """One tool, tokenized.
+
+    Attributes:
+        terms: (t,) numbers in the vocabulary.
+        counts: (t, fields) occurrences, each at most 3.
+        lengths: (fields,) terms in each field.
+        whole: (t,) whether the term only joins others of this tool (`readfile` of `read_file`).
+    """
 
     terms: Ints
     counts: Floats
     lengths: Floats
+    whole: NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,7 +87,8 @@ class FieldHits:
     Attributes:
         covered: (r,) share of the query's terms that the tool has in any field, in [0, 1].
         shares: (r, fields) the same for each field alone.
-        said: (r, fields) share of each field's distinct terms that the query says, in [0, 1].
+        said: (r, fields) share of each field's distinct terms that the query says, in [0, 1]; 1
+            where it says a compound of it as one word.
     """
 
     covered: Floats
@@ -115,7 +126,9 @@ class Postings:
         self._idf = self._inverse(self._df).astype(np.float32)
         self._unseen = float(self._inverse(np.zeros(1))[0])
         mean = np.maximum(lengths.mean(0) if self._size else lengths.sum(0), 1.0)
-        held = (counts > 0) * self._idf[self._terms][:, None]
+        wholes = np.concatenate([np.zeros(0, np.bool_), *(e.whole for e in entries)])
+        self._whole = wholes[order]
+        held = (counts > 0) * (self._idf[self._terms] * ~self._whole)[:, None]
         self._mass = np.stack(
             [np.bincount(self._rows, held[:, f], self._size) for f in range(len(FIELDS))], axis=1
         ).astype(np.float32)
@@ -187,13 +200,16 @@ class Postings:
         gained = np.bincount(
             cells, (present * hits.idf[slots][:, None]).ravel(), len(rows) * width
         ).reshape(-1, width)
-        said = np.bincount(
-            cells, (present * self._idf[self._terms[pairs]][:, None]).ravel(), len(rows) * width
-        ).reshape(-1, width)
+        whole = self._whole[pairs]
+        mass = (present * (self._idf[self._terms[pairs]] * ~whole)[:, None]).ravel()
+        said = np.bincount(cells, mass, len(rows) * width).reshape(-1, width)
+        joined = np.bincount(cells, (present & whole[:, None]).ravel(), len(rows) * width)
         return FieldHits(
             covered=(matched @ hits.idf) / asked,
             shares=(gained / asked).astype(np.float32),
-            said=(said / np.maximum(self._mass[rows], 1e-6)).astype(np.float32),
+            said=np.where(
+                joined.reshape(-1, width) > 0, 1, said / np.maximum(self._mass[rows], 1e-6)
+            ).astype(np.float32),
         )
 
     def _variants(self, term: str) -> list[tuple[int, float]]:
@@ -240,7 +256,8 @@ class LexicalIndex:
     Not thread-safe; one owner adds, removes and freezes. Postings may be searched anywhere.
 
     Args:
-        field_terms: only so many terms of a field count, so that stuffing buys nothing; None: all.
+        field_terms: only so many terms of a field count, and each at most three times, so that
+            stuffing buys nothing; None: all.
     """
 
     def __init__(self, field_terms: int | None = _FIELD_TERMS) -> None:
@@ -279,13 +296,17 @@ class LexicalIndex:
     def _entry(self, fields: Fields) -> _Entry:
         counted: dict[int, list[float]] = {}
         lengths = np.zeros(len(FIELDS), np.float32)
+        most = _ALL_TERMS if self._field_terms is None else _MOST_COUNTED
         for position, field in enumerate(FIELDS):
             words = terms(getattr(fields, field), self._field_terms or _ALL_TERMS)
             lengths[position] = len(words)
             for word, count in Counter(words).items():
                 number = self._vocabulary.setdefault(word, len(self._vocabulary))
                 row = counted.setdefault(number, [0.0] * len(FIELDS))
-                row[position] = float(count)
+                row[position] = float(min(count, most))
         found = np.fromiter(counted, np.int32, len(counted))
         counts = np.array(list(counted.values()), np.float32).reshape(-1, len(FIELDS))
-        return _Entry(found, counts, lengths)
+        joined = compounds(" ".join(getattr(fields, field) for field in FIELDS))
+        numbers = {self._vocabulary[word] for word in joined if word in self._vocabulary}
+        whole = np.array([int(n) in numbers for n in found], np.bool_)
+        return _Entry(found, counts, lengths, whole)

@@ -104,6 +104,20 @@ def terms(text: str, limit: int = 100_000) -> list[str]:
     return found
 
 
+def compounds(text: str) -> frozenset[str]:
+    """Terms of a text that are only there as a whole made of parts: `readFile` -> {readfil}."""
+    wholes: set[str] = set()
+    parts: set[str] = set()
+    for chunk in _CHUNK.findall(text[:MAX_CHARS]):
+        *rest, last = _chunk_terms(chunk) or ("",)
+        if rest and not _IS_CJK.match(chunk) and len(last) > max(map(len, rest)) + 1:
+            wholes.add(last)
+        else:
+            parts.add(last)
+        parts.update(rest)
+    return frozenset(wholes - parts)
+
+
 def trigrams(term: str) -> frozenset[str]:
     """Character trigrams of a term with its borders marked; for terms that are spelt alike."""
     marked = f"^{term}$"

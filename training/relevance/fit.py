@@ -32,13 +32,12 @@ from armory.retrieval.fitting import (
 )
 from armory.retrieval.relevance import GENERIC, VERSION, Calibration, Linear
 from training.relevance.sets import FOLD_OF, NO_TOOL, SETS, CachedModel, group_of
-from training.relevance.tables import Tables, read_all
+from training.relevance.tables import PLAIN, Tables, read_all
 
 FIRST = (
-    "fusion", "fusion_gap", "log_rank", "dense_z", "words_z", "leg_best", "leg_gap",
-    "leg_reciprocal", "leg_top3", "covered", "name_said", "server_said", "in_name", "in_server",
-    "in_description", "in_params", "sibling_gap", "sibling_mass", "cosine", "cosine_best",
-    "cosine_gap",
+    "fusion", "fusion_gap", "dense_z", "words_z", "leg_best", "leg_gap", "leg_reciprocal",
+    "leg_top3", "covered", "name_said", "server_said", "server_named", "sibling_gap",
+    "sibling_mass", "cosine", "cosine_best", "cosine_gap",
 )  # fmt: skip
 SECOND = (
     *SHAPE, "clauses", "log_tools", "top_fusion", "top_covered", "gap10", "near_1", "near_half",
@@ -153,6 +152,8 @@ def fit_all(tables: Tables, needless: Mapping[str, Observations], identity: str)
     """The whole calibration file."""
     rankers: dict[str, dict[str, Any]] = {}
     for ranker, found in tables.items():
+        if ranker == PLAIN:
+            continue
         if ranker == "lexical":
             rankers[ranker] = {GENERIC: fit_calibration(found, needless, LEXICAL).to_json()}
             continue
@@ -175,7 +176,11 @@ def gather(
     tables, needless = {}, {}
     for fold in sorted(set(FOLD_OF.values())):
         own = [s for s in SETS if FOLD_OF[s] == fold]
-        part, spare = read_all(data, CachedModel(folds / fold, cache), cap=cap, sets=own)
+        there = (folds / fold / "model.onnx").exists()
+        if not there:
+            print(f"fold {fold}: no embedder in {folds}, the given one is taken", flush=True)
+        source = CachedModel(folds / fold, cache) if there else embed
+        part, spare = read_all(data, source, cap=cap, sets=own)
         for ranker, found in part.items():
             tables.setdefault(ranker, {}).update(found)
         needless.update(spare)

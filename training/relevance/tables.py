@@ -7,6 +7,7 @@ by hand (`no_tool.txt`), and queries of one set against the small catalogue of a
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -34,6 +35,8 @@ NO_TOOL_TEXTS = Path(__file__).with_name("no_tool.txt")
 #: Catalogues small enough that a stranger's query has no tool in them.
 SMALL = ("toole", "livemcpbench", "mcpproxy-golden", "docker-pool")
 _STRANGERS = 100
+#: The z-scored fusion of whole queries, without clauses or constants: what everything is held to.
+PLAIN = "plain"
 
 
 class Collector:
@@ -109,13 +112,17 @@ def _query_of(evidence: Evidence) -> dict[str, float]:
 def _labelled(
     catalogue: Catalogue, questions: Sequence[Question], embed: CachedModel
 ) -> dict[str, Observations]:
-    collectors = {name: Collector() for name in ("relevance", *(r.name for r in FORMULAS))}
+    names = ("relevance", PLAIN, *(r.name for r in FORMULAS))
+    collectors = {name: Collector() for name in names}
     texts = [q.text for q in questions]
     for evidence, question in zip(evidence_of(catalogue, texts, embed), questions, strict=True):
         fusion = fuse(evidence)
         signals = candidate_signals(evidence, fusion)
         query = query_signals(evidence, signals)
         collectors["relevance"].add(signals, query, fusion.best, question.relevant)
+        bare = fuse(replace(evidence, legs=evidence.legs[:1]))
+        only = {"fusion": bare.total[bare.best]}
+        collectors[PLAIN].add(only, {}, bare.best, question.relevant)
         for ranker in FORMULAS:
             own, best = ranker.signals(ranker.formula(evidence))
             collectors[ranker.name].add(own, query, best, question.relevant)

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from armory.retrieval.ordering import descending
 from armory.retrieval.ports import Evidence, FloatArray, IntArray, Ranked, RankSettings
 from armory.retrieval.relevance import calibration_for, cost_weighted, judge, sigmoid
 
@@ -53,7 +54,7 @@ def verdict(
     shown = {name: _spread(part, best, len(values)) for name, part in signals.items()}
     shown["need"] = np.full(len(values), need, np.float32)
     return Ranked(
-        order=np.argsort(-raw, kind="stable"),
+        order=descending(raw),
         raw=raw,
         probability=probability,
         score=cost_weighted(probability, cost),
@@ -71,7 +72,7 @@ def _boosted(odds: FloatArray, evidence: Evidence, settings: RankSettings) -> Fl
 
 
 def _following(odds: FloatArray, raw: FloatArray, best: IntArray) -> FloatArray:
-    order = np.argsort(-raw, kind="stable")
+    order = descending(raw)
     out = odds.copy()
     out[order] = np.minimum.accumulate(odds[order])
     return out
@@ -102,7 +103,7 @@ def explain(evidence: Evidence, ranked: Ranked, position: int) -> str:
     if words > 0:
         covered = signals.get("covered", 0.0)
         parts.append(f"shares {covered:.0%} of the query's words" if covered else "shares words")
-    if signals.get("server_said", 0.0) >= 0.99:
+    if signals.get("server_named", 0.0) >= 0.99:
         parts.append("its server is named")
     if signals.get("used", 0.0) >= 0.6:
         parts.append("similar queries led to it before")

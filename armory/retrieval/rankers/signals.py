@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armory.domain.tool import ToolRecord
-from armory.retrieval.intents import form
+from armory.retrieval.intents import form, named
 from armory.retrieval.ports import Evidence, FloatArray, IntArray, Leg
 
 #: Candidates that are judged signal by signal; the others keep the order of the fusion below them.
@@ -131,6 +131,18 @@ def _siblings(
     return gap, np.log1p(mass)
 
 
+def _named(evidence: Evidence, best: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Whether the query says the name of each candidate's server, and of its category."""
+    text = " ".join(leg.text for leg in evidence.legs if leg.whole)
+    records = [evidence.records[i] for i in best.tolist()]
+    servers = named(text, {n for r in records for n in (r.server, r.server_title) if n})
+    categories = named(text, {r.category for r in records if r.category})
+    return (
+        np.array([r.server in servers or r.server_title in servers for r in records], np.float32),
+        np.array([r.category in categories for r in records], np.float32),
+    )
+
+
 def candidate_signals(evidence: Evidence, fusion: Fusion) -> dict[str, FloatArray]:
     """Every signal of the best candidates, (k,) float32 each, in the order of `fusion.best`."""
     best = fusion.best
@@ -157,6 +169,7 @@ def candidate_signals(evidence: Evidence, fusion: Fusion) -> dict[str, FloatArra
     found["name_said"], found["server_said"] = said[:, _NAME], said[:, _SERVER]
     found["in_name"], found["in_server"] = shares[:, _NAME], shares[:, _SERVER]
     found["in_description"], found["in_params"] = shares[:, _DESCRIPTION], shares[:, _PARAMS]
+    found["server_named"], found["category_named"] = _named(evidence, best)
     found["sibling_gap"], found["sibling_mass"] = _siblings(evidence.records, best, total)
     if evidence.dense:
         cosines = np.stack([leg.cosine[best] for leg in legs if leg.cosine is not None])

@@ -1,0 +1,188 @@
+"""Rankers over hand-made evidence."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from armory.domain.tool import ToolRecord
+from armory.retrieval.document import fields_of
+from armory.retrieval.evidence import legs_of
+from armory.retrieval.lexical import LexicalIndex
+from armory.retrieval.ports import Evidence, FloatArray, Leg, Ranker, RankSettings
+from armory.retrieval.rankers.formulas import (
+    HybridRanker,
+    LexicalRanker,
+    SemanticRanker,
+    cosine,
+    keyword,
+)
+from armory.retrieval.rankers.relevance import RelevanceRanker
+from armory.retrieval.rankers.signals import candidate_signals, fuse
+
+RANKERS: list[Ranker] = [RelevanceRanker(), HybridRanker(), SemanticRanker(), LexicalRanker()]
+
+
+def tools() -> list[ToolRecord]:
+    described = {
+        "git__commit": "Record changes to the repository",
+        "git__log": "Show the commit history",
+        "mail__send": "Send an email message to somebody",
+        "mail__list": "List emails of the inbox",
+        "weather__forecast": "Weather forecast of a city",
+        "math__add": "Add two numbers",
+    }
+    found = [
+        ToolRecord(name, name.split("__")[0], name.split("__")[1], {}, "0", description=text)
+        for name, text in described.items()
+    ]
+    filler = [ToolRecord(f"x__t{i}", "x", f"t{i}", {}, "0", f"Filler {i}") for i in range(30)]
+    return [*found, *filler]
+
+
+def evidence(
+    texts: Sequence[str], like: dict[str, float] | None, records: list[ToolRecord] | None = None
+) -> Evidence:
+    """Every leg has cosine 0.1 (and a ripple) with all tools but those in `like`."""
+    records = records or tools()
+    index = LexicalIndex()
+    for record in records:
+        index.add(record.name, fields_of(record))
+    postings = index.freeze()
+    ripple = 0.1 + 0.02 * np.sin(np.arange(len(records)))
+    cosines: FloatArray | None = None
+    if like is not None:
+        values = [like.get(r.name, ripple[i]) for i, r in enumerate(records)]
+        cosines = np.array(values, np.float32)
+    legs: list[Leg] = []
+    for leg in legs_of(texts):
+        hits = postings.search(leg.text)
+        bm25 = hits.bm25()
+        legs.append(
+            Leg(
+                leg.text, leg.parent, leg.whole, cosines,
+                0.0 if cosines is None else float(cosines.mean()),
+                0.0 if cosines is None else float(cosines.std()),
+                bm25, float(bm25.mean()), float(bm25.std()), hits,
+            )
+        )  # fmt: skip
+    rows = np.arange(len(records))
+    return Evidence(legs, records, rows, postings, len(records), "e" if like else "")
+
+
+def names(found: Evidence, order: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[str]:
+    return [found.records[i].name for i in order.tolist()]
+
+
+@pytest.mark.parametrize("ranker", RANKERS, ids=lambda r: r.name)
+def test_every_ranker_judges_every_candidate(ranker: Ranker) -> None:
+    found = evidence(["send an email"], {"mail__send": 0.7, "mail__list": 0.5})
+    ranked = ranker.rank(found, RankSettings())
+    count = len(found.records)
+    assert names(found, ranked.order)[0] == "mail__send"
+    assert sorted(ranked.order.tolist()) == list(range(count))
+    for values in (ranked.raw, ranked.probability, ranked.score, *ranked.signals.values()):
+        assert values.shape == (count,)
+        assert np.isfinite(values).all()
+    assert (ranked.probability >= 0).all()
+    assert (ranked.score <= 1).all()
+    assert (np.diff(ranked.raw[ranked.order]) <= 1e-6).all()
+    assert (np.diff(ranked.score[ranked.order]) <= 1e-6).all()
+    reason = ranker.reason(found, ranked, int(ranked.order[0]))
+    assert reason.endswith(".")
+    assert reason[0].isupper()
+
+
+def test_formulas_are_what_they_say() -> None:
+    found = evidence(["commit history"], {"git__log": -0.3, "git__commit": 0.9})
+    words, meaning = keyword(found), cosine(found)
+    np.testing.assert_allclose(SemanticRanker().formula(found), meaning)
+    np.testing.assert_allclose(
+        HybridRanker().formula(found), 0.7 * np.maximum(meaning, 0) + 0.3 * words, rtol=1e-5
+    )
+    np.testing.assert_allclose(LexicalRanker().formula(found), words)
+    assert HybridRanker().formula(found).min() >= 0
+
+
+def test_words_alone_are_enough_for_the_lexical_ranker() -> None:
+    found = evidence(["commit history"], None)
+    ranked = LexicalRanker().rank(found, RankSettings())
+    assert names(found, ranked.order)[0] == "git__log"
+
+
+def test_each_wish_of_a_query_is_served() -> None:
+    found = evidence(["weather forecast of a city and send an email message"], {})
+    best = names(found, RelevanceRanker().rank(found, RankSettings()).order)[:3]
+    assert {"weather__forecast", "mail__send"} <= set(best)
+
+
+def test_several_texts_count_by_their_best() -> None:
+    like = {"math__add": 0.4, "git__log": 0.4, "weather__forecast": 0.35}
+    both = evidence(["add two numbers", "show the commit history"], like)
+    best = names(both, RelevanceRanker().rank(both, RankSettings()).order)[:2]
+    assert set(best) == {"math__add", "git__log"}
+
+
+def test_small_talk_is_refused_and_a_plain_request_is_not() -> None:
+    chat = evidence(["Why do people dream?"], {"math__add": 0.12})
+    plain = evidence(["Please send an email message to Anna"], {"mail__send": 0.8})
+    lexical = LexicalRanker()
+    assert not RelevanceRanker().rank(plain, RankSettings()).refused
+    assert not lexical.rank(plain, RankSettings()).refused
+    assert RelevanceRanker().rank(chat, RankSettings()).signals["need"][0] < 0.2
+
+
+def test_past_uses_lift_a_tool() -> None:
+    found = evidence(["ship it"], {"git__log": 0.3})
+    count = len(found.records)
+    used = np.zeros(count, np.float32)
+    used[0] = 0.9
+    uses = np.where(used > 0, 10, 0).astype(np.float32)
+    legs = [replace(leg, used=used) for leg in found.legs]
+    learnt = replace(found, legs=legs, uses=uses)
+    ranker = RelevanceRanker()
+    before = names(found, ranker.rank(found, RankSettings()).order).index("git__commit")
+    after = ranker.rank(learnt, RankSettings())
+    assert names(learnt, after.order).index("git__commit") == 0 < before
+    assert "led to it before" in ranker.reason(learnt, after, 0)
+
+
+def test_memory_of_everything_changes_nothing() -> None:
+    found = evidence(["send an email"], {"mail__send": 0.7})
+    used = np.full(len(found.records), 0.5, np.float32)
+    uses = np.full(len(found.records), 30, np.float32)
+    learnt = replace(found, legs=[replace(leg, used=used) for leg in found.legs], uses=uses)
+    np.testing.assert_allclose(fuse(learnt).total, fuse(found).total, atol=1e-3)
+
+
+def test_stated_cost_and_tag_boosts() -> None:
+    records = tools()
+    records[1] = replace(records[1], tags=("approved",))
+    found = evidence(["commit"], {"git__commit": 0.5, "git__log": 0.5}, records)
+    ranker = RelevanceRanker()
+    plain = ranker.rank(found, RankSettings())
+    lax = ranker.rank(found, RankSettings(miss_cost=1_000.0))
+    assert (lax.score >= plain.score).all()
+    np.testing.assert_allclose(lax.probability, plain.probability)
+    boosted = ranker.rank(found, RankSettings(tag_boosts={"approved": 50.0}))
+    assert boosted.raw[1] - plain.raw[1] == pytest.approx(np.log(50), abs=1e-4)
+
+
+def test_a_tool_without_siblings_and_one_with() -> None:
+    found = evidence(["emails"], {"mail__send": 0.6, "mail__list": 0.6, "math__add": 0.55})
+    fusion = fuse(found)
+    signals = candidate_signals(found, fusion)
+    order = [found.records[i].name for i in fusion.best]
+    assert signals["sibling_mass"][order.index("mail__list")] > 0
+    assert signals["sibling_mass"][order.index("math__add")] == 0
+
+
+@pytest.mark.parametrize("ranker", RANKERS, ids=lambda r: r.name)
+def test_one_tool_and_nothing_in_common(ranker: Ranker) -> None:
+    only = [ToolRecord("a__b", "a", "b", {}, "0", "Something")]
+    ranked = ranker.rank(evidence(["???"], {"a__b": 0.2}, only), RankSettings())
+    assert ranked.order.tolist() == [0]
+    assert np.isfinite(ranked.score).all()
