@@ -22,6 +22,7 @@ from armory.gateway.exchange import Endpoint
 from armory.gateway.links import expose_params
 from armory.gateway.rawjson import pack, text_of
 from armory.gateway.view import View
+from armory.security.policy import Scope
 from armory.upstreams.link import Owner, Params
 
 if TYPE_CHECKING:
@@ -216,8 +217,8 @@ class Changes:
 def _differs(
     old: View, new: View, diff: Diff, principal: Principal, endpoint: Endpoint
 ) -> frozenset[str]:
-    before = old.policy.sight(old.catalog, principal, endpoint.scope)
-    after = new.policy.sight(new.catalog, principal, endpoint.scope)
+    before = old.policy.sight(old.catalog, principal, _scope(old, endpoint))
+    after = new.policy.sight(new.catalog, principal, _scope(new, endpoint))
 
     def touched(a: frozenset[str], b: frozenset[str], names: frozenset[str]) -> bool:
         return a != b or not names.isdisjoint(b)
@@ -232,3 +233,9 @@ def _differs(
     ):
         found.add(RESOURCES)
     return frozenset(found)
+
+
+def _scope(view: View, endpoint: Endpoint) -> Scope:
+    """What the endpoint shows in a view: a set may be another one, or be gone."""
+    found = view.endpoint(endpoint.kind, endpoint.name)
+    return found.scope if found is not None else endpoint.scope

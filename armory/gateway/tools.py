@@ -148,7 +148,8 @@ def _within_budget(
     view: View, form: Form, pinned: Sequence[str], selection: Selection
 ) -> list[str]:
     chosen = list(pinned)
-    found = [m.tool.name for m in selection.matches if m.tool.name in view.positions]
+    names = (match.tool.name for match in selection.matches)
+    found = [name for name in names if name in view.positions and name not in chosen]
     budget = view.settings.token_budget
     if budget is None:
         return chosen + found

@@ -56,6 +56,7 @@ class View:
         self._joined: dict[tuple[str, Form, str], bytes] = {}
         self._pinned: dict[str, tuple[str, ...]] = {}
         self._headers: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {}
+        self._endpoints = _endpoints(catalog, settings)
         self._before = previous
         if previous is not None:
             previous._before = None
@@ -68,17 +69,7 @@ class View:
 
     def endpoint(self, kind: str, name: str) -> Endpoint | None:
         """The endpoint `/mcp`, `/mcp/set/{name}` or `/mcp/{name}`; None when there is none."""
-        if kind == "all":
-            return ALL
-        if kind == "set":
-            spec = self.settings.sets.get(name)
-            if spec is None:
-                return None
-            scope = Scope(f"set:{name}", frozenset(spec.servers), spec.tools)
-            return Endpoint("set", name, scope)
-        if name not in self.catalog.servers:
-            return None
-        return Endpoint("server", name, Scope(f"server:{name}", frozenset((name,))))
+        return ALL if kind == "all" else self._endpoints.get((kind, name))
 
     def set_spec(self, endpoint: Endpoint) -> SetSpec | None:
         """The configured set behind an endpoint."""
@@ -237,3 +228,15 @@ class View:
             least = ttl if least is None else min(least, ttl)
             scope = "private" if own != "public" else scope
         return least or 0, scope if least is not None else "private"
+
+
+def _endpoints(catalog: Catalog, settings: GatewaySettings) -> dict[tuple[str, str], Endpoint]:
+    found: dict[tuple[str, str], Endpoint] = {}
+    for name, spec in settings.sets.items():
+        shown = f"{','.join(sorted(spec.servers))}:{','.join(spec.tools)}"
+        scope = Scope(f"set:{name}:{shown}", frozenset(spec.servers), spec.tools)
+        found["set", name] = Endpoint("set", name, scope)
+    for name in catalog.servers:
+        scope = Scope(f"server:{name}", frozenset((name,)))
+        found["server", name] = Endpoint("server", name, scope)
+    return found

@@ -83,8 +83,16 @@ class Dispatcher:
 
     def _shaped(self, exchange: Exchange, method: str, reply: Reply) -> Reply:
         endpoint = exchange.endpoint
-        info = self.gateway.view.info(endpoint)
-        return eras.shape(reply, method, exchange.era, info, transparent=endpoint.transparent)
+        view = self.gateway.view
+        found = route(method, exchange.era)
+        return eras.shape(
+            reply,
+            method,
+            exchange.era,
+            view.info(endpoint),
+            transparent=endpoint.transparent,
+            private=found is not None and found.cacheable and view.policy.restricts,
+        )
 
     def _invoke(self, exchange: Exchange, kind: Kind, method: str) -> Invoke:
         gateway = self.gateway

@@ -212,7 +212,13 @@ def with_passed_meta(
 
 
 def shape(
-    reply: Reply, method: str, to: Era, info: Mapping[str, Any], *, transparent: bool = False
+    reply: Reply,
+    method: str,
+    to: Era,
+    info: Mapping[str, Any],
+    *,
+    transparent: bool = False,
+    private: bool = False,
 ) -> Reply:
     """An answer in the shape of the client's era.
 
@@ -222,19 +228,20 @@ def shape(
         to: the client's era.
         info: the endpoint's `serverInfo`.
         transparent: whether the upstream's own `serverInfo` stays.
+        private: whether others may not see the same, so that no shared cache may keep it.
     """
     if reply.error is not None:
         return _shape_error(reply, method, to)
     result = reply.result if reply.result is not None else jsonrpc.EMPTY
     if to == "legacy":
         return reply if reply.era != "modern" else Reply(result=_for_legacy(result), era="legacy")
-    if reply.era == "modern" and transparent:
+    if reply.era == "modern" and transparent and not private:
         return reply
-    shaped = _for_modern(result, method, info)
+    shaped = _for_modern(result, method, info, private=private)
     return Reply(result=shaped, era="modern")
 
 
-def _for_modern(result: Raw, method: str, info: Mapping[str, Any]) -> Raw:
+def _for_modern(result: Raw, method: str, info: Mapping[str, Any], *, private: bool) -> Raw:
     opened = open_or_none(result)
     if opened is None:
         return result
@@ -243,7 +250,8 @@ def _for_modern(result: Raw, method: str, info: Mapping[str, Any]) -> Raw:
     route = METHODS.get(method)
     if route is not None and route.cacheable and text_of(opened, "resultType") == "complete":
         opened.setdefault("ttlMs", _ZERO)
-        opened.setdefault("cacheScope", _PRIVATE)
+        if private or "cacheScope" not in opened:
+            opened["cacheScope"] = _PRIVATE
     meta = open_or_none(opened.get("_meta")) or {}
     meta[SERVER_INFO_KEY] = pack(info)
     opened["_meta"] = pack(meta)

@@ -203,8 +203,13 @@ class Interactions:
         if not asks_for_input(reply):
             return reply
         opened = open_or_none(reply.result)
-        state = text_of(opened, _STATE) if opened is not None else None
-        if opened is None or state is None:
+        if opened is None:
+            return reply
+        undeclared = _undeclared(exchange, open_or_none(opened.get("inputRequests")) or {})
+        if undeclared is not None:
+            return Reply(error=undeclared, era="modern")
+        state = text_of(opened, _STATE)
+        if state is None:
             return reply
         opened[_STATE] = pack(self._seal("upstream", state, binding))
         return Reply(pack(opened), era=reply.era)
@@ -273,6 +278,20 @@ def asks_for_input(reply: Reply) -> bool:
 
 def _interactive(capabilities: Mapping[str, Any]) -> bool:
     return any(name in capabilities for name in eras.ASKABLE.values())
+
+
+def _undeclared(exchange: Exchange, requests: Mapping[str, Raw]) -> Raw | None:
+    """The refusal of input requests that the client did not say it can answer; None: it did."""
+    for raw in requests.values():
+        request = open_or_none(raw) or {}
+        method = text_of(request, "method") or ""
+        params = open_or_none(request.get("params")) or {}
+        if not eras.may_ask(method, params, exchange.client.capabilities, "modern", ""):
+            needed = eras.ASKABLE.get(method, method)
+            message = f"the upstream needs {needed}, which the client did not declare"
+            data = {"requiredCapabilities": {needed: {}}}
+            return jsonrpc.error(jsonrpc.MISSING_CAPABILITY, message, data)
+    return None
 
 
 async def _ask_all(exchange: Exchange, requests: Mapping[str, Raw]) -> dict[str, Raw] | Reply:

@@ -60,7 +60,7 @@ class Session:
 
     Attributes:
         id: the `Mcp-Session-Id`.
-        principal, endpoint: whose it is and where; fixed at the handshake.
+        principal, endpoint: whose it is and where; as of the last request.
         version: the negotiated revision.
         capabilities: the client's own.
         log_level: as set with `logging/setLevel`; `info` until then.
@@ -103,6 +103,12 @@ class Session:
     def touch(self) -> None:
         """The client is alive."""
         self.used = time.monotonic()
+
+    def seen_as(self, principal: Principal, endpoint: Endpoint) -> None:
+        """The client is alive, with the scopes and the endpoint as they are by now."""
+        self.used = time.monotonic()
+        self.principal = self.subscription.principal = principal
+        self.endpoint = self.subscription.endpoint = endpoint
 
     @property
     def busy(self) -> bool:
@@ -311,7 +317,7 @@ class Sessions:
         ) == (endpoint.kind, endpoint.name)
         if not same:
             return None
-        session.touch()
+        session.seen_as(principal, endpoint)
         return session
 
     async def end(self, session: Session) -> None:

@@ -1,0 +1,118 @@
+"""A gateway over one scripted upstream, asked directly."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+from multidict import CIMultiDict
+
+from armory.domain.catalog import ServerLists
+from armory.domain.principal import ANONYMOUS, Principal
+from armory.gateway.exchange import ALL, Endpoint, Exchange
+from armory.gateway.gateway import Gateway
+from armory.gateway.settings import GatewaySettings
+from armory.testing.front import (
+    ScriptedPool,
+    ScriptedUpstream,
+    WordRetriever,
+    plain,
+    raws,
+    result,
+    tool,
+)
+from armory.upstreams.link import Answer, Call, Era, Owner, Params, Reply
+
+
+@dataclass
+class Heard:
+    """A client that notes what it hears and accepts what it is asked."""
+
+    capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    log_level: str | None = None
+    progress_token: Raw | None = None
+    heard: list[tuple[str, dict[str, Any]]] = field(
+        default_factory=list[tuple[str, dict[str, Any]]]
+    )
+
+    async def notify(self, method: str, params: Params) -> None:
+        self.heard.append((method, plain(params)))
+
+    async def ask(self, method: str, params: Params) -> Answer:
+        self.heard.append((method, plain(params)))
+        return Answer(result=Raw(b"{}"))
+
+
+@dataclass
+class Bench:
+    """The gateway, and ways to ask it."""
+
+    pool: ScriptedPool
+    retriever: WordRetriever
+    gateway: Gateway
+    client: Heard = field(default_factory=Heard)
+
+    def exchange(
+        self,
+        era: Era = "modern",
+        endpoint: Endpoint = ALL,
+        *,
+        principal: Principal = ANONYMOUS,
+        meta: dict[str, Any] | None = None,
+        headers: dict[str, str] | None = None,
+        url: dict[str, list[str]] | None = None,
+        revealed: set[str] | None = None,
+    ) -> Exchange:
+        return Exchange(
+            principal=principal,
+            client=self.client,
+            era=era,
+            version="",
+            endpoint=endpoint,
+            session="s" if era == "legacy" else None,
+            meta=raws(meta or {}),
+            headers=CIMultiDict(headers or {}),
+            url=url or {},
+            revealed=revealed,
+        )
+
+    async def tools(self, exchange: Exchange, params: dict[str, Any] | None = None) -> list[str]:
+        listed = read(await self.gateway.list_tools(exchange, raws(params or {})))
+        return [entry["name"] for entry in listed["tools"]]
+
+    async def call(self, name: str, arguments: Any = None, **more: Any) -> Any:
+        params = {"name": name} | ({} if arguments is None else {"arguments": arguments})
+        return read(await self.gateway.call_tool(self.exchange(**more), raws(params)))
+
+
+def read(reply: Reply) -> Any:
+    assert reply.result is not None
+    return msgspec.json.decode(reply.result)
+
+
+async def echo(call: Call, owner: Owner) -> Reply:
+    del owner
+    return result({"method": call.method, **plain(call.params)})
+
+
+@pytest.fixture
+async def bench() -> Bench:
+    lists = ServerLists(
+        tools=[tool(f"tool{i}", f"number {i}") for i in range(6)],
+        prompts=[{"name": "hi"}],
+        resources=[{"uri": "file:///a"}],
+        templates=[{"uriTemplate": "file:///{x}"}],
+        info={"name": "up", "title": "Upstream", "description": "Counts. Really."},
+        capabilities={"tools": {}},
+    )
+    pool = ScriptedPool({"up": ScriptedUpstream(lists, echo)})
+    retriever = WordRetriever()
+    gateway = Gateway(pool, retriever, settings=GatewaySettings())
+    catalog = pool.catalog()
+    await retriever.index(list(catalog.tools.values()))
+    gateway.publish(catalog)
+    return Bench(pool, retriever, gateway)

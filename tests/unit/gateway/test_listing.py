@@ -1,0 +1,292 @@
+"""What tools/list shows: modes, limits, pins, budget, meta-tools; and definitions as listed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from armory.domain.catalog import ServerLists, ToolRules, build_catalog
+from armory.domain.query import Query, VisibleSet
+from armory.domain.results import Selection
+from armory.domain.tool import ListedRecord, ToolRecord
+from armory.gateway.definitions import Form, header_map, listed_bytes, tool_bytes
+from armory.gateway.exchange import RpcError
+from armory.gateway.gateway import Gateway
+from armory.gateway.metatools import MAX_DESCRIPTION, search_definition
+from armory.gateway.settings import GatewaySettings, SetSpec
+from armory.gateway.view import View
+from armory.security.policy import Policy, Rule
+from armory.testing.front import raws, tool
+
+if TYPE_CHECKING:
+    from tests.unit.gateway.conftest import Bench
+
+pytestmark = pytest.mark.anyio
+ALL = [f"up__tool{i}" for i in range(6)]
+META = ["search_tools", "call_tool"]
+
+
+def configure(bench: Bench, **changes: Any) -> None:
+    bench.gateway.reconfigure(settings=replace(bench.gateway.view.settings, **changes))
+
+
+async def test_auto_lists_all_up_to_the_limit(bench: Bench) -> None:
+    assert await bench.tools(bench.exchange()) == ALL
+    configure(bench, full_list_limit=5)
+    assert await bench.tools(bench.exchange()) == META
+    configure(bench, pin=("*3",), server_pins={"up": ("tool1",)})
+    assert await bench.tools(bench.exchange()) == ["up__tool1", "up__tool3", *META]
+    configure(bench, call_tool=False)
+    assert await bench.tools(bench.exchange()) == ["up__tool1", "up__tool3", "search_tools"]
+    configure(bench, search_tools=False)
+    assert await bench.tools(bench.exchange()) == ALL
+
+
+async def test_without_query_and_modes(bench: Bench) -> None:
+    configure(bench, without_query="search")
+    assert await bench.tools(bench.exchange()) == META
+    assert await bench.tools(bench.exchange(url={"mode": ["all"]})) == ALL
+    configure(bench, without_query="all")
+    assert await bench.tools(bench.exchange(headers={"X-Armory-Mode": "search"})) == META
+    raw = bench.exchange(url={"mode": ["raw"], "query": ["2"]})
+    assert await bench.tools(raw) == ALL
+    assert bench.retriever.queries == []
+
+
+async def test_a_query_chooses_in_catalogue_order(bench: Bench) -> None:
+    asked = bench.exchange(meta={"dev.armory/query": ["number 4", "number 1"]})
+    assert await bench.tools(asked) == [*ALL, "search_tools"]
+    asked = bench.exchange(meta={"dev.armory/query": ["4", "1"]})
+    assert await bench.tools(asked) == ["up__tool1", "up__tool4", *META]
+    configure(bench, pin=("*tool5",), tool_rag=True)
+    assert await bench.tools(asked) == ["up__tool1", "up__tool4", "up__tool5", *META]
+    configure(bench, tool_rag=False)
+    assert await bench.tools(asked) == ALL
+
+
+async def test_the_token_budget(bench: Bench) -> None:
+    size = len(bench.gateway.view.tool_json("up__tool0", Form("modern", load=True)))
+    configure(bench, token_budget=-(-2 * size // 4), pin=("*tool0",))
+    asked = bench.exchange(meta={"dev.armory/query": ["tool"]})
+    assert await bench.tools(asked) == ["up__tool0", "up__tool1", *META]
+
+
+async def test_filters_alone_narrow_the_list(bench: Bench) -> None:
+    asked = bench.exchange(meta={"dev.armory/servers": ["nope"]})
+    assert await bench.tools(asked) == []
+    asked = bench.exchange(meta={"dev.armory/servers": ["up"]})
+    assert await bench.tools(asked) == ALL
+    asked = bench.exchange(meta={"dev.armory/categories": ["x"]})
+    assert await bench.tools(asked) == []
+
+
+async def test_sets_bring_their_own_query(bench: Bench) -> None:
+    sets = {
+        "twos": SetSpec(servers=("up",), query=("2",)),
+        "few": SetSpec(tools=("*__tool1",), without_query="search"),
+    }
+    configure(bench, sets=sets)
+    twos, few = bench.gateway.endpoint("set", "twos"), bench.gateway.endpoint("set", "few")
+    assert twos is not None
+    assert few is not None
+    assert await bench.tools(bench.exchange(endpoint=twos)) == ["up__tool2", *META]
+    asked = bench.exchange(endpoint=twos, url={"query": ["3"]})
+    assert await bench.tools(asked) == ["up__tool3", *META]
+    assert await bench.tools(bench.exchange(endpoint=few)) == META
+    assert bench.gateway.endpoint("set", "none") is None
+    assert list(bench.gateway.view.servers(few)) == ["up"]
+
+
+async def test_search_that_breaks_still_lists(bench: Bench) -> None:
+    class Broken:
+        async def search(
+            self, query: Query, visible: VisibleSet | None, *, explain: bool = False
+        ) -> Selection:
+            raise RuntimeError("index gone: /secret/path")
+
+    gateway = Gateway(bench.pool, Broken(), settings=GatewaySettings(pin=("*tool1",)))
+    gateway.publish(bench.pool.catalog())
+    bench.gateway = gateway
+    asked = bench.exchange(meta={"dev.armory/query": "x"})
+    reply = await gateway.list_tools(asked, {})
+    assert reply.result is not None
+    listed = msgspec.json.decode(reply.result)
+    assert [entry["name"] for entry in listed["tools"]] == ["up__tool1", *META]
+    degraded = listed["_meta"]["dev.armory/selection"]["degraded"]
+    assert degraded.startswith("pinned only")
+    assert "secret" not in degraded
+
+
+async def test_without_a_retriever_queries_change_nothing(bench: Bench) -> None:
+    bench.gateway.retriever = None
+    assert await bench.tools(bench.exchange(meta={"dev.armory/query": "2"})) == ALL
+    called = await bench.call("search_tools", {"query": "2"})
+    assert called["structuredContent"]["degraded"] == "no retriever"
+
+
+async def test_legacy_selection_and_no_cursor(bench: Bench) -> None:
+    asked = bench.exchange("legacy", meta={"dev.armory/query": "2"})
+    reply = await bench.gateway.list_tools(asked, {})
+    assert reply.result is not None
+    listed = msgspec.json.decode(reply.result)
+    assert listed["_meta"]["dev.armory/selection"]["returned"] == 1
+    assert "nextCursor" not in listed
+    await bench.gateway.list_tools(asked, raws({"cursor": None}))
+    with pytest.raises(RpcError, match="cursor"):
+        await bench.gateway.list_tools(asked, raws({"cursor": "x"}))
+    with pytest.raises(RpcError, match="cursor"):
+        await bench.gateway.list_entries(asked, "prompts/list", raws({"cursor": "x"}))
+
+
+async def test_revealed_tools_enter_the_sessions_list(bench: Bench) -> None:
+    configure(bench, without_query="search", reveal="session")
+    revealed: set[str] = set()
+    await bench.call("search_tools", {"query": "3"}, era="legacy", revealed=revealed)
+    assert revealed == {"up__tool3"}
+    asked = bench.exchange("legacy", revealed=revealed)
+    assert await bench.tools(asked) == ["up__tool3", *META]
+    configure(bench, reveal="none")
+    await bench.call("search_tools", {"query": "4"}, era="legacy", revealed=revealed)
+    assert revealed == {"up__tool3"}
+
+
+def test_bytes_are_taken_over_where_nothing_changed() -> None:
+    definition = tool("a", "a")
+    first, _ = build_catalog({"s": ServerLists(tools=[definition])})
+    view = View(first, Policy(), GatewaySettings())
+    form = Form("modern")
+    was = view.tool_json("s__a", form)
+    second, _ = build_catalog(
+        {"s": ServerLists(tools=[definition, tool("b", "b")])}, previous=first
+    )
+    newer = View(second, view.policy, view.settings, view)
+    assert newer.tool_json("s__a", form) is was
+    assert b'"s__b"' in newer.tool_json("s__b", form)
+    third, _ = build_catalog({"s": ServerLists(tools=[tool("a", "other")])}, previous=second)
+    newest = View(third, view.policy, view.settings, newer)
+    assert b"other" in newest.tool_json("s__a", form)
+
+
+def test_cache_fields() -> None:
+    def fields(policy: Policy, **caches: Any) -> tuple[int, str]:
+        servers = {
+            key: ServerLists(tools=[tool("a", "")], cache={"tools/list": cache} if cache else {})
+            for key, cache in caches.items()
+        }
+        view = View(build_catalog(servers)[0], policy, GatewaySettings())
+        endpoint = view.endpoint("all", "")
+        assert endpoint is not None
+        return view.cache_fields("tools/list", endpoint)
+
+    assert fields(Policy(), a=(9, "public"), b=(5, "public")) == (5, "public")
+    assert fields(Policy(), a=(9, "public"), b=(5, "private")) == (5, "private")
+    assert fields(Policy(), a=(9, "public"), b=None) == (0, "private")
+    assert fields(Policy([Rule(allow=("*",))]), a=(9, "public")) == (9, "private")
+    assert fields(Policy()) == (0, "private")
+
+
+# -- definitions -----------------------------------------------------------------------------------
+
+
+def shown(definition: dict[str, Any], form: Form, **rules: Any) -> dict[str, Any]:
+    lists = {"s": ServerLists(tools=[definition])}
+    catalog, _ = build_catalog(lists, {"s": ToolRules(**rules)})
+    (record,) = catalog.tools.values()
+    return msgspec.json.decode(tool_bytes(record, form))
+
+
+def test_definitions_keep_what_they_have() -> None:
+    definition = {"name": "a", "title": "T", "icons": [{"src": "x"}], "new": {"deep": [1.5]}}
+    assert shown(definition, Form("modern", original=True, headers=True)) == definition
+    assert shown(definition, Form("modern")) == {**definition, "name": "s__a"}
+    assert shown(definition, Form("modern"), rename={"a": "b"}, describe={"a": "d"}) == {
+        **definition,
+        "name": "s__b",
+        "description": "d",
+    }
+
+
+def test_app_links_are_mapped() -> None:
+    meta = {"ui": {"resourceUri": "ui://x", "v": 1}, "ui/resourceUri": "ui://x", "k": 2}
+    got = shown({"name": "a", "_meta": meta}, Form("modern", load=True))
+    assert got["_meta"] == {
+        "ui": {"resourceUri": "ui://s/x", "v": 1},
+        "ui/resourceUri": "ui://s/x",
+        "k": 2,
+        "anthropic/alwaysLoad": True,
+    }
+    assert shown({"name": "a", "_meta": {"ui": 3}}, Form("modern"))["_meta"] == {"ui": 3}
+    assert shown({"name": "a", "_meta": 3}, Form("modern", load=True))["_meta"] == {
+        "anthropic/alwaysLoad": True
+    }
+
+
+@pytest.mark.parametrize(
+    ("schema", "kept"), [({"type": "object"}, True), ({"type": "array"}, False), (True, False)]
+)
+def test_output_schemas_of_legacy_clients(schema: Any, kept: bool) -> None:
+    definition = {"name": "a", "outputSchema": schema}
+    assert ("outputSchema" in shown(definition, Form("legacy"))) is kept
+    assert "outputSchema" in shown(definition, Form("modern"))
+
+
+def test_header_annotations() -> None:
+    schema = {
+        "properties": {
+            "zone": {"type": "string", "x-mcp-header": "Zone"},
+            "x-mcp-header": {"type": "string"},
+            "deep": {"properties": {"n": {"type": "integer", "x-mcp-header": "N"}}},
+            "bad": {"type": "number", "x-mcp-header": "Bad"},
+            "odd": True,
+        },
+        "anyOf": [{"x-mcp-header": "no"}, {"a": 1}],
+    }
+    assert header_map(schema) == {
+        "Mcp-Param-Zone": (("zone",), "string"),
+        "Mcp-Param-N": (("deep", "n"), "integer"),
+    }
+    definition = {"name": "a", "inputSchema": schema}
+    bare = shown(definition, Form("modern"))["inputSchema"]
+    assert bare["properties"]["zone"] == {"type": "string"}
+    assert "x-mcp-header" in bare["properties"]
+    assert bare["anyOf"] == [{}, {"a": 1}]
+    assert shown(definition, Form("modern", headers=True))["inputSchema"] == schema
+
+
+def test_listed_records() -> None:
+    definition = {"uri": "ui://a", "_meta": {"ui": {"resourceUri": "ui://a"}}}
+    record = ListedRecord("ui://s/a", "s", "ui://a", definition, "")
+    got = msgspec.json.decode(listed_bytes(record, "resources", Form("modern")))
+    assert got == {"uri": "ui://s/a", "_meta": {"ui": {"resourceUri": "ui://s/a"}}}
+    same = msgspec.json.decode(listed_bytes(record, "resources", Form("modern", original=True)))
+    assert same == definition
+
+
+def test_search_tools_says_what_is_behind_within_bounds() -> None:
+    few = {
+        "git": ServerLists(info={"description": "Version control. More."}),
+        "clock": ServerLists(instructions="Tells time.\nReally."),
+        "x": ServerLists(tools=[tool(f"t{i}", "") for i in range(6)]),
+        "y": ServerLists(tools=[tool("only", "")]),
+        "z": ServerLists(),
+        "long": ServerLists(instructions="w" * 500),
+    }
+    text = search_definition(few, call_tool=True)["description"]
+    assert "git (Version control)" in text
+    assert "clock (Tells time)" in text
+    assert "x (t0, t1, t2, t3 ...)" in text
+    assert "y (only)" in text
+    assert "z (z)" in text
+    for count in (0, 30, 60, 500):
+        many = {f"server-{i}": ServerLists(instructions="p" * 60) for i in range(count)}
+        text = search_definition(many, call_tool=False)["description"]
+        assert len(text) <= MAX_DESCRIPTION
+    assert "more." in text
+
+
+def test_tool_records_without_a_schema() -> None:
+    record = ToolRecord("s__a", "s", "a", {"name": "a"}, "")
+    assert msgspec.json.decode(tool_bytes(record, Form("modern"))) == {"name": "s__a"}

@@ -1,0 +1,443 @@
+"""Calls, prompts, resources, completions, changes: where each goes and what comes back."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from armory.domain.principal import ANONYMOUS, Principal
+from armory.domain.query import Query
+from armory.errors import BackendError, RateLimited, UnknownTool, UpstreamUnavailable
+from armory.gateway.changes import PROMPTS, RESOURCES, TOOLS, Subscription
+from armory.gateway.exchange import ALL, RpcError
+from armory.gateway.gateway import Gateway
+from armory.gateway.settings import GatewaySettings, SetSpec
+from armory.security.policy import Policy, Rule
+from armory.testing.front import plain, raws, refused, result, tool
+from armory.upstreams.link import Call, Owner, Params, Reply
+
+if TYPE_CHECKING:
+    from tests.unit.gateway.conftest import Bench
+
+pytestmark = pytest.mark.anyio
+OWNER = "anonymous:anonymous"
+
+
+class Noted:
+    """Statistics and limits that only take notes."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, bool]] = []
+        self.lists: list[tuple[int, int]] = []
+        self.limit: RateLimited | None = None
+
+    async def admit(self, principal: Principal, method: str, name: str) -> None:
+        if self.limit is not None:
+            raise self.limit
+
+    def called(
+        self,
+        principal: Principal,
+        tool: str,
+        *,
+        ok: bool,
+        latency_ms: float,
+        query: str | None = None,
+    ) -> None:
+        self.calls.append((tool, ok))
+
+    def listed(
+        self,
+        principal: Principal,
+        query: Query | None,
+        *,
+        visible: int,
+        returned: int,
+        visible_bytes: int,
+        returned_bytes: int,
+        top_score: float,
+        latency_ms: float,
+        selected: tuple[str, ...] = (),
+        degraded: str | None = None,
+    ) -> None:
+        assert visible_bytes > 0
+        self.lists.append((visible, returned))
+
+
+@pytest.fixture
+def noted(bench: Bench) -> Noted:
+    noted = Noted()
+    gateway = Gateway(bench.pool, bench.retriever, limiter=noted, events=noted)
+    gateway.publish(bench.gateway.view.catalog)
+    bench.gateway = gateway
+    return noted
+
+
+async def test_calls_are_noted_after_the_answer(bench: Bench, noted: Noted) -> None:
+    async def answer(call: Call, owner: Owner) -> Reply:
+        name = plain(call.params)["name"]
+        if name == "tool3":
+            raise UpstreamUnavailable("down", upstream="up")
+        if name == "tool2":
+            return refused(-1, "no")
+        return result({"content": [], "isError": name == "tool1"})
+
+    bench.pool.upstreams["up"].answer = answer
+    for name in ("tool0", "tool1", "tool3"):
+        await bench.call(f"up__{name}", {})
+    await bench.gateway.call_tool(bench.exchange(), raws({"name": "up__tool2"}))
+    assert noted.calls == [
+        ("up__tool0", True),
+        ("up__tool1", False),
+        ("up__tool3", False),
+        ("up__tool2", False),
+    ]
+    await bench.tools(bench.exchange(meta={"dev.armory/query": "2"}))
+    await bench.call("search_tools", {"query": "2"})
+    assert noted.lists == [(6, 1), (6, 1)]
+
+
+async def test_limits_answer_calls_with_a_result(bench: Bench, noted: Noted) -> None:
+    noted.limit = RateLimited("slow down", retry_after_s=2.0)
+    told = await bench.call("up__tool0", {})
+    assert told["isError"] is True
+    assert told["content"][0]["text"] == "slow down Try again in 2 s."
+    assert told["_meta"]["dev.armory/error"]["code"] == "rate_limited"
+    with pytest.raises(RateLimited):
+        await bench.gateway.get_prompt(bench.exchange(), raws({"name": "up__hi"}))
+
+
+async def test_backend_trouble_is_a_result_too(bench: Bench) -> None:
+    async def answer(call: Call, owner: Owner) -> Reply:
+        raise BackendError("redis is away")
+
+    bench.pool.upstreams["up"].answer = answer
+    told = await bench.call("up__tool0", {})
+    assert told["_meta"]["dev.armory/error"]["upstream"] is None
+
+
+@pytest.mark.parametrize(
+    "params",
+    [
+        {},
+        {"name": 3},
+        {"name": "up__tool0", "arguments": "x"},
+        {"name": "search_tools", "arguments": []},
+        {"name": "search_tools"},
+        {"name": "search_tools", "arguments": {"query": "x", "top_k": 0}},
+        {"name": "search_tools", "arguments": {"query": "x", "servers": 3}},
+        {"name": "call_tool", "arguments": {}},
+        {"name": "call_tool", "arguments": {"name": "up__tool0", "arguments": []}},
+    ],
+)
+async def test_parameters_that_do_not_fit(bench: Bench, params: dict[str, Any]) -> None:
+    with pytest.raises(RpcError) as caught:
+        await bench.gateway.call_tool(bench.exchange(), raws(params))
+    assert caught.value.code == -32602
+
+
+async def test_call_tool_is_the_call_itself(bench: Bench) -> None:
+    inner = {"name": "up__tool1", "arguments": None}
+    assert await bench.call("call_tool", inner) == {"method": "tools/call", "name": "tool1"}
+    with pytest.raises(UnknownTool):
+        await bench.call("call_tool", {"name": "up__nope"})
+
+
+async def test_meta_tools_may_be_switched_off(bench: Bench) -> None:
+    settings = replace(bench.gateway.view.settings, search_tools=False, call_tool=False)
+    bench.gateway.reconfigure(settings=settings)
+    for name in ("search_tools", "call_tool"):
+        with pytest.raises(UnknownTool):
+            await bench.call(name, {"query": "x", "name": "up__tool0"})
+    server = bench.gateway.endpoint("server", "up")
+    with pytest.raises(UnknownTool):
+        await bench.call("search_tools", {"query": "x"}, endpoint=server)
+
+
+async def test_tool_references_for_those_who_declare_them(bench: Bench) -> None:
+    bench.client.capabilities = {"experimental": {"anthropic/tool_reference": {}}}
+    found = await bench.call("search_tools", {"query": ["2"], "servers": ["up"], "top_k": 3})
+    assert found["content"][1] == {"type": "tool_reference", "tool_name": "up__tool2"}
+    assert msgspec.json.decode(found["content"][0]["text"]) == found["structuredContent"]
+
+
+async def test_prompts_resources_completions(bench: Bench) -> None:
+    gateway, exchange = bench.gateway, bench.exchange()
+
+    async def ask(method: str, params: dict[str, Any], **more: Any) -> Any:
+        calls = {
+            "prompts/get": gateway.get_prompt,
+            "resources/read": gateway.read_resource,
+            "completion/complete": gateway.complete,
+        }
+        asked = bench.exchange(**more) if more else exchange
+        reply = await calls[method](asked, raws(params))
+        assert reply.result is not None
+        return msgspec.json.decode(reply.result)
+
+    assert (await ask("prompts/get", {"name": "up__hi"}))["name"] == "hi"
+    assert (await ask("resources/read", {"uri": "up+file:///z"}))["uri"] == "up+file:///z"
+    assert plain(bench.pool.calls[-1][2].params)["uri"] == "file:///z"
+    for ref, sent in (
+        ({"type": "ref/prompt", "name": "up__hi"}, {"type": "ref/prompt", "name": "hi"}),
+        (
+            {"type": "ref/resource", "uri": "up+file:///{x}"},
+            {"type": "ref/resource", "uri": "file:///{x}"},
+        ),
+    ):
+        await ask("completion/complete", {"ref": ref, "argument": {}})
+        assert plain(bench.pool.calls[-1][2].params)["ref"] == sent
+    server = gateway.endpoint("server", "up")
+    assert (await ask("prompts/get", {"name": "hi"}, endpoint=server))["name"] == "hi"
+    assert (await ask("resources/read", {"uri": "a:b"}, endpoint=server))["uri"] == "a:b"
+    for ref in (None, 3, {"type": "ref/odd"}):
+        with pytest.raises(RpcError):
+            await ask("completion/complete", {"ref": ref})
+    with pytest.raises(UnknownTool):
+        await ask("completion/complete", {"ref": {"type": "ref/prompt", "name": "nope"}})
+    with pytest.raises(UnknownTool):
+        await ask("prompts/get", {"name": "up__nope"})
+    with pytest.raises(RpcError) as caught:
+        await ask("resources/read", {"uri": "none+a:b"}, era="legacy")
+    assert caught.value.code == -32002
+
+
+async def test_policy_covers_every_primitive(bench: Bench) -> None:
+    bench.gateway.reconfigure(policy=Policy([Rule(allow=("up__tool1",))]))
+    exchange = bench.exchange()
+    assert await bench.tools(exchange) == ["up__tool1"]
+    with pytest.raises(UnknownTool):
+        await bench.call("up__tool2", {})
+    with pytest.raises(UnknownTool):
+        await bench.gateway.get_prompt(exchange, raws({"name": "up__hi"}))
+    with pytest.raises(RpcError):
+        await bench.gateway.read_resource(exchange, raws({"uri": "up+file:///a"}))
+    for method in ("prompts/list", "resources/list", "resources/templates/list"):
+        reply = await bench.gateway.list_entries(exchange, method, {})
+        assert b":[]" in bytes(memoryview(reply.result or Raw(b"")))
+
+
+async def test_unknown_methods_only_on_the_transparent_endpoint(bench: Bench) -> None:
+    with pytest.raises(RpcError) as caught:
+        await bench.gateway.pass_on(bench.exchange(), "x/y", {})
+    assert caught.value.code == -32601
+    endpoint = bench.gateway.endpoint("server", "up")
+    assert endpoint is not None
+    exchange = bench.exchange(endpoint=endpoint)
+    reply = await bench.gateway.pass_on(exchange, "x/y", raws({"a": 1}))
+    assert reply.result is not None
+    assert msgspec.json.decode(reply.result) == {"method": "x/y", "a": 1}
+
+
+async def test_errors_of_the_upstream_keep_all_but_names(bench: Bench) -> None:
+    async def answer(call: Call, owner: Owner) -> Reply:
+        return refused(-5, "gone", {"uri": "file:///a", "n": 1.5})
+
+    bench.pool.upstreams["up"].answer = answer
+    reply = await bench.gateway.read_resource(bench.exchange(), raws({"uri": "up+file:///a"}))
+    assert reply.error is not None
+    assert msgspec.json.decode(reply.error) == {
+        "code": -5,
+        "message": "gone",
+        "data": {"uri": "up+file:///a", "n": 1.5},
+    }
+
+
+async def test_notifications_carry_exposed_names(bench: Bench) -> None:
+    async def answer(call: Call, owner: Owner) -> Reply:
+        assert call.client is not None
+        assert call.client.log_level is None
+        assert call.client.progress_token is None
+        assert call.client.capabilities == {}
+        await call.client.notify("notifications/x", raws({"uri": "file:///a"}))
+        await call.client.ask("roots/list", raws({"taskId": "1"}))
+        return result({"content": []})
+
+    bench.pool.upstreams["up"].answer = answer
+    await bench.call("up__tool0", {})
+    assert bench.client.heard == [
+        ("notifications/x", {"uri": "up+file:///a"}),
+        ("roots/list", {"taskId": "up:1"}),
+    ]
+
+
+# -- who we are ------------------------------------------------------------------------------------
+
+
+async def test_descriptions_per_endpoint_and_era(bench: Bench) -> None:
+    upstream = bench.pool.upstreams["up"]
+    capabilities = {
+        "tools": {},
+        "logging": {},
+        "completions": {},
+        "tasks": {"list": {}},
+        "experimental": {"e": {}},
+        "extensions": {"x/y": {"a": 1}},
+    }
+    upstream.lists = replace(upstream.lists, capabilities=capabilities, instructions="Use it.")
+    bench.gateway.publish(bench.pool.catalog(bench.gateway.view.catalog))
+    server = bench.gateway.endpoint("server", "up")
+    assert server is not None
+    modern = bench.gateway.described(bench.exchange())
+    assert modern["capabilities"]["extensions"].keys() == {"x/y", "dev.armory/tool-rag"}
+    assert "tasks" not in modern["capabilities"]
+    assert "up: Use it." in modern["instructions"]
+    legacy = bench.gateway.described(bench.exchange("legacy"))
+    assert legacy["capabilities"]["experimental"].keys() == {"dev.armory/tool-rag"}
+    assert "extensions" not in legacy["capabilities"]
+    through = bench.gateway.described(bench.exchange("legacy", server))
+    assert through["serverInfo"]["name"] == "up"
+    assert through["instructions"] == "Use it."
+    assert through["capabilities"]["tasks"] == {"list": {}}
+    assert through["capabilities"]["experimental"] == {"e": {}}
+    assert through["capabilities"]["resources"] == {"subscribe": True, "listChanged": True}
+    assert "tasks" not in bench.gateway.described(bench.exchange("modern", server))["capabilities"]
+
+
+async def test_instructions_stay_within_bounds(bench: Bench) -> None:
+    upstream = bench.pool.upstreams["up"]
+    for number in range(20):
+        lists = replace(upstream.lists, instructions="long " * 200)
+        bench.pool.upstreams[f"s{number}"] = replace(upstream, lists=lists)
+    bench.gateway.publish(bench.pool.catalog(bench.gateway.view.catalog))
+    text = bench.gateway.instructions(bench.exchange())
+    assert len(text) < 4_200
+    assert text.endswith("- and more")
+    bench.gateway.reconfigure(policy=Policy([Rule(allow=("up__*",))]))
+    assert "s1" not in bench.gateway.instructions(bench.exchange())
+
+
+async def test_discovery_shows_what_the_caller_may_see(bench: Bench) -> None:
+    bench.gateway.reconfigure(policy=Policy([Rule(who=("a",), allow=("*",))]))
+    assert bench.gateway.discovery(Principal("a"))["servers"] == {"up": "/mcp/up"}
+    assert bench.gateway.discovery(Principal("b"))["servers"] == {}
+    assert "servers" not in bench.gateway.discovery(None)
+
+
+# -- changes ---------------------------------------------------------------------------------------
+
+
+class Listener:
+    def __init__(self, bench: Bench, **more: Any) -> None:
+        self.heard: list[tuple[str, dict[str, Any]]] = []
+        more.setdefault("principal", ANONYMOUS)
+        more.setdefault("endpoint", ALL)
+        self.subscription = Subscription(deliver=self.take, **more)
+        bench.gateway.changes.add(self.subscription)
+
+    def take(self, method: str, params: Params) -> None:
+        self.heard.append((method, plain(params)))
+
+
+def change(bench: Bench, **lists: Any) -> None:
+    upstream = bench.pool.upstreams["up"]
+    upstream.lists = replace(upstream.lists, **lists)
+    bench.gateway.publish(bench.pool.catalog(bench.gateway.view.catalog))
+
+
+async def test_only_those_who_see_a_change_hear_of_it(bench: Bench) -> None:
+    rules = [Rule(who=("a",), allow=("*",)), Rule(who=("b",), allow=("up__tool1",))]
+    bench.gateway.reconfigure(policy=Policy(rules))
+    one = Listener(bench, principal=Principal("a"))
+    other = Listener(bench, principal=Principal("b"))
+    deaf = Listener(bench, principal=Principal("a"), lists=frozenset())
+    tools = bench.pool.upstreams["up"].lists.tools
+    change(bench, tools=[*tools, tool("new", "new")])
+    assert (one.heard, other.heard) == ([(TOOLS, {})], [])
+    change(bench, tools=[*tools[:1], tool("tool1", "changed"), *tools[2:]])
+    assert other.heard == [(TOOLS, {})]
+    change(bench, prompts=[], resources=[{"uri": "file:///a", "name": "n"}])
+    assert [method for method, _ in one.heard[2:]] == [PROMPTS, RESOURCES]
+    change(bench, templates=[])
+    assert one.heard[-1] == (RESOURCES, {})
+    assert deaf.heard == []
+    count = len(one.heard)
+    bench.gateway.publish(bench.gateway.view.catalog)
+    bench.gateway.reconfigure()
+    assert len(one.heard) == count
+    bench.gateway.reconfigure(policy=Policy([Rule(allow=("up__tool1",))]))
+    assert len(one.heard) == count + 2
+
+
+async def test_a_set_that_changes_is_a_change(bench: Bench) -> None:
+    settings = GatewaySettings(sets={"x": SetSpec(tools=("*1",))})
+    bench.gateway.reconfigure(settings=settings)
+    endpoint = bench.gateway.endpoint("set", "x")
+    assert endpoint is not None
+    listener = Listener(bench, endpoint=endpoint)
+    bench.gateway.reconfigure(settings=GatewaySettings(sets={"x": SetSpec(tools=("*2",))}))
+    assert listener.heard == [(TOOLS, {})]
+    bench.gateway.reconfigure(settings=GatewaySettings())
+    assert len(listener.heard) == 2
+
+
+async def test_watching_counts(bench: Bench) -> None:
+    changes = bench.gateway.changes
+    one, two = Listener(bench), Listener(bench)
+    await changes.watch(one.subscription, "up", "a:1")
+    await changes.watch(one.subscription, "up", "a:1")
+    await changes.watch(two.subscription, "up", "a:1")
+    await changes.watch(two.subscription, "up", "a:2")
+    assert bench.pool.subscriptions["up", OWNER] == {"a:1", "a:2"}
+    await changes.unwatch(one.subscription, "up", "a:1")
+    await changes.unwatch(one.subscription, "up", "a:1")
+    assert bench.pool.subscriptions["up", OWNER] == {"a:1", "a:2"}
+    bench.gateway.on_notification(
+        "up", OWNER, "notifications/resources/updated", raws({"uri": "a:1"})
+    )
+    bench.gateway.on_notification("up", OWNER, "notifications/resources/updated", {})
+    bench.gateway.on_notification("up", OWNER, "notifications/other", {})
+    assert one.heard == []
+    assert two.heard == [("notifications/resources/updated", {"uri": "up+a:1"})]
+    await changes.remove(two.subscription)
+    assert bench.pool.subscriptions["up", OWNER] == frozenset()
+    assert len(changes) == 1
+
+
+async def test_a_refused_subscription_leaves_nothing(bench: Bench) -> None:
+    listener = Listener(bench)
+    allowed = bench.pool.set_subscriptions
+
+    async def refuse(server: str, owner: Owner, uris: frozenset[str]) -> None:
+        if "bad:1" in uris or not uris:
+            raise UpstreamUnavailable("no", upstream=server)
+        await allowed(server, owner, uris)
+
+    bench.pool.set_subscriptions = refuse
+    changes = bench.gateway.changes
+    with pytest.raises(UpstreamUnavailable):
+        await changes.watch(listener.subscription, "up", "bad:1")
+    assert listener.subscription.uris == set()
+    await changes.watch(listener.subscription, "up", "a:1")
+    await changes.remove(listener.subscription)
+    assert len(changes) == 0
+
+
+async def test_relayed_notifications_find_their_client(bench: Bench) -> None:
+    tasks = Listener(bench, tasks=frozenset(("up:1",)))
+    session = Listener(bench, session="s", relays=True)
+    elsewhere = Listener(
+        bench,
+        endpoint=bench.gateway.endpoint("server", "up"),
+        principal=Principal("x"),
+        relays=True,
+    )
+    params = raws({"taskId": "1", "status": "working"})
+    bench.gateway.on_notification("up", OWNER, "notifications/tasks", params)
+    told = ("notifications/tasks", {"taskId": "up:1", "status": "working"})
+    assert (tasks.heard, session.heard, elsewhere.heard) == ([told], [told], [])
+    bench.gateway.on_notification("up", "token:x", "notifications/tasks", params)
+    assert elsewhere.heard == [("notifications/tasks", {"taskId": "1", "status": "working"})]
+    bench.gateway.changes.tell_session("s", TOOLS)
+    assert session.heard[-1] == (TOOLS, {})
+    assert tasks.heard == [told]
+    bench.gateway.on_notification("none", OWNER, "notifications/tasks", params)
+
+
+async def test_readiness(bench: Bench) -> None:
+    assert bench.gateway.ready
+    assert not Gateway(bench.pool).ready
