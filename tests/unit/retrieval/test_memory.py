@@ -49,6 +49,7 @@ async def test_the_best_tool_comes_first_and_can_be_called(memory: AsyncToolMemo
     best = found[0]
     assert best["identifier"] == "get_weather"
     handle = best["handle"]
+    assert handle is not None
     assert handle is get_weather
     assert handle("Rome") == "sun in Rome"
     assert len(found) == 2

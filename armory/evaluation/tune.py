@@ -1,0 +1,223 @@
+"""Fitting scores to a catalogue of one's own: calibration and a threshold to go with it.
+
+Owns: observing a ranker over labelled (or template) queries, refitting around the shipped
+constants, suggesting a threshold, writing the file that the gateway reads. Never imports config.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armory.domain.query import Query
+from armory.domain.query import Ranker as RankerName
+from armory.domain.tool import ToolRecord
+from armory.errors import BackendError, ConfigError
+from armory.evaluation.dataset import Dataset, LabelledQuery
+from armory.evaluation.metrics import calibration_error
+from armory.retrieval.document import template_queries
+from armory.retrieval.fitting import (
+    Observations,
+    fit_steps,
+    log_odds_of,
+    miss_cost_for,
+    scores_of,
+)
+from armory.retrieval.ports import Evidence, FloatArray, IntArray, Ranker
+from armory.retrieval.rankers.formulas import FormulaRanker
+from armory.retrieval.rankers.signals import candidate_signals, fuse, query_signals
+from armory.retrieval.relevance import (
+    VERSION,
+    Calibration,
+    calibration_for,
+    read_calibrations,
+    sigmoid,
+)
+from armory.retrieval.retriever import Retriever
+
+LEAST_QUERIES = 20
+RETURNED = 5.5
+#: How strongly the shipped constants hold, in candidate rows.
+RIDGE = 50.0
+_TOP = 20
+_THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 20))
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """What tuning found.
+
+    Attributes:
+        ranker: whose calibration.
+        embedder: identity it holds for, "" without one.
+        calibration: the refitted constants.
+        queries: labelled queries that were used (those that want a tool).
+        threshold: suggested `similarity_threshold`: the best F2 over the fitted queries.
+        ece_before: calibration error with the constants in use, over held-out halves.
+        ece_after: the same with refitted constants.
+        recall: at the suggested threshold.
+        returned_mean: tools a query at the suggested threshold.
+    """
+
+    ranker: str
+    embedder: str
+    calibration: Calibration
+    queries: int
+    threshold: float
+    ece_before: float
+    ece_after: float
+    recall: float
+    returned_mean: float
+
+
+def synthetic_queries(tools: Sequence[ToolRecord], per_tool: int = 2) -> tuple[LabelledQuery, ...]:
+    """Queries made from the tools' own texts. Easier than real ones: use labelled ones if any."""
+    return tuple(
+        LabelledQuery(f"{tool.name}:{i}", text, frozenset([tool.name]))
+        for tool in tools
+        for i, text in enumerate(template_queries(tool)[-per_tool:])
+    )
+
+
+async def tune(
+    dataset: Dataset,
+    retriever: Retriever,
+    ranker: Ranker,
+    *,
+    name: RankerName,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> Tuned:
+    """Refit a ranker's calibration on a labelled set.
+
+    Raises:
+        ConfigError: fewer than 20 queries that want a tool.
+        BackendError: the embedder failed, so there is nothing to fit to.
+    """
+    wanting = [query for query in dataset.queries if query.relevant]
+    if len(wanting) < LEAST_QUERIES:
+        raise ConfigError(
+            f"{len(wanting)} queries want a tool, at least {LEAST_QUERIES} are needed to tune; "
+            "label more, or use --synthetic"
+        )
+    await retriever.index(dataset.tools)
+    rows: list[_Row] = []
+    embedder = ""
+    for done, labelled in enumerate(wanting, start=1):
+        verdict = await retriever.judge(Query((labelled.text[:8_000],), ranker=name))
+        if verdict.degraded is not None:
+            raise BackendError(f"nothing was tuned: {verdict.degraded}")
+        assert verdict.evidence is not None
+        embedder = verdict.evidence.embedder
+        rows.append(_row(ranker, verdict.evidence, labelled.relevant))
+        if on_progress is not None:
+            on_progress(done, len(wanting))
+    override = retriever.settings.rank.calibration
+    return _fit(rows, ranker.name, embedder, calibration_for(ranker.name, embedder, override))
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    signals: Mapping[str, FloatArray]
+    query: Mapping[str, float]
+    wanted: NDArray[np.bool_]
+    relevant: int
+
+
+def _row(ranker: Ranker, evidence: Evidence, relevant: frozenset[str]) -> _Row:
+    fusion = fuse(evidence)
+    near = candidate_signals(evidence, fusion)
+    query = query_signals(evidence, near)
+    signals: Mapping[str, FloatArray] = near
+    best: IntArray = fusion.best
+    if isinstance(ranker, FormulaRanker):
+        signals, best = ranker.signals(ranker.formula(evidence))
+    wanted = np.array([evidence.records[i].name in relevant for i in best.tolist()])
+    return _Row(signals, query, wanted, len(relevant))
+
+
+def _observations(rows: Sequence[_Row]) -> Observations:
+    return Observations(
+        signals={n: np.stack([row.signals[n] for row in rows]) for n in rows[0].signals},
+        query={n: np.array([row.query[n] for row in rows], np.float32) for n in rows[0].query},
+        wanted=np.stack([row.wanted for row in rows]),
+        relevant=np.array([row.relevant for row in rows]),
+    )
+
+
+def _refit(seen: Observations, prior: Calibration) -> Calibration:
+    first, second = fit_steps(
+        [seen], tuple(prior.first.weights), tuple(prior.second.weights), ridge=RIDGE, prior=prior
+    )
+    cost = miss_cost_for([seen], [log_odds_of(seen, first, second)], RETURNED)
+    return Calibration(first, second, prior.need, prior.refuse_below, cost)
+
+
+def _fit(rows: Sequence[_Row], ranker: str, embedder: str, prior: Calibration) -> Tuned:
+    everything = _observations(rows)
+    half = np.arange(len(rows)) % 2 == 0
+    before: list[float] = []
+    after: list[float] = []
+    for chosen in (half, ~half):
+        fitted = _refit(everything.only(chosen), prior)
+        unseen = everything.only(~chosen)
+        before.append(_error(unseen, prior))
+        after.append(_error(unseen, fitted))
+    final = _refit(everything, prior)
+    score = scores_of(log_odds_of(everything, final.first, final.second), final.miss_cost)
+    listings = [(t, *_listing(everything, score, t)) for t in _THRESHOLDS]
+    value, recall, returned, _ = max(listings, key=_f2)
+    return Tuned(
+        ranker, embedder, final, len(rows), value, float(np.mean(before)), float(np.mean(after)),
+        recall, returned,
+    )  # fmt: skip
+
+
+def _error(seen: Observations, calibration: Calibration) -> float:
+    odds = log_odds_of(seen, calibration.first, calibration.second)
+    order = np.argsort(-odds, axis=1)[:, :_TOP]
+    p = np.take_along_axis(sigmoid(odds), order, axis=1).ravel()
+    wanted = np.take_along_axis(seen.wanted, order, axis=1).ravel()
+    return calibration_error(p.astype(np.float64), wanted.astype(np.float64))
+
+
+def _listing(seen: Observations, score: FloatArray, threshold: float) -> tuple[float, float, float]:
+    """Mean recall, tools returned a query, and the share of them that was wanted."""
+    listed = score >= threshold
+    hits = (listed & seen.wanted).sum(1)
+    recall = float((hits / np.maximum(seen.relevant, 1)).mean())
+    precision = float(hits.sum() / max(int(listed.sum()), 1))
+    return recall, float(np.minimum(listed.sum(1), _TOP).mean()), precision
+
+
+def _f2(at: tuple[float, float, float, float]) -> float:
+    """Recall counts four times as much as precision."""
+    _, recall, _, precision = at
+    return 5 * precision * recall / (4 * precision + recall) if precision + recall else 0.0
+
+
+def write_calibration(path: Path, tuned: Tuned) -> None:
+    """Put the constants into the file, beside those of other rankers and embedders; atomically.
+
+    Raises:
+        ConfigError: the file that is there cannot be read, or the folder not written.
+    """
+    rankers: dict[str, dict[str, Any]] = {}
+    try:
+        if path.is_file():
+            rankers = read_calibrations(path.read_text(encoding="utf-8"))
+        rankers.setdefault(tuned.ranker, {})[tuned.embedder] = tuned.calibration.to_json()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            json.dump({"version": VERSION, "rankers": rankers}, file, indent=1)
+        Path(name).replace(path)
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be written: {error}") from error
