@@ -80,8 +80,8 @@ class Admission:
             return True
         if not self.loopback:
             return False
-        parts = urlsplit(origin)
         try:
+            parts = urlsplit(origin)
             return parts.scheme in ("http", "https") and parts.hostname in _LOOPBACK_NAMES
         except ValueError:
             return False

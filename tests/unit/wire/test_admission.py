@@ -1,0 +1,101 @@
+"""Who may knock at all."""
+
+from __future__ import annotations
+
+import pytest
+from multidict import CIMultiDict
+
+from armory.errors import ConfigError
+from armory.wire.admission import Admission, cors_headers, is_loopback, preflight_headers
+
+
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [("127.0.0.1", True), ("::1", True), ("localhost", True), ("0.0.0.0", False), ("x.y", False)],
+)
+def test_loopback(host: str, loopback: bool) -> None:
+    assert is_loopback(host) is loopback
+
+
+@pytest.mark.parametrize(
+    ("host", "allowed"),
+    [
+        ("localhost:8080", True),
+        ("LOCALHOST", True),
+        ("127.0.0.1:1", True),
+        ("[::1]:80", True),
+        ("gate.example", True),
+        ("gate.example:99", True),
+        ("port.example:8443", True),
+        ("port.example", False),
+        ("evil.example", False),
+        ("", False),
+        (None, False),
+    ],
+)
+def test_hosts_on_loopback(host: str | None, allowed: bool) -> None:
+    admission = Admission("127.0.0.1", ["Gate.example", "port.example:8443"])
+    assert admission.host_allowed(host) is allowed
+    assert admission.host_allowed(host) is allowed
+
+
+def test_hosts_elsewhere() -> None:
+    assert Admission("0.0.0.0").host_allowed("anything")
+    assert Admission("0.0.0.0").host_allowed(None)
+    assert not Admission("0.0.0.0", ["gate.example"]).host_allowed("localhost")
+    assert Admission("127.0.0.1", ["*"]).host_allowed("anything")
+
+
+def test_known_hosts_stay_bounded() -> None:
+    admission = Admission("127.0.0.1")
+    for number in range(1_200):
+        assert not admission.host_allowed(f"h{number}")
+    assert admission.host_allowed("localhost")
+
+
+@pytest.mark.parametrize(
+    ("bind", "origin", "allowed"),
+    [
+        ("127.0.0.1", "http://localhost:3000", True),
+        ("127.0.0.1", "https://[::1]", True),
+        ("127.0.0.1", "file://localhost", False),
+        ("127.0.0.1", "http://[", False),
+        ("127.0.0.1", "null", False),
+        ("127.0.0.1", "https://app.example", True),
+        ("0.0.0.0", "http://localhost", False),
+        ("0.0.0.0", "https://APP.example/", True),
+        ("0.0.0.0", "https://other.example", False),
+    ],
+)
+def test_origins(bind: str, origin: str, allowed: bool) -> None:
+    admission = Admission(bind, allowed_origins=["https://app.example/"])
+    assert admission.origin_allowed(origin) is allowed
+    assert Admission(bind, allowed_origins=["*"]).origin_allowed(origin)
+
+
+def test_forwarding_headers_count_only_from_trusted_proxies() -> None:
+    headers = CIMultiDict(
+        {
+            "Host": "inner",
+            "X-Forwarded-Host": "outer",
+            "X-Forwarded-For": "9.9.9.9, 1.2.3.4, 10.0.0.2",
+        }
+    )
+    admission = Admission(trusted_proxies=["10.0.0.0/8"])
+    assert admission.seen_as("10.0.0.1", headers) == ("1.2.3.4", "outer")
+    assert admission.seen_as("1.1.1.1", headers) == ("1.1.1.1", "inner")
+    assert admission.seen_as(None, headers) == (None, "inner")
+    assert admission.seen_as("unix", headers) == ("unix", "inner")
+    assert admission.seen_as("10.0.0.1", CIMultiDict({"Host": "h"})) == ("10.0.0.1", "h")
+    assert Admission().seen_as("10.0.0.1", headers) == ("10.0.0.1", "inner")
+
+
+def test_a_proxy_that_is_none_is_named() -> None:
+    with pytest.raises(ConfigError, match=r"server\.trusted_proxies\[1\]"):
+        Admission(trusted_proxies=["10.0.0.1", "proxy.example"])
+
+
+def test_cors() -> None:
+    assert cors_headers("https://a")["Vary"] == "Origin"
+    assert preflight_headers("https://a", "x-one")["Access-Control-Allow-Headers"] == "x-one"
+    assert "Mcp-Method" in preflight_headers("https://a", None)["Access-Control-Allow-Headers"]

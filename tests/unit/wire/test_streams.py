@@ -1,0 +1,156 @@
+"""Event streams: in order, bounded, resumable, with back-pressure."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from armory.wire.streams import EventStream, Patience, frame, parse_event_id, priming, pump
+
+pytestmark = pytest.mark.anyio
+
+
+async def drain(stream: EventStream, reader: int) -> list[bytes]:
+    got: list[bytes] = []
+    while True:
+        try:
+            found = await stream.next(reader, 0.01)
+        except EOFError:
+            return got
+        if found is None:
+            return got
+        got.append(found[1])
+
+
+async def test_messages_come_in_order_and_end() -> None:
+    stream = EventStream("k")
+    stream.put(b"1")
+    stream.put(b"2")
+    stream.close()
+    stream.put(b"3")
+    assert await drain(stream, stream.attach()) == [b"1", b"2"]
+    assert (stream.last, stream.delivered) == (2, 2)
+
+
+async def test_a_reader_that_comes_back_gets_what_it_missed() -> None:
+    stream = EventStream("k")
+    for number in range(4):
+        stream.put(b"%d" % number)
+    reader = stream.attach()
+    assert await stream.next(reader, 1) == (1, b"0")
+    stream.detach(reader)
+    assert await drain(stream, stream.attach()) == [b"1", b"2", b"3"]
+    assert await drain(stream, stream.attach(2)) == [b"2", b"3"]
+
+
+async def test_a_new_reader_ends_the_old_one() -> None:
+    stream = EventStream("k")
+    first = stream.attach()
+    waiting = asyncio.ensure_future(stream.next(first, 5))
+    await asyncio.sleep(0)
+    second = stream.attach()
+    with pytest.raises(EOFError):
+        await waiting
+    stream.detach(first)
+    assert stream.reading
+    stream.detach(second)
+    assert not stream.reading
+
+
+async def test_bounds_drop_the_oldest() -> None:
+    stream = EventStream("k", keep_events=3)
+    for number in range(10):
+        stream.put(b"%d" % number)
+    assert await drain(stream, stream.attach(0)) == [b"7", b"8", b"9"]
+    big = EventStream("k", keep_bytes=10)
+    for _ in range(3):
+        big.put(b"x" * 8)
+    assert big.size_bytes == 8
+    assert len(await drain(big, big.attach(0))) == 1
+
+
+async def test_a_reader_that_is_behind_keeps_more() -> None:
+    stream = EventStream("k", keep_events=2)
+    stream.attach()
+    for number in range(10):
+        stream.put(b"%d" % number)
+    assert len(await drain(stream, stream.reader)) == 10
+
+
+async def test_writers_wait_for_a_slow_reader() -> None:
+    stream = EventStream("k", backlog=2)
+    reader = stream.attach()
+    await stream.write(b"1")
+    await stream.write(b"2")
+    writing = asyncio.ensure_future(stream.write(b"3"))
+    await asyncio.sleep(0)
+    assert not writing.done()
+    await stream.next(reader, 1)
+    await asyncio.wait_for(writing, 1)
+    last = asyncio.ensure_future(stream.write(b"4"))
+    await asyncio.sleep(0)
+    assert not last.done()
+    stream.detach(reader)
+    await asyncio.wait_for(last, 1)
+
+
+async def test_what_was_read_is_forgotten_where_nothing_is_kept() -> None:
+    stream = EventStream("k", keep_bytes=0)
+    reader = stream.attach()
+    for number in range(5):
+        stream.put(b"%d" % number)
+    assert len(await drain(stream, reader)) == 5
+    assert stream.size_bytes == 0
+
+
+def test_event_ids() -> None:
+    assert EventStream("3-ab_c").event_id(7) == "3-ab_c_7"
+    assert parse_event_id("3-ab_c_7") == ("3-ab_c", 7)
+    for text in ("", "7", "x_", "x_y", "x_" + "9" * 13, "x_-1", "x_²"):
+        assert parse_event_id(text) is None
+
+
+def test_frames() -> None:
+    assert frame(b"{}") == b"event: message\ndata: {}\n\n"
+    assert frame(b"{}", "a_1") == b"id: a_1\nevent: message\ndata: {}\n\n"
+    assert priming("a_0") == b"id: a_0\ndata: \n\n"
+
+
+async def test_pumping_writes_frames_and_comments(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("armory.wire.streams.KEEPALIVE_S", 0.01)
+    stream = EventStream("k")
+    written: list[bytes] = []
+
+    async def write(data: bytes) -> None:
+        written.append(data)
+        if data.startswith(b":"):
+            stream.put(b"{}")
+            stream.close()
+
+    await asyncio.wait_for(pump(write, stream, ids=True), 5)
+    assert written == [b": ping\n\n", b"id: k_1\nevent: message\ndata: {}\n\n"]
+    assert not stream.reading
+
+
+class Reminded:
+    def __init__(self) -> None:
+        self.count = 0
+        self.twice = asyncio.Event()
+
+    def remind(self) -> None:
+        self.count += 1
+        if self.count == 2:
+            self.twice.set()
+
+
+async def test_patience_reminds_those_who_still_wait() -> None:
+    patience = Patience(0.03)
+    waiting, gone = Reminded(), Reminded()
+    patience.add(waiting)
+    patience.add(gone)
+    patience.drop(gone)
+    await asyncio.wait_for(waiting.twice.wait(), 5)
+    patience.close()
+    assert gone.count == 0
+    patience.close()
