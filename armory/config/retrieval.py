@@ -38,6 +38,16 @@ class QdrantConfig(Block):
     """First part of the collections' names."""
 
 
+class MultiFactorConfig(Block):
+    """The ranker `multi_factor`."""
+
+    weights: dict[str, Share] = Field(default_factory=dict[str, Share])
+    """Of similarity, popularity, history, performance: together 1; what is left out keeps its
+    0.40, 0.25, 0.20 or 0.15."""
+    context_boosts: bool = False
+    """Whether the hour, the last tool's server and the tag `compliance_certified` count."""
+
+
 class ToolRagConfig(Block):
     """How `tools/list` answers a query."""
 
@@ -89,3 +99,5 @@ class ToolRagConfig(Block):
     """Where vectors are searched."""
     qdrant: QdrantConfig = Field(default_factory=QdrantConfig)
     """For `index: qdrant`."""
+    multi_factor: MultiFactorConfig = Field(default_factory=MultiFactorConfig)
+    """For the ranker `multi_factor`."""

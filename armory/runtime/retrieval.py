@@ -11,8 +11,10 @@ from pathlib import Path
 from armory.config import Loaded
 from armory.config.checks import lacks_openai_key
 from armory.config.retrieval import ToolRagConfig
+from armory.errors import ConfigError
 from armory.retrieval.indexer import QueryGenerator
 from armory.retrieval.ports import RankSettings, UsageSource, UseMemory
+from armory.retrieval.rankers.multi_factor import weights_of
 from armory.retrieval.registry import (
     NO_EMBEDDER,
     OpenAISettings,
@@ -105,8 +107,19 @@ def retriever_settings(rag: ToolRagConfig, home: Path) -> RetrieverSettings:
         rank=RankSettings(
             miss_cost=None if rag.miss_cost == "auto" else rag.miss_cost,
             calibration=load_calibration(home / CALIBRATION),
+            weights=_weights(rag),
+            context_boosts=rag.multi_factor.context_boosts,
         ),
     )
+
+
+def _weights(rag: ToolRagConfig) -> dict[str, float]:
+    given = dict(rag.multi_factor.weights)
+    try:
+        weights_of(given)
+    except ConfigError as error:
+        raise ConfigError(error.message, path="tool_rag.multi_factor.weights") from None
+    return given
 
 
 ENGINE_KEYS = (

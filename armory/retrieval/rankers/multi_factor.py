@@ -7,8 +7,9 @@ never imports who keeps them.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from datetime import datetime
 
 import numpy as np
 
@@ -83,6 +84,10 @@ class MultiFactorRanker(FormulaRanker):
 
     name = "multi_factor"
 
+    def __init__(self, hour: Callable[[], int] | None = None) -> None:
+        """`hour` gives the local hour for queries that bring none; None: the machine's."""
+        self._hour = hour or local_hour
+
     def formula(self, evidence: Evidence) -> FloatArray:
         """The weighted sum under the default weights, without boosts."""
         return self._judged(evidence, RankSettings())[0]
@@ -113,9 +118,12 @@ class MultiFactorRanker(FormulaRanker):
         factor = float(ranked.signals["boost"][position])
         if factor > 1.0:
             record = evidence.records[position]
-            why = boosts([record], evidence.hour, evidence.last_tool)[0].reasons
+            why = boosts([record], self._hour_of(evidence), evidence.last_tool)[0].reasons
             text += f"; boosted x{factor:.2f} ({', '.join(why)})"
         return f"{text[0].upper()}{text[1:]}."
+
+    def _hour_of(self, evidence: Evidence) -> int:
+        return self._hour() if evidence.hour is None else evidence.hour
 
     def _judged(
         self, evidence: Evidence, settings: RankSettings
@@ -144,6 +152,11 @@ class MultiFactorRanker(FormulaRanker):
             factors[name] = np.zeros(len(similarity), np.float32)
             factors[name][candidates] = getattr(usage, name)
         return raw, candidates, factors, given
+
+
+def local_hour() -> int:
+    """The hour of the day on this machine, 0 to 23."""
+    return datetime.now().astimezone().hour
 
 
 def _usage(evidence: Evidence, names: list[str]) -> UsageArrays:
