@@ -134,7 +134,7 @@ class Interactions:
             return self._sealed(exchange, reply, binding)
         live = Live(exchange.client, exchange.version, binding)
         exchange.client = live
-        live.task = asyncio.ensure_future(invoke(params))
+        live.start(invoke(params))
         self._running.add(live)
         return await self._attend(live, exchange)
 

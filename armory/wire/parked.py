@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -36,6 +36,16 @@ class Live:
         self._asked: dict[str, tuple[dict[str, Any], asyncio.Future[Answer]]] = {}
         self._count = 0
         self._wake = asyncio.Event()
+
+    def start(self, work: Awaitable[Reply]) -> None:
+        """Begin the call, in a task that may outlive the request."""
+        self.task = asyncio.ensure_future(work)
+        self.task.add_done_callback(self._ended)
+
+    def _ended(self, task: asyncio.Future[Reply]) -> None:
+        self._wake.set()
+        if not task.cancelled():
+            task.exception()  # whoever attends raises it; parked, nobody does
 
     @property
     def running(self) -> asyncio.Future[Reply]:
@@ -88,11 +98,7 @@ class Live:
         task = self.running
         while not task.done() and not self._asked:
             self._wake.clear()
-            waker = asyncio.ensure_future(self._wake.wait())
-            try:
-                await asyncio.wait((task, waker), return_when=asyncio.FIRST_COMPLETED)
-            finally:
-                waker.cancel()
+            await self._wake.wait()
         # A server that asks several things at once sends them one after the other.
         known = 0
         while not task.done() and len(self._asked) > known:
