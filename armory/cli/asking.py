@@ -18,12 +18,12 @@ from msgspec import Raw
 from armory.cli.output import err, waiting
 from armory.config import Loaded
 from armory.domain.principal import Principal
-from armory.errors import ArmoryError, ConfigError, InvalidRequest, UpstreamUnavailable
+from armory.errors import ArmoryError, ConfigError, UpstreamUnavailable
 from armory.gateway.exchange import Exchange
 from armory.runtime import Runtime, open_runtime
 from armory.runtime.settings import armory_version
-from armory.upstreams.link import Answer, Call, ClientGone, Params, Reply
-from armory.upstreams.pool import OWNER, Pool
+from armory.upstreams.link import Answer, Call, ClientGone, Owner, Params, Reply
+from armory.upstreams.pool import Pool
 from armory.upstreams.spec import MODERN_VERSIONS, UpstreamSpec
 from armory.wire.dispatch import Dispatcher
 from armory.wire.interaction import Interactions
@@ -96,7 +96,7 @@ class _There:
             sent["_meta"] = _raw(meta)
         name = params.get("name") or params.get("uri")
         call = Call(method, sent, client=_Face(), name_header=cast("str | None", name))
-        return _result(await self._pool.request("gateway", OWNER, call))
+        return _result(await self._pool.request("gateway", Owner(OPERATOR), call))
 
 
 @asynccontextmanager
@@ -201,6 +201,4 @@ def _refuse(error: Mapping[str, Any]) -> NoReturn:
     code, message = error.get("code"), str(error.get("message", "refused"))
     if code in (1001, 1002):
         raise UpstreamUnavailable(message)
-    if code == -32602:
-        raise InvalidRequest(message)
     raise ArmoryError(message)

@@ -16,6 +16,7 @@ from armory.cli.asking import Here, asker, opened
 from armory.cli.options import config_option, gateway_options, json_option, loaded_config
 from armory.cli.output import out, print_json, say_error
 from armory.domain.naming import split_name
+from armory.errors import UpstreamUnavailable
 
 _UNREACHABLE = ("upstream_unavailable", "upstream_timeout", "upstream_overloaded")
 
@@ -57,7 +58,11 @@ async def _call(
             return await asked.ask("tools/call", request)
     loaded = loaded_config(config)
     parts = split_name(tool)
-    async with opened(loaded, only=parts[0] if parts else None) as runtime:
+    server = parts[0] if parts else ""
+    async with opened(loaded, only=server) as runtime:
+        found = runtime.supervisor.status().get(server)
+        if found is not None and found.state != "ready" and not found.tools:
+            raise UpstreamUnavailable(found.error or f"upstream {server!r} did not answer in time")
         return await Here(runtime).ask("tools/call", request)
 
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
 import structlog
 
 from armory.accounts.scopes import PackScopes
 from armory.accounts.service import Accounts
-from armory.agent.loop import RetrievalAgent
 from armory.config import Loaded
 from armory.domain.principal import Principal
 from armory.gateway.gateway import Gateway
@@ -29,7 +29,6 @@ from armory.runtime.accounts import (
     states,
     variant,
 )
-from armory.runtime.agents import chat_client, open_agent, query_generator
 from armory.runtime.catalogue import CatalogueKeeper
 from armory.runtime.figures import Figures
 from armory.runtime.reloading import Reloaded, difference
@@ -51,6 +50,11 @@ from armory.web.health import Health, Readiness
 from armory.web.rest import register_rest
 from armory.web.services import RestLimits, RestServices, UpstreamInfo
 from armory.wire.http import HttpEdge
+
+if TYPE_CHECKING:
+    from armory.agent.loop import RetrievalAgent
+    from armory.agent.synthetic import ChatQueryGenerator
+    from armory.llm.client import ChatClient
 
 _log = structlog.get_logger(__name__)
 PINS = "pins.json"
@@ -98,12 +102,12 @@ class Runtime:
             client_info={"name": "armory", "version": armory_version()},
         )
         accounts = self.accounts
-        self._chat = chat_client(loaded) if loaded.config.agent.enabled else None
+        self._chat, generator = _chat_of(loaded)
         self.retriever: Retriever | None = open_retriever(
             loaded,
             on_progress=on_progress,
             usage=accounts.usage if accounts else None,
-            generator=query_generator(loaded, self._chat) if self._chat else None,
+            generator=generator,
         )
         self.figures = Figures(self.pool, lambda: self.supervisor, lambda: self.edge)
         self._trusted = trusted
@@ -232,7 +236,9 @@ class Runtime:
     ) -> RestServices:
         config = self.loaded.config
         agent: RetrievalAgent | None = None
-        if self.retriever is not None:
+        if self.retriever is not None and config.agent.enabled:
+            from armory.runtime.agents import open_agent
+
             agent = await open_agent(self.loaded, self.retriever, None, stack)
         return RestServices(
             engine=RestEngine(lambda: self.retriever),
@@ -278,6 +284,19 @@ class Runtime:
         self.keeper.reconfigure(parts.rules, pinning)
         self.loaded = loaded
         return report
+
+
+def _chat_of(loaded: Loaded) -> tuple[ChatClient | None, ChatQueryGenerator | None]:
+    """The chat model and the writer of synthetic queries, where they are configured.
+
+    Imported here: the library behind them takes a second to load, and few use it.
+    """
+    if not loaded.config.agent.enabled:
+        return None, None
+    from armory.runtime.agents import chat_client, query_generator
+
+    chat = chat_client(loaded)
+    return chat, query_generator(loaded, chat)
 
 
 @asynccontextmanager

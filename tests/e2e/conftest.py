@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import os
 import queue
 import re
@@ -12,15 +14,29 @@ import threading
 import time
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
+import structlog
 import yaml
+
+from armory.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 START_S = 60.0
 ARMORY = (sys.executable, "-m", "armory.cli.main")
 Serve = Callable[..., "Served"]
+
+
+class Done(NamedTuple):
+    """One command that has ended."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
+Command = Callable[..., Done]
 
 
 class Served:
@@ -96,25 +112,36 @@ def environ(tmp_path: Path) -> dict[str, str]:
 
 @pytest.fixture
 def armory(
-    environ: dict[str, str], tmp_path: Path
-) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run one `armory` command to its end, in the test's folder."""
+    environ: dict[str, str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> Generator[Command]:
+    """Run one `armory` command to its end, in the test's folder: (exit code, stdout, stderr).
 
-    def run(
-        *arguments: str, env: Mapping[str, str] | None = None, input: str | None = None
-    ) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [*ARMORY, *arguments],
-            cwd=tmp_path,
-            env={**environ, **(env or {})},
-            input=input,
-            capture_output=True,
-            text=True,
-            timeout=100,
-            check=False,
-        )
+    In this process, since loading the code takes longer than most commands.
+    """
+    monkeypatch.chdir(tmp_path)
 
-    return run
+    def run(*arguments: str, env: Mapping[str, str] | None = None, input: str = "") -> Done:
+        with monkeypatch.context() as patched:
+            for name in set(os.environ) - set(environ):
+                patched.delenv(name)
+            for name, value in {**environ, **(env or {})}.items():
+                patched.setenv(name, value)
+            patched.setattr(sys, "stdin", io.StringIO(input))
+            capfd.readouterr()
+            with pytest.raises(SystemExit) as ended:
+                main(arguments)
+        out, err = capfd.readouterr()
+        return Done(int(ended.value.code or 0), out, err)
+
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield run
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ import yaml
 from mcp import Client, MCPError
 
 QUERY = "dev.armory/query"
+pytestmark = pytest.mark.timeout(400)
 
 
 def names(listed: Any) -> list[str]:

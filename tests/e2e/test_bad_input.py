@@ -1,0 +1,118 @@
+"""What goes wrong for users: a clear message each, the documented exit code, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+Run = Callable[..., Any]
+pytestmark = pytest.mark.timeout(400)
+
+
+def write(folder: Path, config: Any) -> None:
+    text = config if isinstance(config, str) else yaml.safe_dump(config)
+    (folder / "armory.yaml").write_text(text)
+
+
+def failed(done: Any, code: int, *words: str) -> str:
+    text = done.stdout + done.stderr
+    assert done.returncode == code, text
+    assert "Traceback" not in text
+    for word in words:
+        assert word in text, text
+    return text
+
+
+def test_without_a_configuration(armory: Run) -> None:
+    failed(armory("serve"), 2, "no armory.yaml", "armory init")
+    failed(armory("serve", "--config", "elsewhere.yaml"), 2, "elsewhere.yaml")
+    failed(armory("tools", env={"ARMORY_CONFIG": "gone.yaml"}), 2, "$ARMORY_CONFIG", "gone.yaml")
+
+
+@pytest.mark.parametrize("command", ["serve", "validate", "tools"])
+def test_a_configuration_that_does_not_hold(armory: Run, tmp_path: Path, command: str) -> None:
+    write(tmp_path, "server: {prot: 1}\nupstreams: {a: {url: '${GONE}'}}\n")
+    failed(armory(command), 2, "2 problems", "did you mean 'port'?", "GONE is not set", "line 2")
+
+
+def test_broken_yaml(armory: Run, tmp_path: Path) -> None:
+    write(tmp_path, "upstreams: {time: {command: [}")
+    failed(armory("serve"), 2, "broken YAML", "line 1")
+
+
+def test_validate_names_what_only_building_finds_too(armory: Run, tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "server": {"host": "0.0.0.0"},
+            "upstreams": {"a": {"command": "x", "url": "http://h/mcp"}, "b": {}},
+        },
+    )
+    done = armory("validate", "--json")
+    assert done.returncode == 2
+    report = json.loads(done.stdout)
+    assert not report["ok"]
+    paths = [problem["path"] for problem in report["problems"]]
+    assert paths == ["upstreams.a", "upstreams.b", "security.allow_anonymous"]
+
+
+def test_an_open_gateway_is_refused_unless_it_is_meant(armory: Run, tmp_path: Path) -> None:
+    write(tmp_path, {"server": {"host": "0.0.0.0"}})
+    failed(armory("serve", "--port", "0"), 2, "allow_anonymous", "security.tokens")
+
+
+def test_a_taken_port(armory: Run, tmp_path: Path) -> None:
+    write(tmp_path, {"upstreams": {}})
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        failed(armory("serve", "--port", port), 2, f"port {port}", "--port")
+
+
+def test_upstreams_that_cannot_be_reached(armory: Run, tmp_path: Path) -> None:
+    write(
+        tmp_path,
+        {
+            "upstreams": {
+                "gone": {"command": "no-such-program"},
+                "away": {"url": "http://127.0.0.1:9/mcp"},
+                "notes": {"command": "python", "args": ["-m", "no_such_module"]},
+            }
+        },
+    )
+    done = armory("validate", "--connect", "--json")
+    assert done.returncode == 3, done.stderr
+    upstreams = json.loads(done.stdout)["upstreams"]
+    assert {found["state"] for found in upstreams.values()} == {"down"}
+    assert "no-such-program" in upstreams["gone"]["error"]
+    assert "no_such_module" in upstreams["notes"]["error"]
+    failed(armory("call", "gone__anything"), 3, "no-such-program")
+    failed(armory("call", "nobody__anything"), 1, "nobody__anything")
+
+
+def test_a_gateway_that_is_not_there(armory: Run) -> None:
+    failed(armory("tools", "--url", "http://127.0.0.1:9"), 3, "127.0.0.1:9")
+    failed(armory("tools", "--url", "ftp://x"), 2, "no URL of a gateway")
+
+
+def test_calls_that_are_wrong(armory: Run, tmp_path: Path, demo_upstreams: dict[str, Any]) -> None:
+    write(tmp_path, {"upstreams": demo_upstreams})
+    failed(armory("call", "time__get_current_time", "[1]"), 2, "a JSON object is expected")
+    failed(armory("call", "time__get_current_time", "{"), 2, "not valid JSON")
+    failed(armory("call", "time__no_such_tool"), 1, "no_such_tool")
+    wrong = armory("call", "time__get_current_time", '{"timezone": "Nowhere/At_All"}')
+    failed(wrong, 1, "Nowhere/At_All")
+    done = armory("call", "time__get_current_time", "-", "--json", input='{"timezone": "UTC"}')
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["structuredContent"]["timezone"] == "UTC"
+
+
+def test_usage_errors(armory: Run) -> None:
+    failed(armory("no-such-command"), 2, "no-such-command")
+    failed(armory("serve", "--port", "99999"), 2, "--port")
+    failed(armory("search"), 2, "QUERY")

@@ -1,0 +1,127 @@
+"""The commands that write and read: init, import, validate, tools, search."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from armory.config import load_text
+
+Run = Callable[..., Any]
+pytestmark = pytest.mark.timeout(400)
+
+
+def test_init_writes_a_file_that_holds_and_never_overwrites(armory: Run, tmp_path: Path) -> None:
+    assert armory("init").returncode == 0
+    text = (tmp_path / "armory.yaml").read_text()
+    assert text.startswith("# yaml-language-server: $schema=armory.schema.json\n")
+    assert json.loads((tmp_path / "armory.schema.json").read_text())["title"] == "armory.yaml"
+    assert armory("validate").returncode == 0
+    again = armory("init")
+    assert again.returncode == 2
+    assert "--force" in again.stderr
+    (tmp_path / "armory.yaml").write_text("")
+    assert armory("init", "--force", "--json").returncode == 0
+    assert (tmp_path / "armory.yaml").read_text() == text
+
+
+CLAUDE = """{
+  // Claude Desktop, with a comment and a trailing comma
+  "mcpServers": {
+    "My Files": {"command": "npx", "args": ["-y", "files", "//not-a-comment"], "env": {"A": "b"},},
+    "notes": {"command": "other"}
+  }
+}"""
+
+
+def test_import_adds_to_the_file_and_keeps_its_comments(armory: Run, tmp_path: Path) -> None:
+    (tmp_path / "claude.json").write_text(CLAUDE)
+    (tmp_path / "armory.yaml").write_text(
+        "# mine\nupstreams: # all of them\n    notes: {command: x} # stays\n\n"
+        "server:\n  port: 1 # stays too\n"
+    )
+    done = armory("import", "claude.json")
+    assert done.returncode == 0, done.stderr
+    assert "notes is in armory.yaml already" in done.stderr
+    text = (tmp_path / "armory.yaml").read_text()
+    for line in ("# mine", "# all of them", "notes: {command: x} # stays", "port: 1 # stays too"):
+        assert line in text
+    config = load_text(text).config
+    assert list(config.upstreams) == ["my-files", "notes"]
+    assert config.upstreams["my-files"].args == ["-y", "files", "//not-a-comment"]
+    assert config.upstreams["notes"].command == "x"
+    assert config.server.port == 1
+
+
+def test_import_of_vs_code_into_no_file_yet(armory: Run, tmp_path: Path) -> None:
+    (tmp_path / "mcp.json").write_text(
+        json.dumps(
+            {
+                "inputs": [{"id": "key"}],
+                "servers": {
+                    "hub": {"type": "http", "url": "https://h.example/mcp"},
+                    "asks": {"command": "x", "env": {"K": "${input:api-key}"}},
+                },
+            }
+        )
+    )
+    printed = armory("import", "mcp.json", "--print")
+    assert yaml.safe_load(printed.stdout)["upstreams"]["hub"]["transport"] == "streamable-http"
+    assert not (tmp_path / "armory.yaml").exists()
+    done = armory("import", "mcp.json")
+    assert done.returncode == 0
+    assert "${API_KEY}" in done.stderr
+    assert list(yaml.safe_load((tmp_path / "armory.yaml").read_text())["upstreams"]) == [
+        "hub",
+        "asks",
+    ]
+
+
+def test_import_of_something_else(armory: Run, tmp_path: Path) -> None:
+    (tmp_path / "other.json").write_text('{"theme": "dark"}')
+    done = armory("import", "other.json")
+    assert done.returncode == 2
+    assert "mcpServers" in done.stderr
+
+
+def test_tools_and_search_open_the_upstreams_themselves(
+    armory: Run, tmp_path: Path, demo_upstreams: dict[str, Any]
+) -> None:
+    (tmp_path / "armory.yaml").write_text(yaml.safe_dump({"upstreams": demo_upstreams}))
+    everything = json.loads(armory("tools", "--json").stdout)["tools"]
+    assert len([tool for tool in everything if "__" in tool["name"]]) == 14
+
+    listed = json.loads(armory("tools", "-q", "what time is it in Tokyo?", "--json").stdout)
+    names = [tool["name"] for tool in listed["tools"]]
+    assert "time__get_current_time" in names
+    assert not [name for name in names if name.startswith("notes__")]
+    assert listed["selection"]["visible"] == 14
+
+    found = armory("search", "write down a reminder", "--explain", "--json")
+    answer = json.loads(found.stdout)
+    assert answer["tools"][0]["name"] == "notes__add_note"
+    assert answer["tools"][0]["reason"]
+    assert len(answer["candidates"]) == 14
+    assert all(c["signals"] for c in answer["candidates"])
+    assert {c["withheld"] for c in answer["candidates"]} > {None}
+
+    for arguments in (("tools",), ("search", "convert time"), ("version",), ("schema",)):
+        assert armory(*arguments).returncode == 0
+
+
+def test_a_running_gateway_answers_the_same(
+    armory: Run, serve: Callable[..., Any], demo_upstreams: dict[str, Any]
+) -> None:
+    served = serve({"upstreams": demo_upstreams}).ready()
+    there = json.loads(armory("tools", "--url", served.url, "--json").stdout)["tools"]
+    assert len([tool for tool in there if "__" in tool["name"]]) == 14
+    found = armory("search", "--url", served.base, "write down a reminder", "-k", "2", "--json")
+    assert json.loads(found.stdout)["tools"][0]["name"] == "notes__add_note"
+    called = armory("call", "--url", served.url, "notes__add_note", '{"title": "milk"}')
+    assert called.returncode == 0
+    assert "milk" in called.stdout
