@@ -14,26 +14,17 @@ from typing import Any
 import structlog
 
 from armory.domain.catalog import ServerLists
-from armory.domain.principal import INTERNAL
 from armory.errors import UpstreamUnavailable
 from armory.upstreams.breaker import State
 from armory.upstreams.clock import Clock, SystemClock
 from armory.upstreams.link import Call, Era, Link, Listener, Owner, Params, Reply
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.upstream import Upstream
+from armory.upstreams.upstream import Upstream, declared_by
 
 log = structlog.get_logger(__name__)
 
 CLIENT_INFO: Mapping[str, Any] = {"name": "armory", "version": "0"}
 _DRAIN_S = 30.0
-OWN_CAPABILITIES: Mapping[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
-"""What the gateway's own session declares: some servers list only the tools that such a client can
-use. It calls none of them, and refuses whatever it is asked."""
-
-
-def _declared(owner: Owner) -> Mapping[str, Any]:
-    """What is declared where no client says what it can do."""
-    return OWN_CAPABILITIES if owner.principal is INTERNAL else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +101,7 @@ class Pool:
             UpstreamUnavailable: it cannot be opened.
         """
         sessions = self.upstream(server).sessions
-        declared = _declared(owner) if capabilities is None else capabilities
+        declared = declared_by(owner) if capabilities is None else capabilities
         return await sessions.link(sessions.slot(owner, declared))
 
     async def fetch_lists(self, server: str, owner: Owner) -> ServerLists:
@@ -120,7 +111,7 @@ class Pool:
             UpstreamUnavailable: they cannot be had.
         """
         upstream = self.upstream(server)
-        slot = upstream.sessions.slot(owner, _declared(owner))
+        slot = upstream.sessions.slot(owner, declared_by(owner))
         slot.in_flight += 1
         try:
             return await upstream.lists_over(await upstream.sessions.link(slot))

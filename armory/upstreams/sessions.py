@@ -28,6 +28,9 @@ OWN = ""
 """Owner key of the gateway's own session, and of everybody's where they are shared."""
 
 NO_CAPABILITIES = "{}"
+PROFILES_PER_OWNER = 8
+"""A caller has one session for each set of capabilities that its clients declare, up to so many."""
+
 _RESTORE_S = 5.0
 
 
@@ -125,7 +128,7 @@ class Sessions:
         key = (self.owner_key(owner), text)
         slot = self._slots.get(key)
         if slot is None:
-            self._make_room()
+            self._make_room(key[0])
             declared = {} if modern else dict(capabilities)
             principal = INTERNAL if key[0] == OWN else owner.principal
             session_id = owner.session_id if self.spec.isolation == "session" else None
@@ -275,19 +278,24 @@ class Sessions:
             or self._wanted.get(slot.owner)
         )
 
-    def _make_room(self) -> None:
-        if len(self._slots) < self.spec.max_sessions:
-            return
-        idle = [(slot.last_used, key) for key, slot in self._slots.items() if self._idle(slot)]
+    def _make_room(self, owner: str) -> None:
+        mine = [key for key in self._slots if key[0] == owner]
+        if len(mine) >= PROFILES_PER_OWNER and owner != OWN:
+            self._give_up_one(mine, f"of one caller; the limit is {PROFILES_PER_OWNER}")
+        elif len(self._slots) >= self.spec.max_sessions:
+            limit = f"by now; the limit is max_sessions: {self.spec.max_sessions}"
+            self._give_up_one(list(self._slots), limit)
+
+    def _give_up_one(self, keys: list[tuple[str, str]], limit: str) -> None:
+        idle = [(self._slots[key].last_used, key) for key in keys if self._idle(self._slots[key])]
         if idle:
             key = min(idle)[1]
             self._evict(key, self._slots[key])
             return
-        if all(isinstance(slot.link, HttpLink) for slot in self._slots.values()):
+        if all(isinstance(self._slots[key].link, HttpLink) for key in keys):
             return  # these hold no session, only headers
         raise UpstreamOverloaded(
-            f"upstream {self.spec.key!r} has {len(self._slots)} sessions, all in use; the limit is "
-            f"max_sessions: {self.spec.max_sessions}",
+            f"upstream {self.spec.key!r} has {len(keys)} sessions, all in use {limit}",
             upstream=self.spec.key,
             retry_after_s=1.0,
         )

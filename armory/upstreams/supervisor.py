@@ -19,9 +19,10 @@ from armory.errors import UpstreamUnavailable
 from armory.upstreams.clock import Clock, SystemClock
 from armory.upstreams.link import Era
 from armory.upstreams.lists import TOOLS
-from armory.upstreams.pool import Pool, Upstream
+from armory.upstreams.pool import Pool
 from armory.upstreams.session import Session
 from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.upstream import Upstream
 
 log = structlog.get_logger(__name__)
 
@@ -183,7 +184,9 @@ class _Owner:
         )
 
     def _down(self, error: str) -> None:
-        log.warning("upstream_down", upstream=self.upstream.spec.key, error=error)
+        again = self.status.state == "down" and self.status.error == error
+        say = log.debug if again else log.warning
+        say("upstream_down", upstream=self.upstream.spec.key, error=error)
         since = self.status.since if self.status.state == "down" else self._clock.now()
         self.status = replace(self.status, state="down", error=error, since=since)
         self.settled.set()

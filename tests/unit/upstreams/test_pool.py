@@ -18,6 +18,7 @@ from armory.testing.upstream import ScriptedUpstream
 from armory.testing.waiting import until
 from armory.upstreams.link import Call, Owner
 from armory.upstreams.pool import Pool
+from armory.upstreams.sessions import PROFILES_PER_OWNER
 from armory.upstreams.spec import UpstreamSpec
 
 pytestmark = pytest.mark.anyio
@@ -188,6 +189,18 @@ async def test_at_the_cap_the_longest_idle_session_makes_room(
     await session_of(pool, Owner(Principal("eve")))
     await until(lambda: server.deleted == [first])
     assert await session_of(pool, BOB) == second
+
+
+async def test_one_caller_cannot_take_everybodys_place(
+    make: Make, server: ScriptedUpstream, clock: FakeClock
+) -> None:
+    pool = await make(max_sessions=20)
+    bob = await session_of(pool, BOB)
+    for number in range(30):
+        await clock.advance(1)
+        await call(pool, "echo", ANN, client=RecordingClient({"sampling": {"n": number}}))
+    assert await session_of(pool, BOB) == bob
+    await until(lambda: len(server.sessions) == 1 + PROFILES_PER_OWNER)
 
 
 async def test_at_the_cap_with_all_busy_callers_are_turned_away(

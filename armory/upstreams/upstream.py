@@ -1,0 +1,209 @@
+"""One upstream's way in: breaker, queue, session, retry.
+
+Owns: the way of a single call, and the gateway's own session. Never imports the pool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import structlog
+
+from armory.domain.catalog import ServerLists
+from armory.domain.principal import INTERNAL
+from armory.errors import UpstreamOverloaded, UpstreamTimeout, UpstreamUnavailable
+from armory.upstreams.breaker import Breaker
+from armory.upstreams.clock import Clock
+from armory.upstreams.gate import Gate, QueueFull
+from armory.upstreams.http import HttpLink
+from armory.upstreams.http_client import HttpFailure
+from armory.upstreams.link import Call, Listener, Owner, Params, Reply
+from armory.upstreams.lists import fetch_lists
+from armory.upstreams.negotiate import Connector
+from armory.upstreams.session import Session, Unintelligible
+from armory.upstreams.sessions import OWN, Sessions
+from armory.upstreams.spec import UpstreamSpec
+
+log = structlog.get_logger(__name__)
+
+OWNER = Owner(INTERNAL)
+"""The gateway itself."""
+
+OWN_CAPABILITIES: Mapping[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
+"""What the gateway's own session declares: some servers list only the tools that such a client can
+use. It calls none of them, and refuses whatever it is asked."""
+
+Watcher = Callable[[str], None]
+"""Told what happened on an upstream: a `list_changed` method, "renewed", or "closed: why"."""
+
+
+def declared_by(owner: Owner) -> Mapping[str, Any]:
+    """What is declared where no client says what it can do."""
+    return OWN_CAPABILITIES if owner.principal is INTERNAL else {}
+
+
+class Upstream:
+    """One upstream's way in. Made and kept by the pool.
+
+    Args:
+        spec: the upstream.
+        clock: for breaker and idle times.
+        client_info: the gateway's `clientInfo`.
+        listener: who hears notifications that belong to no request.
+    """
+
+    def __init__(
+        self,
+        spec: UpstreamSpec,
+        clock: Clock,
+        client_info: Mapping[str, Any],
+        listener: Listener | None,
+    ) -> None:
+        self.spec = spec
+        self.breaker = Breaker(spec.breaker_failures, spec.breaker_open_s)
+        self.gate = Gate(spec.max_concurrency, spec.max_queue)
+        self.connector = Connector(spec, client_info)
+        self.sessions = Sessions(spec, self.connector, self, clock)
+        self.watcher: Watcher | None = None
+        self._clock = clock
+        self._listener = listener
+
+    # --- Ears
+
+    def notification(self, owner: str, method: str, params: Params) -> None:
+        """A notification outside any request."""
+        if self.watcher is not None and method.endswith("/list_changed"):
+            self.watcher(method)
+        if self._listener is not None:
+            self._listener.on_notification(self.spec.key, owner, method, params)
+
+    def renewed(self, owner: str) -> None:
+        """A session began anew behind its link."""
+        if owner == OWN and self.watcher is not None:
+            self.watcher("renewed")
+
+    def closed(self, owner: str, reason: str) -> None:
+        """A session died."""
+        if owner == OWN and self.watcher is not None:
+            self.watcher(f"closed: {reason}")
+
+    # --- calls
+
+    async def request(self, owner: Owner, call: Call) -> Reply:
+        """As `Pool.request`."""
+        if not self.breaker.admits(now := self._clock.now()):
+            wait_s = self.breaker.retry_after_s(now)
+            raise UpstreamUnavailable(
+                f"upstream {self.spec.key!r} failed {self.spec.breaker_failures} times in a row; "
+                f"it is tried again in {wait_s:.0f} s",
+                upstream=self.spec.key,
+                retry_after_s=wait_s,
+            )
+        try:
+            if not self.gate.try_enter():
+                await self._queue(call)
+            try:
+                reply = await self._send(owner, call)
+            finally:
+                self.gate.leave()
+        except UpstreamUnavailable as error:
+            if _counts(error):
+                self.breaker.failed(self._clock.now())
+            else:
+                self.breaker.abandoned()
+            raise
+        except BaseException:
+            self.breaker.abandoned()
+            raise
+        self.breaker.succeeded()
+        return reply
+
+    async def _queue(self, call: Call) -> None:
+        timeout_s = self.spec.call_timeout_s if call.timeout_s is None else call.timeout_s
+        try:
+            await self.gate.enter(timeout_s)
+        except QueueFull:
+            raise UpstreamOverloaded(
+                f"upstream {self.spec.key!r} has {self.gate.inside} calls in flight and "
+                f"{self.gate.waiting} waiting; the limits are max_concurrency: "
+                f"{self.spec.max_concurrency} and max_queue: {self.spec.max_queue}",
+                upstream=self.spec.key,
+                retry_after_s=1.0,
+            ) from None
+        except TimeoutError:
+            raise UpstreamOverloaded(
+                f"upstream {self.spec.key!r} had no place for the call within {timeout_s:g} s",
+                upstream=self.spec.key,
+                retry_after_s=1.0,
+            ) from None
+
+    async def _send(self, owner: Owner, call: Call) -> Reply:
+        try:
+            return await self._send_once(owner, call)
+        except (UpstreamOverloaded, UpstreamTimeout, Unintelligible):
+            raise
+        except UpstreamUnavailable as error:
+            if not call.safe_to_retry or not _counts(error):
+                raise
+            log.info("upstream_call_retried", upstream=self.spec.key, method=call.method)
+        return await self._send_once(owner, call)
+
+    async def _send_once(self, owner: Owner, call: Call) -> Reply:
+        client = call.client
+        slot = self.sessions.slot(
+            owner, client.capabilities if client is not None else declared_by(owner)
+        )
+        slot.in_flight += 1
+        try:
+            link = slot.link
+            if link is None or link.closed:
+                link = await self.sessions.link(slot)
+            return await link.request(call)
+        finally:
+            slot.in_flight -= 1
+            slot.last_used = self._clock.now()
+
+    # --- the gateway's own session
+
+    async def own_link(self) -> Session:
+        """The gateway's own session, opened if need be and never reaped; heeds no breaker.
+
+        Raises:
+            UpstreamUnavailable: it cannot be opened.
+        """
+        slot = self.sessions.slot(OWNER, OWN_CAPABILITIES)
+        slot.pinned = True
+        try:
+            link = await self.sessions.link(slot)
+        except UpstreamUnavailable:
+            self.breaker.failed(self._clock.now())
+            raise
+        self.breaker.succeeded()
+        return link
+
+    @property
+    def own_busy(self) -> bool:
+        """Whether a call is under way on the gateway's own session."""
+        return self.sessions.slot(OWNER, OWN_CAPABILITIES).in_flight > 0
+
+    async def lists_over(self, link: Session, before: ServerLists | None = None) -> ServerLists:
+        """All lists over one link."""
+        rules = isinstance(link, HttpLink)
+        return await fetch_lists(link, link.request, header_rules=rules, before=before)
+
+    async def retire(self, drain_s: float) -> None:
+        """Let calls in flight end, then close everything."""
+        if drain_s and not await self.gate.drained(drain_s):
+            log.warning("upstream_calls_cut", upstream=self.spec.key, calls=self.gate.inside)
+        await self.sessions.close()
+        await self.connector.close()
+
+
+def _counts(error: UpstreamUnavailable) -> bool:
+    """Whether an error says that the upstream is ill, rather than that this call was wrong."""
+    if isinstance(error, UpstreamOverloaded | Unintelligible):
+        return False
+    if isinstance(error, HttpFailure):
+        return error.status >= 500 or error.status == 429
+    return True
