@@ -7,6 +7,7 @@ made here can be loaded by sentence-transformers and the other way round.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -153,6 +154,16 @@ def load_encoder(path: Path | None = None, fused: bool = True) -> Encoder:
     model = Encoder(fused=fused)
     model.load_state_dict(load_state(path))
     return model.eval()
+
+
+def blend(paths: Sequence[Path], factor: float) -> dict[str, Tensor]:
+    """Factor * (mean of the trained weights) + (1 - factor) * base."""
+    base = load_state(base_folder() / "model.safetensors")
+    trained = [load_state(path) for path in paths]
+    return {
+        key: torch.lerp(value, torch.stack([t[key] for t in trained]).mean(0), factor)
+        for key, value in base.items()
+    }
 
 
 def load_tokenizer() -> Tokenizer:

@@ -73,7 +73,11 @@ def onnx_embedder(folder: Path, limit: int = 256) -> Embed:
     import onnxruntime as ort
 
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    session = ort.InferenceSession(folder / "model.onnx", providers=["CPUExecutionProvider"])
+    options = ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    session = ort.InferenceSession(
+        folder / "model.onnx", options, providers=["CPUExecutionProvider"]
+    )
 
     def embed(texts: Sequence[str]) -> Array:
         rows = tokenise(tokenizer, texts, limit)
@@ -155,7 +159,10 @@ def judge(
     place = {t.id: i for i, t in enumerate(catalogue.tools)}
     relevant = [frozenset(place[r] for r in q.relevant if r in place) for q in queries]
     asked = embed([q.text for q in queries])
-    dense = np.max([asked @ embed([view(t, v) for t in catalogue.tools]).T for v in views], axis=0)
+    texts = [[view(t, v) for t in catalogue.tools] for v in views]
+    unique = {text: i for i, text in enumerate(dict.fromkeys(t for row in texts for t in row))}
+    vectors = embed(list(unique))
+    dense = np.max([asked @ vectors[[unique[t] for t in row]].T for row in texts], axis=0)
     keyword = bm25(catalogue.tools, [q.text for q in queries])
     fused = 0.7 * zscores(dense) + 0.3 * zscores(keyword)
     return {"dense": measure(dense, relevant), "fusion": measure(fused, relevant)}

@@ -1,7 +1,9 @@
 """Export an encoder to the int8 ONNX folder that ships with Armory.
 
 Usage: python -m training.export --out armory/retrieval/models/embedded --identity NAME
-[--weights run/model.safetensors] [--meta meta.json]
+[--weights run/model.safetensors ...] [--factor 0.75] [--meta meta.json]
+
+Several weights are averaged; `--factor` then interpolates with the untouched base.
 
 The graph pools and normalises by itself: `input_ids`, `attention_mask` → `embedding`. Word
 vectors are kept in int8 with one scale a row; every matrix product is quantised per channel
@@ -22,7 +24,7 @@ import torch
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from torch import Tensor, nn
 
-from training.encoder import Encoder, load_encoder, load_tokenizer
+from training.encoder import Encoder, blend, load_encoder, load_tokenizer
 
 MAX_TOKENS = 256
 
@@ -80,11 +82,11 @@ def quantise(source: Path, target: Path, reduce_range: bool = True) -> None:
 
 
 def export(
-    weights: Path | None, out: Path, identity: str, meta: dict[str, Any] | None = None
+    source: Encoder, out: Path, identity: str, meta: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Write `model.onnx`, `tokenizer.json` and `config.json`; returns the config."""
     out.mkdir(parents=True, exist_ok=True)
-    model = Deployed(load_encoder(weights, fused=False))
+    model = Deployed(source)
     with tempfile.TemporaryDirectory() as scratch:
         plain = Path(scratch) / "plain.onnx"
         to_onnx(model, plain)
@@ -112,13 +114,17 @@ def export(
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
-    parser.add_argument("--weights", type=Path, help="safetensors; default: the untouched base")
+    parser.add_argument("--weights", type=Path, nargs="+", help="default: the untouched base")
+    parser.add_argument("--factor", type=float, default=1.0, help="1: the trained weights alone")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--identity", required=True, help="changes whenever the vectors change")
     parser.add_argument("--meta", type=Path, help="JSON object merged into config.json")
     args = parser.parse_args()
     meta = json.loads(args.meta.read_text(encoding="utf-8")) if args.meta else None
-    config = export(args.weights, args.out, args.identity, meta)
+    source = load_encoder(fused=False)
+    if args.weights:
+        source.load_state_dict(blend(args.weights, args.factor))
+    config = export(source, args.out, args.identity, meta)
     size = (args.out / "model.onnx").stat().st_size / 1e6
     print(f"{config['identity']}: model.onnx {size:.1f} MB")
 

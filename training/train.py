@@ -6,14 +6,13 @@ InfoNCE over in-batch tools and mined hard negatives; every step mixes a group d
 labelled catalogue (its own tools are the hardest in-batch negatives), a group of the small sets,
 and a group of template queries over unlabelled tools. Two leashes hold the model to the base:
 the weights are pulled back towards it at every step, and the averaged weights can be
-interpolated with it afterwards (`--interpolate`).
+interpolated with it afterwards (`training.export --factor`).
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import math
 import random
 import time
 from dataclasses import dataclass
@@ -38,13 +37,13 @@ from training.data import (
     synthetic,
     view,
 )
-from training.encoder import Encoder, load_encoder, load_state, load_tokenizer, save_state
+from training.encoder import Encoder, load_encoder, load_tokenizer, save_state
 from training.evaluate import pad, tokenise
 from training.mine import DUPLICATE
 
 VIEW_WEIGHTS = (0.35, 0.3, 0.15, 0.15, 0.05)
-#: How often the one-catalogue group is drawn from each large set.
-LARGE = {"toole": 0.27, "toolbench-stable": 0.25, "sealtools": 0.24, "bfcl": 0.24}
+#: How often the one-catalogue group is drawn from each large set; toole's: `Settings.toole`.
+LARGE = {"toolbench-stable": 0.25, "sealtools": 0.24, "bfcl": 0.24}
 #: Shares of the mixed group.
 SMALL = {"toole-multi": 0.36, "livemcpbench": 0.22, "mcpproxy-golden": 0.06, "acebench-en": 0.36}
 
@@ -53,19 +52,20 @@ SMALL = {"toole-multi": 0.36, "livemcpbench": 0.22, "mcpproxy-golden": 0.06, "ac
 class Settings:
     """What a run can vary."""
 
-    steps: int = 300
+    steps: int = 260
     rate: float = 6e-5
     warmup: float = 0.06
     scale: float = 20.0
     group: int = 32
     small: int = 12
     templates: int = 16
-    negatives: int = 2
+    negatives: int = 1
     joined: float = 0.15
+    toole: float = 0.27
     pull: float = 0.02
     average: float = 0.98
     query_tokens: int = 96
-    document_tokens: int = 96
+    document_tokens: int = 80
     seed: int = 7
 
 
@@ -178,7 +178,8 @@ class Batches:
             self.barred[name] = {i for i, t in enumerate(pool.tools) if t.id not in kept}
             self.sources[name] = Source(pool, mined, self.rng, held)
             self.pools.append(name)
-        self.large = {n: w for n, w in LARGE.items() if n in names}
+        large = {"toole": settings.toole, **LARGE}
+        self.large = {n: w for n, w in large.items() if n in names}
         self.small = {n: w for n, w in SMALL.items() if n in names}
 
     def _template(self) -> Example:
@@ -226,8 +227,8 @@ def embed(model: Encoder, rows: list[list[int]], pieces: int = 3) -> Tensor:
     return torch.cat(parts)[back]
 
 
-def train(batches: Batches, settings: Settings, out: Path) -> Encoder:
-    """Run the steps; writes the averaged weights and returns them in an encoder."""
+def train(batches: Batches, settings: Settings, out: Path) -> None:
+    """Run the steps and write the averaged weights."""
     torch.manual_seed(settings.seed)
     tokenizer = load_tokenizer()
     model, base = load_encoder(fused=False).train(), load_encoder(fused=False)
@@ -265,20 +266,21 @@ def train(batches: Batches, settings: Settings, out: Path) -> Encoder:
                 p.lerp_(b, settings.pull * rate * 0.1)
                 a.lerp_(p, 1 - keep)
         losses.append(float(loss.detach()))
-        if step % 25 == 24:
+        if step % 40 == 39:
+            store(model, average, out / "latest.safetensors")
+        if step % 10 == 9:
             spent = time.time() - began
-            print(f"step {step + 1} loss {np.mean(losses[-25:]):.3f} {spent:.0f} s", flush=True)
-    with torch.no_grad():
-        for (p, _), a in zip(moving, average, strict=True):
-            p.copy_(a)
-    save_state(model.state_dict(), out / "model.safetensors")
-    return model.eval()
+            print(f"step {step + 1} loss {np.mean(losses[-10:]):.3f} {spent:.0f} s", flush=True)
+    store(model, average, out / "model.safetensors")
 
 
-def interpolate(path: Path, factor: float, out: Path) -> None:
-    """Write factor · trained + (1 - factor) · base."""
-    base, trained = load_encoder().state_dict(), load_state(path)
-    save_state({k: torch.lerp(base[k], trained[k], factor) for k in trained}, out)
+def store(model: Encoder, average: list[Tensor], path: Path) -> None:
+    """Write the averaged weights."""
+    copy = Encoder(model.shape)
+    copy.load_state_dict(model.state_dict())
+    names = [n for n, p in model.named_parameters() if p.requires_grad]
+    copy.load_state_dict(dict(zip(names, average, strict=True)), strict=False)
+    save_state(copy.state_dict(), path)
 
 
 def main() -> None:
@@ -289,22 +291,17 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--leave-out", nargs="*", default=[], help="fold letters or set names")
     parser.add_argument("--all-queries", action="store_true", help="train on validation too")
-    parser.add_argument("--interpolate", type=float, default=1.0)
+    parser.add_argument("--threads", type=int, default=2, help="1 where others use the machine")
     for name, default in vars(Settings()).items():
         parser.add_argument("--" + name.replace("_", "-"), type=type(default), default=default)
     args = parser.parse_args()
     settings = Settings(**{k: getattr(args, k) for k in vars(Settings())})
     left_out = tuple(n for key in args.leave_out for n in FOLDS.get(key, (key,)))
-    torch.set_num_threads(2)
+    torch.set_num_threads(args.threads)
     args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "run.json").write_text(
-        json.dumps({"left_out": left_out, **vars(settings), "interpolate": args.interpolate})
-    )
+    (args.out / "run.json").write_text(json.dumps({"left_out": left_out, **vars(settings)}))
     batches = Batches(args.data, args.mined, left_out, settings, not args.all_queries)
     train(batches, settings, args.out)
-    if not math.isclose(args.interpolate, 1.0):
-        trained = args.out / "model.safetensors"
-        interpolate(trained, args.interpolate, trained.with_name("interpolated.safetensors"))
 
 
 if __name__ == "__main__":

@@ -60,6 +60,69 @@ def thresholds(report: dict[str, object], target: Path) -> None:
     figure.savefig(target, bbox_inches="tight", metadata={"Date": None})
 
 
+BEGIN, END = "<!-- relevance:begin (generated) -->", "<!-- relevance:end -->"
+_ROWS = (
+    ("figures", "recall@5", "recall@5"),
+    ("figures", "recall@5 plain", "recall@5, plain fusion with the untouched base"),
+    ("gains", "recall@5 over plain fusion of the base", "gain in recall@5 over that"),
+    ("gains", "recall@5 over the same ranker with the base", "of it by the embedder alone"),
+    ("figures", "recall@10", "recall@10"),
+    ("figures", "ndcg@10", "nDCG@10"),
+    ("gains", "ndcg@10 over plain fusion of the base", "gain in nDCG@10 over plain fusion"),
+    ("figures", "recall at 0.5", "recall of the listing at 0.5"),
+    ("figures", "precision at 0.5", "precision at 0.5"),
+    ("figures", "f1 at 0.5", "F1 at 0.5"),
+    ("figures", "returned at 0.5", "tools listed at 0.5"),
+    ("figures", "nothing at 0.5", "wanting queries left with nothing"),
+    ("figures", "refused at 0.5", "no-tool queries answered with nothing"),
+)
+
+
+def _cell(value: float, key: str) -> str:
+    return f"{value:.1f}" if key.startswith("returned") else f"{100 * value:.1f}"
+
+
+def table(report: dict[str, object]) -> str:
+    """The figures as Markdown, percent but for the number of tools."""
+    kinds: dict[str, dict[str, dict[str, object]]] = report  # type: ignore[assignment]
+    names = list(kinds["figures"]["recall@5"]["sets"])  # type: ignore[call-overload]
+    lines = [
+        "| | macro | 95 % | " + " | ".join(names) + " |",
+        "|---|---|---|" + "---|" * len(names),
+    ]
+    for kind, key, label in _ROWS:
+        row = kinds[kind].get(key)
+        if row is None:
+            continue
+        sets: dict[str, float] = row["sets"]  # type: ignore[assignment]
+        span = f"{_cell(row['low'], key)} to {_cell(row['high'], key)}"  # type: ignore[arg-type]
+        cells = [_cell(sets[n], key) if n in sets else "" for n in names]
+        macro = _cell(row["macro"], key)  # type: ignore[arg-type]
+        lines.append(f"| {label} | **{macro}** | {span} | " + " | ".join(cells) + " |")
+    ece: dict[str, float] = report["ece"]  # type: ignore[assignment]
+    mean = sum(ece.values()) / len(ece)
+    cells = [f"{ece[n]:.3f}" for n in names]
+    lines.append(f"| calibration error | **{mean:.3f}** | | " + " | ".join(cells) + " |")
+    best: dict[str, float] = report["best f1"]  # type: ignore[assignment]
+    lines += [
+        "",
+        f"Best macro F1 at one threshold for all sets: **{best['f1']:.3f}**, at "
+        f"{best['threshold']:.2f}, with {best['returned']:.1f} tools listed, recall "
+        f"{best['recall']:.2f}, precision {best['precision']:.2f}.",
+        "",
+        "| threshold | recall | precision | F1 | tools listed | left with nothing | refused |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    curve: list[dict[str, float]] = report["curve"]  # type: ignore[assignment]
+    for row in curve:
+        if round(row["threshold"] * 100) % 10 == 0:
+            cells = [f"{100 * row[k]:.1f}" for k in ("recall", "precision", "f1")]
+            cells += [f"{row['returned']:.1f}"]
+            cells += [f"{100 * row[k]:.1f}" for k in ("nothing", "refused")]
+            lines.append(f"| {row['threshold']:.1f} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     """Command line."""
     report = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
@@ -68,6 +131,12 @@ def main() -> None:
     with plt.rc_context(STYLE):
         reliability(report, folder / "reliability.svg")
         thresholds(report, folder / "thresholds.svg")
+    if len(sys.argv) > 3:
+        page = Path(sys.argv[3])
+        text = page.read_text(encoding="utf-8")
+        head, rest = text.split(BEGIN)
+        _, tail = rest.split(END)
+        page.write_text(f"{head}{BEGIN}\n\n{table(report)}\n\n{END}{tail}", encoding="utf-8")
 
 
 if __name__ == "__main__":
