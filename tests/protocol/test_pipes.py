@@ -15,6 +15,7 @@ from mcp.client.sse import sse_client
 
 from armory.testing.clients import modern_body
 from armory.testing.front import asking
+from armory.upstreams.link import Call, Owner, Reply
 from armory.wire.stdio import serve_stdio
 
 if TYPE_CHECKING:
@@ -144,3 +145,59 @@ async def test_http_sse_with_the_sdk(front: Front) -> None:
             break
         await asyncio.sleep(0.01)
     assert len(front.edge.sessions) == 0
+
+
+async def test_stdio_batches_and_bad_messages(front: Front) -> None:
+    async with stdio(front) as pipe:
+        pipe.send([{"jsonrpc": "2.0", "id": 1, "method": "ping"}])
+        assert (await pipe.next())["error"]["code"] == -32600
+        pipe.send({"jsonrpc": "2.0", "id": 1, "method": "tools/list"})
+        assert (await pipe.next())["error"]["code"] == -32600
+        old = {**HELLO["params"], "protocolVersion": "2025-03-26"}
+        pipe.send({**HELLO, "params": {**old, "protocolVersion": 3}})
+        assert (await pipe.next())["error"]["code"] == -32602
+        pipe.send({**HELLO, "params": old})
+        assert (await pipe.next())["result"]["protocolVersion"] == "2025-03-26"
+        pipe.send(HELLO)
+        assert (await pipe.next())["error"]["code"] == -32600
+        pipe.send(
+            [
+                {"jsonrpc": "2.0", "id": 1, "method": "ping"},
+                {"jsonrpc": "2.0", "id": 2},
+                {"jsonrpc": "2.0", "method": "notifications/initialized"},
+                {"jsonrpc": "2.0", "id": 3, "method": "tools/list"},
+            ]
+        )
+        answers = await pipe.next()
+        assert sorted(answer["id"] for answer in answers) == [1, 2, 3]
+
+
+async def test_stdio_cancellation(front: Front) -> None:
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def hanging(call: Call, owner: Owner) -> Reply:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+        raise AssertionError
+
+    front.pool.upstreams["old"].answer = hanging
+    async with stdio(front) as pipe:
+        pipe.send(modern_body("x", "tools/call", {"name": "old__now", "arguments": {}}))
+        await asyncio.wait_for(begun.wait(), 5)
+        cancel = {"method": "notifications/cancelled", "params": {"requestId": "x"}}
+        pipe.send({"jsonrpc": "2.0", **cancel})
+        await asyncio.wait_for(ended.wait(), 5)
+        pipe.send({"jsonrpc": "2.0", "id": 2, "method": "ping"})
+        assert (await pipe.next())["id"] == 2
+
+
+async def test_http_sse_refusals(front: Front) -> None:
+    async with front.http.post(front.url + "/sse", json={}) as response:
+        assert response.status == 405
+    async with front.http.get(front.url + "/messages") as response:
+        assert response.status == 405
+    async with front.http.post(front.url + "/messages?session_id=x", json={}) as response:
+        assert response.status == 404
