@@ -13,7 +13,6 @@ from typing import cast
 import click
 from rich.table import Table
 
-from armory.cli.asking import opened
 from armory.cli.eval import options_of
 from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import out, print_json, say_notice, waiting
@@ -73,6 +72,8 @@ async def _dataset(folder: str | None, config: str | None, synthetic: bool) -> D
     if folder is not None:
         tools = tuple(load_tools(Path(folder) / "tools.jsonl"))
     else:
+        from armory.cli.asking import opened  # the whole gateway: only when it is asked for
+
         async with opened(loaded_config(config)) as runtime:
             if runtime.retriever is None:
                 raise ConfigError("Tool RAG is off; there is nothing to tune", path="tool_rag")

@@ -55,11 +55,14 @@ class _Access:
         self.client = client
         self.local = local
         self._where = where
+        self._closed = False
         # the local store is not thread-safe: one thread for it
         self._pool = ThreadPoolExecutor(1 if local else 4, "armory-qdrant")
 
     async def run(self, work: Callable[[QdrantClient], T]) -> T:
         """Run blocking work on the client."""
+        if self._closed:
+            raise BackendError(f"Qdrant at {self._where}: the connection is closed")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, self._guarded, work)
 
@@ -72,8 +75,11 @@ class _Access:
             raise BackendError(f"Qdrant at {self._where} failed: {str(error)[:500]}") from error
 
     async def aclose(self) -> None:
-        """Close client and threads."""
+        """Close client and threads; once is enough."""
+        if self._closed:
+            return
         await self.run(lambda client: client.close())
+        self._closed = True
         self._pool.shutdown(wait=False)
 
 

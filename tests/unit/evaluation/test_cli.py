@@ -1,0 +1,113 @@
+"""`armory eval` and `armory tune` from the outside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structlog
+from click.testing import CliRunner
+
+from armory.cli.main import cli
+from armory.errors import ConfigError
+from armory.retrieval.registry import load_calibration
+
+VERBS = ("paint", "weigh", "translate", "measure", "ship", "cook", "repair", "photograph")
+THINGS = ("bicycle", "letter", "garden", "invoice")
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ARMORY_CONFIG", raising=False)
+    monkeypatch.setenv("ARMORY_HOME", str(tmp_path / "home"))
+    pairs = [(verb, thing) for verb in VERBS for thing in THINGS]
+    tools = [
+        {"id": f"{v}_{t}", "name": f"{v}_{t}", "description": f"{v.title()} a {t} for you"}
+        for v, t in pairs
+    ]
+    queries: list[dict[str, Any]] = [
+        {"id": f"q{i}", "query": f"could you {v} my {t}?", "relevant": [f"{v}_{t}"]}
+        for i, (v, t) in enumerate(pairs)
+    ]
+    queries.append({"id": "none", "query": "why is the sky blue?", "relevant": []})
+    for name, rows in (("tools", tools), ("queries", queries)):
+        text = "\n".join(map(json.dumps, rows))
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    yield tmp_path
+    structlog.reset_defaults()
+
+
+def test_eval_as_json_and_as_a_gate(folder: Path) -> None:
+    runner = CliRunner()
+    options = [str(folder), "--embedder", "none", "--json"]
+    done = runner.invoke(cli, ["eval", *options, "--min", "recall@5=0.9", "--failures", "2"])
+    assert done.exit_code == 0, done.output
+    report = json.loads(done.stdout)
+    assert (report["tools"], report["queries"], report["ranker"]) == (32, 33, "lexical")
+    assert report["recall@5"] > 0.9
+    missed = runner.invoke(cli, ["eval", *options, "--min", "threshold.precision=1.01"])
+    assert missed.exit_code == 1
+    assert "wanted at least 1.01" in missed.stderr
+    assert json.loads(missed.stdout)["tools"] == 32
+
+
+def test_eval_as_a_table(folder: Path) -> None:
+    done = CliRunner().invoke(cli, ["eval", str(folder), "--limit", "5", "--failures", "3"])
+    assert done.exit_code == 0, done.output
+    assert "recall@5" in done.stdout
+    assert "what a threshold buys" in done.stdout
+    assert "5 queries; relevance, embedded, exact" in done.stdout
+
+
+def test_past_uses_lift_their_tools(folder: Path) -> None:
+    uses = [{"query": f"make it shine, number {i}", "tool": "paint_bicycle"} for i in range(5)]
+    (folder / "uses.jsonl").write_text("\n".join(map(json.dumps, uses)))
+    (folder / "queries.jsonl").write_text(
+        json.dumps({"id": "a", "query": "make it shine", "relevant": ["paint_bicycle"]})
+    )
+    figures = []
+    for more in ([], ["--usage", str(folder / "uses.jsonl")]):
+        done = CliRunner().invoke(cli, ["eval", str(folder), "--json", *more])
+        assert done.exit_code == 0, done.output
+        figures.append(json.loads(done.stdout)["mrr"])
+    assert figures[1] == 1.0 > figures[0]
+
+
+def test_eval_refuses_what_it_cannot_measure(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="FIGURE=NUMBER"):
+        CliRunner().invoke(cli, ["eval", str(folder), "--min", "x"], catch_exceptions=False)
+    assert CliRunner().invoke(cli, ["eval", str(folder), "--limit", "0"]).exit_code == 2
+
+
+def test_tune_writes_what_the_gateway_reads(folder: Path) -> None:
+    runner = CliRunner()
+    dry = runner.invoke(cli, ["tune", str(folder), "--embedder", "none", "--json", "--dry-run"])
+    assert dry.exit_code == 0, dry.output
+    assert json.loads(dry.stdout)["written"] is None
+    assert not (folder / "home").exists()
+    done = runner.invoke(cli, ["tune", str(folder), "--embedder", "none", "--json"])
+    report = json.loads(done.stdout)
+    assert report["queries"] == 32
+    assert report["ranker"] == "lexical"
+    assert 0 < report["similarity_threshold"] < 1
+    assert report["ece_after"] <= report["ece_before"] + 0.02
+    written = load_calibration(report["written"])
+    assert written is not None
+    assert "lexical" in written
+
+
+def test_tune_with_queries_of_its_own_making(folder: Path) -> None:
+    done = CliRunner().invoke(cli, ["tune", str(folder), "--embedder", "none", "--synthetic"])
+    assert done.exit_code == 0, done.output
+    assert "suggested similarity_threshold" in done.stdout
+
+
+def test_tune_needs_queries(folder: Path) -> None:
+    lines = (folder / "queries.jsonl").read_text().splitlines()
+    (folder / "queries.jsonl").write_text("\n".join(lines[:5]))
+    with pytest.raises(ConfigError, match="5 queries want a tool, at least 20"):
+        CliRunner().invoke(cli, ["tune", str(folder), "--embedder", "none"], catch_exceptions=False)
