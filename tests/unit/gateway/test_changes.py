@@ -1,0 +1,140 @@
+"""Who hears of a change, and who watches which resource."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from armory.domain.principal import ANONYMOUS, Principal
+from armory.errors import UpstreamUnavailable
+from armory.gateway.changes import PROMPTS, RESOURCES, TOOLS, Subscription
+from armory.gateway.exchange import ALL
+from armory.gateway.settings import GatewaySettings, SetSpec
+from armory.security.policy import Policy, Rule
+from armory.testing.front import plain, raws, tool
+from armory.upstreams.link import Owner, Params
+
+if TYPE_CHECKING:
+    from tests.unit.gateway.conftest import Bench
+
+pytestmark = pytest.mark.anyio
+OWNER = "anonymous:anonymous"
+
+
+class Listener:
+    def __init__(self, bench: Bench, **more: Any) -> None:
+        self.heard: list[tuple[str, dict[str, Any]]] = []
+        more.setdefault("principal", ANONYMOUS)
+        more.setdefault("endpoint", ALL)
+        self.subscription = Subscription(deliver=self.take, **more)
+        bench.gateway.changes.add(self.subscription)
+
+    def take(self, method: str, params: Params) -> None:
+        self.heard.append((method, plain(params)))
+
+
+def change(bench: Bench, **lists: Any) -> None:
+    upstream = bench.pool.upstreams["up"]
+    upstream.lists = replace(upstream.lists, **lists)
+    bench.gateway.publish(bench.pool.catalog(bench.gateway.view.catalog))
+
+
+async def test_only_those_who_see_a_change_hear_of_it(bench: Bench) -> None:
+    rules = [Rule(who=("a",), allow=("*",)), Rule(who=("b",), allow=("up__tool1",))]
+    bench.gateway.reconfigure(policy=Policy(rules))
+    one = Listener(bench, principal=Principal("a"))
+    other = Listener(bench, principal=Principal("b"))
+    deaf = Listener(bench, principal=Principal("a"), lists=frozenset())
+    tools = bench.pool.upstreams["up"].lists.tools
+    change(bench, tools=[*tools, tool("new", "new")])
+    assert (one.heard, other.heard) == ([(TOOLS, {})], [])
+    change(bench, tools=[*tools[:1], tool("tool1", "changed"), *tools[2:]])
+    assert other.heard == [(TOOLS, {})]
+    change(bench, prompts=[], resources=[{"uri": "file:///a", "name": "n"}])
+    assert [method for method, _ in one.heard[2:]] == [PROMPTS, RESOURCES]
+    change(bench, templates=[])
+    assert one.heard[-1] == (RESOURCES, {})
+    assert deaf.heard == []
+    count = len(one.heard)
+    bench.gateway.publish(bench.gateway.view.catalog)
+    bench.gateway.reconfigure()
+    assert len(one.heard) == count
+    bench.gateway.reconfigure(policy=Policy([Rule(allow=("up__tool1",))]))
+    assert len(one.heard) == count + 2
+
+
+async def test_a_set_that_changes_is_a_change(bench: Bench) -> None:
+    settings = GatewaySettings(sets={"x": SetSpec(tools=("*1",))})
+    bench.gateway.reconfigure(settings=settings)
+    endpoint = bench.gateway.endpoint("set", "x")
+    assert endpoint is not None
+    listener = Listener(bench, endpoint=endpoint)
+    bench.gateway.reconfigure(settings=GatewaySettings(sets={"x": SetSpec(tools=("*2",))}))
+    assert listener.heard == [(TOOLS, {})]
+    bench.gateway.reconfigure(settings=GatewaySettings())
+    assert len(listener.heard) == 2
+
+
+async def test_watching_counts(bench: Bench) -> None:
+    changes = bench.gateway.changes
+    one, two = Listener(bench), Listener(bench)
+    await changes.watch(one.subscription, "up", "a:1")
+    await changes.watch(one.subscription, "up", "a:1")
+    await changes.watch(two.subscription, "up", "a:1")
+    await changes.watch(two.subscription, "up", "a:2")
+    assert bench.pool.subscriptions["up", OWNER] == {"a:1", "a:2"}
+    await changes.unwatch(one.subscription, "up", "a:1")
+    await changes.unwatch(one.subscription, "up", "a:1")
+    assert bench.pool.subscriptions["up", OWNER] == {"a:1", "a:2"}
+    bench.gateway.on_notification(
+        "up", OWNER, "notifications/resources/updated", raws({"uri": "a:1"})
+    )
+    bench.gateway.on_notification("up", OWNER, "notifications/resources/updated", {})
+    bench.gateway.on_notification("up", OWNER, "notifications/other", {})
+    assert one.heard == []
+    assert two.heard == [("notifications/resources/updated", {"uri": "up+a:1"})]
+    await changes.remove(two.subscription)
+    assert bench.pool.subscriptions["up", OWNER] == frozenset()
+    assert len(changes) == 1
+
+
+async def test_a_refused_subscription_leaves_nothing(bench: Bench) -> None:
+    listener = Listener(bench)
+    allowed = bench.pool.set_subscriptions
+
+    async def refuse(server: str, owner: Owner, uris: frozenset[str]) -> None:
+        if "bad:1" in uris or not uris:
+            raise UpstreamUnavailable("no", upstream=server)
+        await allowed(server, owner, uris)
+
+    bench.pool.set_subscriptions = refuse
+    changes = bench.gateway.changes
+    with pytest.raises(UpstreamUnavailable):
+        await changes.watch(listener.subscription, "up", "bad:1")
+    assert listener.subscription.uris == set()
+    await changes.watch(listener.subscription, "up", "a:1")
+    await changes.remove(listener.subscription)
+    assert len(changes) == 0
+
+
+async def test_relayed_notifications_find_their_client(bench: Bench) -> None:
+    tasks = Listener(bench, tasks=frozenset(("up:1",)))
+    session = Listener(bench, session="s", relays=True)
+    elsewhere = Listener(
+        bench,
+        endpoint=bench.gateway.endpoint("server", "up"),
+        principal=Principal("x"),
+        relays=True,
+    )
+    params = raws({"taskId": "1", "status": "working"})
+    bench.gateway.on_notification("up", OWNER, "notifications/tasks", params)
+    told = ("notifications/tasks", {"taskId": "up:1", "status": "working"})
+    assert (tasks.heard, session.heard, elsewhere.heard) == ([told], [told], [])
+    bench.gateway.on_notification("up", "token:x", "notifications/tasks", params)
+    assert elsewhere.heard == [("notifications/tasks", {"taskId": "1", "status": "working"})]
+    bench.gateway.changes.tell_session("s", TOOLS)
+    assert session.heard[-1] == (TOOLS, {})
+    assert tasks.heard == [told]
+    bench.gateway.on_notification("none", OWNER, "notifications/tasks", params)
