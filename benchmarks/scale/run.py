@@ -40,6 +40,12 @@ from armory.retrieval.retriever import Retriever
 
 HERE = Path(__file__).parent
 LOCAL_QDRANT_LIMIT = 20_000
+BEGIN, END = "<!-- scale:begin (generated) -->", "<!-- scale:end -->"
+NOTE = (
+    "A query: embedding included, filtered to every second tool, nothing cached. CPU milliseconds "
+    "are what it costs; wall milliseconds depend on what else the machine does (load: running "
+    "processes at the time)."
+)
 
 
 class Noisy(EmbeddedEmbedder):
@@ -171,8 +177,40 @@ def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
     path.write_text("\n".join([*parts, "</svg>"]) + "\n", encoding="utf-8")
 
 
+def table(rows: Sequence[dict[str, Any]]) -> str:
+    """A Markdown table."""
+    lines = [
+        "| index | tools | build, CPU s | one tool removed, s | memory, MB "
+        "| query p50 / p95, ms CPU | wall ms | load |",
+        "|---" * 8 + "|",
+    ]
+    for row in rows:
+        cpu, wall = row["query_cpu_ms"], row["query_ms"]
+        lines.append(
+            f"| {row['index']} | {row['tools']:,} | {row['build_cpu_s']:.1f} "
+            f"| {row['one_tool_removed_s']:.2f} | {row['resident_mb']} "
+            f"| {cpu['p50']:.1f} / {cpu['p95']:.1f} | {wall['p50']:.1f} / {wall['p95']:.1f} "
+            f"| {row['load']:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def write_docs(path: Path, rows: Sequence[dict[str, Any]], image: Path | None) -> None:
+    """Put table and plot between the markers of a Markdown file."""
+    text = path.read_text(encoding="utf-8")
+    head, rest = text.split(BEGIN, 1)
+    tail = rest.split(END, 1)[1]
+    picture = (
+        f"\n\n![Query time over tools]({os.path.relpath(image, path.parent)})" if image else ""
+    )
+    body = f"\n{table(rows)}{picture}\n\n{NOTE}\n"
+    path.write_text(head + BEGIN + body + END + tail, encoding="utf-8")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description="Scale of indexes.")
+    parser.add_argument("--docs", type=Path, help="Markdown file with the markers")
+    parser.add_argument("--draw", action="store_true", help="only plot and docs, from --out")
     parser.add_argument("tools", type=Path)
     parser.add_argument("--sizes", default="1000,3000,10000,30000,100000")
     parser.add_argument("--indexes", default="exact,faiss,qdrant")
@@ -187,7 +225,10 @@ def main() -> None:
         print(json.dumps(asyncio.run(measure(args, index, int(size)))))
         return
     rows: list[dict[str, Any]] = []
-    for size in map(int, args.sizes.split(",")):
+    if args.draw:
+        rows = json.loads(args.out.read_text(encoding="utf-8"))
+        args.sizes = ""
+    for size in map(int, filter(None, args.sizes.split(","))):
         for index in args.indexes.split(","):
             if index == "qdrant" and size > LOCAL_QDRANT_LIMIT:
                 continue
@@ -202,6 +243,8 @@ def main() -> None:
             args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     if args.plot:
         plot(rows, args.plot)
+    if args.docs:
+        write_docs(args.docs, rows, args.plot)
 
 
 if __name__ == "__main__":
