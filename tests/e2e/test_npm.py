@@ -58,9 +58,10 @@ async def test_npm_servers_are_listed_called_and_read(
             await client.call_tool("memory__create_entities", {"entities": [entity]})
             graph = await client.call_tool("memory__read_graph", {})
             assert mode in graph.content[0].text  # pyright: ignore
-            meta: Any = {"dev.armory/query": "what time is it in Berlin?"}
-            wanted = [tool.name for tool in (await client.list_tools(meta=meta)).tools]
-            assert "time__get_current_time" in wanted
+            meta: Any = {"dev.armory/query": "get the current time in Berlin"}
+            found = await client.list_tools(meta=meta)
+            wanted = [tool.name for tool in found.tools]
+            assert "time__get_current_time" in wanted, found.meta
             assert len(wanted) < 10
 
 
