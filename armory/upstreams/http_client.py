@@ -16,7 +16,8 @@ import aiohttp
 from yarl import URL
 
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
-from armory.upstreams.http1 import BadAnswer, ClosedEarly, Connections, NoConnection, Response
+from armory.upstreams.http1 import BadAnswer, ClosedEarly, NoConnection, Response
+from armory.upstreams.http1_pool import Connections
 from armory.upstreams.spec import UpstreamSpec
 
 JSON_AND_EVENTS = "application/json, text/event-stream"

@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 import pytest
 from yarl import URL
 
-from armory.upstreams.http1 import BadAnswer, ClosedEarly, Connections, NoConnection
+from armory.upstreams.http1 import BadAnswer, ClosedEarly, NoConnection
+from armory.upstreams.http1_pool import Connections
 
 pytestmark = pytest.mark.anyio
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
