@@ -34,12 +34,13 @@ TOOLS = "notifications/tools/list_changed"
 PROMPTS = "notifications/prompts/list_changed"
 RESOURCES = "notifications/resources/list_changed"
 UPDATED = "notifications/resources/updated"
+LOGGED = "notifications/message"
 RELAYED = frozenset(
     (
         "notifications/tasks",
         "notifications/tasks/status",
         "notifications/elicitation/complete",
-        "notifications/message",
+        LOGGED,
     )
 )
 
@@ -197,6 +198,8 @@ class Changes:
                 subscription.deliver(UPDATED, {**params, "uri": pack(shown)})
 
     def _relay(self, server: str, owner: str, method: str, params: Params) -> None:
+        if method == LOGGED and not owner:
+            return  # a session that many share says to none of them whom it means
         task = text_of(params, "taskId")
         for subscription in list(self._subscriptions):
             if not subscription.endpoint.scope.has_server(server):

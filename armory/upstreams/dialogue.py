@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +49,7 @@ INTERACTIVE = {
 _ASKING_METHODS = frozenset(("tools/call", "prompts/get", "resources/read"))
 _BACKLOG = 1024
 _GHOST_S = 2.0
+_GHOST_STEP_S = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,12 +152,21 @@ class Dialogue:
             # Its upstream may go on for a moment and ask on behalf of a call that is gone.
             self._ghosts[pending.id] = asyncio.get_running_loop().time() + _GHOST_S
 
-    def turn_for(self, call: Call) -> asyncio.Lock | None:
-        """The lock that `call` must hold, or None when it need not wait for others."""
+    def turn_for(self, call: Call) -> AbstractAsyncContextManager[None] | None:
+        """What `call` must hold while it runs, or None when it need not wait for others."""
         if not self.interactive or call.client is None or call.method not in _ASKING_METHODS:
             return None
         capabilities = call.client.capabilities
-        return self._turn if any(c in capabilities for c in INTERACTIVE.values()) else None
+        return self._taken() if any(c in capabilities for c in INTERACTIVE.values()) else None
+
+    @asynccontextmanager
+    async def _taken(self) -> AsyncGenerator[None]:
+        """One turn; it begins when no abandoned call can ask any more."""
+        async with self._turn:
+            loop = asyncio.get_running_loop()
+            while (until := max(self._ghosts.values(), default=0.0)) > loop.time():  # noqa: ASYNC110 # it waits for time
+                await asyncio.sleep(min(until - loop.time(), _GHOST_STEP_S))
+            yield
 
     def fail_all(self, error: UpstreamUnavailable) -> None:
         """End every call in flight with `error`."""
@@ -182,7 +193,7 @@ class Dialogue:
         if target is not None:
             pending, note = target
             return (pending, note) if note is not None else None
-        if message.method not in ("notifications/progress", "notifications/message"):
+        if message.method != "notifications/progress":
             self._session.heard.notification(message.method, params)
         return None
 

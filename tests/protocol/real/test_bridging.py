@@ -1,0 +1,159 @@
+"""Questions of real servers of either era, put to clients of the other, over real processes."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any, Protocol
+
+import aiohttp
+import mcp_types as types
+import pytest
+from mcp import Client
+
+from armory.testing.clients import LegacyClient
+from armory.testing.processes import GatewayProcess, Program
+from armory.testing.talking import CAPABILITIES, Talker
+
+pytestmark = [pytest.mark.anyio, pytest.mark.node, pytest.mark.timeout(120)]
+FIXTURE = Path(__file__).parents[1] / "conformance" / "fixture_server.py"
+
+
+class Gateway(Protocol):
+    """A gateway that runs."""
+
+    url: str
+
+
+@pytest.fixture(scope="module")
+def modern_upstream(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """A gateway in front of a server that asks in the stateless way only."""
+    with Program([sys.executable, str(FIXTURE)]) as server:
+        config = {
+            "upstreams": {"asker": {"url": server.line(), "protocol": "2026-07-28"}},
+            "tool_rag": {"enabled": False},
+        }
+        with GatewayProcess(config, tmp_path_factory.mktemp("asker")) as running:
+            assert isinstance(running, GatewayProcess)
+            yield running
+
+
+async def elicited(context: Any, params: types.ElicitRequestParams) -> types.ElicitResult:
+    return types.ElicitResult(action="accept", content={"name": "Ada", "check": True})
+
+
+async def sampled(
+    context: Any, params: types.CreateMessageRequestParams
+) -> types.CreateMessageResult:
+    said = types.TextContent(type="text", text="Paris, of course")
+    return types.CreateMessageResult(role="assistant", content=said, model="scripted")
+
+
+async def rooted(context: Any) -> types.ListRootsResult:
+    return types.ListRootsResult(roots=[types.Root(uri="file:///work/of-ada", name="work")])  # pyright: ignore[reportArgumentType]
+
+
+def text_of(result: types.CallToolResult) -> str:
+    return " ".join(getattr(block, "text", "") for block in result.content)
+
+
+def asking(gateway: Gateway, mode: str) -> Client:
+    return Client(
+        f"{gateway.url}/mcp",
+        mode=mode,
+        elicitation_callback=elicited,
+        sampling_callback=sampled,
+        list_roots_callback=rooted,
+    )
+
+
+@pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
+async def test_a_legacy_server_asks(gateway: Gateway, mode: str) -> None:
+    async with asking(gateway, mode) as client:
+        names = {tool.name for tool in (await client.list_tools()).tools}
+        assert "everything__trigger-elicitation-request" in names
+        asked = await client.call_tool("everything__trigger-elicitation-request", {})
+        assert "Ada" in text_of(asked)
+        prompted = await client.call_tool(
+            "everything__trigger-sampling-request", {"prompt": "capital?", "maxTokens": 20}
+        )
+        assert "Paris, of course" in text_of(prompted)
+
+
+@pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
+async def test_a_modern_server_asks(modern_upstream: Gateway, mode: str) -> None:
+    async with asking(modern_upstream, mode) as client:
+        hello = await client.call_tool("asker__test_input_required_result_elicitation", {})
+        assert text_of(hello) == "Hello, Ada!"
+        capital = await client.call_tool("asker__test_input_required_result_sampling", {})
+        assert "Paris, of course" in text_of(capital)
+        roots = await client.call_tool("asker__test_input_required_result_list_roots", {})
+        assert "file:///work/of-ada" in text_of(roots)
+        rounds = await client.call_tool("asker__test_input_required_result_multi_round", {})
+        assert "Ada" in text_of(rounds)
+
+
+def figure(gateway: Gateway, name: str) -> float:
+    with urllib.request.urlopen(f"{gateway.url}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    found = re.findall(rf"^{name}(?:{{[^}}]*}})? ([0-9.e+]+)$", text, re.MULTILINE)
+    assert found, name
+    return sum(map(float, found))
+
+
+async def until(what: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not await asyncio.to_thread(what):  # noqa: ASYNC110 # another process
+            await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session:
+        yield session
+
+
+async def first_question(client: LegacyClient, tool: str, http: aiohttp.ClientSession) -> None:
+    """Call a tool, hear its question, and hang up without an answer."""
+    params = {"name": tool, "arguments": {}}
+    body = {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params}
+    async with http.post(client.url, json=body, headers=client.headers) as response:
+        async for line in response.content:
+            if b"elicitation/create" in line:
+                return
+    raise AssertionError("it never asked")
+
+
+@pytest.mark.parametrize("upstream", ["legacy", "modern"])
+async def test_a_legacy_client_that_vanishes_leaves_nothing(
+    gateway: Gateway, modern_upstream: Gateway, http: aiohttp.ClientSession, upstream: str
+) -> None:
+    front, tool = (
+        (gateway, "everything__trigger-elicitation-request")
+        if upstream == "legacy"
+        else (modern_upstream, "asker__test_input_required_result_elicitation")
+    )
+    before = figure(front, "armory_client_sessions")
+    client = LegacyClient(f"{front.url}/mcp", http, "2025-11-25")
+    await client.initialize(CAPABILITIES)
+    await first_question(client, tool, http)
+    async with http.delete(client.url, headers=client.headers) as response:
+        assert response.status in (200, 202, 204)
+    await until(lambda: figure(front, "armory_client_sessions") <= before)
+    await until(lambda: figure(front, "armory_upstream_calls_in_flight") == 0)
+    assert figure(front, "armory_client_parked") == 0
+
+
+async def test_a_modern_client_that_is_refused_leaves_nothing(
+    gateway: Gateway, http: aiohttp.ClientSession
+) -> None:
+    talker = Talker(http, f"{gateway.url}/mcp", "modern")
+    call = {"name": "everything__trigger-elicitation-request", "arguments": {}}
+    done = await talker.tell("tools/call", call)
+    assert [method for method, _ in done.asked] == ["elicitation/create"], done
+    assert figure(gateway, "armory_client_parked") == 0
+    await until(lambda: figure(gateway, "armory_upstream_calls_in_flight") == 0)
