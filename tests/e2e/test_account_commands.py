@@ -1,0 +1,100 @@
+"""`armory users`, `keys`, `packs` and `usage`: what they say, and what a running gateway hears."""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Run = Callable[..., Any]
+pytestmark = pytest.mark.timeout(200)
+CONFIG = "upstreams: {}\naccounts: {enabled: true, plans: {free: {queries_limit: 5}}}\n"
+
+
+def said(done: Any) -> Any:
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def here(armory: Run, tmp_path: Path) -> Run:
+    (tmp_path / "armory.yaml").write_text(CONFIG)
+    return armory
+
+
+def test_users_keys_and_packs_from_making_to_deleting(here: Run) -> None:
+    assert said(here("users", "create", "ann", "--json"))["plan"] == "free"
+    again = here("users", "create", "ann")
+    assert again.returncode == 2
+    assert "exists already" in again.stderr
+    assert [user["id"] for user in said(here("users", "list", "--json"))] == ["ann"]
+
+    made = said(here("keys", "create", "laptop", "--user", "ann", "--expires", "90d", "--json"))
+    assert made["key"].startswith("acx_")
+    listed = said(here("keys", "list", "--json"))
+    assert [key["id"] for key in listed] == [made["id"]]
+    assert "key" not in listed[0]
+    assert made["key"] not in here("keys", "list").stdout
+    assert here("keys", "revoke", made["id"]).returncode == 0
+    assert here("keys", "revoke", "nope").returncode == 1
+    assert here("keys", "create", "x", "--expires", "soon").returncode == 2
+
+    assert here("packs", "create", "ops", "--server", "time", "--tool", "a__b").returncode == 0
+    assert here("packs", "create", "Bad Id").returncode == 2
+    assert here("packs", "install", "ops", "--user", "ann").returncode == 0
+    assert here("packs", "install", "nope", "--user", "ann").returncode == 2
+    assert here("packs", "disable", "ops", "--user", "ann").returncode == 0
+    shown = said(here("packs", "list", "--user", "ann", "--json"))
+    assert shown["installations"][0]["is_active"] is False
+    assert here("packs", "enable", "ops", "--user", "ann").returncode == 0
+    assert here("packs", "uninstall", "ops", "--user", "ann").returncode == 0
+    assert here("packs", "uninstall", "ops", "--user", "ann").returncode == 1
+    assert here("packs", "delete", "ops").returncode == 0
+
+    usage = said(here("usage", "--user", "ann", "--json"))
+    assert usage["quota"]["queries_limit"] == 5
+    assert said(here("usage", "--json")) == {"rows": []}
+    assert said(here("usage", "--queries", "3", "--json")) == {"rows": []}
+    changed = said(here("users", "change", "ann", "--inactive", "--json"))
+    assert changed["is_active"] is False
+    assert here("users", "delete", "ann").returncode == 0
+    assert here("users", "delete", "ann").returncode == 1
+
+
+def test_a_running_gateway_hears_of_a_revocation_by_command(
+    serve: Callable[..., Any], armory: Run, tmp_path: Path
+) -> None:
+    database = tmp_path / "shared.db"
+    settings = {
+        "upstreams": {},
+        "accounts": {"enabled": True},
+        "security": {"api_keys": True, "allow_anonymous": False},
+        "storage": {"url": f"sqlite:///{database}"},
+    }
+    (tmp_path / "armory.yaml").write_text(json.dumps(settings))
+    made = said(armory("keys", "create", "a", "--user", "ann", "--json"))
+    served = serve(settings).ready()
+
+    def status() -> int:
+        request = urllib.request.Request(f"{served.base}/v1/catalog")
+        request.add_header("Authorization", f"Bearer {made['key']}")
+        try:
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                return answer.status
+        except urllib.error.HTTPError as error:
+            error.close()
+            return error.code
+
+    assert status() == status() == 200
+    assert armory("keys", "revoke", made["id"]).returncode == 0
+    import time
+
+    deadline = time.monotonic() + 1.0
+    while status() != 401:
+        assert time.monotonic() < deadline
+        time.sleep(0.05)

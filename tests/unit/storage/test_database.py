@@ -1,0 +1,83 @@
+"""The database: upgraded on start, the schema as the tables say, failures named."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from sqlalchemy import Connection, text
+
+from armory.errors import BackendError, ConfigError
+from armory.storage.database import Database, driver_url
+from armory.storage.tables import metadata
+
+pytestmark = pytest.mark.anyio
+
+
+def _differences(connection: Connection) -> list[object]:
+    return list(compare_metadata(MigrationContext.configure(connection), metadata))
+
+
+async def test_the_migrations_make_what_the_tables_say(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'folder' / 'armory.db'}")
+    await database.open()
+    async with database.read() as connection:
+        assert await connection.run_sync(_differences) == []
+        mode = (await connection.execute(text("PRAGMA journal_mode"))).scalar_one()
+        assert mode == "wal"
+    await database.close()
+
+
+async def test_an_empty_database_of_before_is_upgraded_with_its_content(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'armory.db'}"
+    first = Database(url)
+    await first.open()
+    async with first.write() as connection:
+        await connection.execute(
+            text("INSERT INTO users VALUES ('ann', 'free', 1, 1)")  # as an earlier run left it
+        )
+    await first.close()
+    second = Database(url)
+    await second.open()
+    async with second.read() as connection:
+        assert (await connection.execute(text("SELECT id FROM users"))).scalar_one() == "ann"
+    await second.close()
+
+
+async def test_a_database_of_a_newer_armory_is_left_alone(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'armory.db'}")
+    await database.open()
+    async with database.write() as connection:
+        await connection.execute(text("UPDATE alembic_version SET version_num = '9999'"))
+    with pytest.raises(ConfigError, match="written by a newer one"):
+        await database.open()
+    await database.close()
+
+
+async def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
+    (tmp_path / "armory.db").write_text("this is not a database" * 100)
+    database = Database(f"sqlite:///{tmp_path / 'armory.db'}")
+    with pytest.raises(BackendError, match=r"storage\.url"):
+        await database.open()
+    await database.close()
+
+
+async def test_a_server_that_is_not_there_is_named() -> None:
+    database = Database("postgresql://nobody@127.0.0.1:9/none")
+    with pytest.raises(BackendError, match=r"storage\.url"):
+        await database.open()
+    await database.close()
+
+
+@pytest.mark.parametrize("url", ["", "nonsense", "mysql://a/b", "sqlite"])
+def test_urls_of_other_things_are_refused(url: str) -> None:
+    with pytest.raises(ConfigError, match=r"storage\.url"):
+        driver_url(url)
+
+
+def test_urls_get_their_driver() -> None:
+    assert driver_url("sqlite:///x.db").drivername == "sqlite+aiosqlite"
+    assert driver_url("postgresql://u:p@h/d").drivername == "postgresql+asyncpg"
+    assert driver_url("postgresql+psycopg://u:p@h/d").drivername == "postgresql+asyncpg"
