@@ -28,6 +28,7 @@ from armory.errors import ArmoryError, ConfigError
 @click.option("--threshold", type=click.FloatRange(0, 1), help="Least score of a tool.")
 @click.option("--ranker", type=click.Choice(RANKERS), help="Another formula than configured.")
 @click.option("--explain", is_flag=True, help="Every candidate, its signals, and why it is out.")
+@click.option("--agent", is_flag=True, help="Let the retrieval agent search (agent.enabled).")
 @config_option
 @gateway_options
 @json_option
@@ -38,12 +39,20 @@ def search(
     threshold: float | None,
     ranker: Any,
     explain: bool,
+    agent: bool,
     config: str | None,
     url: str | None,
     token: str | None,
     as_json: bool,
 ) -> None:
     """Search tools. Each QUERY is one intent; quote it if it has several words."""
+    if agent:
+        _check_agent(url, servers, threshold, ranker, explain=explain)
+        from armory.cli.agentic import run_agent
+
+        question = " ".join(query)
+        asyncio.run(run_agent(question, config, top_k=top_k, as_json=as_json))
+        return
     wanted = Query(
         texts=query,
         threshold=threshold,
@@ -60,6 +69,26 @@ def search(
         print_json(answer)
     else:
         _show(answer, explain=explain)
+
+
+def _check_agent(
+    url: str | None,
+    servers: tuple[str, ...],
+    threshold: float | None,
+    ranker: str | None,
+    *,
+    explain: bool,
+) -> None:
+    given = {
+        "--url": url is not None,
+        "--server": bool(servers),
+        "--threshold": threshold is not None,
+        "--ranker": ranker is not None,
+        "--explain": explain,
+    }
+    unfit = [name for name, there in given.items() if there]
+    if unfit:
+        raise ConfigError(f"{', '.join(unfit)} cannot go with --agent; the model decides by itself")
 
 
 async def _there(query: Query, url: str, token: str | None) -> dict[str, Any]:

@@ -140,6 +140,11 @@ class Retriever:
             await self._index.aclose()
 
     @property
+    def embedder(self) -> Embedder | None:
+        """What makes the vectors; None: words only."""
+        return self._embedder
+
+    @property
     def tools(self) -> Sequence[ToolRecord]:
         """What is searched now."""
         return self._snapshot.records if self._snapshot is not None else ()

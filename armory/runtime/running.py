@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
@@ -32,6 +33,7 @@ from armory.runtime.accounts import (
 from armory.runtime.catalogue import CatalogueKeeper
 from armory.runtime.figures import Figures
 from armory.runtime.reloading import Reloaded, difference
+from armory.runtime.replicas import bound_port, shared
 from armory.runtime.retrieval import Progress, open_retriever, retriever_settings
 from armory.runtime.settings import (
     armory_version,
@@ -82,6 +84,7 @@ class Runtime:
         accounts: users, keys, packs, statistics; None for the operator's own commands.
         pool, supervisor: the upstreams.
         retriever: None where Tool RAG is off.
+        agent: the retrieval agent; None where it is off.
         figures: what health and metrics read.
         edge: MCP over HTTP; None while nothing listens.
         listening: the bound server; None likewise.
@@ -93,6 +96,7 @@ class Runtime:
         self.accounts = None if trusted else make_accounts(loaded)
         parts = reloadable(loaded, self._packs())
         self.loaded = loaded
+        self.agent: RetrievalAgent | None = None
         self.edge: HttpEdge | None = None
         self.listening: Listening | None = None
         ears = _Ears()
@@ -131,6 +135,7 @@ class Runtime:
             self._pinning(loaded),
         )
         self.supervisor = Supervisor(self.pool, self.keeper.changed)
+        self.gateway.on_mismatch(self._relist)
         if accounts is not None:
             accounts.usage.tool_count = lambda: len(self.gateway.view.catalog.tools)
             accounts.upstreams = lambda: states(self.supervisor.status())
@@ -166,6 +171,11 @@ class Runtime:
         await self.supervisor.wait_first(FIRST_SNAPSHOT_S)
         await self.keeper.settle()
         self._snapshot.set()
+
+    async def _relist(self, server: str) -> None:
+        """Fetch one upstream's lists anew and have the snapshot follow."""
+        await self.supervisor.refresh(server)
+        await self.keeper.settle()
 
     async def ready(self) -> None:
         """Wait until the first snapshot is served: every upstream has answered or failed, or has
@@ -205,7 +215,15 @@ class Runtime:
         """
         config = self.loaded.config
         checks = authenticator(config, schemes(config, self.accounts), self._packs())
-        edge = HttpEdge(self.gateway, checks, http_settings(config))
+        if config.storage.redis is not None:
+            port = bound_port(host, port)
+        joined = await shared(config, stack, host, port, base_path(config))
+        edge = HttpEdge(
+            self.gateway,
+            checks,
+            replace(http_settings(config), state_keys=joined.state_keys),
+            replicas=joined.replicas,
+        )
         app = make_app(
             body_bytes=config.server.limits.body_bytes,
             wait_ready=self.ready,
@@ -216,7 +234,7 @@ class Runtime:
         metrics = self.figures.metrics_text if config.observability.metrics else None
         Health(self.readiness, metrics).register(app, prefix)
         if self.accounts is not None:
-            register_rest(app, await self._rest(stack, edge, self.accounts))
+            register_rest(app, self._rest(edge, self.accounts))
 
         async def end_streams(_app: object) -> None:
             edge.end_streams()
@@ -231,15 +249,22 @@ class Runtime:
         self.edge = edge
         return self.listening
 
-    async def _rest(
-        self, stack: AsyncExitStack, edge: HttpEdge, accounts: Accounts
-    ) -> RestServices:
-        config = self.loaded.config
-        agent: RetrievalAgent | None = None
-        if self.retriever is not None and config.agent.enabled:
-            from armory.runtime.agents import open_agent
+    async def open_agent(self, stack: AsyncExitStack) -> None:
+        """Open the retrieval agent where it is enabled; closed when `stack` unwinds.
 
-            agent = await open_agent(self.loaded, self.retriever, None, stack)
+        Raises:
+            ConfigError: its folder of documents, or a parser for it, is missing.
+        """
+        if self.retriever is None or not self.loaded.config.agent.enabled:
+            return
+        from armory.runtime.agents import open_agent
+
+        embedder = self.retriever.embedder
+        self.agent = await open_agent(self.loaded, self.retriever, embedder, stack)
+        self.gateway.finder = self.agent
+
+    def _rest(self, edge: HttpEdge, accounts: Accounts) -> RestServices:
+        config = self.loaded.config
         return RestServices(
             engine=RestEngine(lambda: self.retriever),
             accounts=accounts,
@@ -247,7 +272,7 @@ class Runtime:
             catalog=lambda: self.gateway.view.catalog,
             policy=lambda: self.gateway.view.policy,
             upstreams=self._upstream_states,
-            agent=agent,
+            agent=self.agent,
             gate=edge.admission,
             limits=RestLimits(body_bytes=config.server.limits.body_bytes),
             base_path=base_path(config),
@@ -327,6 +352,7 @@ async def open_runtime(
             await stack.enter_async_context(opened(runtime.accounts))
         stack.push_async_callback(runtime.stop_upstreams)
         await runtime.start_upstreams()
+        await runtime.open_agent(stack)
         if address is not None:
             await runtime.listen(stack, *address)
         yield runtime

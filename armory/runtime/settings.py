@@ -179,6 +179,7 @@ def gateway_settings(config: Config) -> GatewaySettings:
             for key, block in config.upstreams.items()
             if block.tools.pin
         },
+        find_tools=config.agent.enabled and rag.enabled,
         token_budget=rag.token_budget,
         reveal=rag.reveal,
         sets=sets,
