@@ -24,6 +24,7 @@ from armory.runtime.accounts import (
     AlsoIndexed,
     Fan,
     RestEngine,
+    accounts_needed,
     make_accounts,
     opened,
     schemes,
@@ -349,7 +350,8 @@ async def open_runtime(
     runtime = Runtime(loaded, trusted=trusted, on_progress=on_progress)
     async with AsyncExitStack() as stack:
         if runtime.accounts is not None:
-            await stack.enter_async_context(opened(runtime.accounts))
+            needed = accounts_needed(loaded.config)
+            await stack.enter_async_context(opened(runtime.accounts, needed=needed))
         stack.push_async_callback(runtime.stop_upstreams)
         await runtime.start_upstreams()
         await runtime.open_agent(stack)

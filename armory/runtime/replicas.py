@@ -1,0 +1,88 @@
+"""This process among its replicas: where the others reach it, and the secret that they share.
+
+Owns: opening the shared store of the MCP edge when `storage.redis` is set.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from contextlib import AsyncExitStack
+from typing import NamedTuple
+
+import structlog
+
+from armory.config.model import Config
+from armory.errors import BackendError
+from armory.storage.cache import Cache
+from armory.storage.opening import make_cache
+from armory.wire.replicas import Replicas
+
+_log = structlog.get_logger(__name__)
+REPLICA_URL = "ARMORY_REPLICA_URL"
+"""Environment variable: the base URL at which the other replicas reach this one."""
+
+_STATE_KEY = "state-key"
+_YEARS_S = 10 * 365 * 86_400.0
+_ANYWHERE = frozenset(("", "0.0.0.0", "::"))
+
+
+class Shared(NamedTuple):
+    """What the MCP edge shares with the other replicas.
+
+    Attributes:
+        replicas: the map of sessions and the hop; None for a replica on its own.
+        state_keys: secrets that seal request state; empty for a secret of its own.
+    """
+
+    replicas: Replicas | None = None
+    state_keys: tuple[bytes, ...] = ()
+
+
+async def shared(
+    config: Config, stack: AsyncExitStack, host: str, port: int, base_path: str
+) -> Shared:
+    """Join the other replicas, if `storage.redis` says that there may be any.
+
+    Args:
+        config: the configuration.
+        stack: closes what is opened here.
+        host: the bind address.
+        port: the bound port, never 0.
+        base_path: prefix of every route.
+    """
+    if config.storage.redis is None:
+        return Shared()
+    store = make_cache(config.storage.redis)
+    stack.push_async_callback(store.aclose)
+    url = os.environ.get(REPLICA_URL) or f"http://{_reachable(host)}:{port}{base_path}"
+    _log.info("replica_joins", url=url)
+    return Shared(Replicas(store, url), await _state_keys(store))
+
+
+def bound_port(host: str, port: int) -> int:
+    """`port`, or a free one where it is 0: other replicas must be told before it is served."""
+    if port:
+        return port
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family) as probe:
+        probe.bind((host, 0))
+        return int(probe.getsockname()[1])
+
+
+def _reachable(host: str) -> str:
+    if host in _ANYWHERE:
+        host = socket.gethostbyname(socket.gethostname())
+    return f"[{host}]" if ":" in host else host
+
+
+async def _state_keys(store: Cache) -> tuple[bytes, ...]:
+    """The secret that all replicas seal with; whoever comes first makes it."""
+    try:
+        await store.add(_STATE_KEY, secrets.token_bytes(32), _YEARS_S)
+        key = await store.get(_STATE_KEY)
+    except BackendError as error:
+        _log.warning("state_key_not_shared", error=error.message)
+        return ()
+    return (key,) if key else ()
