@@ -34,7 +34,7 @@ def post(
     url: str, method: str, params: dict[str, Any], session: str | None = None, id: int | None = 1
 ) -> tuple[int, str | None, Any]:
     """(status, session id, answer) of one legacy POST."""
-    message = {"jsonrpc": "2.0", "method": method, "params": params}
+    message: dict[str, Any] = {"jsonrpc": "2.0", "method": method, "params": params}
     if id is not None:
         message["id"] = id
     headers = {
