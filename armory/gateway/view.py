@@ -11,6 +11,7 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import msgspec
+from cachetools import LRUCache
 
 from armory.domain.catalog import Catalog, ServerLists
 from armory.domain.naming import expose_uri
@@ -22,6 +23,9 @@ from armory.gateway.settings import GatewaySettings, SetSpec
 from armory.security.policy import Policy, Scope, Sight
 
 _encode = msgspec.json.encode
+_JOINED_BYTES = 256 << 20
+"""Joined lists are kept up to so many bytes: with packs every user may see another one."""
+_SIGHTS_KEPT = 10_000
 SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 
 
@@ -53,8 +57,8 @@ class View:
             (prompt.server, prompt.original_name): prompt for prompt in catalog.prompts.values()
         }
         self._bytes: dict[Form, dict[str, bytes]] = {}
-        self._joined: dict[tuple[str, Form, str], bytes] = {}
-        self._pinned: dict[str, tuple[str, ...]] = {}
+        self._joined = LRUCache[tuple[str, Form, str], bytes](_JOINED_BYTES, getsizeof=len)
+        self._pinned = LRUCache[str, tuple[str, ...]](_SIGHTS_KEPT)
         self._headers: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {}
         self._endpoints = _endpoints(catalog, settings)
         self._before = previous

@@ -57,8 +57,13 @@ def make_accounts(loaded: Loaded) -> Accounts:
 
 
 @asynccontextmanager
-async def opened(accounts: Accounts) -> AsyncGenerator[None]:
+async def opened(accounts: Accounts, *, needed: bool) -> AsyncGenerator[None]:
     """Accounts open and kept going for as long as the context lasts.
+
+    Args:
+        accounts: not open yet.
+        needed: whether somebody's access depends on them. Otherwise a database that cannot be
+            reached costs statistics and the query log, and the gateway serves.
 
     Raises:
         BackendError: the database cannot be reached.
@@ -66,6 +71,14 @@ async def opened(accounts: Accounts) -> AsyncGenerator[None]:
     """
     try:
         await accounts.open()
+    except BackendError as error:
+        if needed:
+            await accounts.close()
+            raise
+        _log.warning("statistics_not_kept", error=error.message)
+        yield
+        await accounts.close()
+        return
     except ArmoryError:
         await accounts.close()
         raise
@@ -78,6 +91,11 @@ async def opened(accounts: Accounts) -> AsyncGenerator[None]:
         with suppress(asyncio.CancelledError):
             await task
         await accounts.close()
+
+
+def accounts_needed(config: Config) -> bool:
+    """Whether somebody's access depends on the accounts database."""
+    return config.accounts.enabled or config.security.api_keys
 
 
 def schemes(config: Config, accounts: Accounts | None) -> list[Scheme]:

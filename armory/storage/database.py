@@ -91,8 +91,9 @@ class Database:
             BackendError: it cannot be reached or upgraded.
             ConfigError: it was written by a newer Armory.
         """
-        if self._file and self._file != ":memory:" and not self._file.startswith("file:"):
-            Path(self._file).parent.mkdir(parents=True, exist_ok=True)
+        async with _translated():
+            if self._file and self._file != ":memory:" and not self._file.startswith("file:"):
+                Path(self._file).parent.mkdir(parents=True, exist_ok=True)
         async with self.write() as connection:
             if self.dialect == "postgresql":  # replicas that start together take turns
                 await connection.execute(
