@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx2
 import pytest
-from mcp import Client
+from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 
 from armory.testing.servers import PostgresServer, RedisServer, postgres_folder, redis_binary
@@ -196,3 +196,33 @@ async def test_a_user_from_the_environment_is_scoped_on_stdio(
             listed = {tool.name for tool in (await client.list_tools()).tools}
             assert "time__get_current_time" in listed
             assert any(name.startswith("notes__") for name in listed) is not scoped
+
+
+@pytest.mark.anyio
+@pytest.mark.timeout(120)
+async def test_a_plan_that_is_used_up_refuses_queries_over_mcp_and_lets_calls_through(
+    serve: Callable[..., Any], demo_upstreams: dict[str, Any], tmp_path: Path
+) -> None:
+    config = settings(demo_upstreams, {"url": f"sqlite:///{tmp_path / 'armory.db'}"})
+    config["accounts"]["plans"] = {"free": {"queries_limit": 2}}
+    served = serve(config).ready()
+    ask("POST", f"{served.base}/v1/users", ROOT, {"id": "ann"})
+    _, key = ask("POST", f"{served.base}/v1/keys", ROOT, {"name": "a", "user": "ann"})
+    install = f"{served.base}/v2/track_installation"
+    assert ask("POST", install, key["key"], {"server": "time"})[0] == 200
+    http = httpx2.AsyncClient(headers={"Authorization": f"Bearer {key['key']}"})
+    transport = streamable_http_client(served.url, http_client=http)
+    async with http, Client(transport) as client:
+        assert (await client.list_tools(meta=QUERY)).tools
+        found = await client.call_tool("search_tools", {"query": "time"})
+        assert not found.is_error
+        refused = await client.call_tool("search_tools", {"query": "time"})
+        assert refused.is_error
+        assert refused.meta is not None
+        assert refused.meta["dev.armory/error"]["code"] == "rate_limited"
+        with pytest.raises(MCPError) as limited:
+            await client.list_tools(meta=QUERY)
+        assert limited.value.error.code == 1003
+        answer = await client.call_tool("time__get_current_time", {"timezone": "Asia/Tokyo"})
+        assert not answer.is_error
+    assert ask("GET", f"{served.base}/retrieve_tools?query=x", key["key"])[0] == 429
