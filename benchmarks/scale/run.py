@@ -122,10 +122,11 @@ async def measure(args: argparse.Namespace, index: str, size: int) -> dict[str, 
         visible = VisibleSet(frozenset(tool.name for tool in tools[::2]))
         for query in queries[:10]:
             await retriever.search(Query((query,)), visible)
-        walls, cpus = [], []
+        walls, cpus, degraded = [], [], 0
         for query in queries[10:]:
             started, cpu = time.perf_counter(), time.process_time()
-            await retriever.search(Query((query,)), visible)
+            found = await retriever.search(Query((query,)), visible)
+            degraded += found.degraded is not None
             walls.append((time.perf_counter() - started) * 1e3)
             cpus.append((time.process_time() - cpu) * 1e3)
         return {
@@ -137,6 +138,7 @@ async def measure(args: argparse.Namespace, index: str, size: int) -> dict[str, 
             "resident_mb": round(resident_mb() - before),
             "query_ms": {"p50": pct(walls, 50), "p95": pct(walls, 95)},
             "query_cpu_ms": {"p50": pct(cpus, 50), "p95": pct(cpus, 95)},
+            "degraded": degraded,
             "load": round(os.getloadavg()[0], 1),
         }
 

@@ -36,6 +36,8 @@ _BATCH = 256
 _PAGE = 1_000
 #: Points up to which the server is asked to compare with every allowed one.
 _EXACT_BELOW = 20_000
+#: Allowed tools up to which the local mode is given a filter.
+_SMALL = 64
 _NAMESPACE = uuid.UUID("4bb8a0a5-7f43-4b0e-9d38-6a0f6a3f6e2b")
 
 
@@ -117,13 +119,16 @@ class QdrantView:
                 np.zeros(len(queries), np.float32),
             )
             return Hits(every, empty, zero, zero)
-        found = await self._query(queries, min(k, len(every)), self._filter(allowed))
+        if self._access.local and len(every) > _SMALL and allowed is not None:
+            found = await self._widening(queries, min(k, len(every)), allowed)
+        else:
+            found = await self._query(queries, min(k, len(every)), self._filter(allowed))
         rows = np.unique(np.array([row for hit in found for row in hit], np.int64))
         if len(every) > k and also is not None:
             rows = np.union1d(rows, also)
         missing = [row for row in rows.tolist() if any(row not in hit for hit in found)]
         if missing:
-            extra = await self._query(queries, len(missing), self._exactly(missing))
+            extra = await self._score(queries, missing)
             found = [{**hit, **more} for hit, more in zip(found, extra, strict=True)]
             rows = np.array([r for r in rows.tolist() if all(r in hit for hit in found)], np.int64)
         cosine = np.array([[hit[r] for r in rows.tolist()] for hit in found], np.float32)
@@ -139,6 +144,29 @@ class QdrantView:
         ids = [self._ids[row] for row in rows.tolist()]
         groups = await self._access.run(lambda c: _retrieve(c, self._collection, ids))
         return np.stack([groups[identifier][0] for identifier in ids])
+
+    async def _widening(
+        self, queries: FloatArray, k: int, allowed: IntArray
+    ) -> list[dict[int, float]]:
+        """The local mode's filters cost (points x ids): ask for more and more instead, and sift."""
+        inside = set(allowed.tolist())
+        limit = 2 * k
+        while True:
+            limit = min(limit, len(self.rows))
+            found = await self._query(queries, limit, None)
+            sifted = [{r: c for r, c in hit.items() if r in inside} for hit in found]
+            if limit == len(self.rows) or min(map(len, sifted)) >= k:
+                return sifted
+            limit *= 4
+
+    async def _score(self, queries: FloatArray, rows: Sequence[int]) -> list[dict[int, float]]:
+        """Cosines of certain rows."""
+        if not self._access.local:
+            return await self._query(queries, len(rows), self._exactly(rows))
+        ids = [self._ids[row] for row in rows]
+        groups = await self._access.run(lambda c: _retrieve(c, self._collection, ids))
+        known = [(row, groups[i]) for row, i in zip(rows, ids, strict=True) if i in groups]
+        return [{row: float((group @ q).max()) for row, group in known} for q in queries]
 
     def _filter(self, allowed: IntArray | None) -> models.Filter | None:
         """Whole servers by name, which is indexed, the rest by id."""
