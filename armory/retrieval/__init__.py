@@ -1,1 +1,1 @@
-"""retrieval"""
+"""Tool retrieval, usable alone as a library."""
