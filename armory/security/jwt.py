@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.parse import urlsplit
 from urllib.request import Request, urlopen
 
@@ -53,8 +53,12 @@ async def fetch(url: str) -> bytes:
 
     def get() -> bytes:
         request = Request(url, headers={"Accept": "application/json"})
-        with urlopen(request, timeout=_FETCH_S) as answer:
-            return answer.read(_MAX_JWKS_BYTES + 1)
+        try:
+            with urlopen(request, timeout=_FETCH_S) as answer:
+                return answer.read(_MAX_JWKS_BYTES + 1)
+        except HTTPError as error:
+            error.close()
+            raise
 
     try:
         data = await asyncio.wait_for(asyncio.to_thread(get), 2 * _FETCH_S)

@@ -222,3 +222,43 @@ async def test_a_shared_secret_goes_with_hs_alone() -> None:
 def test_settings_that_invite_cheating_are_refused(settings: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
         JwtScheme(**settings)
+
+
+async def test_keys_come_over_http_and_other_answers_are_refused(provider: Provider) -> None:
+    from aiohttp import web
+
+    from armory.security.jwt import fetch
+
+    async def good(_request: web.Request) -> web.Response:
+        return web.Response(body=await provider.fetch(""))
+
+    async def large(_request: web.Request) -> web.Response:
+        return web.Response(body=b" " * 1_100_000)
+
+    app = web.Application()
+    app.router.add_get("/jwks", good)
+    app.router.add_get("/large", large)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    base = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    checks = JwtScheme(issuer=ISSUER, audience=AUDIENCE, jwks_url=f"{base}/jwks")
+    assert await checks.identify(provider.sign("one", claims())) is not None
+    for path in ("/large", "/absent"):
+        with pytest.raises(BackendError):
+            await fetch(base + path)
+    await runner.cleanup()
+    with pytest.raises(BackendError):
+        await fetch(f"{base}/jwks")
+
+
+@pytest.mark.parametrize("document", [b"", b"[]", b'{"keys": 1}', b'{"keys": [1, {"kty": "RSA"}]}'])
+async def test_documents_that_hold_no_keys_let_nobody_in(
+    provider: Provider, document: bytes
+) -> None:
+    async def odd(url: str) -> bytes:
+        return document
+
+    checks = JwtScheme(jwks_url="https://x", fetch=odd)
+    with pytest.raises((AuthenticationFailed, BackendError)):
+        await checks.identify(provider.sign("one", claims()))

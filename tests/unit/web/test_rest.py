@@ -358,3 +358,38 @@ async def test_the_description_covers_every_route_and_answers_fit_it(client: Any
         assert found.status == 200, found.body
         schema = {"$ref": f"#/components/schemas/{name}", "components": components}
         jsonschema.Draft202012Validator(schema).validate(found.body)
+
+
+async def test_administrators_change_users_and_their_credentials_follow(client: Any) -> None:
+    made = await client("POST", "/v1/users", token=ADMIN, json={"id": "eve", "plan": "tiny"})
+    assert (made.status, made.body["plan"]) == (201, "tiny")
+    key = (await client("POST", "/v1/keys", token=ADMIN, json={"name": "k", "user": "eve"})).body
+    assert (await client("GET", "/v1/quota", token=key["key"])).body["queries_limit"] == 2
+    path = "/v1/users/eve"
+    changed = await client("PATCH", path, token=ADMIN, json={"plan": "free", "is_active": False})
+    assert changed.body["is_active"] is False
+    assert (await client("GET", "/v1/quota", token=key["key"])).status == 401
+    await client("PATCH", path, token=ADMIN, json={"is_active": True})
+    assert (await client("GET", "/v1/quota", token=key["key"])).body["queries_limit"] is None
+    assert (await client("GET", path, token=ADMIN)).body["id"] == "eve"
+    assert (await client("DELETE", path, token=ADMIN)).status == 204
+    assert (await client("GET", "/v1/quota", token=key["key"])).status == 401
+    for method, more in (("GET", {}), ("DELETE", {}), ("PATCH", {"json": {"plan": "x"}})):
+        assert (await client(method, path, token=ADMIN, **more)).status == 404
+
+
+async def test_installations_are_listed_switched_and_removed(client: Any) -> None:
+    await client("POST", "/v2/track_installation", json={"server": "aws", "tool_name": "a__b"})
+    listed = (await client("GET", "/v1/installations")).body["installations"]
+    assert [(entry["kind"], entry["value"]) for entry in listed] == [
+        ("server", "aws"),
+        ("tool", "a__b"),
+    ]
+    assert (await client("DELETE", "/v1/installations/tool/a__b")).status == 204
+    assert (await client("DELETE", "/v1/installations/tool/a__b")).status == 404
+    odd = await client("DELETE", "/v1/installations/other/a")
+    assert (odd.status, odd.body["parameter"]) == (422, "kind")
+    none = await client("POST", "/v2/track_installation", json={})
+    assert none.status == 422
+    missing = await client("PUT", "/v1/installations/server/x", json={"is_active": True})
+    assert missing.status == 404
