@@ -1,0 +1,126 @@
+"""The retrieval agent on its surfaces: `find_tools`, REST and the command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import toon_format
+import yaml
+from mcp import Client
+
+from armory.testing.chat import ScriptedChat, Turn
+from armory.testing.processes import GatewayProcess
+from armory.testing.talking import Talker
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+
+TURNS = [
+    'Thought: notes\nAction: vector_search\nAction Input: {"query": "write down a note"}',
+    'Thought: documents\nAction: keyword_search\nAction Input: {"query": "E1042 rollback"}',
+    "Thought: enough\nFinal Answer: notes__add, see rollback.md#0",
+]
+
+
+def configuration(chat: str, folder: Path) -> dict[str, Any]:
+    documents = folder / "documents"
+    documents.mkdir()
+    (documents / "rollback.md").write_text("Error E1042: roll back.", encoding="utf-8")
+    return {
+        "upstreams": {"notes": {"command": sys.executable, "args": ["-m", "armory.demo"]}},
+        "agent": {
+            "enabled": True,
+            "base_url": chat,
+            "model": "scripted",
+            "documents": str(documents),
+        },
+    }
+
+
+@asynccontextmanager
+async def running(turns: list[str | Turn], folder: Path) -> AsyncGenerator[GatewayProcess]:
+    async with ScriptedChat(turns) as chat:
+        config = configuration(chat.url, folder)
+        process = await asyncio.to_thread(GatewayProcess, config, folder)
+        try:
+            yield process
+        finally:
+            await asyncio.to_thread(process.close)
+
+
+@pytest.mark.parametrize("mode", ["2026-07-28", "legacy"])
+async def test_find_tools(tmp_path: Path, mode: str) -> None:
+    async with (
+        running([*TURNS], tmp_path) as gateway,
+        Client(f"{gateway.url}/mcp?mode=search", mode=mode) as client,
+    ):
+        listed = await client.list_tools()
+        assert "find_tools" in [tool.name for tool in listed.tools]
+        found = await client.call_tool("find_tools", {"query": "write down why E1042 came"})
+    assert not found.is_error
+    told: Any = found.structured_content
+    assert told["tools"][0]["name"].startswith("notes__")
+    assert told["tools"][0]["inputSchema"]["type"] == "object"
+    assert told["stopped"] == "final_answer"
+    assert [document["id"] for document in told["documents"]] == ["rollback.md#0"]
+
+
+async def test_find_tools_as_toon_and_its_failures(tmp_path: Path) -> None:
+    async with running([*TURNS, Turn(status=400)], tmp_path) as gateway:
+        url = f"{gateway.url}/mcp"
+        headers = {"X-Prefer-Format": "toon"}
+        async with aiohttp.ClientSession(headers=headers) as http:
+            talker = Talker(http, url, "modern")
+            call: dict[str, Any] = {
+                "name": "find_tools",
+                "arguments": {"query": "write down a note"},
+            }
+            told = (await talker.tell("tools/call", call)).message["result"]
+            text = told["content"][0]["text"]
+            # Deep schemas gain little or nothing from TOON; then the text stays JSON.
+            decoded = json.loads(text) if text[0] == "{" else toon_format.decode(text)
+            assert decoded == told["structuredContent"]
+            failed = (await talker.tell("tools/call", call)).message["result"]
+            assert failed["isError"] is True
+            assert failed["_meta"]["dev.armory/error"]["code"] == "backend"
+            call = {"name": "find_tools", "arguments": {"query": ["one", "two"]}}
+            refused = (await talker.tell("tools/call", call)).message["error"]
+            assert refused["code"] == -32602
+
+
+async def test_the_command_line_streams_the_trace(tmp_path: Path) -> None:
+    async with ScriptedChat([*TURNS]) as chat:
+        path = tmp_path / "armory.yaml"
+        path.write_text(yaml.safe_dump(configuration(chat.url, tmp_path)), encoding="utf-8")
+        command = [sys.executable, "-m", "armory.cli.main", "search", "--agent"]
+        done = await asyncio.create_subprocess_exec(
+            *command, "write down a note", "--config", str(path),
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env={"ARMORY_HOME": str(tmp_path), "PATH": "/usr/bin:/bin", "COLUMNS": "200",
+                 "PYTHONPATH": str(Path(__file__).parents[2])},
+        )  # fmt: skip
+        said, problems = await done.communicate()
+        assert done.returncode == 0, problems.decode()
+        shown = said.decode()
+        order = ["Thought", "Action", "Observation", "Final Answer", "stopped: final_answer"]
+        places = [shown.index(word) for word in order]
+        assert places == sorted(places)
+
+        chat.requests.clear()
+        done = await asyncio.create_subprocess_exec(
+            *command, "write down a note", "--json", "--config", str(path),
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env={"ARMORY_HOME": str(tmp_path), "PATH": "/usr/bin:/bin",
+                 "PYTHONPATH": str(Path(__file__).parents[2])},
+        )  # fmt: skip
+        said, problems = await done.communicate()
+        told = json.loads(said)
+        assert told["stopped"] == "final_answer"
+        assert told["tools"][0]["inputSchema"]
