@@ -1,7 +1,8 @@
 """An upstream that misbehaves on request: the call's `fault` argument says how.
 
 Owns: one tool, `echo(value, fault)`, over HTTP (`--port`) and stdio (`--stdio`). Faults: `none`,
-`late` (answers after 50 ms), `hang` (never answers), `garbage` (not JSON), `huge` (100 MB),
+`late` (answers after 50 ms), `slow`
+(after a second), `hang` (never answers), `garbage` (not JSON), `huge` (100 MB),
 `twice` (answers two times), `crash` (the process or connection dies), `reset` (half an answer),
 `status` (HTTP 500 or a JSON-RPC error).
 """
@@ -94,8 +95,8 @@ async def _http(request: web.Request) -> web.StreamResponse:
     if "id" not in message:
         return web.Response(status=202)
     fault, body = fault_of(message), _encode(answer(message))
-    if fault == "late":
-        await asyncio.sleep(0.05)
+    if fault in ("late", "slow"):
+        await asyncio.sleep(0.05 if fault == "late" else 1.0)
     elif fault == "hang":
         await asyncio.sleep(3600)
     elif fault == "garbage":
