@@ -1,6 +1,6 @@
 """Fit the relevance score's constants and write `armory/retrieval/calibration.json`.
 
-    python training/relevance/fit.py DATA --model FOLDER [--folds FOLDER] [--out FILE] [--cap N]
+    python training/relevance/fit.py DATA --model FOLDER [--folds FOLDER] [--keep] [--out FILE]
 
 DATA holds the labelled sets, FOLDER an exported embedder. With `--folds`, a folder of embedders
 `a` to `d`, each trained without some sets, every set's signals come from the embedder that has not
@@ -30,14 +30,21 @@ from armory.retrieval.fitting import (
     log_odds_of,
     miss_cost_for,
 )
-from armory.retrieval.relevance import GENERIC, VERSION, Calibration, Linear
+from armory.retrieval.relevance import (
+    GENERIC,
+    VERSION,
+    Calibration,
+    Linear,
+    read_calibrations,
+)
 from training.relevance.sets import FOLD_OF, NO_TOOL, SETS, CachedModel, group_of
 from training.relevance.tables import PLAIN, Tables, read_all
 
 FIRST = (
-    "fusion", "fusion_gap", "dense_z", "words_z", "leg_best", "leg_gap", "leg_reciprocal",
-    "leg_top3", "covered", "name_said", "server_said", "server_named", "sibling_gap",
-    "sibling_mass", "cosine", "cosine_best", "cosine_gap",
+    "fusion", "fusion_gap", "dense_z", "dense_by_size", "words_by_size", "dense_by_length",
+    "words_by_length", "dense_by_cosine", "words_by_cosine", "leg_best", "leg_gap",
+    "leg_reciprocal", "leg_top3", "covered", "name_said", "server_said", "server_named",
+    "sibling_gap", "sibling_mass", "cosine", "cosine_best", "cosine_gap",
 )  # fmt: skip
 SECOND = (
     *SHAPE, "clauses", "log_tools", "top_fusion", "top_covered", "gap10", "near_1", "near_half",
@@ -51,11 +58,11 @@ NEED = (
     "form_mine", "form_concrete", "form_language", "form_length",
 )  # fmt: skip
 #: Tools that a query should list on average at the default threshold.
-RETURNED = 5.5
-#: A wrong refusal is about six times as bad as a missing one.
-REFUSE_BELOW = 0.15
+RETURNED = 5.7
+#: A wrong refusal is about a dozen times as bad as a missing one.
+REFUSE_BELOW = 0.08
 #: For embedders that nothing was fitted for: refuse only what is plain.
-REFUSE_BELOW_GENERIC = 0.05
+REFUSE_BELOW_GENERIC = 0.04
 RIDGE = 50.0
 #: What the kinds of no-tool queries weigh, where a set of queries that want a tool weighs 1.
 _KINDS = {"hand": 0.6, "cross": 0.15, NO_TOOL: 2.0}
@@ -193,13 +200,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Fit the relevance score's constants.")
     parser.add_argument("data", type=Path)
     parser.add_argument("--model", type=Path, required=True, help="exported embedder")
+    parser.add_argument("--identity", help="of the embedder; default: as its config.json says")
+    parser.add_argument("--keep", action="store_true", help="keep other embedders' entries")
     parser.add_argument("--folds", type=Path, help="folder with embedders a, b, c, d")
     parser.add_argument("--cap", type=int, default=1000, help="queries a set at most")
     parser.add_argument("--cache", type=Path, default=Path(".cache/relevance"))
     parser.add_argument("--out", type=Path, default=Path("armory/retrieval/calibration.json"))
     args = parser.parse_args()
     tables, needless, identity = gather(args.data, args.model, args.folds, args.cache, args.cap)
-    fitted = fit_all(tables, needless, identity)
+    fitted = fit_all(tables, needless, args.identity or identity)
+    if args.keep and args.out.exists():
+        for ranker, entries in read_calibrations(args.out.read_text(encoding="utf-8")).items():
+            fitted["rankers"][ranker] = {**entries, **fitted["rankers"].get(ranker, {})}
     args.out.write_text(json.dumps(fitted, indent=1) + "\n", encoding="utf-8")
     for ranker, entries in fitted["rankers"].items():
         for embedder, entry in entries.items():

@@ -3,8 +3,8 @@
     python training/relevance/judge.py DATA --base FOLDER [--folds FOLDER] [--json FILE]
 
 The judged set's signals come from the embedder of its fold (or the base, without `--folds`). The
-constants come from the other sets, by default from what the untouched base does on them, so that
-nothing at all has seen the judged set; `--constants folds` takes the other folds' embedders.
+constants come from the other sets as their own folds' embedders see them; with `--constants base`
+as the untouched base sees them, so that nothing at all has seen the judged set.
 """
 
 from __future__ import annotations
@@ -180,7 +180,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--base", type=Path, required=True, help="the untouched embedder")
     parser.add_argument("--folds", type=Path, help="embedders a, b, c, d")
-    parser.add_argument("--constants", choices=("base", "folds"), default="base")
+    parser.add_argument("--constants", choices=("base", "folds"), default="folds")
     parser.add_argument("--cap", type=int, default=1000)
     parser.add_argument("--cache", type=Path, default=Path(".cache/relevance"))
     parser.add_argument("--json", type=Path)

@@ -143,6 +143,18 @@ def _named(evidence: Evidence, best: IntArray) -> tuple[FloatArray, FloatArray]:
     )
 
 
+def _conditions(evidence: Evidence, signals: Mapping[str, FloatArray]) -> dict[str, float]:
+    """What decides how much either side is to be trusted, about 0 in the middle of its range."""
+    words = sum(len(leg.text.split()) for leg in evidence.legs if leg.whole)
+    found = {
+        "size": float(np.log(max(evidence.visible, 1))) - 6.5,
+        "length": float(np.log(max(words, 1))) - 2.5,
+    }
+    if "cosine_best" in signals:
+        found["cosine"] = float(signals["cosine_best"].max()) - 0.5
+    return found
+
+
 def candidate_signals(evidence: Evidence, fusion: Fusion) -> dict[str, FloatArray]:
     """Every signal of the best candidates, (k,) float32 each, in the order of `fusion.best`."""
     best = fusion.best
@@ -177,6 +189,9 @@ def candidate_signals(evidence: Evidence, fusion: Fusion) -> dict[str, FloatArra
         found["cosine"] = whole
         found["cosine_best"] = cosines.max(0)
         found["cosine_gap"] = whole - float(whole.max())
+    for name, factor in _conditions(evidence, found).items():
+        found[f"dense_by_{name}"] = found["dense_z"] * factor
+        found[f"words_by_{name}"] = found["words_z"] * factor
     if evidence.uses is not None:
         found["used"] = np.max([leg.used[best] for leg in legs if leg.used is not None], axis=0)
         found["uses"] = evidence.uses[best]
