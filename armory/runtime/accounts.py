@@ -243,6 +243,12 @@ class RestEngine:
     def __init__(self, retriever: Callable[[], Retriever | None]) -> None:
         self._retriever = retriever
 
+    @property
+    def tools(self) -> Sequence[ToolRecord]:
+        """See `Retriever.tools`."""
+        found = self._retriever()
+        return () if found is None else found.tools
+
     async def judge(self, query: Query, visible: VisibleSet | None = None) -> Verdict:
         """See `Retriever.judge`.
 

@@ -7,7 +7,7 @@ closed in reverse, whatever happens.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from armory.config import Loaded
 from armory.domain.principal import Principal
 from armory.gateway.gateway import Gateway
 from armory.retrieval.retriever import Retriever
+from armory.retrieval.uses import UseVectors
 from armory.runtime.accounts import (
     AlsoIndexed,
     Fan,
@@ -33,6 +34,7 @@ from armory.runtime.accounts import (
 )
 from armory.runtime.catalogue import CatalogueKeeper
 from armory.runtime.figures import Figures
+from armory.runtime.learning import Learning
 from armory.runtime.reloading import Reloaded, difference
 from armory.runtime.replicas import bound_port, shared
 from armory.runtime.retrieval import Progress, open_retriever, retriever_settings
@@ -108,10 +110,12 @@ class Runtime:
         )
         accounts = self.accounts
         self._chat, generator = _chat_of(loaded)
+        self.learning = None if trusted else _learning_of(loaded, lambda: self.retriever)
         self.retriever: Retriever | None = open_retriever(
             loaded,
             on_progress=on_progress,
             usage=accounts.usage if accounts else None,
+            uses=self.learning.uses if self.learning else None,
             generator=generator,
         )
         self.figures = Figures(self.pool, lambda: self.supervisor, lambda: self.edge)
@@ -122,7 +126,7 @@ class Runtime:
             Policy() if trusted else parts.policy,
             parts.gateway,
             limiter=accounts,
-            events=Fan([self.figures.metrics, accounts]) if accounts else self.figures.metrics,
+            events=Fan([sink for sink in (self.figures.metrics, accounts, self.learning) if sink]),
         )
         ears.gateway = self.gateway
         self._indexing: AlsoIndexed | None = None
@@ -325,6 +329,13 @@ def _chat_of(loaded: Loaded) -> tuple[ChatClient | None, ChatQueryGenerator | No
     return chat, query_generator(loaded, chat)
 
 
+def _learning_of(loaded: Loaded, engine: Callable[[], Retriever | None]) -> Learning | None:
+    rag = loaded.config.tool_rag
+    if not (rag.enabled and rag.learn_from_use):
+        return None
+    return Learning(UseVectors(), engine, loaded.home, rag.embedding_model)
+
+
 @asynccontextmanager
 async def open_runtime(
     loaded: Loaded,
@@ -352,6 +363,9 @@ async def open_runtime(
         if runtime.accounts is not None:
             needed = accounts_needed(loaded.config)
             await stack.enter_async_context(opened(runtime.accounts, needed=needed))
+        if runtime.learning is not None:
+            await runtime.learning.start()
+            stack.push_async_callback(runtime.learning.close)
         stack.push_async_callback(runtime.stop_upstreams)
         await runtime.start_upstreams()
         await runtime.open_agent(stack)
