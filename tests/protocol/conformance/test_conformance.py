@@ -6,6 +6,7 @@ Whatever the fixture passes when it is reached directly, it passes behind `/mcp/
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol
@@ -15,6 +16,7 @@ import yaml
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(300)]
 
+MANIFEST = Path(__file__).parents[1] / "requirements.yml"
 REVISIONS = ["2026-07-28", "2025-11-25"]
 EXPECTED: dict[str, list[dict[str, str]]] = yaml.safe_load(
     (Path(__file__).parent / "expected-failures.yml").read_text(encoding="utf-8")
@@ -70,3 +72,12 @@ def test_every_expected_failure_says_why() -> None:
         era, _, revision = cell.partition("/")
         assert (era in ("modern", "legacy"), revision in REVISIONS) == (True, True)
         assert all(len(entry["reason"]) > 40 for entry in entries)
+
+
+def test_the_manifest_names_scenarios_that_run(requirements: Requirements) -> None:
+    named = re.findall(r'"conformance: ([a-z0-9-]+)"', MANIFEST.read_text(encoding="utf-8"))
+    known: set[str] = set()
+    for revision in REVISIONS:
+        listed = requirements(revision)
+        known.update(listed["server"], (entry["scenario"] for entry in listed["not_scored"]))
+    assert set(named) <= known, sorted(set(named) - known)
