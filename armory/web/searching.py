@@ -39,6 +39,7 @@ class Found(msgspec.Struct, frozen=True):
         top_score: best score of them, in the ranker's own formula.
         degraded: what was lost, or None; such answers are not kept.
         debug: JSON object of the ranking's numbers, where asked for.
+        settled: whether the index held all that is visible, as it is now; else not kept either.
     """
 
     tools: msgspec.Raw
@@ -47,6 +48,7 @@ class Found(msgspec.Struct, frozen=True):
     top_score: float
     degraded: str | None = None
     debug: msgspec.Raw | None = None
+    settled: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,11 +84,13 @@ class Searching:
             Found,
             cache=accounts.cache,
             feed=accounts.feed,
-            ttl_s=lambda found: 0.0 if found.degraded else RESULT_TTL_S,
+            ttl_s=lambda found: RESULT_TTL_S if found.settled and not found.degraded else 0.0,
             max_entries=5_000,
         )
         self._sets: LRUCache[tuple[int, int, str], _Seen] = LRUCache(_SETS_KEPT)
+        self._agreed = LRUCache[int, tuple[_Seen, Sequence[ToolRecord]]](_SETS_KEPT)
         self._catalog: tuple[Catalog, str] | None = None
+        self._indexed: tuple[Sequence[ToolRecord], dict[str, ToolRecord]] | None = None
 
     def visible(self, principal: Principal, *, packs: bool) -> VisibleSet:
         """What `principal` may find: the catalogue's and the indexed tools that policy allows.
@@ -104,13 +108,14 @@ class Searching:
         """
         seen = self._seen(principal, packs)
         key = self._key(wanted, seen.digest)
-        return await self._kept.get(key, lambda: self._look(wanted, seen.visible))
+        return await self._kept.get(key, lambda: self._look(wanted, seen))
 
-    async def _look(self, wanted: Wanted, visible: VisibleSet) -> Found:
-        verdict = await self._services.engine.judge(wanted.query, visible)
+    async def _look(self, wanted: Wanted, seen: _Seen) -> Found:
+        settled = self._settled(seen)
+        verdict = await self._services.engine.judge(wanted.query, seen.visible)
         if verdict.evidence is None or verdict.ranked is None:
             debug = msgspec.Raw(_json(_debug([], None, [], wanted))) if wanted.debug else None
-            return Found(msgspec.Raw(b"[]"), (), 0, 0.0, verdict.degraded, debug)
+            return Found(msgspec.Raw(b"[]"), (), 0, 0.0, verdict.degraded, debug, settled)
         raw = verdict.ranked.raw
         order = verdict.order.tolist()
         if wanted.min_score is not None:
@@ -128,7 +133,25 @@ class Searching:
             float(raw[chosen[0]]) if chosen else 0.0,
             verdict.degraded,
             debug,
+            settled,
         )
+
+    def _settled(self, seen: _Seen) -> bool:
+        """Whether the index holds what `seen` stands for; it follows the catalogue soon after."""
+        tools = self._services.engine.tools
+        known = self._agreed.get(id(seen))
+        if known is not None and known[0] is seen and known[1] is tools:
+            return True
+        if self._indexed is None or self._indexed[0] is not tools:
+            self._indexed = (tools, {tool.name: tool for tool in tools})
+        indexed, catalog = self._indexed[1], self._services.catalog().tools
+        for name in seen.visible.names:
+            wanted = catalog.get(name) or seen.registered.get(name)
+            found = indexed.get(name)
+            if found is not wanted and (found is None or found != wanted):
+                return False
+        self._agreed[id(seen)] = (seen, tools)
+        return True
 
     def _seen(self, principal: Principal, packs: bool) -> _Seen:
         services = self._services

@@ -5,7 +5,7 @@ Owns: the seam. Never makes any of it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -13,6 +13,7 @@ from armory.accounts.service import Accounts
 from armory.agent.findings import AgentResult, Event
 from armory.domain.catalog import Catalog
 from armory.domain.query import Query, VisibleSet
+from armory.domain.tool import ToolRecord
 from armory.retrieval.ports import FloatArray
 from armory.retrieval.selection import Verdict
 from armory.security.authentication import Authenticator
@@ -21,6 +22,11 @@ from armory.security.policy import Policy
 
 class Engine(Protocol):
     """Search over the indexed tools (`retrieval.retriever.Retriever`)."""
+
+    @property
+    def tools(self) -> Sequence[ToolRecord]:
+        """What is searched now; another object after every change."""
+        ...
 
     async def judge(self, query: Query, visible: VisibleSet | None = None) -> Verdict:
         """Evidence and ranking of a query, nothing cut."""

@@ -32,6 +32,8 @@ class Broken:
     def __init__(self) -> None:
         self.error: Exception = BackendError("the vector store is away")
 
+    tools: tuple[Any, ...] = ()
+
     async def judge(self, query: Any, visible: Any = None) -> Any:
         raise self.error
 

@@ -393,3 +393,16 @@ async def test_installations_are_listed_switched_and_removed(client: Any) -> Non
     assert none.status == 422
     missing = await client("PUT", "/v1/installations/server/x", json={"is_active": True})
     assert missing.status == 404
+
+
+async def test_answers_of_an_index_that_lags_behind_are_not_kept(client: Any) -> None:
+    service = client.service
+    indexed = service.accounts.registry.on_change
+    service.accounts.registry.on_change = None  # the index hears of it later, as with a slow model
+    tools = [{"name": "orbit", "description": "Launch a satellite into orbit"}]
+    body = {"tools": tools, "server": "space"}
+    await client("POST", "/v2/index_tools", token=ADMIN, json=body)
+    query = "launch a satellite"
+    assert "space__orbit" not in await client.names("/retrieve_tools", query=query)
+    await indexed()
+    assert (await client.names("/retrieve_tools", query=query))[0] == "space__orbit"
