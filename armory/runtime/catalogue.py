@@ -170,6 +170,8 @@ class CatalogueKeeper:
                 await self._retriever.index(tools)
             except ArmoryError as error:
                 _log.error("indexing_failed", error=error.message)
+            except Exception:  # noqa: BLE001 - the next list gets its turn
+                _log.exception("indexing_failed")
             if not self._wanted.is_set():
                 self._indexed.set()
 

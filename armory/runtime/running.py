@@ -16,6 +16,7 @@ import structlog
 
 from armory.accounts.scopes import PackScopes
 from armory.accounts.service import Accounts
+from armory.accounts.users import ENDED
 from armory.config import Loaded
 from armory.domain.principal import Principal
 from armory.gateway.gateway import Gateway

@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+from armory.domain.principal import ANONYMOUS
+from armory.domain.query import Query
+from armory.observability.metrics import EdgeFigures, Metrics, UpstreamFigures
+
+
+def test_calls_listings_and_the_state_of_upstreams_are_counted() -> None:
+    figures = {"a": UpstreamFigures(True, 3, 2, 1, 0, "open")}
+    metrics = Metrics(lambda: figures, lambda: EdgeFigures(4, 5, 6))
+    metrics.called(ANONYMOUS, "a__b", ok=True, latency_ms=20)
+    metrics.called(ANONYMOUS, "a__b", ok=False, latency_ms=20)
+    metrics.listed(
+        ANONYMOUS,
+        Query(("q",)),
+        visible=100,
+        returned=5,
+        visible_bytes=40_000,
+        returned_bytes=4_000,
+        top_score=0.8,
+        latency_ms=3,
+        degraded="lexical only",
+    )
+    lines = metrics.text().decode().splitlines()
+    for line in (
+        'armory_tool_calls_total{outcome="ok",server="a"} 1.0',
+        'armory_tool_calls_total{outcome="error",server="a"} 1.0',
+        'armory_tool_call_seconds_count{server="a"} 2.0',
+        "armory_listing_tokens_saved_total 9000.0",
+        "armory_listing_tokens_sent_total 1000.0",
+        'armory_listings_total{state="degraded"} 1.0',
+        "armory_listing_visible_tools_sum 100.0",
+        "armory_listing_returned_tools_sum 5.0",
+        'armory_upstream_up{server="a"} 1.0',
+        'armory_upstream_tools{server="a"} 3.0',
+        'armory_upstream_breaker{server="a",state="open"} 1.0',
+        'armory_upstream_breaker{server="a",state="closed"} 0.0',
+        "armory_client_sessions 4.0",
+        "armory_client_streams 5.0",
+        "armory_client_parked 6.0",
+    ):
+        assert line in lines, line
+
+
+def test_two_gateways_in_one_process_count_apart() -> None:
+    first, second = (Metrics(dict, lambda: None) for _ in range(2))
+    first.called(ANONYMOUS, "a__b", ok=True, latency_ms=1)
+    assert 'server="a"' in first.text().decode()
+    assert 'server="a"' not in second.text().decode()

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from armory.domain.catalog import Catalog, ServerLists, ToolRules
+from armory.domain.tool import ToolRecord, fingerprint
+from armory.errors import BackendError
+from armory.runtime.catalogue import CatalogueKeeper
+from armory.security.pinning import Pinning
+
+
+def lists(*names: str, **changes: str) -> ServerLists:
+    tools = [{"name": name, "description": changes.get(name, "")} for name in names]
+    return ServerLists(tools=tools)
+
+
+class Index:
+    def __init__(self) -> None:
+        self.indexed: list[list[str]] = []
+        self.error: Exception | None = None
+
+    async def index(self, tools: Sequence[ToolRecord]) -> object:
+        if self.error is not None:
+            raise self.error
+        self.indexed.append([tool.name for tool in tools])
+        return None
+
+
+class House:
+    """A keeper with everything around it."""
+
+    def __init__(self, pinning: Pinning | None = None) -> None:
+        self.lists: dict[str, ServerLists] = {}
+        self.published: list[Catalog] = []
+        self.index = Index()
+        self.keeper = CatalogueKeeper(
+            lambda: self.lists, self.published.append, self.index, {}, pinning
+        )
+
+    async def __aenter__(self) -> House:
+        self.keeper.start()
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self.keeper.stop()
+
+    async def settle(self) -> list[str]:
+        async with asyncio.timeout(5):
+            await self.keeper.settle()
+        return list(self.published[-1].tools) if self.published else []
+
+
+@pytest.mark.anyio
+async def test_tools_are_searchable_before_they_are_listed() -> None:
+    async with House() as house:
+        house.lists = {"a": lists("x"), "b": lists("y")}
+        assert await house.settle() == ["a__x", "b__y"]
+        assert house.index.indexed == [["a__x", "b__y"]]
+
+
+@pytest.mark.anyio
+async def test_equal_lists_publish_nothing_and_new_rules_do() -> None:
+    async with House() as house:
+        house.lists = {"a": lists("x", "y")}
+        await house.settle()
+        await house.settle()
+        assert len(house.published) == 1
+        house.keeper.reconfigure({"a": ToolRules(deny=("y",))}, None)
+        assert await house.settle() == ["a__x"]
+
+
+@pytest.mark.anyio
+async def test_without_any_upstream_it_settles_too() -> None:
+    async with House() as house:
+        assert await house.settle() == []
+
+
+@pytest.mark.anyio
+async def test_an_index_that_fails_hides_no_tool() -> None:
+    async with House() as house:
+        house.index.error = BackendError("the store is away")
+        house.lists = {"a": lists("x")}
+        assert await house.settle() == ["a__x"]
+        house.index.error = RuntimeError("a defect")
+        house.lists = {"a": lists("x", "y")}
+        assert await house.settle() == ["a__x", "a__y"]
+        house.index.error = None
+        house.lists = {"a": lists("z")}
+        assert await house.settle() == ["a__z"]
+        assert house.index.indexed[-1] == ["a__z"]
+
+
+@pytest.mark.anyio
+async def test_changed_definitions_are_withheld_until_they_are_approved(tmp_path: Path) -> None:
+    pinning = Pinning(tmp_path / "pins.json", "block")
+    async with House(pinning) as house:
+        house.lists = {"a": lists("x", "y")}
+        assert await house.settle() == ["a__x", "a__y"]
+        house.lists = {"a": lists("x", "y", x="do something else")}
+        assert await house.settle() == ["a__y"]
+        elsewhere = Pinning(tmp_path / "pins.json", "block")
+        (tool,) = [
+            ToolRecord("a__x", "a", "x", d, fingerprint(d))
+            for d in house.lists["a"].tools
+            if d["name"] == "x"
+        ]
+        elsewhere.approve(tool)
+        house.keeper.reconfigure({}, Pinning(tmp_path / "pins.json", "block"))
+        assert await house.settle() == ["a__x", "a__y"]
