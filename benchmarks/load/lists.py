@@ -1,0 +1,199 @@
+"""A filtered `tools/list` at 100 to 100,000 tools: start-up, restart, latency, CPU and memory.
+
+Owns: the catalogues (real tools from DATA/toucan-pool, repeated under other names where there are
+too few), the queries (DATA/*/queries.jsonl, each asked once, so that no cache answers) and the
+readings. The gateway runs on one core, upstream and client on the other.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import itertools
+import json
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from benchmarks.load.driver import Connection, modern_meta, prepare
+from benchmarks.load.run import cpu_seconds, free_port, process, rss_mb, versions
+from benchmarks.load.upstream import MODERN
+
+SETS = ("livemcpbench", "mcpproxy-golden", "sealtools", "toolbench-stable")
+PAGE = 500
+CONFIG = """\
+server: {{port: {port}}}
+upstreams: {{pool: {{url: "http://127.0.0.1:{upstream}/mcp", call_timeout_s: 600}}}}
+tool_rag: {{index: {index}}}
+observability: {{log_level: error, query_log: {{enabled: false}}}}
+storage: {{url: "sqlite:///{dir}/armory.db", cache_dir: "{dir}/cache"}}
+"""
+
+
+def catalogue(data: Path, count: int) -> list[dict[str, Any]]:
+    """`count` tools with distinct names."""
+    lines = (data / "toucan-pool" / "tools.jsonl").read_text().splitlines()
+    real = [json.loads(line) for line in lines]
+    tools: list[dict[str, Any]] = []
+    for copy in itertools.count():
+        for tool in real:
+            if len(tools) == count:
+                return tools
+            schema = tool.get("inputSchema")
+            suffix = f"_{copy}" if copy else ""
+            description = str(tool.get("description") or "")
+            tools.append(
+                {
+                    "name": f"{len(tools)}_{tool['name']}"[:40] + suffix,
+                    "description": description + (f" (edition {copy})" if copy else ""),
+                    "inputSchema": schema if isinstance(schema, dict) else {"type": "object"},
+                }
+            )
+    raise AssertionError
+
+
+def queries(data: Path, count: int) -> list[str]:
+    """Distinct queries of at most about 64 tokens."""
+    texts = (
+        json.loads(line)["query"]
+        for name in SETS
+        for line in (data / name / "queries.jsonl").read_text().splitlines()
+    )
+    return list(itertools.islice(dict.fromkeys(t for t in texts if len(t) < 250), count))
+
+
+def upstream_app(tools: list[dict[str, Any]]) -> web.Application:
+    """A modern MCP server with pages of 500 tools."""
+    pages = [tools[i : i + PAGE] for i in range(0, len(tools), PAGE)]
+
+    async def handle(request: web.Request) -> web.Response:
+        message = msgspec.json.decode(await request.read())
+        result: dict[str, Any] = {"resultType": "complete", "ttlMs": 60000, "cacheScope": "public"}
+        match message["method"]:
+            case "server/discover":
+                info = {"name": "pool", "version": "1"}
+                result |= {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}
+                result |= {"serverInfo": info}
+            case "tools/list":
+                page = int(message["params"].get("cursor", 0))
+                result["tools"] = pages[page]
+                if page + 1 < len(pages):
+                    result["nextCursor"] = str(page + 1)
+            case _:
+                error = {"code": -32601, "message": "no such method"}
+                reply = {"jsonrpc": "2.0", "id": message["id"], "error": error}
+                return web.json_response(reply, status=404)
+        reply = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+        return web.Response(body=msgspec.json.encode(reply), content_type="application/json")
+
+    app = web.Application(client_max_size=1 << 24)
+    app.router.add_post("/mcp", handle)
+    return app
+
+
+def await_ready(base: str, timeout_s: float) -> float:
+    """Seconds until `/readyz` says yes and the meanings are indexed, too."""
+    begun = time.monotonic()
+    while time.monotonic() - begun < timeout_s:
+        try:
+            with urllib.request.urlopen(f"{base}/readyz", timeout=5) as answer:
+                if answer.status == 200 and not json.load(answer)["not_ready"]:
+                    return time.monotonic() - begun
+        except (OSError, urllib.error.HTTPError):
+            pass
+        time.sleep(0.05)
+    raise RuntimeError(f"not ready after {timeout_s} s")
+
+
+async def ask(url: str, texts: list[str], pid: int) -> dict[str, float]:
+    """Each query once, one after the other."""
+    connection = Connection(url)
+    await prepare(connection, "modern", "tools/list", "")
+    connection.headers = connection.headers.replace("tools/call", "tools/list")
+    latencies: list[float] = []
+    returned = degraded = 0
+    before = cpu_seconds(pid)
+    for number, text in enumerate(texts):
+        params = {"_meta": modern_meta(**{"dev.armory/query": text})}
+        message = {"jsonrpc": "2.0", "id": number, "method": "tools/list", "params": params}
+        begun = time.perf_counter()
+        status, _, content = await connection.post(json.dumps(message).encode())
+        latencies.append(1000 * (time.perf_counter() - begun))
+        if status != 200:
+            raise RuntimeError(content[:300])
+        selection = json.loads(content)["result"]["_meta"]["dev.armory/selection"]
+        returned += selection["returned"]
+        degraded += bool(selection["degraded"])
+    cpu_ms = 1000 * (cpu_seconds(pid) - before) / len(texts)
+    connection.writer.close()
+    latencies.sort()
+    return {
+        "p50_ms": latencies[len(latencies) // 2],
+        "p95_ms": latencies[int(len(latencies) * 0.95)],
+        "cpu_ms": cpu_ms,
+        "returned_mean": returned / len(texts),
+        "degraded": degraded,
+    }
+
+
+def measure(data: Path, count: int, index: str, texts: list[str]) -> dict[str, Any]:
+    """One catalogue size: first start, restart, queries."""
+    port, upstream = free_port(), free_port()
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        file = folder / "armory.yaml"
+        values = {"port": port, "upstream": upstream, "index": index, "dir": name}
+        file.write_text(CONFIG.format(**values))
+        argv = [sys.executable, "-m", "benchmarks.load.lists", str(data), "--serve", str(count)]
+        serve = [sys.executable, "-m", "armory.cli.main", "serve", "--config", str(file)]
+        base = f"http://127.0.0.1:{port}"
+        with process([*argv, "--port", str(upstream)], 1, upstream, folder / "upstream.log"):
+            with process(serve, 0, port, folder / "first.log"):
+                first = await_ready(base, 3600)
+            with process(serve, 0, port, folder / "again.log") as pid:
+                again = await_ready(base, 3600)
+                asyncio.run(ask(f"{base}/mcp", texts[:10], pid))
+                figures = asyncio.run(ask(f"{base}/mcp", texts[10:], pid))
+                memory = rss_mb(pid)
+    return {
+        "tools": count,
+        "index": index,
+        "first_start_s": first,
+        "restart_s": again,
+        **figures,
+        "rss_mb": memory,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("data", type=Path, help="folder with the public tool-retrieval sets")
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/load/lists.json"))
+    parser.add_argument("--sizes", default="100,1000,10000,100000")
+    parser.add_argument("--index", default="exact")
+    parser.add_argument("--queries", type=int, default=210)
+    parser.add_argument("--serve", type=int, default=None, help="serve so many tools (internal)")
+    parser.add_argument("--port", type=int, default=0)
+    args = parser.parse_args()
+    if args.serve is not None:
+        app = upstream_app(catalogue(args.data, args.serve))
+        web.run_app(app, host="127.0.0.1", port=args.port, print=None)
+        return
+    texts = queries(args.data, args.queries)
+    rows: list[dict[str, Any]] = []
+    for size in map(int, args.sizes.split(",")):
+        rows.append(measure(args.data, size, args.index, texts))
+        print(json.dumps(rows[-1]), file=sys.stderr)
+        result = {"versions": versions(), "queries": len(texts) - 10, "rows": rows}
+        args.out.write_text(json.dumps(result, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
