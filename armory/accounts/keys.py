@@ -18,7 +18,7 @@ from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from armory.accounts.text import check_name
-from armory.accounts.users import KEY
+from armory.accounts.users import ENDED, KEY
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, InvalidRequest
 from armory.storage.cache import Cache
@@ -168,6 +168,7 @@ class ApiKeys:
                 ended = update(api_keys).where(chosen).values(revoked_at_ms=self._now_ms())
                 await change.connection.execute(ended)
             change.changed(KEY, row.digest)
+            change.changed(ENDED, key_id)
         return True
 
     async def identify(self, credential: str) -> Principal | None:

@@ -24,6 +24,7 @@ from armory.accounts.scopes import PackScopes
 from armory.accounts.text import MAX_NAME
 from armory.accounts.usage import WINDOW_DAYS, UsageStatistics
 from armory.accounts.users import Users
+from armory.accounts.uses import StoredUses
 from armory.domain.principal import Principal
 from armory.domain.query import Query
 from armory.errors import BackendError
@@ -99,6 +100,7 @@ class Accounts:
         self.usage = UsageStatistics(
             database, tools=tools, window_days=self.settings.usage_window_days
         )
+        self.uses = StoredUses(database, self.feed)
         self.query_log = QueryLog(
             database,
             enabled=self.settings.query_log,

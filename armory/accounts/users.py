@@ -18,6 +18,8 @@ from armory.storage.tables import api_keys, users
 
 USER = "user"
 KEY = "key"
+ENDED = "ended"
+"""Topic of keys, by id, whose sessions and streams end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,20 +102,22 @@ class Users:
                 statement = update(users).where(users.c.id == user_id).values(**values)
                 if not (await change.connection.execute(statement)).rowcount:
                     return None
-                await self._tell(change, user_id)
+                await self._tell(change, user_id, ended=is_active is False)
         return await self.get(user_id)
 
     async def delete(self, user_id: str) -> bool:
         """Delete a user with keys, packs and installations; whether there was one."""
         async with self._feed.transaction() as change:
-            await self._tell(change, user_id)
+            await self._tell(change, user_id, ended=True)
             gone = await change.connection.execute(delete(users).where(users.c.id == user_id))
             return bool(gone.rowcount)
 
-    async def _tell(self, change: Transaction, user_id: str) -> None:
-        digests = select(api_keys.c.digest).where(api_keys.c.user_id == user_id)
-        for digest in (await change.connection.execute(digests)).scalars().all():
-            change.changed(KEY, digest)
+    async def _tell(self, change: Transaction, user_id: str, *, ended: bool) -> None:
+        own = select(api_keys.c.id, api_keys.c.digest).where(api_keys.c.user_id == user_id)
+        for row in (await change.connection.execute(own)).all():
+            change.changed(KEY, row.digest)
+            if ended:
+                change.changed(ENDED, row.id)
         change.changed(USER, user_id)
 
 

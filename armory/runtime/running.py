@@ -242,6 +242,11 @@ class Runtime:
         if self.accounts is not None:
             register_rest(app, self._rest(edge, self.accounts))
 
+            async def key_ended(key_id: str) -> None:
+                await edge.end_principal(f"api_key:{key_id}")
+
+            self.accounts.feed.subscribe(ENDED, key_ended)
+
         async def end_streams(_app: object) -> None:
             edge.end_streams()
 

@@ -157,6 +157,19 @@ query_log = Table(
     Column("degraded", Text, nullable=True),
 )
 
+learned_uses = Table(
+    "learned_uses",
+    metadata,
+    Column("tool", String(NAME_CHARS), primary_key=True),
+    Column("user_id", String(NAME_CHARS), primary_key=True),
+    Column("key", String(64), primary_key=True),  # hash of the query
+    Column("query", Text, nullable=False),
+    Column("embedder", String(NAME_CHARS), nullable=False),
+    Column("vector", LargeBinary, nullable=False),  # float16, of that embedder
+    Column("used_at_ms", BigInteger, nullable=False, index=True),
+    Column("updated_at_ms", BigInteger, nullable=False, index=True),
+)
+
 changes = Table(
     "changes",
     metadata,

@@ -156,6 +156,15 @@ class HttpEdge:
         for pipe in list(self.pipes):
             pipe.close()
 
+    async def end_principal(self, key: str) -> None:
+        """End the sessions and streams of a principal that may not connect any more."""
+        for listening in list(self.listening):
+            if listening.principal == key:
+                listening.stream.close()
+        for session in self.sessions.all():
+            if session.principal.key == key:
+                await self.sessions.end(session)
+
     async def close(self) -> None:
         """End streams, parked calls and sessions."""
         self.end_streams()

@@ -36,11 +36,13 @@ class Listening:
     Args:
         id: the request's id, verbatim.
         stream: where frames go.
+        principal: key of whose it is.
     """
 
-    def __init__(self, id: bytes, stream: EventStream) -> None:
+    def __init__(self, id: bytes, stream: EventStream, principal: str = "") -> None:
         self.id = id
         self.stream = stream
+        self.principal = principal
         self._meta = Raw(encode({eras.SUBSCRIPTION_KEY: Raw(id)}))
 
     def deliver(self, method: str, params: Params) -> None:
@@ -66,7 +68,8 @@ async def start_listening(
     wanted = open_or_none(params.get("notifications"))
     if wanted is None:
         raise RpcError(jsonrpc.INVALID_PARAMS, "params.notifications is not an object")
-    listening = Listening(id, EventStream("listen", keep_events=512, backlog=256))
+    stream = EventStream("listen", keep_events=512, backlog=256)
+    listening = Listening(id, stream, exchange.principal.key)
     lists = frozenset(method for key, method in _LISTS.items() if wanted.get(key) == _TRUE)
     tasks = _texts(wanted, "taskIds")
     subscription = Subscription(

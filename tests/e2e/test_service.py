@@ -226,3 +226,35 @@ async def test_a_plan_that_is_used_up_refuses_queries_over_mcp_and_lets_calls_th
         answer = await client.call_tool("time__get_current_time", {"timezone": "Asia/Tokyo"})
         assert not answer.is_error
     assert ask("GET", f"{served.base}/retrieve_tools?query=x", key["key"])[0] == 429
+
+
+@pytest.mark.timeout(120)
+def test_an_open_stream_ends_with_its_key(serve: Callable[..., Any], tmp_path: Path) -> None:
+    served = serve(settings({}, {"url": f"sqlite:///{tmp_path / 'armory.db'}"})).ready()
+    keys = f"{served.base}/v1/keys"
+    _, key = ask("POST", keys, ROOT, {"name": "a"})
+
+    def request(method: str, session: str | None = None, body: Any = None) -> Any:
+        made = urllib.request.Request(served.url, method=method)
+        made.add_header("Authorization", f"Bearer {key['key']}")
+        made.add_header("Accept", "application/json, text/event-stream")
+        if session is not None:
+            made.add_header("Mcp-Session-Id", session)
+            made.add_header("MCP-Protocol-Version", "2025-06-18")
+        if body is not None:
+            made.data = json.dumps(body).encode()
+            made.add_header("Content-Type", "application/json")
+        return urllib.request.urlopen(made, timeout=20)
+
+    info = {"name": "test", "version": "1"}
+    params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info}
+    hello = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    with request("POST", body=hello) as answer:
+        session = answer.headers["Mcp-Session-Id"]
+        answer.read()
+    with request("GET", session) as stream:
+        assert stream.status == 200
+        assert ask("DELETE", f"{keys}/{key['id']}", ROOT)[0] == 204
+        started = time.monotonic()
+        stream.read()  # to its end
+        assert time.monotonic() - started < 5
