@@ -111,7 +111,7 @@ def fit_need(
     target: list[np.ndarray] = []
     weight: list[np.ndarray] = []
     for _, part, kind in (
-        *((n, p, NO_TOOL if n == NO_TOOL else "own") for n, p in labelled.items()),
+        *((n, p, NO_TOOL if n.startswith(NO_TOOL) else "own") for n, p in labelled.items()),
         *((n, p, n.split(":")[0]) for n, p in needless.items()),
     ):
         count = len(part)
@@ -155,8 +155,18 @@ def without(
     return kept, clean
 
 
-def fit_all(tables: Tables, needless: Mapping[str, Observations], identity: str) -> dict[str, Any]:
-    """The whole calibration file."""
+def fit_all(
+    tables: Tables,
+    needless: Mapping[str, Observations],
+    identity: str,
+    seen: Mapping[str, Observations] | None = None,
+) -> dict[str, Any]:
+    """The whole calibration file.
+
+    `seen` are queries as the shipped embedder sees them on sets that it was trained on, where
+    cosines are higher; refusal has to hold there as well as on sets that are new to it.
+    """
+    both = {**tables["relevance"], **{f"{n} seen": p for n, p in (seen or {}).items()}}
     rankers: dict[str, dict[str, Any]] = {}
     for ranker, found in tables.items():
         if ranker == PLAIN:
@@ -167,7 +177,7 @@ def fit_all(tables: Tables, needless: Mapping[str, Observations], identity: str)
         recipe = RELEVANCE if ranker == "relevance" else FORMULA
         rankers[ranker] = {
             GENERIC: fit_calibration(found, needless, recipe.without_cosine()).to_json(),
-            identity: fit_calibration(found, needless, recipe).to_json(),
+            identity: fit_calibration(found, needless, recipe, need_tables=both).to_json(),
         }
     return {"version": VERSION, "rankers": rankers}
 
@@ -200,6 +210,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Fit the relevance score's constants.")
     parser.add_argument("data", type=Path)
     parser.add_argument("--model", type=Path, required=True, help="exported embedder")
+    parser.add_argument(
+        "--seen", action="store_true", help="refusal also as the model judges its own sets"
+    )
     parser.add_argument("--identity", help="of the embedder; default: as its config.json says")
     parser.add_argument("--keep", action="store_true", help="keep other embedders' entries")
     parser.add_argument("--folds", type=Path, help="folder with embedders a, b, c, d")
@@ -208,7 +221,11 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("armory/retrieval/calibration.json"))
     args = parser.parse_args()
     tables, needless, identity = gather(args.data, args.model, args.folds, args.cache, args.cap)
-    fitted = fit_all(tables, needless, args.identity or identity)
+    seen = None
+    if args.seen:
+        embed = CachedModel(args.model, args.cache)
+        seen = read_all(args.data, embed, cap=args.cap, validation=True)[0]["relevance"]
+    fitted = fit_all(tables, needless, args.identity or identity, seen)
     if args.keep and args.out.exists():
         for ranker, entries in read_calibrations(args.out.read_text(encoding="utf-8")).items():
             fitted["rankers"][ranker] = {**entries, **fitted["rankers"].get(ranker, {})}

