@@ -110,9 +110,15 @@ def disturbance() -> str | None:
             "p99 of seven good upstreams beside a dead, a hanging and a crashing one",
             f"{near['p99_ratio']:.2f} times their own",
         ],
-        [f"calls that failed during {hup['signals']} reloads", f"{hup['failed']} of {hup['calls']:,}"],
-        ["calls in flight at SIGTERM that were answered", f"{term['answered']} of {term['in_flight']}"],
-    ]  # fmt: skip
+        [
+            f"calls that failed during {hup['signals']} reloads",
+            f"{hup['failed']} of {hup['calls']:,}",
+        ],
+        [
+            "calls in flight at SIGTERM that were answered",
+            f"{term['answered']} of {term['in_flight']}",
+        ],
+    ]
     return _markdown(["disturbance", "outcome"], rows)
 
 
