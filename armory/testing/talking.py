@@ -14,7 +14,7 @@ import aiohttp
 
 from armory.testing.clients import PREFIX, LegacyClient, modern_body, modern_headers
 
-ANSWERS: Mapping[str, Any] = {
+ANSWERS: dict[str, Any] = {
     "elicitation/create": {
         "action": "accept",
         "content": {"name": "Ada", "color": "green", "ok": True, "context": "tests"},

@@ -118,3 +118,25 @@ def run_server_suite(
         return kept[url, revision]
 
     return run
+
+
+@pytest.fixture(scope="session")
+def run_client_scenario(
+    node: str, node_folder: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str, str], Outcome]:
+    """Run one client scenario: the suite's server behind a gateway, a client in front."""
+
+    def run(scenario: str, revision: str) -> Outcome:
+        folder = tmp_path_factory.mktemp("client")
+        program = node_folder / PACKAGE / "dist" / "index.js"
+        leg = f"{sys.executable} {HERE / 'client_leg.py'}"
+        done = subprocess.run(
+            [node, str(program), "client", "--command", leg, "--scenario", scenario,
+             "--spec-version", revision, "--timeout", "60000", "-o", str(folder)],
+            capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
+        )  # fmt: skip
+        outcome = _collect(folder, "")
+        assert outcome.passed, done.stdout[-3_000:] + done.stderr[-3_000:]
+        return outcome
+
+    return run

@@ -67,6 +67,37 @@ def test_nothing_is_lost_behind_the_gateway(
     assert through.passed >= direct.passed - 3 - 3 * len(expected)
 
 
+CLIENT_SCENARIOS = [
+    ("2026-07-28", "tools_call"),
+    ("2026-07-28", "request-metadata"),
+    ("2026-07-28", "sep-2322-client-request-state"),
+    ("2026-07-28", "http-standard-headers"),
+    ("2026-07-28", "http-custom-headers"),
+    ("2026-07-28", "http-invalid-tool-headers"),
+    ("2026-07-28", "json-schema-ref-no-deref"),
+    ("2026-07-28", "json-schema-2020-12-preservation"),
+    ("2025-11-25", "initialize"),
+    ("2025-11-25", "tools_call"),
+    ("2025-11-25", "elicitation-sep1034-client-defaults"),
+    ("2025-11-25", "sse-retry"),
+]
+"""Every scored one but `auth/*`, which is about logging in at upstreams, and one that is not."""
+
+
+@pytest.mark.parametrize(("revision", "scenario"), CLIENT_SCENARIOS)
+def test_the_gateway_is_a_conformant_client(
+    run_client_scenario: Run, revision: str, scenario: str
+) -> None:
+    outcome = run_client_scenario(scenario, revision)
+    assert not outcome.failing, "\n".join(outcome.messages)
+
+
+@pytest.mark.parametrize("revision", REVISIONS)
+def test_no_client_scenario_is_forgotten(requirements: Requirements, revision: str) -> None:
+    scored = {name for name in requirements(revision)["client"] if not name.startswith("auth/")}
+    assert scored <= {name for at, name in CLIENT_SCENARIOS if at == revision}
+
+
 def test_every_expected_failure_says_why() -> None:
     for cell, entries in EXPECTED.items():
         era, _, revision = cell.partition("/")

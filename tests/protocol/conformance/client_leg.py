@@ -1,0 +1,84 @@
+"""The suite's client scenarios through the gateway: boots Armory in front of the suite's server.
+
+    python client_leg.py URL
+
+The suite appends the URL of its own server and says in `MCP_CONFORMANCE_CONTEXT` what to call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+import tempfile
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+
+from armory.config import load_text
+from armory.runtime import open_runtime
+from armory.testing import talking
+from armory.testing.talking import Talker
+
+SAMPLES: Mapping[str, Any] = {
+    "string": "value",
+    "integer": 2,
+    "number": 2,
+    "boolean": True,
+    "array": [],
+    "object": {},
+}
+
+
+def arguments_of(schema: Mapping[str, Any], listed: Mapping[str, Any]) -> dict[str, Any]:
+    """Something for every required parameter; a `schema` is the focal tool's own."""
+    properties: Mapping[str, Any] = schema.get("properties") or {}
+    wanted: list[str] = schema.get("required") or []
+    found: dict[str, Any] = {}
+    for name in wanted:
+        kind = str((properties.get(name) or {}).get("type"))
+        found[name] = SAMPLES.get(kind, "value")
+        if name == "schema":
+            found[name] = listed["suite__json_schema_2020_12_tool"]["inputSchema"]
+    return found
+
+
+async def drive(url: str) -> None:
+    """List everything, then call what the context names, else every tool."""
+    scenario = os.environ.get("MCP_CONFORMANCE_SCENARIO", "")
+    context: dict[str, Any] = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+    version = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "")
+    if scenario == "elicitation-sep1034-client-defaults":
+        # The person accepts the form as it stands; the client fills in its defaults.
+        defaults = {
+            "name": "John Doe", "age": 30, "score": 95.5, "status": "active", "verified": True,
+        }  # fmt: skip
+        answer = {"action": "accept", "content": defaults}
+        talking.ANSWERS["elicitation/create"] = answer
+    config = {"upstreams": {"suite": {"url": url}}, "tool_rag": {"enabled": False}}
+    with tempfile.TemporaryDirectory() as home:
+        loaded = load_text(json.dumps(config), environ={**os.environ, "ARMORY_HOME": home})
+        async with open_runtime(loaded, address=("127.0.0.1", 0)) as runtime:
+            await runtime.ready()
+            assert runtime.listening is not None
+            front = f"{runtime.listening.url}/mcp"
+            async with aiohttp.ClientSession() as http:
+                era = "legacy" if version and version < "2026" else "modern"
+                talker = Talker(http, front, era)
+                listed = (await talker.tell("tools/list")).message["result"]["tools"]
+                named = {tool["name"]: tool for tool in listed}
+                calls = [
+                    (f"suite__{call['name']}", call["arguments"])
+                    for call in context.get("toolCalls", ())
+                ] or [
+                    (name, arguments_of(tool["inputSchema"], named)) for name, tool in named.items()
+                ]
+                for name, arguments in calls:
+                    told = await talker.tell("tools/call", {"name": name, "arguments": arguments})
+                    sys.stderr.write(f"{name}: {json.dumps(told.message)[:300]}\n")
+
+
+if __name__ == "__main__":
+    asyncio.run(drive(sys.argv[-1]))
