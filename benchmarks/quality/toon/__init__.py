@@ -1,0 +1,1 @@
+"""What TOON saves on results of real servers."""
