@@ -59,13 +59,13 @@ NEED = (
 )  # fmt: skip
 #: Tools that a query should list on average at the default threshold.
 RETURNED = 5.7
-#: A wrong refusal is about a dozen times as bad as a missing one.
-REFUSE_BELOW = 0.08
+#: A wrong refusal is about eight times as bad as a missing one.
+REFUSE_BELOW = 0.11
 #: For embedders that nothing was fitted for: refuse only what is plain.
-REFUSE_BELOW_GENERIC = 0.04
+REFUSE_BELOW_GENERIC = 0.05
 RIDGE = 50.0
 #: What the kinds of no-tool queries weigh, where a set of queries that want a tool weighs 1.
-_KINDS = {"hand": 0.6, "cross": 0.15, NO_TOOL: 2.0}
+_KINDS = {"hand": 0.6, "cross": 0.15, NO_TOOL: 4.0}
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,8 @@
 
 The judged set's signals come from the embedder of its fold (or the base, without `--folds`). The
 constants come from the other sets as their own folds' embedders see them; with `--constants base`
-as the untouched base sees them, so that nothing at all has seen the judged set.
+as the untouched base sees them, so that nothing at all has seen the judged set. `--seen` adds, to
+refusal only, the other sets' held-out queries as the shipped embedder sees them.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ if __package__ in (None, ""):
 from armory.retrieval.fitting import Observations, log_odds_of, scores_of
 from armory.retrieval.relevance import sigmoid
 from training.relevance.fit import RELEVANCE, fit_calibration, gather, without
-from training.relevance.sets import LABELLED, NO_TOOL, group_of
-from training.relevance.tables import PLAIN
+from training.relevance.sets import LABELLED, NO_TOOL, CachedModel, group_of
+from training.relevance.tables import PLAIN, read_all
 
 Doubles = NDArray[np.float64]
 CAP = 20
@@ -104,12 +105,14 @@ def leave_out(
     judged: Mapping[str, Observations],
     fitted_on: Mapping[str, Observations],
     needless: Mapping[str, Observations],
+    seen: Mapping[str, Observations] | None = None,
 ) -> dict[str, tuple[Observations, NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]]]:
     """Per set: its queries, log-odds, scores, refusals, by constants made without its group."""
     found = {}
     for group in dict.fromkeys(group_of(name) for name in judged):
         tables, spare = without(fitted_on, needless, group)
-        constants = fit_calibration(tables, spare, RELEVANCE)
+        known = {f"{n} seen": p for n, p in (seen or {}).items() if group_of(n) != group}
+        constants = fit_calibration(tables, spare, RELEVANCE, need_tables={**tables, **known})
         for name, part in judged.items():
             if group_of(name) != group:
                 continue
@@ -180,6 +183,7 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--base", type=Path, required=True, help="the untouched embedder")
     parser.add_argument("--folds", type=Path, help="embedders a, b, c, d")
+    parser.add_argument("--seen", type=Path, help="the shipped embedder, as in fit.py --seen")
     parser.add_argument("--constants", choices=("base", "folds"), default="folds")
     parser.add_argument("--cap", type=int, default=1000)
     parser.add_argument("--cache", type=Path, default=Path(".cache/relevance"))
@@ -194,7 +198,11 @@ def main() -> None:
         source = (tables["relevance"], needless)
         if args.constants == "folds":
             source = (tuned["relevance"], spare)
-        found = leave_out(tuned["relevance"], *source)
+        seen = None
+        if args.seen is not None:
+            embed = CachedModel(args.seen, args.cache)
+            seen = read_all(args.data, embed, cap=args.cap, validation=True)[0]["relevance"]
+        found = leave_out(tuned["relevance"], *source, seen)
         report = report_of(found, tables[PLAIN], same)
     show(report)
     if args.json:
