@@ -7,7 +7,7 @@ Never touches `structuredContent`, other blocks or errors.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 import structlog
@@ -19,6 +19,7 @@ from armory.gateway.toon import Saving, encode_text
 
 _log = structlog.get_logger(__name__)
 
+Count = Callable[[str, int, int], None]
 MEDIA_TYPE = "text/toon"
 #: Above this, encoding is worth a thread of its own, so that the event loop goes on.
 _THREAD_BYTES = 8_000
@@ -40,18 +41,20 @@ def wants_toon(headers: Mapping[str, str], configured: ResultFormat = "json") ->
     return configured == "toon"
 
 
-async def compact_result(result: Raw, origin: str) -> Raw:
+async def compact_result(result: Raw, origin: str, count: Count) -> Raw:
     """A result whose JSON text blocks are TOON wherever that costs fewer tokens.
 
     Args:
         result: of a call; with `isError: true` it stays as it is.
-        origin: server or meta-tool that it comes from, for the log.
+        origin: server or meta-tool that it comes from.
+        count: told (origin, tokens before, tokens after) when something became smaller.
     """
     if len(memoryview(result)) > _THREAD_BYTES:
         compact, saving = await asyncio.to_thread(compacted, result)
     else:
         compact, saving = compacted(result)
     if saving.after < saving.before:
+        count(origin, saving.before, saving.after)
         _log.info(
             "result_compacted",
             origin=origin,

@@ -141,5 +141,5 @@ async def find_tools(gateway: Gateway, exchange: Exchange, params: dict[str, Raw
     )
     raw = Raw(encode({"content": blocks, "structuredContent": told, "isError": False}))
     if wants_toon(exchange.headers):
-        raw = await compact_result(raw, metatools.FIND)
+        raw = await compact_result(raw, metatools.FIND, gateway.compacted)
     return Reply(result=raw)

@@ -112,6 +112,12 @@ class Metrics:
             "Tokens of tool definitions that were sent.",
             registry=registry,
         )
+        self._toon = Counter(
+            "armory_toon_tokens_saved",
+            "Tokens that results lost by becoming TOON (estimated).",
+            ["origin"],
+            registry=registry,
+        )
         self.registry.register(_Live(upstreams, edge))
 
     def called(
@@ -151,6 +157,10 @@ class Metrics:
         self._top_score.observe(top_score)
         self._sent.inc(returned_bytes / BYTES_A_TOKEN)
         self._saved.inc(max(0, visible_bytes - returned_bytes) / BYTES_A_TOKEN)
+
+    def compacted(self, origin: str, before: int, after: int) -> None:
+        """A result of this server or meta-tool became TOON."""
+        self._toon.labels(origin).inc(before - after)
 
     def text(self) -> bytes:
         """Everything in Prometheus' text format."""

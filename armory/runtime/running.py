@@ -7,7 +7,7 @@ closed in reverse, whatever happens.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ from armory.accounts.users import ENDED
 from armory.config import Loaded
 from armory.domain.principal import Principal
 from armory.gateway.gateway import Gateway
+from armory.gateway.preceding import Preceding
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.uses import UseVectors
 from armory.runtime.accounts import (
@@ -111,7 +112,7 @@ class Runtime:
         )
         accounts = self.accounts
         self._chat, generator = _chat_of(loaded)
-        self.learning = None if trusted else _learning_of(loaded, lambda: self.retriever)
+        self.learning = self._learning(loaded)
         self.retriever: Retriever | None = open_retriever(
             loaded,
             on_progress=on_progress,
@@ -128,7 +129,9 @@ class Runtime:
             parts.gateway,
             limiter=accounts,
             events=Fan([sink for sink in (self.figures.metrics, accounts, self.learning) if sink]),
+            preceding=Preceding() if self.learning else None,
         )
+        self.gateway.compacted = self.figures.metrics.compacted
         ears.gateway = self.gateway
         self._indexing: AlsoIndexed | None = None
         if self.retriever is not None and accounts is not None:
@@ -148,6 +151,18 @@ class Runtime:
             accounts.scopes.on_change = self.gateway.changes.tell_user
         self._snapshot = asyncio.Event()
         self._starting: asyncio.Task[None] | None = None
+
+    def _learning(self, loaded: Loaded) -> Learning | None:
+        rag, accounts = loaded.config.tool_rag, self.accounts
+        if accounts is None or not (rag.enabled and rag.learn_from_use):
+            return None
+        return Learning(
+            UseVectors(),
+            lambda: self.retriever,
+            accounts.uses,
+            accounts.feed,
+            accounts.query_log.redacted,
+        )
 
     def _packs(self) -> PackScopes | None:
         accounts = self.accounts
@@ -287,10 +302,15 @@ class Runtime:
             gate=edge.admission,
             limits=RestLimits(body_bytes=config.server.limits.body_bytes),
             base_path=base_path(config),
-            variant=lambda: variant(self.loaded.config),
+            variant=self._variant,
+            asked=self.gateway.preceding.asked if self.gateway.preceding else None,
             api_keys=config.security.api_keys,
             info={"title": "Armory", "version": armory_version()},
         )
+
+    def _variant(self) -> str:
+        learned = self.learning.uses.stamp if self.learning else ""
+        return variant(self.loaded.config) + learned
 
     def _upstream_states(self) -> dict[str, UpstreamInfo]:
         return {
@@ -335,13 +355,6 @@ def _chat_of(loaded: Loaded) -> tuple[ChatClient | None, ChatQueryGenerator | No
     return chat, query_generator(loaded, chat)
 
 
-def _learning_of(loaded: Loaded, engine: Callable[[], Retriever | None]) -> Learning | None:
-    rag = loaded.config.tool_rag
-    if not (rag.enabled and rag.learn_from_use):
-        return None
-    return Learning(UseVectors(), engine, loaded.home, rag.embedding_model)
-
-
 @asynccontextmanager
 async def open_runtime(
     loaded: Loaded,
@@ -369,10 +382,10 @@ async def open_runtime(
         if runtime.accounts is not None:
             needed = accounts_needed(loaded.config)
             await stack.enter_async_context(opened(runtime.accounts, needed=needed))
+        stack.push_async_callback(runtime.stop_upstreams)
         if runtime.learning is not None:
             await runtime.learning.start()
             stack.push_async_callback(runtime.learning.close)
-        stack.push_async_callback(runtime.stop_upstreams)
         await runtime.start_upstreams()
         await runtime.open_agent(stack)
         if address is not None:

@@ -109,6 +109,25 @@ def opened(raw: Raw) -> dict[str, Any]:
     return msgspec.json.decode(raw)
 
 
+def counted(origin: str, before: int, after: int) -> None:
+    assert origin == "server"
+    assert after < before
+
+
+@pytest.mark.anyio
+async def test_savings_are_counted_and_nothing_else() -> None:
+    seen: list[tuple[str, int, int]] = []
+
+    def count(*told: Any) -> None:
+        seen.append(told)
+
+    await compact_result(result(content=[{"type": "text", "text": "no JSON"}]), "a", count)
+    await compact_result(result(content=[{"type": "text", "text": JSON}]), "b", count)
+    assert [origin for origin, _, _ in seen] == ["b"]
+    assert seen[0][1] == estimate_tokens(JSON)
+    assert seen[0][2] < seen[0][1]
+
+
 @pytest.mark.anyio
 async def test_only_the_text_changes() -> None:
     members: dict[str, Any] = {
@@ -125,7 +144,7 @@ async def test_only_the_text_changes() -> None:
         "isError": False,
         "unknown": [1.50, {"b": None}],
     }
-    after = opened(await compact_result(result(**members), "server"))
+    after = opened(await compact_result(result(**members), "server", counted))
     assert toon_format.decode(after["content"][0]["text"]) == TABLE
     assert {**after["content"][0], "text": JSON} == members["content"][0]
     assert after["content"][1:] == members["content"][1:]
@@ -153,7 +172,7 @@ async def test_large_results_are_worked_on_beside_the_loop() -> None:
     rows = [{"id": i, "name": f"user {i}", "mail": f"u{i}@example.org"} for i in range(5_000)]
     raw = result(content=[{"type": "text", "text": json.dumps(rows)}])
     started = time.perf_counter()
-    after = opened(await compact_result(raw, "server"))
+    after = opened(await compact_result(raw, "server", counted))
     assert time.perf_counter() - started < 5
     assert toon_format.decode(after["content"][0]["text"]) == rows
 
