@@ -1,0 +1,92 @@
+"""`armory report` on upstreams and on a data set."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import yaml
+
+from armory.testing.chat import ScriptedChat
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+
+
+def run(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "armory.cli.main", "report", *arguments]
+    env = {
+        "ARMORY_HOME": str(tmp_path / "home"),
+        "PATH": "/usr/bin:/bin",
+        "COLUMNS": "120",
+        "PYTHONPATH": str(Path(__file__).parents[2]),
+    }
+    return subprocess.run(
+        command, capture_output=True, text=True, timeout=100, env=env, check=False
+    )
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    folder = tmp_path / "set"
+    folder.mkdir()
+    tools = [
+        {
+            "id": f"t{n}",
+            "name": f"tool_{n}",
+            "server": "s",
+            "description": f"Does the thing called {word} to a document",
+            "inputSchema": {"type": "object", "properties": {"text": {"type": "string"}}},
+        }
+        for n, word in enumerate(["rotate", "translate", "print", "burn", "sign", "post"] * 10)
+    ]
+    queries = [
+        {"id": "q1", "query": "rotate my document", "relevant": ["t0"]},
+        {"id": "q2", "query": "sign the document", "relevant": ["t4"]},
+    ]
+    for name, rows in (("tools", tools), ("queries", queries)):
+        lines = "\n".join(json.dumps(row) for row in rows)
+        (folder / f"{name}.jsonl").write_text(lines + "\n", encoding="utf-8")
+    return folder
+
+
+def test_a_data_set_as_json_and_picture(tmp_path: Path, data: Path) -> None:
+    picture = tmp_path / "out.svg"
+    done = run(tmp_path, "--data", str(data), "--json", "--svg", str(picture))
+    assert done.returncode == 0, done.stderr
+    told = json.loads(done.stdout)
+    assert (told["tools"], told["queries"]) == (60, 2)
+    assert told["tokens"]["filtered"]["mean"] < told["tokens"]["full"]
+    assert told["tokens"]["searched"]["mean"] > told["tokens"]["meta_tools"]
+    ElementTree.fromstring(picture.read_text(encoding="utf-8"))
+
+
+def test_upstreams_with_queries_of_ones_own(tmp_path: Path) -> None:
+    config = tmp_path / "armory.yaml"
+    demo = {"command": sys.executable, "args": ["-m", "armory.demo"]}
+    config.write_text(yaml.safe_dump({"upstreams": {"notes": demo}}), encoding="utf-8")
+    queries = tmp_path / "queries.txt"
+    queries.write_text("write a note\n\nfind old notes\n", encoding="utf-8")
+    done = run(tmp_path, "--config", str(config), "--queries", str(queries))
+    assert done.returncode == 0, done.stderr
+    assert "2 queries" in done.stdout
+    assert "every tool" in done.stdout
+    queries.write_text("\n", encoding="utf-8")
+    refused = run(tmp_path, "--config", str(config), "--queries", str(queries))
+    assert refused.returncode == 2
+    assert "write one a line" in refused.stderr
+
+
+async def test_time_to_first_token(tmp_path: Path, data: Path) -> None:
+    async with ScriptedChat(["hello there"]) as chat:
+        arguments = ["--data", str(data), "--json", "--ttft", "--base-url", chat.url]
+        done = await asyncio.to_thread(run, tmp_path, *arguments, "--model", "m")
+    assert done.returncode == 0, done.stderr
+    ttft = json.loads(done.stdout)["ttft"]
+    assert (ttft["model"], ttft["queries"]) == ("m", 2)
+    assert ttft["full"]["prompt_tokens_mean"] > 3 * ttft["selected"]["prompt_tokens_mean"]
+    assert len(chat.requests) == 4
