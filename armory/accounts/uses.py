@@ -136,7 +136,8 @@ class StoredUses:
             gone = await transaction.connection.execute(
                 delete(learned_uses).where(*_chosen(tool, user))
             )
-            transaction.changed(TOPIC, "")
+            if gone.rowcount:
+                transaction.changed(TOPIC, "")
         return int(gone.rowcount)
 
     async def prune(self, older_than_days: int) -> int:

@@ -37,7 +37,6 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "packs": ("armory.cli.packs", "packs", "Packs of tools, and who has installed them."),
     "usage": ("armory.cli.usage", "usage", "What was called, how it fared, what is left."),
     "approve": ("armory.cli.approve", "approve", "Take changed tool definitions as good."),
-    "forget": ("armory.cli.forget", "forget", "Forget what was learned from use."),
     "schema": ("armory.cli.schema", "schema", "Print the JSON Schema of armory.yaml."),
     "version": ("armory.cli.version", "version", "Print the version."),
 }

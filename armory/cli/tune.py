@@ -58,6 +58,8 @@ def tune_command(
     name = cast("RankerName", ranker or options.settings.ranker)
     if options.model == "none":
         name = "lexical"
+    if name == "multi_factor":
+        name = "semantic"  # whose calibration says what its similarity means
     tuned = asyncio.run(_tune(dataset, options, name))
     path = armory_home() / CALIBRATION
     if not dry_run:

@@ -1,6 +1,6 @@
-"""`armory usage`: what was called, how it fared, and what is left of a plan.
+"""`armory usage`: what was called, how it fared, what is left of a plan, what was learned from it.
 
-Owns: the command.
+Owns: the command and `armory usage forget`.
 """
 
 from __future__ import annotations
@@ -15,15 +15,25 @@ from armory.accounts.service import Accounts
 from armory.cli.accounts import shown_time, with_accounts
 from armory.cli.options import config_option, json_option
 from armory.cli.output import out, print_json
+from armory.errors import InvalidRequest
 
 
-@click.command()
+@click.group(invoke_without_command=True)
 @click.option("--user", help="What one user has used, and what is left of its plan.")
 @click.option("--queries", type=click.IntRange(1, 1_000), help="So many of the latest queries.")
 @config_option
 @json_option
-def usage(user: str | None, queries: int | None, config: str | None, as_json: bool) -> None:
+@click.pass_context
+def usage(
+    context: click.Context,
+    user: str | None,
+    queries: int | None,
+    config: str | None,
+    as_json: bool,
+) -> None:
     """Show statistics of tools, of one user, or the latest queries."""
+    if context.invoked_subcommand is not None:
+        return
 
     async def work(accounts: Accounts) -> list[dict[str, Any]]:
         if queries is not None:
@@ -61,6 +71,35 @@ def usage(user: str | None, queries: int | None, config: str | None, as_json: bo
     for row in rows:
         table.add_row(*(_cell(name, value) for name, value in row.items()))
     out().print(table)
+
+
+@usage.command()
+@click.option("--user", help="What this user's calls have taught.")
+@click.option("--tool", metavar="NAME", help="What was learned about this tool, e.g. time__now.")
+@click.option("--all", "everything", is_flag=True, help="Everything.")
+@config_option
+@json_option
+def forget(
+    user: str | None, tool: str | None, everything: bool, config: str | None, as_json: bool
+) -> None:
+    """Forget what `tool_rag.learn_from_use` has learned; gateways that run forget it too.
+
+    With --user and --tool: what that user has taught about that tool. Statistics stay.
+    """
+    if everything == (user is not None or tool is not None):
+        raise InvalidRequest(
+            "say what to forget: --user, --tool, both, or else --all", parameter="all"
+        )
+
+    async def work(accounts: Accounts) -> dict[str, int]:
+        gone = await accounts.uses.forget(tool=tool, user=user)
+        return {"forgotten": gone, "kept": await accounts.uses.count()}
+
+    told = with_accounts(config, work)
+    if as_json:
+        print_json(told)
+        return
+    click.echo(f"forgot {told['forgotten']} uses, kept {told['kept']}")
 
 
 async def _queries(accounts: Accounts, user: str | None, limit: int) -> list[dict[str, Any]]:

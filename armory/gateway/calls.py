@@ -43,6 +43,7 @@ async def call_tool(gateway: Gateway, exchange: Exchange, params: dict[str, Raw]
         RpcError: parameters that do not fit.
     """
     name = need_text(params, "name")
+    searched = False
     if name in metatools.META_TOOLS and gateway.offers(exchange, name):
         if name != metatools.CALL:
             answer = _search_tools if name == metatools.SEARCH else find_tools
@@ -52,6 +53,7 @@ async def call_tool(gateway: Gateway, exchange: Exchange, params: dict[str, Raw]
                 return failed_call(error)
         params = metatools.read_call(params)
         name = need_text(params, "name")
+        searched = True
     view = gateway.view
     record = view.tool(exchange, name)
     if record is None:
@@ -71,7 +73,7 @@ async def call_tool(gateway: Gateway, exchange: Exchange, params: dict[str, Raw]
     except _FAILED as error:
         reply = failed_call(error)
     finally:
-        gateway.tell_called(exchange, record, started, ok=ok)
+        gateway.tell_called(exchange, record, started, ok=ok, searched=searched)
     return await finished(gateway, exchange, record.server, reply)
 
 

@@ -96,6 +96,18 @@ def read_asked(
     return Asked(query, mode, servers, categories)
 
 
+def own_query(exchange: Exchange) -> str | None:
+    """The one text of `_meta[dev.armory/query]`, on whatever request; None where there is none
+    that could be used.
+    """
+    try:
+        there, given = _meta(exchange, "query")
+        texts = check_texts(given, "query") if there else ()
+    except RpcError:
+        return None
+    return texts[0] if len(texts) == 1 else None
+
+
 def check_texts(given: object, where: str) -> tuple[str, ...]:
     """One or several intents out of a JSON value.
 

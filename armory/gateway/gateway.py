@@ -19,7 +19,7 @@ from armory.domain.principal import Principal
 from armory.domain.query import Query
 from armory.domain.results import Selection
 from armory.domain.tool import ToolRecord
-from armory.gateway import calls, primitives, tools
+from armory.gateway import calls, carriers, primitives, tools
 from armory.gateway.changes import TOOLS, Changes, Subscription
 from armory.gateway.definitions import Form
 from armory.gateway.exchange import Endpoint, Exchange
@@ -27,6 +27,7 @@ from armory.gateway.faces import ExposedFace
 from armory.gateway.find import Finder
 from armory.gateway.metatools import CALL, FIND, SEARCH, purpose
 from armory.gateway.ports import Limiter, Pool, Retriever, ToolEvents
+from armory.gateway.preceding import Preceding
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.view import View
 from armory.security.policy import Policy, Sight
@@ -50,6 +51,7 @@ class Gateway:
         events: where statistics go, if anywhere.
         relist: has one upstream's lists fetched anew; returns when they are served.
         finder: the retrieval agent behind `find_tools`, if there is one.
+        preceding: remembers queries, so that events of calls name the one before; None: they don't.
     """
 
     def __init__(
@@ -63,10 +65,12 @@ class Gateway:
         events: ToolEvents | None = None,
         relist: Callable[[str], Awaitable[None]] | None = None,
         finder: Finder | None = None,
+        preceding: Preceding | None = None,
     ) -> None:
         self.pool = pool
         self.retriever = retriever
         self.finder = finder
+        self.preceding = preceding
         self._limiter = limiter
         self._events = events
         self._relist = relist
@@ -254,12 +258,24 @@ class Gateway:
             self.changes.tell_session(exchange.session, TOOLS)
 
     def tell_called(
-        self, exchange: Exchange, record: ToolRecord, started: float, *, ok: bool
+        self,
+        exchange: Exchange,
+        record: ToolRecord,
+        started: float,
+        *,
+        ok: bool,
+        searched: bool = False,
     ) -> None:
-        """Note the outcome of a call."""
-        if self._events is not None:
-            latency_ms = (time.perf_counter() - started) * 1_000
-            self._events.called(exchange.principal, record.name, ok=ok, latency_ms=latency_ms)
+        """Note the outcome of a call; `searched`: it came by way of `call_tool`."""
+        if self._events is None:
+            return
+        latency_ms = (time.perf_counter() - started) * 1_000
+        who, query = exchange.principal, None
+        if ok and self.preceding is not None:
+            query = carriers.own_query(exchange) or self.preceding.led_to(
+                who, record.name, exchange.session, searched=searched
+            )
+        self._events.called(who, record.name, ok=ok, latency_ms=latency_ms, query=query)
 
     def tell_listed(
         self,
@@ -273,6 +289,9 @@ class Gateway:
         started: float,
     ) -> None:
         """Note the outcome of a listing or a search."""
+        if self.preceding is not None:
+            found = (match.tool.name for match in selection.matches)
+            self.preceding.asked(exchange.principal, query.texts, found, exchange.session)
         if self._events is None:
             return
         self._events.listed(

@@ -28,6 +28,8 @@ VERSION = 1
 SHIPPED = Path(__file__).with_name("calibration.json")
 #: Names the calibration of embedders that none was fitted for.
 GENERIC = "generic"
+#: Whose generic calibration a ranker without any takes: its signals are those of any formula.
+_FORMULA = "semantic"
 _LIMIT = 30.0
 
 
@@ -144,14 +146,16 @@ def _shipped() -> dict[str, dict[str, Any]]:
 
 @cache
 def _shipped_calibration(ranker: str, embedder: str) -> Calibration:
-    entries = _shipped()[ranker]
-    return parse_calibration(entries[embedder if embedder in entries else GENERIC])
+    rankers = _shipped()
+    entries = rankers.get(ranker) or {GENERIC: rankers[_FORMULA][GENERIC]}
+    return parse_calibration(entries.get(embedder) or entries[GENERIC])
 
 
 def calibration_for(
     ranker: str, embedder: str, override: Mapping[str, Any] | None = None
 ) -> Calibration:
-    """The constants to use: the override's own, else the shipped, else the shipped generic ones.
+    """The constants to use: the override's own, else the shipped, else the shipped generic ones
+    of this ranker, else those of any formula.
 
     Args:
         ranker: name of the ranker.
@@ -160,7 +164,6 @@ def calibration_for(
 
     Raises:
         ConfigError: the override's entry is malformed.
-        KeyError: no calibration ships for a ranker of this name.
     """
     entry = (override or {}).get(ranker, {}).get(embedder)
     if entry is not None:

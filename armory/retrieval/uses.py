@@ -3,14 +3,16 @@
 Owns: the vectors, their age and whose they are, what may count. In memory; whoever keeps them over
 restarts reads `entries` and gives them back to `restore`. Never imports rankers or indexes.
 
-Poisoning: only successes are told to it; one user's queries count at most `per_user` a tool, equal
-queries count once, and a tool whose evidence stays under `floor` gains nothing.
+Poisoning: only successes are told to it; of one user at most `per_user` queries a tool are kept and
+`user_total` in all, equal queries count once, a tool whose evidence stays under `floor` gains
+nothing, and to others all of one user's uses together are worth `others_see`, which is less.
 """
 
 from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -47,7 +49,9 @@ class _Table:
     matrix: FloatArray
     owner: IntArray
     names: tuple[str, ...]
-    users: tuple[str | None, ...]
+    group: IntArray
+    group_owner: IntArray
+    group_user: tuple[str | None, ...]
     at: NDArray[np.float64]
 
 
@@ -58,6 +62,9 @@ class UseVectors:
         floor: decayed uses below which a tool's memory does not count.
         per_tool: most queries kept for a tool; the oldest go first.
         per_user: most queries of one user kept for a tool.
+        others_see: what all uses of one user of a tool are at most worth to others.
+        most: most queries kept in all; the oldest go first.
+        user_total: most queries of one user kept in all.
         half_life_days: after so long a use counts half.
         clock: seconds since the epoch.
     """
@@ -68,17 +75,24 @@ class UseVectors:
         floor: float = 3.0,
         per_tool: int = 64,
         per_user: int = 32,
+        others_see: float = 2.0,
+        most: int = 20_000,
+        user_total: int = 2_000,
         half_life_days: float = 90.0,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self._floor = floor
         self._per_tool = per_tool
         self._per_user = per_user
+        self._others_see = others_see
+        self._most = most
+        self._user_total = user_total
         self._half_life_s = half_life_days * _DAY_S
         self._clock = clock
         self._lock = threading.Lock()
         self._tools: dict[str, dict[tuple[str | None, str], UseEntry]] = {}
         self._table: _Table | None = None
+        self._stamp: str | None = None
 
     def learn(self, query: str, vector: FloatArray, tool: str, user: str | None = None) -> None:
         """Remember that a query led to a successful call of a tool."""
@@ -96,7 +110,37 @@ class UseVectors:
                     del kept[own[0]]
                 elif len(kept) > self._per_tool:
                     del kept[next(iter(kept))]
-            self._table = None
+            self._trim()
+            self._table = self._stamp = None
+
+    def _trim(self) -> None:
+        """Drop the oldest beyond `most`, and beyond each user's `user_total`."""
+        total = sum(map(len, self._tools.values()))
+        if total <= min(self._most, self._user_total):
+            return
+        everything = [entry for kept in self._tools.values() for entry in kept.values()]
+        everything.sort(key=lambda entry: -entry.at)
+        left = self._most
+        by_user: Counter[str] = Counter()
+        for entry in everything:
+            if entry.user is not None:
+                by_user[entry.user] += 1
+            if left and (entry.user is None or by_user[entry.user] <= self._user_total):
+                left -= 1
+                continue
+            kept = self._tools[entry.tool]
+            del kept[entry.user, entry.key]
+            if not kept:
+                del self._tools[entry.tool]
+
+    @property
+    def stamp(self) -> str:
+        """Text that differs when what is remembered does."""
+        with self._lock:
+            if self._stamp is None:
+                times = [e.at for kept in self._tools.values() for e in kept.values()]
+                self._stamp = f"{len(times)}:{max(times, default=0.0):.3f}"
+            return self._stamp
 
     def entries(self) -> list[UseEntry]:
         """Everything remembered."""
@@ -116,23 +160,27 @@ class UseVectors:
                 gone += len(keys)
                 if not kept:
                     del self._tools[name]
-            self._table = None
+            self._table = self._stamp = None
         return gone
 
     def recall(self, queries: FloatArray, user: str | None) -> Recalled:
         """Best cosine with a past query of each tool that has enough of them.
 
-        `user` does not narrow: everybody's successes are evidence; his own count double.
+        `user` does not narrow: everybody's successes are evidence; his own count double, and
+        another's no more than `others_see` a tool.
         """
         table = self._current()
         if not len(table.names) or table.matrix.shape[1] != queries.shape[1]:
             return Recalled((), np.zeros((len(queries), 0), np.float32), np.zeros(0, np.float32))
         age = np.maximum(self._clock() - table.at, 0)
         weight = 0.5 ** (age / self._half_life_s)
-        if user is not None:
-            own = np.array([who == user for who in table.users])
-            weight = weight * (1 + own)
-        mass = np.bincount(table.owner, weight, len(table.names)).astype(np.float32)
+        worth = np.bincount(table.group, weight, len(table.group_owner))
+        for group, who in enumerate(table.group_user):
+            if who is not None and who == user:
+                worth[group] *= 2
+            elif who is not None:
+                worth[group] = min(worth[group], self._others_see)
+        mass = np.bincount(table.group_owner, worth, len(table.names)).astype(np.float32)
         starts = np.flatnonzero(np.diff(table.owner, prepend=-1))
         best = np.maximum.reduceat(queries @ table.matrix.T, starts, axis=1)
         enough = np.flatnonzero(mass >= self._floor)
@@ -146,11 +194,19 @@ class UseVectors:
                 found = [entry for kept in self._tools.values() for entry in kept.values()]
                 sizes = [len(kept) for kept in self._tools.values()]
                 empty = np.zeros((0, 0), np.float32)
+                owner = np.repeat(np.arange(len(names)), sizes)
+                groups: dict[tuple[int, str | None], int] = {}
+                group = [
+                    groups.setdefault((place, entry.user), len(groups))
+                    for place, entry in zip(owner.tolist(), found, strict=True)
+                ]
                 self._table = _Table(
                     matrix=np.stack([e.vector for e in found]) if found else empty,
-                    owner=np.repeat(np.arange(len(names)), sizes),
+                    owner=owner,
                     names=names,
-                    users=tuple(e.user for e in found),
+                    group=np.array(group, np.int64),
+                    group_owner=np.array([place for place, _ in groups], np.int64),
+                    group_user=tuple(user for _, user in groups),
                     at=np.array([e.at for e in found], np.float64),
                 )
             return self._table

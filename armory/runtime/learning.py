@@ -1,49 +1,72 @@
 """`tool_rag.learn_from_use`: queries that led to a successful call become evidence for the tool.
 
-Owns: matching calls with the queries before them, what is learned and what is not, and keeping it
-over restarts. Never in a call's path: a queue, and one task behind it.
+Owns: what of the events of calls is learned, and moving it between memory and database. Never in a
+call's path: a bounded queue, and one task behind it.
 
-What does not count: failed calls, calls without a query of the same caller shortly before, queries
-that name the tool (whoever names it needs no help), callers with the scope `no-learning`. What a
-single caller can do to a tool is bounded in `retrieval.uses`.
+What does not count: failed calls, calls that no query led to (`gateway.preceding`), queries that
+name the tool (whoever names it needs no help), callers with the scope `no-learning`. What a single
+user can do to a tool is bounded in `retrieval.uses`.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import os
-import tempfile
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
 import structlog
-from cachetools import TTLCache
 
+from armory.accounts.service import owner_of
+from armory.accounts.uses import TOPIC, StoredUse, StoredUses
 from armory.domain.principal import Principal
-from armory.domain.query import Query
 from armory.errors import ArmoryError
-from armory.retrieval.ports import FloatArray
+from armory.gateway.preceding import NO_LEARNING
+from armory.retrieval.embedders.base import text_hash
+from armory.retrieval.ports import Embedder, FloatArray
 from armory.retrieval.uses import UseEntry, UseVectors
+from armory.storage.changes import ChangeFeed
 
 _log = structlog.get_logger(__name__)
-USES = "uses.npz"
-OPT_OUT = "no-learning"
-FOLLOWS_S = 600.0
-SAVE_S = 60.0
-_CALLERS = 10_000
+BATCH_S = 1.0
+REFRESH_S = 60.0
+PRUNE_S = 3_600.0
+KEEP_DAYS = 400
+_EMBED_S = 30.0
+_LAST_S = 5.0
 _WAITING = 1_000
+_BATCH = 64
+_TEXT_CHARS = 2_000
 
 
 class Embedding(Protocol):
     """The part of the retriever that is needed here."""
 
-    async def embedding(self, text: str) -> FloatArray | None:
-        """(d,) float32 unit vector of a query; None where only words are searched."""
+    @property
+    def embedder(self) -> Embedder | None:
+        """What makes the vectors; None: words only."""
         ...
+
+    async def embed(self, texts: Sequence[str]) -> FloatArray:
+        """(n, d) float32 unit vectors of queries.
+
+        Raises:
+            BackendError: the embedder failed.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Use:
+    text: str
+    tool: str
+    user: str
+    at_ms: int
 
 
 class Learning:
@@ -52,40 +75,51 @@ class Learning:
     Args:
         uses: what is remembered; read by the retriever.
         engine: gives the embedder, None while there is none.
-        folder: where it is kept.
-        model: name of the embedder; what another one wrote is not read.
+        stored: where it is kept.
+        feed: says when some of it was forgotten, here or elsewhere.
+        redacted: a query without what must not be stored.
+        batch_s: so long uses are collected before they are embedded and stored together.
     """
 
     def __init__(
-        self, uses: UseVectors, engine: Callable[[], Embedding | None], folder: Path, model: str
+        self,
+        uses: UseVectors,
+        engine: Callable[[], Embedding | None],
+        stored: StoredUses,
+        feed: ChangeFeed,
+        redacted: Callable[[str], str] = str,
+        *,
+        batch_s: float = BATCH_S,
     ) -> None:
         self.uses = uses
         self._engine = engine
-        self._path = folder / USES
-        self._model = model
-        self._asked: TTLCache[str, tuple[str, ...]] = TTLCache(_CALLERS, FOLLOWS_S, time.monotonic)
-        self._queue: asyncio.Queue[tuple[str, str, str | None]] = asyncio.Queue(_WAITING)
+        self._stored = stored
+        self._feed = feed
+        self._redacted = redacted
+        self._batch_s = batch_s
+        self._waiting: deque[_Use] = deque()
+        self._work = asyncio.Event()
+        self._reload = True
+        self._seen_ms = 0
+        self._pruned = time.monotonic()
         self._task: asyncio.Task[None] | None = None
-        self._dirty = False
 
     async def start(self) -> None:
-        """Read what is kept and begin to learn."""
-        self.uses.restore(await asyncio.to_thread(read_uses, self._path, self._model))
+        """Begin to learn; what is kept is read in the background."""
+        self._feed.subscribe(TOPIC, self._forgotten)
         self._task = asyncio.get_running_loop().create_task(self._run(), name="learning")
 
     async def close(self) -> None:
-        """Keep what was learned."""
+        """Learn what waits, within seconds, and end."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        await self._save()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LAST_S):
+                await self._try(self._learn_waiting)
 
-    def listed(
-        self, principal: Principal, query: Query | None, *, selected: tuple[str, ...] = (), **_: Any
-    ) -> None:
-        """Remember what this caller looks for."""
-        if query is not None and OPT_OUT not in principal.scopes:
-            self._asked[principal.key] = query.texts
+    def listed(self, principal: Principal, query: object, **_: Any) -> None:
+        """Queries are matched with calls before they come here."""
 
     def called(
         self,
@@ -97,69 +131,113 @@ class Learning:
         query: str | None = None,
     ) -> None:
         """A success after a query is evidence."""
-        texts = (query,) if query else self._asked.get(principal.key, ())
-        if not ok or OPT_OUT in principal.scopes:
+        if not ok or query is None or NO_LEARNING in principal.scopes:
             return
-        for text in texts:
-            if tool.casefold() in text.casefold() or self._queue.full():
-                continue
-            self._queue.put_nowait((text, tool, principal.user))
+        if tool.casefold() in query.casefold() or len(self._waiting) == _WAITING:
+            return
+        self._waiting.append(_Use(query, tool, owner_of(principal), time.time_ns() // 1_000_000))
+        self._work.set()
+
+    async def _forgotten(self, _: str) -> None:
+        self._waiting.clear()
+        self._reload = True
+        self._work.set()
 
     async def _run(self) -> None:
-        saved = time.monotonic()
         while True:
-            try:
-                async with asyncio.timeout(SAVE_S):
-                    await self._learn(*await self._queue.get())
-            except TimeoutError:
-                pass
-            except ArmoryError as error:
-                _log.info("use_not_learned", error=error.message)
-            if self._dirty and time.monotonic() - saved > SAVE_S:
-                saved = time.monotonic()
-                await self._save()
+            if self._reload:
+                await self._try(self._load_all)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(REFRESH_S):
+                    await self._work.wait()
+                    if not self._reload:
+                        await asyncio.sleep(self._batch_s)
+            self._work.clear()
+            if self._reload:
+                continue
+            await self._try(self._learn_waiting)
+            await self._try(self._load_new)
+            if time.monotonic() - self._pruned > PRUNE_S:
+                self._pruned = time.monotonic()
+                await self._try(self._prune)
 
-    async def _learn(self, text: str, tool: str, user: str | None) -> None:
-        engine = self._engine()
-        vector = None if engine is None else await engine.embedding(text)
-        if vector is not None:
-            self.uses.learn(text, vector, tool, user)
-            self._dirty = True
-
-    async def _save(self) -> None:
-        if not self._dirty:
-            return
-        self._dirty = False
+    async def _try(self, work: Callable[[], Any]) -> None:
         try:
-            await asyncio.to_thread(write_uses, self._path, self._model, self.uses.entries())
-        except OSError as error:
-            _log.error("uses_not_stored", error=str(error))
+            await work()
+        except (ArmoryError, TimeoutError) as error:
+            _log.warning("use_not_learned", step=work.__name__.strip("_"), error=str(error))
 
+    async def _load_all(self) -> None:
+        self._reload = False
+        try:
+            found, self._seen_ms = await self._stored.since()
+        except ArmoryError:
+            self._reload = True
+            raise
+        self.uses.forget()
+        await self._take_over(found)
+        _log.info("uses_loaded", uses=len(found))
 
-def write_uses(path: Path, model: str, entries: list[UseEntry]) -> None:
-    """Replace the file. Raises `OSError` when it cannot be written."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    heads = [[e.tool, e.user, e.key, e.at] for e in entries]
-    vectors = np.stack([e.vector for e in entries]) if entries else np.zeros((0, 0), np.float32)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
-    with os.fdopen(handle, "wb") as file:
-        np.savez(file, head=np.array(json.dumps({"model": model, "uses": heads})), vectors=vectors)
-    Path(name).replace(path)
+    async def _load_new(self) -> None:
+        found, self._seen_ms = await self._stored.since(self._seen_ms)
+        await self._take_over(found)
 
+    async def _take_over(self, found: Sequence[StoredUse]) -> None:
+        """Remember stored uses; those with another embedder's vectors once they have ours."""
+        engine = self._engine()
+        if engine is None or engine.embedder is None:
+            return
+        identity = engine.embedder.identity
+        ours = [use for use in found if use.embedder == identity]
+        await asyncio.to_thread(self.uses.restore, [_entry(use) for use in ours])
+        others = [use for use in found if use.embedder != identity]
+        for first in range(0, len(others), _BATCH):
+            if self._reload:
+                return
+            some = others[first : first + _BATCH]
+            vectors = await self._embed(engine, [use.query for use in some])
+            renewed = [
+                replace(use, embedder=identity, vector=vector)
+                for use, vector in zip(some, vectors, strict=True)
+            ]
+            await self._stored.add(renewed)
+            self.uses.restore(_entry(use) for use in renewed)
 
-def read_uses(path: Path, model: str) -> list[UseEntry]:
-    """What `write_uses` wrote for the same model; nothing from a file that is not its own."""
-    try:
-        with np.load(path, allow_pickle=False) as found:
-            head, vectors = json.loads(str(found["head"])), found["vectors"]
-        if head["model"] != model or len(vectors) != len(head["uses"]):
-            return []
+    async def _learn_waiting(self) -> None:
+        engine = self._engine()
+        if engine is None or engine.embedder is None:
+            self._waiting.clear()
+            return
+        identity = engine.embedder.identity
+        while self._waiting and not self._reload:
+            some = list(islice(self._waiting, _BATCH))
+            uses = await self._embedded(engine, identity, some)
+            if self._reload:
+                return
+            await asyncio.to_thread(self.uses.restore, [_entry(use) for use in uses])
+            await self._stored.add(uses)
+            for _ in range(min(len(some), len(self._waiting))):
+                self._waiting.popleft()
+
+    async def _embedded(
+        self, engine: Embedding, identity: str, some: Sequence[_Use]
+    ) -> list[StoredUse]:
+        texts = [self._redacted(use.text)[:_TEXT_CHARS] for use in some]
+        vectors = await self._embed(engine, texts)
         return [
-            UseEntry(tool, user, key, vectors[i].astype(np.float32), at)
-            for i, (tool, user, key, at) in enumerate(head["uses"])
+            StoredUse(use.tool, use.user, text_hash(text), text, identity, vector, use.at_ms)
+            for use, text, vector in zip(some, texts, vectors, strict=True)
         ]
-    except FileNotFoundError:
-        return []
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        _log.warning("uses_not_read", path=str(path), error=str(error))
-        return []
+
+    async def _embed(self, engine: Embedding, texts: Sequence[str]) -> FloatArray:
+        async with asyncio.timeout(_EMBED_S):
+            return await engine.embed(texts)
+
+    async def _prune(self) -> None:
+        await self._stored.prune(KEEP_DAYS)
+
+
+def _entry(use: StoredUse) -> UseEntry:
+    norm = float(np.linalg.norm(use.vector)) or 1.0
+    vector = (use.vector / norm).astype(np.float32)
+    return UseEntry(use.tool, use.user, use.key, vector, use.at_ms / 1_000)

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 from armory.accounts.service import Accounts
 from armory.agent.findings import AgentResult, Event
 from armory.domain.catalog import Catalog
+from armory.domain.principal import Principal
 from armory.domain.query import Query, VisibleSet
 from armory.domain.tool import ToolRecord
 from armory.retrieval.ports import FloatArray
@@ -129,6 +130,8 @@ class RestServices:
         limits: see `RestLimits`.
         base_path: prefix of every route, without a trailing slash.
         variant: gives a text that differs whenever the retrieval configuration does.
+        asked: told of every answered search: who, the texts, the exposed names that were found;
+            None: nobody wants to know.
         api_keys: whether keys of the database are accepted.
         info: title and version for the API description.
     """
@@ -144,6 +147,7 @@ class RestServices:
     limits: RestLimits = field(default_factory=RestLimits)
     base_path: str = ""
     variant: Callable[[], str] = str
+    asked: Callable[[Principal, tuple[str, ...], tuple[str, ...]], None] | None = None
     api_keys: bool = True
     info: Mapping[str, Any] = field(
         default_factory=lambda: {"title": "Armory", "version": "0"},

@@ -14,6 +14,9 @@ from armory.retrieval.ordering import descending
 from armory.retrieval.ports import Evidence, FloatArray, IntArray, Ranked, RankSettings
 from armory.retrieval.relevance import calibration_for, cost_weighted, judge, sigmoid
 
+LIKE_BEFORE = 0.8
+"""Cosine with a past query from which that query's success says that a tool is needed."""
+
 
 def verdict(
     ranker: str,
@@ -40,6 +43,7 @@ def verdict(
     """
     calibration = calibration_for(ranker, evidence.embedder, settings.calibration)
     wanted, refused, need = judge(calibration, signals, query, len(best))
+    refused = refused and not _led_somewhere(evidence)
     odds = np.empty(len(values), np.float32)
     floor = float(wanted.min())
     odds[:] = floor - (float(values[best[-1]]) - np.minimum(values, values[best[-1]]))
@@ -61,6 +65,12 @@ def verdict(
         refused=refused,
         signals=shown,
     )
+
+
+def _led_somewhere(evidence: Evidence) -> bool:
+    """Whether a query like this one was answered by a tool before: then it needs one."""
+    used = [float(leg.used.max(initial=0.0)) for leg in evidence.legs if leg.used is not None]
+    return max(used, default=0.0) >= LIKE_BEFORE
 
 
 def _boosted(odds: FloatArray, evidence: Evidence, settings: RankSettings) -> FloatArray:

@@ -26,7 +26,14 @@ from armory.retrieval.ports import (
 )
 from armory.retrieval.rankers.base import verdict
 from armory.retrieval.rankers.formulas import FormulaRanker, SemanticRanker
-from armory.retrieval.rankers.signals import best_of, candidate_signals, fuse, query_signals, z
+from armory.retrieval.rankers.signals import (
+    USE_HALF,
+    best_of,
+    candidate_signals,
+    fuse,
+    query_signals,
+    z,
+)
 
 CANDIDATES = 50
 SIGNALS = ("similarity", "popularity", "history", "performance")
@@ -133,6 +140,7 @@ class MultiFactorRanker(FormulaRanker):
         candidates = best_of(similarity, CANDIDATES)[:CANDIDATES]
         records = [evidence.records[i] for i in candidates.tolist()]
         usage = _usage(evidence, [record.name for record in records])
+        usage = _with_past_queries(evidence, usage, candidates)
         weights = weights_of(settings.weights)
         context = settings.context_boosts
         given = (
@@ -164,6 +172,16 @@ def _usage(evidence: Evidence, names: list[str]) -> UsageArrays:
         return evidence.usage.statistics(evidence.user, names)
     nothing = np.zeros(len(names), np.float32)
     return UsageArrays(nothing, nothing, np.full(len(names), UNMEASURED, np.float32))
+
+
+def _with_past_queries(evidence: Evidence, usage: UsageArrays, candidates: IntArray) -> UsageArrays:
+    """History counts what similar queries led to as well, where memory of use is on."""
+    used = [leg.used[candidates] for leg in evidence.legs if leg.used is not None]
+    if evidence.uses is None or not used:
+        return usage
+    uses = evidence.uses[candidates]
+    learned = np.max(used, axis=0) * uses / (uses + USE_HALF)
+    return replace(usage, history=np.maximum(usage.history, learned).astype(np.float32))
 
 
 def _phrase(name: str, value: float) -> str:

@@ -79,8 +79,14 @@ def test_tuned_constants_come_first() -> None:
     tuned = {"relevance": {"mine": entry}}
     assert calibration_for("relevance", "mine", tuned).miss_cost == 7
     assert calibration_for("relevance", "other", tuned).miss_cost != 7
-    with pytest.raises(KeyError):
-        calibration_for("nonsense", "")
+
+
+def test_a_pair_that_nothing_was_fitted_for_takes_generic_constants() -> None:
+    formula = calibration_for("semantic", "generic")
+    assert calibration_for("multi_factor", "") == formula
+    assert calibration_for("multi_factor", "all-MiniLM-L6-v2-int8-1") == formula
+    assert calibration_for("made up", "made up") == formula
+    assert calibration_for("hybrid", "made up") == calibration_for("hybrid", "generic")
 
 
 @pytest.mark.parametrize(

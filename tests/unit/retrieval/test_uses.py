@@ -58,6 +58,7 @@ def test_old_uses_fade(memory: UseVectors, now: list[float]) -> None:
 
 
 def test_one_users_flood_is_capped(memory: UseVectors) -> None:
+    memory.learn("seen", axis(0), "tool", "somebody")
     for i in range(50):
         memory.learn(f"q{i}", axis(i % 8), "tool", "flood")
     assert recalled(memory)["tool"][1] == 3.0
@@ -84,3 +85,27 @@ def test_vectors_of_another_model_are_left_alone(memory: UseVectors) -> None:
     for i in range(3):
         memory.learn(f"q{i}", axis(i), "tool")
     assert memory.recall(np.ones((2, 5), np.float32), None).names == ()
+
+
+def test_to_others_one_users_uses_stay_below_the_floor() -> None:
+    memory = UseVectors()
+    for i in range(8):
+        memory.learn(f"q{i}", axis(i), "tool", "flood")
+    assert recalled(memory) == {}
+    assert recalled(memory, "ann") == {}
+    assert "tool" in recalled(memory, "flood")
+    memory.learn("mine", axis(0), "tool", "bob")
+    assert recalled(memory, "ann")["tool"][1] == pytest.approx(3.0, abs=0.01)
+
+
+def test_there_is_an_end_to_what_is_kept() -> None:
+    now = [0.0]
+    memory = UseVectors(most=6, user_total=4, clock=lambda: now[0])
+    for i in range(9):
+        now[0] = float(i)
+        memory.learn(f"q{i}", axis(i % 8), f"tool{i}", "flood" if i < 6 else "ann")
+    kept = {entry.tool for entry in memory.entries()}
+    assert kept == {f"tool{i}" for i in range(3, 9)}
+    before = memory.stamp
+    assert memory.forget(user="flood") == 3
+    assert memory.stamp != before

@@ -1,0 +1,89 @@
+"""Which query led to a call: what callers asked for lately, until they call something.
+
+Owns: remembering queries for minutes, and matching a call with one. In memory, bounded, and there
+only where `tool_rag.learn_from_use` is on. Never imports a transport or retrieval.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from cachetools import TTLCache
+
+from armory.domain.principal import Principal
+
+NO_LEARNING = "no-learning"
+"""Scope of callers from whom nothing is learned."""
+FOLLOWS_S = 600.0
+_CALLERS = 10_000
+_EACH = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    text: str
+    found: frozenset[str]
+    at: float
+
+
+class Preceding:
+    """Queries of the last minutes, by legacy session or else by principal.
+
+    Args:
+        follows_s: so long after a query a call may still have come of it.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self, *, follows_s: float = FOLLOWS_S, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._follows_s = follows_s
+        self._clock = clock
+        self._asked: TTLCache[str, deque[_Asked]] = TTLCache(_CALLERS, follows_s, clock)
+
+    def asked(
+        self,
+        principal: Principal,
+        texts: tuple[str, ...],
+        found: Iterable[str],
+        session: str | None = None,
+    ) -> None:
+        """A listing, a `search_tools` or a REST search was answered.
+
+        Args:
+            principal: who asked.
+            texts: of the query. Of several intents nobody knows which one led to a call, so such
+                a query is not remembered.
+            found: exposed names of the matches.
+            session: id of its legacy session.
+        """
+        if len(texts) != 1 or NO_LEARNING in principal.scopes:
+            return
+        key = session or principal.key
+        kept = self._asked.get(key) or deque[_Asked](maxlen=_EACH)
+        kept.append(_Asked(texts[0], frozenset(found), self._clock()))
+        self._asked[key] = kept
+
+    def led_to(
+        self, principal: Principal, tool: str, session: str | None = None, *, searched: bool = False
+    ) -> str | None:
+        """The latest query that can have led to a call, or None.
+
+        Args:
+            principal: who calls.
+            tool: exposed name.
+            session: id of its legacy session.
+            searched: the call came by way of searching (`call_tool`); then the latest query counts
+                whether or not the tool was among its matches.
+        """
+        if NO_LEARNING in principal.scopes:
+            return None
+        since = self._clock() - self._follows_s
+        for key in (session, principal.key):
+            for asked in reversed(self._asked.get(key) or () if key else ()):
+                if asked.at >= since and (searched or tool in asked.found):
+                    return asked.text
+        return None
