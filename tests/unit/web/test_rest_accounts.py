@@ -1,0 +1,113 @@
+"""Users, keys, packs and installations over REST: each caller its own, administrators the rest."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+pytestmark = pytest.mark.anyio
+ADMIN, ANN, BOB = "an-administrators-token", "the-token-of-ann", "the-token-of-bob"
+
+
+async def test_users_make_keys_of_their_own_alone(client: Any) -> None:
+    made = await client("POST", "/v1/keys", json={"name": "mine"})
+    assert made.status == 201
+    key, key_id = made.body["key"], made.body["id"]
+    assert made.body["user"] == "ann"
+    listed = (await client("GET", "/v1/keys", token=key)).body["keys"]
+    assert [entry["id"] for entry in listed] == [key_id]
+    assert "key" not in listed[0]
+    assert (await client("POST", "/v1/keys", json={"name": "x", "user": "bob"})).status == 403
+    assert (await client("POST", "/v1/keys", json={"name": "x", "scopes": ["admin"]})).status == 403
+    assert (await client("DELETE", f"/v1/keys/{key_id}", token=BOB)).status == 404
+    assert (await client("DELETE", f"/v1/keys/{key_id}")).status == 204
+    assert (await client("GET", "/v1/keys", token=key)).status == 401
+    admin = await client("POST", "/v1/keys", token=ADMIN, json={"name": "x", "user": "nobody"})
+    assert (admin.status, admin.body["parameter"]) == (422, "user")
+
+
+async def test_packs_of_others_do_not_exist(client: Any) -> None:
+    made = await client("POST", "/v1/packs", json={"title": "My pack", "servers": ["aws"]})
+    assert made.status == 201
+    pack = made.body["id"]
+    assert pack.startswith("my-pack-")
+    path = f"/v1/packs/{pack}"
+    absent = await client("GET", "/v1/packs/no-such", token=BOB)
+    for method, more in (("GET", {}), ("PUT", {"json": {"title": "Taken"}}), ("DELETE", {})):
+        found = await client(method, path, token=BOB, **more)
+        assert found.status == 404
+        assert found.body["detail"] == absent.body["detail"]
+    stolen = await client("POST", "/v2/track_installation", token=BOB, json={"pack_id": pack})
+    never = await client("POST", "/v2/track_installation", token=BOB, json={"pack_id": "no-such"})
+    assert stolen.status == never.status == 422
+    assert stolen.body["detail"] == never.body["detail"]
+    assert (await client("GET", "/v1/packs", token=BOB)).body["packs"] == []
+    await client("POST", "/v2/track_installation", json={"pack_id": pack})
+    assert set(await client.names("/v2/retrieve_tools", query="x")) == {"aws__deploy", "aws__logs"}
+    changed = await client("PUT", path, json={"title": "My pack", "tools": ["aws__logs"]})
+    assert changed.body["servers"] == []
+    assert await client.names("/v2/retrieve_tools", query="x") == ["aws__logs"]
+    assert (await client("DELETE", path)).status == 204
+    assert await client.names("/v2/retrieve_tools", query="x") == []
+
+
+async def test_shared_packs_are_the_administrators(client: Any) -> None:
+    shared = {"title": "Ops", "id": "ops", "shared": True, "servers": ["slack"]}
+    assert (await client("POST", "/v1/packs", json=shared)).status == 403
+    assert (await client("POST", "/v1/packs", token=ADMIN, json=shared)).status == 201
+    again = await client("POST", "/v1/packs", token=ADMIN, json=shared)
+    assert (again.status, again.body["code"]) == (409, "already_exists")
+    assert [p["id"] for p in (await client("GET", "/v1/packs")).body["packs"]] == ["ops"]
+    assert (await client("DELETE", "/v1/packs/ops")).status == 403
+    assert (await client("DELETE", "/v1/packs/ops", token=ADMIN)).status == 204
+
+
+async def test_administration_is_for_administrators(client: Any) -> None:
+    for method, path, more in (
+        ("GET", "/v1/users", {}),
+        ("POST", "/v1/users", {"json": {"id": "eve"}}),
+        ("POST", "/v2/index_tools", {"json": {"tools": [{"name": "x"}]}}),
+        ("GET", "/v1/usage?user=bob", {}),
+        ("GET", "/v1/quota?user=bob", {}),
+        ("GET", "/v1/queries?user=bob", {}),
+    ):
+        found = await client(method, path, **more)
+        assert found.status == 403, path
+        assert (await client(method, path, token=ADMIN, **more)).status < 300, path
+    assert (await client("GET", "/v1/usage", token=SERVICE)).status == 403
+
+
+async def test_administrators_change_users_and_their_credentials_follow(client: Any) -> None:
+    made = await client("POST", "/v1/users", token=ADMIN, json={"id": "eve", "plan": "tiny"})
+    assert (made.status, made.body["plan"]) == (201, "tiny")
+    key = (await client("POST", "/v1/keys", token=ADMIN, json={"name": "k", "user": "eve"})).body
+    assert (await client("GET", "/v1/quota", token=key["key"])).body["queries_limit"] == 2
+    path = "/v1/users/eve"
+    changed = await client("PATCH", path, token=ADMIN, json={"plan": "free", "is_active": False})
+    assert changed.body["is_active"] is False
+    assert (await client("GET", "/v1/quota", token=key["key"])).status == 401
+    await client("PATCH", path, token=ADMIN, json={"is_active": True})
+    assert (await client("GET", "/v1/quota", token=key["key"])).body["queries_limit"] is None
+    assert (await client("GET", path, token=ADMIN)).body["id"] == "eve"
+    assert (await client("DELETE", path, token=ADMIN)).status == 204
+    assert (await client("GET", "/v1/quota", token=key["key"])).status == 401
+    for method, more in (("GET", {}), ("DELETE", {}), ("PATCH", {"json": {"plan": "x"}})):
+        assert (await client(method, path, token=ADMIN, **more)).status == 404
+
+
+async def test_installations_are_listed_switched_and_removed(client: Any) -> None:
+    await client("POST", "/v2/track_installation", json={"server": "aws", "tool_name": "a__b"})
+    listed = (await client("GET", "/v1/installations")).body["installations"]
+    assert [(entry["kind"], entry["value"]) for entry in listed] == [
+        ("server", "aws"),
+        ("tool", "a__b"),
+    ]
+    assert (await client("DELETE", "/v1/installations/tool/a__b")).status == 204
+    assert (await client("DELETE", "/v1/installations/tool/a__b")).status == 404
+    odd = await client("DELETE", "/v1/installations/other/a")
+    assert (odd.status, odd.body["parameter"]) == (422, "kind")
+    none = await client("POST", "/v2/track_installation", json={})
+    assert none.status == 422
+    missing = await client("PUT", "/v1/installations/server/x", json={"is_active": True})
+    assert missing.status == 404
