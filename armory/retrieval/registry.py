@@ -29,6 +29,8 @@ Provider = Literal["auto", "embedded", "openai", "fastembed"]
 IndexName = Literal["exact", "faiss", "qdrant"]
 EMBEDDED = "embedded"
 NO_EMBEDDER = "none"
+VECTORS_FILE = "vectors.db"
+"""In the cache folder: vectors of documents, and generated queries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,7 +221,7 @@ def build_retriever(
         from armory.retrieval.rerank import CrossEncoder
 
         reranker = CrossEncoder(options.rerank)
-    path = None if folder is None else Path(folder) / "vectors.db"
+    path = None if folder is None else Path(folder) / VECTORS_FILE
     return Retriever(
         embedder,
         index,

@@ -6,7 +6,6 @@ Owns: opening the chat client and the documents, and closing them again. Never i
 from __future__ import annotations
 
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 from armory.agent.catalogue import CatalogueSource, Engine
 from armory.agent.chunks import ChunkSource
@@ -45,7 +44,7 @@ async def open_agent(
         return None
     sources: list[ChunkSource] = [CatalogueSource(engine)]
     if agent.documents:
-        sources.append(await DocumentSource.open(Path(agent.documents), embedder))
+        sources.append(await DocumentSource.open(loaded.folder / agent.documents, embedder))
     chat = await stack.enter_async_context(chat_client(loaded))
     return RetrievalAgent(chat, sources, AgentLimits(max_iterations=agent.max_iterations))
 

@@ -1,4 +1,4 @@
-"""`armory report` on upstreams and on a data set."""
+"""`armory report` on upstreams and on a data set; `armory queries`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 
 
 def run(tmp_path: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "armory.cli.main", "report", *arguments]
+    command = [sys.executable, "-m", "armory.cli.main", *arguments]
     env = {
         "ARMORY_HOME": str(tmp_path / "home"),
         "PATH": "/usr/bin:/bin",
@@ -56,7 +56,7 @@ def data(tmp_path: Path) -> Path:
 
 def test_a_data_set_as_json_and_picture(tmp_path: Path, data: Path) -> None:
     picture = tmp_path / "out.svg"
-    done = run(tmp_path, "--data", str(data), "--json", "--svg", str(picture))
+    done = run(tmp_path, "report", "--data", str(data), "--json", "--svg", str(picture))
     assert done.returncode == 0, done.stderr
     told = json.loads(done.stdout)
     assert (told["tools"], told["queries"]) == (60, 2)
@@ -71,22 +71,43 @@ def test_upstreams_with_queries_of_ones_own(tmp_path: Path) -> None:
     config.write_text(yaml.safe_dump({"upstreams": {"notes": demo}}), encoding="utf-8")
     queries = tmp_path / "queries.txt"
     queries.write_text("write a note\n\nfind old notes\n", encoding="utf-8")
-    done = run(tmp_path, "--config", str(config), "--queries", str(queries))
+    done = run(tmp_path, "report", "--config", str(config), "--queries", str(queries))
     assert done.returncode == 0, done.stderr
     assert "2 queries" in done.stdout
     assert "every tool" in done.stdout
     queries.write_text("\n", encoding="utf-8")
-    refused = run(tmp_path, "--config", str(config), "--queries", str(queries))
+    refused = run(tmp_path, "report", "--config", str(config), "--queries", str(queries))
     assert refused.returncode == 2
     assert "write one a line" in refused.stderr
 
 
 async def test_time_to_first_token(tmp_path: Path, data: Path) -> None:
     async with ScriptedChat(["hello there"]) as chat:
-        arguments = ["--data", str(data), "--json", "--ttft", "--base-url", chat.url]
+        arguments = ["report", "--data", str(data), "--json", "--ttft", "--base-url", chat.url]
         done = await asyncio.to_thread(run, tmp_path, *arguments, "--model", "m")
     assert done.returncode == 0, done.stderr
     ttft = json.loads(done.stdout)["ttft"]
     assert (ttft["model"], ttft["queries"]) == ("m", 2)
     assert ttft["full"]["prompt_tokens_mean"] > 3 * ttft["selected"]["prompt_tokens_mean"]
     assert len(chat.requests) == 4
+
+
+async def test_queries_are_written_once_and_kept(tmp_path: Path) -> None:
+    async with ScriptedChat(['["one thing", "another thing"]']) as chat:
+        config = tmp_path / "armory.yaml"
+        demo = {"command": sys.executable, "args": ["-m", "armory.demo"]}
+        told = {"upstreams": {"notes": demo}, "agent": {"base_url": chat.url, "model": "m"}}
+        config.write_text(yaml.safe_dump(told), encoding="utf-8")
+        arguments = ["queries", "--config", str(config), "--json"]
+        cost = await asyncio.to_thread(run, tmp_path, *arguments, "--estimate", "--price", "1", "2")
+        assert cost.returncode == 0, cost.stderr
+        before = json.loads(cost.stdout)
+        assert (before["stored"], before["model"], chat.requests) == (0, "m", [])
+        assert before["tools"] > 3
+        assert before["price"] > 0
+        done = await asyncio.to_thread(run, tmp_path, *arguments, "--yes")
+        assert done.returncode == 0, done.stderr
+        assert len(chat.requests) == before["tools"]
+        again = await asyncio.to_thread(run, tmp_path, *arguments, "--yes")
+        assert json.loads(again.stdout)["stored"] == before["tools"]
+        assert len(chat.requests) == before["tools"]

@@ -1,0 +1,116 @@
+"""`armory queries`: example queries of every tool, written by the chat model beforehand.
+
+Owns: saying what it costs, asking, and the progress bar. Never imports a web framework.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from armory.agent.synthetic import ChatQueryGenerator, CostEstimate, estimate, generate_all
+from armory.cli.asking import opened
+from armory.cli.options import config_option, json_option, loaded_config
+from armory.cli.output import err, print_json, waiting
+from armory.config import Loaded
+from armory.errors import ArmoryError, ConfigError
+from armory.retrieval.embedders.cache import DocumentCache
+from armory.retrieval.indexer import content_key
+from armory.retrieval.registry import VECTORS_FILE
+from armory.runtime.agents import chat_client
+
+
+@click.command()
+@click.option("--estimate", "only_estimate", is_flag=True, help="Say what it would cost, and end.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask before spending anything.")
+@click.option(
+    "--price",
+    nargs=2,
+    type=float,
+    metavar="IN OUT",
+    help="Prices of a million prompt and completion tokens, for the estimate.",
+)
+@click.option(
+    "--concurrency",
+    type=click.IntRange(1, 64),
+    default=4,
+    show_default=True,
+    help="Requests to the model at once.",
+)
+@config_option
+@json_option
+def queries(
+    only_estimate: bool,
+    yes: bool,
+    price: tuple[float, float] | None,
+    concurrency: int,
+    config: str | None,
+    as_json: bool,
+) -> None:
+    """Write synthetic queries of every tool that has none; broken off, it goes on where it was.
+
+    The strategy `tool_rag.embedding_strategy: synthetic_queries` searches them.
+    """
+    loaded = loaded_config(config)
+    told = asyncio.run(_queries(loaded, price, concurrency, only_estimate=only_estimate, yes=yes))
+    if as_json:
+        print_json(told)
+    if told.get("failed"):
+        raise ArmoryError(f"{told['failed']} tools failed: {told['problem']}; run it again")
+
+
+async def _queries(
+    loaded: Loaded,
+    price: tuple[float, float] | None,
+    concurrency: int,
+    *,
+    only_estimate: bool,
+    yes: bool,
+) -> dict[str, Any]:
+    folder = loaded.config.storage.cache_dir
+    if not folder:
+        raise ConfigError("is not set, so nothing could be kept", path="storage.cache_dir")
+    async with opened(_without_generation(loaded)) as runtime:
+        tools = list(runtime.gateway.view.catalog.tools.values())
+    store = DocumentCache(Path(folder) / VECTORS_FILE)
+    async with chat_client(loaded) as chat:
+        generator = ChatQueryGenerator(chat, chat.model)
+        cost = await estimate(generator, tools, store, content_key)
+        told: dict[str, Any] = {**asdict(cost), "model": chat.model}
+        if price is not None:
+            told["price"] = round(cost.price(*price), 4)
+        _say(cost, told)
+        if only_estimate or not cost.tools:
+            return told
+        if not yes and not await asyncio.to_thread(click.confirm, "Go on?", err=True):
+            return told
+        with waiting("writing queries") as shown:
+            done = await generate_all(
+                generator, tools, store, content_key,
+                concurrency=concurrency, on_progress=shown.indexed,
+            )  # fmt: skip
+    err().print(f"{done.done} tools done, {done.failed} failed", markup=False)
+    return {**told, **asdict(done)}
+
+
+def _without_generation(loaded: Loaded) -> Loaded:
+    """The same configuration, but listing the tools asks no model."""
+    rag = loaded.config.tool_rag.model_copy(update={"enabled": False})
+    agent = loaded.config.agent.model_copy(update={"enabled": False})
+    config = loaded.config.model_copy(update={"tool_rag": rag, "agent": agent})
+    return Loaded(config, loaded.path, loaded.notices, loaded.home)
+
+
+def _say(cost: CostEstimate, told: dict[str, Any]) -> None:
+    price = f", {told['price']} in all" if "price" in told else ""
+    err().print(
+        f"{cost.tools} tools to do, {cost.stored} have their queries; about "
+        f"{cost.prompt_tokens:,} prompt and {cost.completion_tokens:,} completion tokens of "
+        f"{told['model']}{price}",
+        markup=False,
+        soft_wrap=True,
+    )
