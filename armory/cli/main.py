@@ -31,6 +31,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "call": ("armory.cli.call", "call", "Call one tool."),
     "eval": ("armory.cli.eval", "eval_command", "Measure retrieval on a labelled set."),
     "tune": ("armory.cli.tune", "tune_command", "Fit scores and threshold to your own tools."),
+    "queries": ("armory.cli.queries", "queries", "Write example queries of tools with a model."),
     "report": ("armory.cli.report", "report", "Count what the tools cost in a prompt."),
     "keys": ("armory.cli.keys", "keys", "Make, list and revoke API keys."),
     "users": ("armory.cli.users", "users", "Make, list, change and delete users."),

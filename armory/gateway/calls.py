@@ -137,7 +137,7 @@ async def finished(gateway: Gateway, exchange: Exchange, server: str, reply: Rep
         result = reply.result
         configured = gateway.view.settings.result_formats.get(server, "json")
         if wants_toon(exchange.headers, configured):
-            result = await compact_result(result, server)
+            result = await compact_result(result, server, gateway.compacted)
         exposed = expose_result(result, server)
         return reply if exposed is reply.result else Reply(result=exposed, era=reply.era)
     if reply.error is not None and has_links(reply.error):
@@ -221,7 +221,7 @@ async def _search_tools(gateway: Gateway, exchange: Exchange, params: dict[str, 
     )
     result = Raw(encode({"content": blocks, "structuredContent": structure, "isError": False}))
     if wants_toon(exchange.headers):
-        result = await compact_result(result, metatools.SEARCH)
+        result = await compact_result(result, metatools.SEARCH, gateway.compacted)
     gateway.tell_listed(
         exchange, query, view, sight, names, bytes(memoryview(result)), selection, started
     )

@@ -21,6 +21,7 @@ from armory.domain.results import Selection
 from armory.domain.tool import ToolRecord
 from armory.gateway import calls, carriers, primitives, tools
 from armory.gateway.changes import TOOLS, Changes, Subscription
+from armory.gateway.compact import Count
 from armory.gateway.definitions import Form
 from armory.gateway.exchange import Endpoint, Exchange
 from armory.gateway.faces import ExposedFace
@@ -70,6 +71,8 @@ class Gateway:
         self.pool = pool
         self.retriever = retriever
         self.finder = finder
+        self.compacted: Count = lambda origin, before, after: None
+        """Told of results that became TOON: where from, tokens before, tokens after."""
         self.preceding = preceding
         self._limiter = limiter
         self._events = events
