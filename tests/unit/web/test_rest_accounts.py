@@ -8,6 +8,7 @@ import pytest
 
 pytestmark = pytest.mark.anyio
 ADMIN, ANN, BOB = "an-administrators-token", "the-token-of-ann", "the-token-of-bob"
+SERVICE = "the-service-token"
 
 
 async def test_users_make_keys_of_their_own_alone(client: Any) -> None:
