@@ -103,13 +103,17 @@ class Postings:
     """
 
     def __init__(
-        self, keys: tuple[str, ...], vocabulary: Mapping[str, int], entries: Sequence[_Entry]
+        self,
+        keys: tuple[str, ...],
+        vocabulary: Mapping[str, int],
+        entries: Sequence[_Entry],
+        grams: _Grams,
     ) -> None:
         self.keys = keys
         self._vocabulary = vocabulary
         self._size = len(keys)
         self._fuzzy: dict[str, list[tuple[int, float]]] = {}
-        self._grams: _Grams | None = None
+        self._grams = grams
         sizes = np.array([len(e.terms) for e in entries], np.int64)
         rows = np.repeat(np.arange(self._size, dtype=np.int32), sizes)
         empty = np.zeros((0, len(FIELDS)), np.float32)
@@ -215,9 +219,7 @@ class Postings:
     def _variants(self, term: str) -> list[tuple[int, float]]:
         known = self._fuzzy.get(term)
         if known is None:
-            if self._grams is None:
-                self._grams = _Grams(self._vocabulary, self._df)
-            known = self._grams.alike(term)
+            known = self._grams.alike(term, self._df)
             if len(self._fuzzy) >= _FUZZY_CACHE:
                 self._fuzzy.clear()
             self._fuzzy[term] = known
@@ -225,27 +227,35 @@ class Postings:
 
 
 class _Grams:
-    """Character trigrams of a vocabulary: which known terms are spelt like an unknown one."""
+    """Character trigrams of a vocabulary: which known terms are spelt like an unknown one.
 
-    def __init__(self, vocabulary: Mapping[str, int], df: NDArray[np.int64]) -> None:
-        found: dict[str, list[int]] = {}
-        self._sizes = np.ones(len(df), np.float32)
-        for term, number in vocabulary.items():
-            if number < len(df) and df[number] and len(term) >= 3 and not is_cjk(term):
-                grams = trigrams(term)
-                self._sizes[number] = len(grams)
-                for gram in grams:
-                    found.setdefault(gram, []).append(number)
-        self._terms = {gram: np.array(numbers, np.int32) for gram, numbers in found.items()}
+    Only ever grows; postings that were frozen earlier pass over what came after them.
+    """
 
-    def alike(self, term: str) -> list[tuple[int, float]]:
-        """Up to four known terms with a Dice coefficient of at least 0.5, best first."""
+    def __init__(self) -> None:
+        self._terms: dict[str, list[int]] = {}
+        self._sizes: list[int] = []
+
+    def add(self, term: str, number: int) -> None:
+        """Take in a new term; numbers come in order, without gaps."""
+        grams = trigrams(term) if len(term) >= 3 and not is_cjk(term) else frozenset[str]()
+        self._sizes.append(max(len(grams), 1))
+        for gram in grams:
+            self._terms.setdefault(gram, []).append(number)
+
+    def alike(self, term: str, df: NDArray[np.int64]) -> list[tuple[int, float]]:
+        """Up to four terms in use with a Dice coefficient of at least 0.5, best first."""
         grams = trigrams(term)
-        lists = [self._terms[gram] for gram in grams if gram in self._terms]
+        lists = [np.array(self._terms[gram], np.int64) for gram in grams if gram in self._terms]
         if not lists:
             return []
         numbers, shared = np.unique(np.concatenate(lists), return_counts=True)
-        dice = 2 * shared / (self._sizes[numbers] + len(grams))
+        known = numbers < len(df)
+        numbers, shared = numbers[known], shared[known]
+        used = df[numbers] > 0
+        numbers, shared = numbers[used], shared[used]
+        sizes = np.array([self._sizes[i] for i in numbers.tolist()], np.float64)
+        dice = 2 * shared / (sizes + len(grams))
         best = np.argsort(-dice, kind="stable")[:_FUZZY_VARIANTS]
         return [(int(numbers[i]), float(dice[i])) for i in best if dice[i] >= _FUZZY_SIMILARITY]
 
@@ -263,6 +273,7 @@ class LexicalIndex:
     def __init__(self, field_terms: int | None = _FIELD_TERMS) -> None:
         self._field_terms = field_terms
         self._vocabulary: dict[str, int] = {}
+        self._grams = _Grams()
         self._entries: dict[str, _Entry] = {}
         self._frozen: Postings | None = None
 
@@ -290,8 +301,15 @@ class LexicalIndex:
         keys = tuple(self._entries if order is None else order)
         if self._frozen is None or self._frozen.keys != keys:
             entries = [self._entries[key] for key in keys]
-            self._frozen = Postings(keys, dict(self._vocabulary), entries)
+            self._frozen = Postings(keys, dict(self._vocabulary), entries, self._grams)
         return self._frozen
+
+    def _number(self, word: str) -> int:
+        number = self._vocabulary.get(word)
+        if number is None:
+            number = self._vocabulary[word] = len(self._vocabulary)
+            self._grams.add(word, number)
+        return number
 
     def _entry(self, fields: Fields) -> _Entry:
         counted: dict[int, list[float]] = {}
@@ -301,7 +319,7 @@ class LexicalIndex:
             words = terms(getattr(fields, field), self._field_terms or _ALL_TERMS)
             lengths[position] = len(words)
             for word, count in Counter(words).items():
-                number = self._vocabulary.setdefault(word, len(self._vocabulary))
+                number = self._number(word)
                 row = counted.setdefault(number, [0.0] * len(FIELDS))
                 row[position] = float(min(count, most))
         found = np.fromiter(counted, np.int32, len(counted))

@@ -111,6 +111,7 @@ def test_frozen_postings_do_not_change(postings: Postings) -> None:
     assert index.freeze() is before
     index.add("new", Fields("brand_new_thing"))
     assert before.search("brand_new_thing", forgiving=False).bm25().max() == 0
+    assert before.search("brandt").bm25().max() == 0
     assert len(index.freeze()) == len(TOOLS) + 1
 
 
