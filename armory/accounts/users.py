@@ -12,9 +12,10 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from armory.accounts.text import AlreadyExists, check_name
+from armory.accounts.uses import TOPIC as USES
 from armory.storage.changes import ChangeFeed, Transaction
 from armory.storage.database import Database, now_ms
-from armory.storage.tables import api_keys, users
+from armory.storage.tables import api_keys, learned_uses, users
 
 USER = "user"
 KEY = "key"
@@ -106,9 +107,14 @@ class Users:
         return await self.get(user_id)
 
     async def delete(self, user_id: str) -> bool:
-        """Delete a user with keys, packs and installations; whether there was one."""
+        """Delete a user with keys, packs, installations and what its calls taught; whether there
+        was one.
+        """
         async with self._feed.transaction() as change:
             await self._tell(change, user_id, ended=True)
+            taught = delete(learned_uses).where(learned_uses.c.user_id == user_id)
+            if (await change.connection.execute(taught)).rowcount:
+                change.changed(USES, "")
             gone = await change.connection.execute(delete(users).where(users.c.id == user_id))
             return bool(gone.rowcount)
 

@@ -80,7 +80,10 @@ async def _dataset(folder: str | None, config: str | None, synthetic: bool) -> D
             if runtime.retriever is None:
                 raise ConfigError("Tool RAG is off; there is nothing to tune", path="tool_rag")
             tools = tuple(runtime.retriever.tools)
-    say_notice("the queries are made from the tools' own texts, which is easier than real ones")
+    say_notice(
+        "the queries are made from the tools' own texts, which is easier than real ones: "
+        "take the suggested threshold for the most that can be asked for"
+    )
     return Dataset(folder or "upstreams", tools, synthetic_queries(tools))
 
 

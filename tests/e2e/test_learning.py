@@ -114,7 +114,7 @@ def test_what_calls_teach_is_found_forgotten_and_kept(
     with urllib.request.urlopen(rest, timeout=20) as answer:
         assert json.load(answer)["tools"][0]["name"] == TOOL
 
-    served.stop()
+    assert served.stop() == 0
     url = serve(config).url
     within(20, lambda: TOOL in listed(url, eve, ODD))
     assert armory("usage", "forget").returncode == 2

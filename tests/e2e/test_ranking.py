@@ -1,0 +1,62 @@
+"""Named rankers on every surface, and constants fitted to the configured upstreams."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import anyio
+import pytest
+import yaml
+from mcp import Client
+
+pytestmark = pytest.mark.timeout(300)
+QUERY = "convert a time to another time zone"
+WANTED = "time__convert_time"
+
+
+async def listed(url: str, ranker: str) -> set[str]:
+    meta: Any = {"dev.armory/query": QUERY, "dev.armory/ranker": ranker}
+    async with Client(url) as client:
+        return {tool.name for tool in (await client.list_tools(meta=meta)).tools}
+
+
+def test_multi_factor_on_every_surface(
+    serve: Callable[..., Any],
+    armory: Callable[..., Any],
+    demo_upstreams: dict[str, Any],
+    tmp_path: Path,
+) -> None:
+    config: dict[str, Any] = {"upstreams": demo_upstreams, "tool_rag": {"ranker": "multi_factor"}}
+    config["storage"] = {"url": f"sqlite:///{tmp_path / 'ranking.db'}"}
+    (tmp_path / "armory.yaml").write_text(yaml.safe_dump(config))
+    done = armory("search", QUERY, "--ranker", "multi_factor", "--json")
+    assert done.returncode == 0, done.stderr
+    assert WANTED in done.stdout
+
+    served = serve(config)
+    assert WANTED in anyio.run(listed, served.url, "multi_factor")
+    request = urllib.request.Request(f"{served.base}/v1/retrieve_tools")
+    request.data = json.dumps({"query": QUERY, "ranker": "multi_factor"}).encode()
+    request.add_header("Content-Type", "application/json")
+    with urllib.request.urlopen(request, timeout=20) as answer:
+        assert json.load(answer)["tools"][0]["name"] == WANTED
+
+
+def test_tuning_to_the_configured_upstreams(
+    armory: Callable[..., Any], demo_upstreams: dict[str, Any], tmp_path: Path
+) -> None:
+    for ranker, fitted in (("relevance", "relevance"), ("multi_factor", "semantic")):
+        config = {"upstreams": demo_upstreams, "tool_rag": {"ranker": ranker}}
+        (tmp_path / "armory.yaml").write_text(yaml.safe_dump(config))
+        done = armory("tune", "--json")
+        assert done.returncode == 0, done.stderr
+        told = json.loads(done.stdout)
+        assert (told["ranker"], told["queries"]) == (fitted, 28)
+        assert fitted in json.loads(Path(told["written"]).read_text())["rankers"]
+        found = armory("search", QUERY, "--json")
+        assert found.returncode == 0, found.stderr
+        assert WANTED in found.stdout
