@@ -12,9 +12,11 @@ import socket
 import warnings
 from typing import Any
 
+import fixture_inputs
+import fixture_tools
 import mcp_types as types
 import uvicorn
-from fixture_tools import (
+from fixture_kit import (
     BUS,
     CHANGED,
     PNG,
@@ -34,6 +36,8 @@ from mcp.server.subscriptions import ListenHandler
 from mcp.shared.exceptions import MCPDeprecationWarning, MCPError
 from mcp_types.methods import CacheableMethod
 
+# Importing them registers their tools.
+_REGISTERED = (fixture_tools, fixture_inputs)
 STATIC_TEXT = "test://static-text"
 STATIC_BINARY = "test://static-binary"
 WATCHED = "test://watched-resource"

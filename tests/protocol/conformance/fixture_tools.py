@@ -1,192 +1,33 @@
-"""The tools of the fixture server, under the names that the conformance suite calls.
-
-A tool that needs something of the client asks in the way of the client's era: on 2026-07-28 it
-answers `input_required` and finishes on the retry, before that it sends requests of its own.
-"""
+"""The plain tools of the fixture server, under the names that the conformance suite calls."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import Any
 
 import anyio
 import mcp_types as types
-from mcp.server.context import ServerRequestContext
-from mcp.server.session import ServerSession
-from mcp.server.subscriptions import InMemorySubscriptionBus, PromptsListChanged, ToolsListChanged
-from mcp.shared.exceptions import MCPError
-from mcp_types.version import is_version_at_least
-
-MODERN = "2026-07-28"
-PNG = (
-    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8BQDwAEhQGAhKmMIQ"
-    "AAAABJRU5ErkJggg=="
+from fixture_kit import (
+    BUS,
+    CHANGED,
+    PAUSE_S,
+    PNG,
+    SESSIONS,
+    WAV,
+    Ctx,
+    Result,
+    elicit,
+    fixture,
+    plain,
+    sample,
+    strings,
+    text,
+    told,
 )
-WAV = "UklGRiQAAABXQVZFZm10IBAAAAABAAEAQB8AAIA+AAACABAAZGF0YQAAAAA="
-PAUSE_S = 0.05
-
-Ctx = ServerRequestContext[Any, Any]
-Result = types.CallToolResult | types.InputRequiredResult
-Handler = Callable[[Ctx, types.CallToolRequestParams], Awaitable[Result]]
-
-BUS = InMemorySubscriptionBus()
-SESSIONS: dict[int, ServerSession] = {}
-"""Legacy sessions that have listed or called something, to be told of changes."""
-CHANGED = {"tools": False, "prompts": False}
-"""Whether the list has its extra entry at the moment."""
-
-
-@dataclass(frozen=True)
-class Fixture:
-    """One tool: what is listed, and what runs."""
-
-    tool: types.Tool
-    run: Handler
-
-
-TOOLS: dict[str, Fixture] = {}
-
-
-def fixture(
-    name: str, description: str, schema: dict[str, Any] | None = None
-) -> Callable[[Handler], Handler]:
-    """Register a tool."""
-
-    def register(run: Handler) -> Handler:
-        tool = types.Tool(
-            name=name,
-            description=description,
-            input_schema=schema or {"type": "object", "properties": {}},
-        )
-        TOOLS[name] = Fixture(tool, run)
-        return run
-
-    return register
-
-
-def text(said: str, *, is_error: bool | None = None) -> types.CallToolResult:
-    """A result of one text."""
-    content: list[types.ContentBlock] = [types.TextContent(type="text", text=said)]
-    if is_error is None:
-        return types.CallToolResult(content=content)
-    return types.CallToolResult(content=content, is_error=is_error)
-
-
-def modern(ctx: Ctx) -> bool:
-    """Whether the client speaks the stateless era."""
-    return is_version_at_least(ctx.protocol_version, MODERN)
-
-
-def strings(*names: str) -> dict[str, Any]:
-    """An object schema of required texts."""
-    return {
-        "type": "object",
-        "properties": {name: {"type": "string"} for name in names},
-        "required": list(names),
-    }
-
-
-def elicit(message: str, schema: dict[str, Any]) -> types.ElicitRequest:
-    """A form request."""
-    params = types.ElicitRequestFormParams(message=message, requested_schema=schema)
-    return types.ElicitRequest(method="elicitation/create", params=params)
-
-
-def sample(prompt: str, max_tokens: int = 100) -> types.CreateMessageRequest:
-    """A sampling request."""
-    said = types.SamplingMessage(role="user", content=types.TextContent(type="text", text=prompt))
-    params = types.CreateMessageRequestParams(messages=[said], max_tokens=max_tokens)
-    return types.CreateMessageRequest(method="sampling/createMessage", params=params)
-
-
-ROOTS = types.ListRootsRequest(method="roots/list")
-
-Asked = types.CreateMessageRequest | types.ListRootsRequest | types.ElicitRequest
-Answered = dict[str, Any]
-
-
-async def gather(
-    ctx: Ctx,
-    params: types.CallToolRequestParams | types.GetPromptRequestParams,
-    asked: dict[str, Asked],
-    state: str | None = None,
-) -> Answered | types.InputRequiredResult:
-    """The client's answers by key, or what to send so that they come."""
-    if modern(ctx):
-        _declared(ctx, asked)
-        given = params.input_responses or {}
-        if all(_fits(request, given.get(key)) for key, request in asked.items()):
-            return {key: given[key] for key in asked}
-        return types.InputRequiredResult(
-            input_requests=dict(asked), request_state=state if state is not None else None
-        )
-    answers: Answered = {}
-
-    async def ask(key: str, request: Asked) -> None:
-        answers[key] = await _request(ctx, request)
-
-    async with anyio.create_task_group() as group:
-        for key, request in asked.items():
-            group.start_soon(ask, key, request)
-    return answers
-
-
-def _declared(ctx: Ctx, asked: dict[str, Asked]) -> None:
-    """Refuse when the client did not say that it can answer."""
-    names = {
-        "elicitation/create": "elicitation",
-        "sampling/createMessage": "sampling",
-        "roots/list": "roots",
-    }
-    capabilities = ctx.session.client_capabilities
-    for request in asked.values():
-        needed = names[request.method]
-        if getattr(capabilities, needed, None) is None:
-            raise MCPError(
-                code=types.MISSING_REQUIRED_CLIENT_CAPABILITY,
-                message=f"This needs {needed}",
-                data={"requiredCapabilities": {needed: {}}},
-            )
-
-
-def _fits(request: Asked, response: object) -> bool:
-    wanted = {
-        "elicitation/create": types.ElicitResult,
-        "sampling/createMessage": types.CreateMessageResult,
-        "roots/list": types.ListRootsResult,
-    }[request.method]
-    return isinstance(response, wanted)
-
-
-async def _request(ctx: Ctx, request: Asked) -> Any:
-    session, related = ctx.session, ctx.request_id
-    if isinstance(request, types.ElicitRequest):
-        form = request.params
-        assert isinstance(form, types.ElicitRequestFormParams)
-        return await session.elicit_form(form.message, form.requested_schema, related)
-    if isinstance(request, types.CreateMessageRequest):
-        return await session.create_message(  # pyright: ignore[reportDeprecated]
-            request.params.messages,
-            max_tokens=request.params.max_tokens,
-            related_request_id=related,
-        )
-    from mcp.shared.message import ServerMessageMetadata
-
-    return await session.send_request(
-        request, types.ListRootsResult, metadata=ServerMessageMetadata(related_request_id=related)
-    )
-
-
-def plain(answer: Any) -> str:
-    """An answer as compact JSON."""
-    if hasattr(answer, "model_dump"):
-        answer = answer.model_dump(by_alias=True, mode="json", exclude_none=True)
-    return json.dumps(answer, sort_keys=True)
-
-
-# Plain content.
+from mcp.server.session import ServerSession
+from mcp.server.subscriptions import PromptsListChanged, ToolsListChanged
+from mcp.shared.exceptions import MCPError
 
 
 @fixture("test_simple_text", "Answers one text")
@@ -306,21 +147,10 @@ async def missing_capability(ctx: Ctx, params: types.CallToolRequestParams) -> R
 # Asking the client.
 
 
-async def _told(
-    ctx: Ctx,
-    params: types.CallToolRequestParams,
-    asked: dict[str, Asked],
-    say: Callable[[Answered], str],
-    state: str | None = None,
-) -> Result:
-    answers = await gather(ctx, params, asked, state)
-    return answers if isinstance(answers, types.InputRequiredResult) else text(say(answers))
-
-
 @fixture("test_sampling", "Asks the client's model", strings("prompt"))
 async def sampling(ctx: Ctx, params: types.CallToolRequestParams) -> Result:
     prompt = str((params.arguments or {}).get("prompt", ""))
-    return await _told(
+    return await told(
         ctx, params, {"reply": sample(prompt)}, lambda got: f"LLM response: {plain(got['reply'])}"
     )
 
@@ -329,7 +159,7 @@ async def sampling(ctx: Ctx, params: types.CallToolRequestParams) -> Result:
 async def elicitation(ctx: Ctx, params: types.CallToolRequestParams) -> Result:
     message = str((params.arguments or {}).get("message", ""))
     form = elicit(message, strings("username", "email"))
-    return await _told(
+    return await told(
         ctx, params, {"user": form}, lambda got: f"User response: {plain(got['user'])}"
     )
 
@@ -337,7 +167,7 @@ async def elicitation(ctx: Ctx, params: types.CallToolRequestParams) -> Result:
 @fixture("test_streaming_elicitation", "Asks the user on the request's stream")
 async def streaming_elicitation(ctx: Ctx, params: types.CallToolRequestParams) -> Result:
     form = elicit("Who are you?", strings("name"))
-    return await _told(ctx, params, {"who": form}, lambda got: f"Answer: {plain(got['who'])}")
+    return await told(ctx, params, {"who": form}, lambda got: f"Answer: {plain(got['who'])}")
 
 
 _DEFAULTS = {
@@ -364,7 +194,7 @@ def _completed(answer: Any) -> str:
 @fixture("test_elicitation_sep1034_defaults", "Asks with default values")
 async def elicitation_defaults(ctx: Ctx, params: types.CallToolRequestParams) -> Result:
     form = elicit("Check these values", _DEFAULTS)
-    return await _told(ctx, params, {"form": form}, lambda got: _completed(got["form"]))
+    return await told(ctx, params, {"form": form}, lambda got: _completed(got["form"]))
 
 
 def _titled(*pairs: tuple[str, str]) -> list[dict[str, str]]:
@@ -405,91 +235,7 @@ _ENUMS = {
 @fixture("test_elicitation_sep1330_enums", "Asks with every kind of choice")
 async def elicitation_enums(ctx: Ctx, params: types.CallToolRequestParams) -> Result:
     form = elicit("Choose", _ENUMS)
-    return await _told(ctx, params, {"form": form}, lambda got: _completed(got["form"]))
-
-
-@fixture("test_input_required_result_elicitation", "Asks for a name")
-async def input_elicitation(ctx: Ctx, params: types.CallToolRequestParams) -> Result:
-    form = elicit("What is your name?", strings("name"))
-
-    def hello(got: Answered) -> str:
-        return f"Hello, {(got['user_name'].content or {}).get('name', 'stranger')}!"
-
-    return await _told(ctx, params, {"user_name": form}, hello)
-
-
-@fixture("test_input_required_result_sampling", "Asks the client's model for a capital")
-async def input_sampling(ctx: Ctx, params: types.CallToolRequestParams) -> Result:
-    asked: dict[str, Asked] = {"capital_question": sample("What is the capital of France?")}
-    return await _told(ctx, params, asked, lambda got: plain(got["capital_question"]))
-
-
-@fixture("test_input_required_result_list_roots", "Asks for the client's roots")
-async def input_roots(ctx: Ctx, params: types.CallToolRequestParams) -> Result:
-    asked: dict[str, Asked] = {"client_roots": ROOTS}
-    return await _told(ctx, params, asked, lambda got: plain(got["client_roots"]))
-
-
-_CONFIRM = {
-    "type": "object",
-    "properties": {"ok": {"type": "boolean"}},
-    "required": ["ok"],
-}
-
-
-@fixture("test_input_required_result_request_state", "Carries state over the question")
-async def input_state(ctx: Ctx, params: types.CallToolRequestParams) -> Result:
-    asked: dict[str, Asked] = {"confirm": elicit("Please confirm", _CONFIRM)}
-    if modern(ctx) and params.input_responses and params.request_state != "asked-once":
-        raise MCPError(code=types.INVALID_PARAMS, message="The request state does not fit")
-    return await _told(ctx, params, asked, lambda _: "state-ok", "asked-once")
-
-
-@fixture("test_input_required_result_tampered_state", "Refuses state that was tampered with")
-async def input_tampered(ctx: Ctx, params: types.CallToolRequestParams) -> Result:
-    return await input_state(ctx, params)
-
-
-@fixture("test_input_required_result_multiple_inputs", "Asks for three things at once")
-async def input_several(ctx: Ctx, params: types.CallToolRequestParams) -> Result:
-    asked: dict[str, Asked] = {
-        "user_name": elicit("What is your name?", strings("name")),
-        "greeting": sample("Generate a greeting", 50),
-        "client_roots": ROOTS,
-    }
-    return await _told(ctx, params, asked, lambda got: plain(sorted(got)), "three-asked")
-
-
-@fixture("test_input_required_result_multi_round", "Asks in two rounds")
-async def input_rounds(ctx: Ctx, params: types.CallToolRequestParams) -> Result:
-    first: dict[str, Asked] = {
-        "step1": elicit("Step 1: What is your name?", strings("name")),
-    }
-    second: dict[str, Asked] = {
-        "step2": elicit("Step 2: What is your favorite color?", strings("color")),
-    }
-    if modern(ctx):
-        if params.request_state == "round-2":
-            return await _told(ctx, params, second, lambda got: plain(got["step2"]), "round-2")
-        answers = await gather(ctx, params, first, "round-1")
-        if isinstance(answers, types.InputRequiredResult):
-            return answers
-        return types.InputRequiredResult(input_requests=dict(second), request_state="round-2")
-    await gather(ctx, params, first)
-    return await _told(ctx, params, second, lambda got: plain(got["step2"]))
-
-
-@fixture("test_input_required_result_capabilities", "Asks only for what the client can do")
-async def input_capabilities(ctx: Ctx, params: types.CallToolRequestParams) -> Result:
-    declared = ctx.session.client_capabilities
-    asked: dict[str, Asked] = {}
-    if declared is not None and declared.sampling is not None:
-        asked["model"] = sample("Say something")
-    if declared is not None and declared.elicitation is not None:
-        asked["user"] = elicit("Say something", strings("something"))
-    if not asked:
-        return text("The client can be asked nothing.")
-    return await _told(ctx, params, asked, lambda got: plain(sorted(got)))
+    return await told(ctx, params, {"form": form}, lambda got: _completed(got["form"]))
 
 
 # Schemas and headers.
