@@ -1,0 +1,73 @@
+"""What is remembered of use, on every storage and over replicas."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from armory.accounts.users import Users
+from armory.accounts.uses import TOPIC, StoredUse, StoredUses
+
+pytestmark = pytest.mark.anyio
+
+
+def use(tool: str, user: str, query: str, at_ms: int) -> StoredUse:
+    vector = np.array([0.6, 0.8, 0, 0], np.float32)
+    return StoredUse(tool, user, query, query, "model", vector, at_ms)
+
+
+async def test_stored_read_and_forgotten_by_all(processes: Any) -> None:
+    here, there = await processes.open(), await processes.open()
+    mine, theirs = StoredUses(here.database, here.feed), StoredUses(there.database, there.feed)
+    heard = asyncio.Event()
+
+    async def hear(_: str) -> None:
+        heard.set()
+
+    there.feed.subscribe(TOPIC, hear)
+    await mine.add([use("a__x", "ann", "first \U0001f600", 2), use("a__x", "bob", "second", 1)])
+    found, seen = await theirs.since()
+    assert [(u.user, u.query, u.at_ms) for u in found] == [
+        ("bob", "second", 1),
+        ("ann", "first \U0001f600", 2),
+    ]
+    np.testing.assert_allclose(found[0].vector, [0.6, 0.8, 0, 0], atol=1e-3)
+
+    await mine.add([use("a__x", "bob", "second", 9), use("a__y", "bob", "third", 3)])
+    again, _ = await theirs.since(seen)
+    assert {(u.tool, u.at_ms) for u in again} >= {("a__x", 9), ("a__y", 3)}
+    assert await theirs.count() == 3
+
+    assert await mine.forget(tool="a__y", user="ann") == 0
+    assert not heard.is_set()
+    assert await mine.forget(tool="a__x", user="bob") == 1
+    async with asyncio.timeout(10):
+        await heard.wait()
+    assert [u.tool for u in (await theirs.since())[0]] == ["a__x", "a__y"]
+    assert await mine.forget() == 2
+    assert await theirs.count() == 0
+
+
+async def test_who_is_deleted_has_taught_nothing(processes: Any) -> None:
+    here = await processes.open()
+    users = Users(here.database, here.feed, default_plan="free")
+    uses = StoredUses(here.database, here.feed)
+    await users.create("ann")
+    await uses.add([use("a__x", "ann", "one", 1), use("a__x", "bob", "two", 2)])
+    assert await users.delete("ann")
+    assert [u.user for u in (await uses.since())[0]] == ["bob"]
+
+
+async def test_old_and_surplus_uses_are_pruned(processes: Any) -> None:
+    here = await processes.open()
+    uses = StoredUses(here.database, here.feed, most=2)
+    now = 2_000_000_000_000
+    await uses.add([use(f"a__{i}", "ann", "one", now + i) for i in range(5)])
+    await uses.add([use("a__old", "ann", "one", 1)])
+    assert [u.tool for u in (await uses.since())[0]] == ["a__3", "a__4"]
+    await uses.prune(30)
+    assert await uses.count(tool="a__old") == 0
+    assert await uses.count() == 2
