@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.load.run import table as load_table
+from benchmarks.quality import summary
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = ("README.md", "docs/performance.md")
@@ -125,18 +126,7 @@ def disturbance() -> str | None:
 def quality() -> str | None:
     """Recall@5 by set and ranker."""
     found = _read("quality/results.json")
-    if found is None:
-        return None
-    wanted = ("BM25", "MiniLM cosine", "hybrid", "relevance")
-    sets: dict[str, dict[str, float]] = {}
-    for run in found["runs"] if isinstance(found, dict) else found:
-        if "recall@5" in run and run["recall@5"] is not None:
-            sets.setdefault(run["set"], {})[run["system"]] = run["recall@5"]
-    rows = [
-        [name, *(f"{100 * runs[key]:.1f}" if key in runs else "" for key in wanted)]
-        for name, runs in sets.items()
-    ]
-    return _markdown(["recall@5, %", *wanted], rows)
+    return None if found is None else summary.quality(found)
 
 
 TABLES: dict[str, Callable[[], str | None]] = {

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
-from benchmarks.readme import README, updated
+import pytest
+
+from benchmarks.tables import FILES, ROOT, filled
 
 
-def test_the_readme_shows_the_figures_that_were_measured() -> None:
-    text = README.read_text(encoding="utf-8")
-    assert updated(text) == text, "run: python -m benchmarks.readme"
+@pytest.mark.parametrize("name", FILES)
+def test_the_texts_show_the_figures_that_were_measured(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    assert filled(text) == text, "run: python -m benchmarks.tables"
