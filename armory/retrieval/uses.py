@@ -23,6 +23,7 @@ from armory.retrieval.embedders.base import text_hash
 from armory.retrieval.ports import FloatArray, IntArray, Recalled
 
 _DAY_S = 86_400.0
+_NOBODY: IntArray = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -51,7 +52,8 @@ class _Table:
     names: tuple[str, ...]
     group: IntArray
     group_owner: IntArray
-    group_user: tuple[str | None, ...]
+    group_known: NDArray[np.bool_]
+    group_of: dict[str, IntArray]
     at: NDArray[np.float64]
 
 
@@ -175,11 +177,10 @@ class UseVectors:
         age = np.maximum(self._clock() - table.at, 0)
         weight = 0.5 ** (age / self._half_life_s)
         worth = np.bincount(table.group, weight, len(table.group_owner))
-        for group, who in enumerate(table.group_user):
-            if who is not None and who == user:
-                worth[group] *= 2
-            elif who is not None:
-                worth[group] = min(worth[group], self._others_see)
+        own = table.group_of.get(user, _NOBODY) if user is not None else _NOBODY
+        doubled = worth[own] * 2
+        worth = np.where(table.group_known, np.minimum(worth, self._others_see), worth)
+        worth[own] = doubled
         mass = np.bincount(table.group_owner, worth, len(table.names)).astype(np.float32)
         starts = np.flatnonzero(np.diff(table.owner, prepend=-1))
         best = np.maximum.reduceat(queries @ table.matrix.T, starts, axis=1)
@@ -200,13 +201,18 @@ class UseVectors:
                     groups.setdefault((place, entry.user), len(groups))
                     for place, entry in zip(owner.tolist(), found, strict=True)
                 ]
+                users: dict[str, list[int]] = {}
+                for (_, user), number in groups.items():
+                    if user is not None:
+                        users.setdefault(user, []).append(number)
                 self._table = _Table(
                     matrix=np.stack([e.vector for e in found]) if found else empty,
                     owner=owner,
                     names=names,
                     group=np.array(group, np.int64),
                     group_owner=np.array([place for place, _ in groups], np.int64),
-                    group_user=tuple(user for _, user in groups),
+                    group_known=np.array([user is not None for _, user in groups], np.bool_),
+                    group_of={user: np.array(own, np.int64) for user, own in users.items()},
                     at=np.array([e.at for e in found], np.float64),
                 )
             return self._table

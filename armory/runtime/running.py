@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 
 _log = structlog.get_logger(__name__)
 PINS = "pins.json"
+USES_NEEDED = 2.5
+"""Uses that a tool needs before they count: more than one user is worth to others."""
 FIRST_SNAPSHOT_S = 10.0
 """So long the first snapshot waits for upstreams that have neither answered nor failed."""
 
@@ -157,7 +159,7 @@ class Runtime:
         if accounts is None or not (rag.enabled and rag.learn_from_use):
             return None
         return Learning(
-            UseVectors(),
+            UseVectors(floor=USES_NEEDED),
             lambda: self.retriever,
             accounts.uses,
             accounts.feed,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+import urllib.parse
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -95,30 +96,52 @@ def test_what_calls_teach_is_found_forgotten_and_kept(
         assert done.returncode == 0, done.stderr
         return json.loads(done.stdout)["kept"]
 
+    def said_with_the_call(url: str, token: str, times: int) -> None:
+        for i in range(times):
+            meta = {"dev.armory/query": f"{ODD} {'really ' * i}"}
+            ask(url, token, "tools/call", {"name": TOOL, "arguments": {}, "_meta": meta})
+
+    def over_rest(query: str, token: str) -> list[str]:
+        asked = urllib.parse.urlencode({"ranker": "relevance", "query": query})
+        request = urllib.request.Request(f"{served.base}/v1/retrieve_tools?{asked}")
+        request.add_header("Authorization", f"Bearer {token}")
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return [tool["name"] for tool in json.load(answer)["tools"]]
+
     served = serve(config)
     url = served.url
     assert TOOL not in listed(url, eve, ODD)
     before = found(url, eve, ODD).get(TOOL, 0.0)
+    assert over_rest("teatime yet", eve)[0] != TOOL
     teach(url, shy, 3)
     teach(url, ann, 6)
     within(20, lambda: kept() == 6)
     assert found(url, eve, ODD).get(TOOL, 0.0) <= before + 0.05, "one user alone moves nothing"
-    teach(url, bob, 4)
+    said_with_the_call(url, bob, 4)
     within(20, lambda: kept() == 10)
     within(20, lambda: TOOL in listed(url, eve, ODD))
     assert next(iter(found(url, eve, ODD))) == TOOL
-    rest = urllib.request.Request(
-        f"{served.base}/v1/retrieve_tools?ranker=relevance&query=teatime+yet"
+    assert over_rest("teatime yet", eve)[0] == TOOL, "an answer kept from before is not given"
+
+    plain = "which tags do my notes have?"
+    call = {"name": TOOL, "arguments": {}}
+    assert TOOL in over_rest(plain, eve)
+    ask(url, eve, "tools/call", dict(call))
+    within(20, lambda: kept() == 11)
+    assert TOOL in listed(url, ann, f"{plain} please")
+    ask(
+        url, ann, "tools/call", {"name": "time__get_current_time", "arguments": {"timezone": "UTC"}}
     )
-    rest.add_header("Authorization", f"Bearer {eve}")
-    with urllib.request.urlopen(rest, timeout=20) as answer:
-        assert json.load(answer)["tools"][0]["name"] == TOOL
+    ask(url, ann, "tools/call", dict(call))
+    within(20, lambda: kept() == 12)
 
     assert served.stop() == 0
     url = serve(config).url
     within(20, lambda: TOOL in listed(url, eve, ODD))
     assert armory("usage", "forget").returncode == 2
     gone = armory("usage", "forget", "--user", "token:ann", "--json")
-    assert json.loads(gone.stdout) == {"forgotten": 6, "kept": 4}
+    assert json.loads(gone.stdout) == {"forgotten": 7, "kept": 5}
+    gone = armory("usage", "forget", "--tool", TOOL, "--json")
+    assert json.loads(gone.stdout) == {"forgotten": 5, "kept": 0}
     within(20, lambda: TOOL not in listed(url, eve, ODD))
-    assert json.loads(armory("usage", "forget", "--all", "--json").stdout)["kept"] == 0
+    assert armory("usage", "forget", "--all").stdout == "forgot 0 uses, kept 0\n"
