@@ -5,6 +5,8 @@ Owns: `StdioLink`. Never imports another transport.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +15,9 @@ from armory.upstreams.process import ServerProcess
 from armory.upstreams.session import Heard
 from armory.upstreams.spec import UpstreamSpec
 
+_LAST_WORDS_S = 1.0
+"""How long a broken pipe waits for the process' exit status, which comes right behind."""
+
 
 class StdioLink(DuplexLink):
     """One process; `open` starts it, `close` leaves nothing of it."""
@@ -20,6 +25,7 @@ class StdioLink(DuplexLink):
     def __init__(self, spec: UpstreamSpec, heard: Heard, client_info: Mapping[str, Any]) -> None:
         super().__init__(spec, heard, client_info)
         self._process: ServerProcess | None = None
+        self._ended = asyncio.Event()
 
     @property
     def pid(self) -> int:
@@ -55,6 +61,11 @@ class StdioLink(DuplexLink):
                 finally:
                     self._process.kill()
 
+    def died(self, reason: str) -> None:
+        """As `DuplexLink.died`; whoever found the pipe broken learns why."""
+        super().died(reason)
+        self._ended.set()
+
     async def _write(self, data: bytes) -> None:
         process = self._process
         if process is None or self._death is not None:
@@ -62,6 +73,9 @@ class StdioLink(DuplexLink):
         try:
             await process.write(data)
         except (BrokenPipeError, ConnectionResetError, RuntimeError):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_WORDS_S):
+                    await self._ended.wait()
             raise self.unavailable(self._death or "its process is gone") from None
 
     def _lost_line(self, request_id: int | None) -> None:

@@ -260,6 +260,26 @@ async def test_only_the_client_that_declared_it_is_asked(start: Start) -> None:
     await other
 
 
+async def test_a_broken_pipe_says_why_the_process_ended(start: Start) -> None:
+    link = await start(inline(LEAVER), hello=False)
+    await call(link, "x", timeout_s=5)
+    # Its standard input is closed by now, its exit status comes later.
+    for _ in range(2):
+        with pytest.raises(UpstreamUnavailable, match=r"exited with status 3.*no licence"):
+            await call(link, "x", timeout_s=5)
+
+
+LEAVER = r"""
+import json, os, sys, time
+request = json.loads(sys.stdin.readline())
+os.close(0)
+print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": {}}), flush=True)
+print("no licence", file=sys.stderr, flush=True)
+time.sleep(0.3)
+os._exit(3)
+"""
+
+
 async def test_a_question_that_could_be_anyones_is_refused_and_then_calls_take_turns(
     start: Start,
 ) -> None:
