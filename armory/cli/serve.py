@@ -141,7 +141,7 @@ async def _say_ready(runtime: Runtime) -> None:
         markup=False,
     )
     for key, found in down.items():
-        say_notice(f"upstream {key}: {found.error or 'still connecting'}")
+        say_notice(found.error or f"upstream {key!r}: still connecting")
 
 
 async def _watch(loaded: Loaded, reload: asyncio.Event) -> None:

@@ -98,7 +98,7 @@ def _show(report: dict[str, Any], problems: list[Problem], loaded: Loaded | None
                 f"[{colour}]{found['state']}[/]",
                 found["protocol_version"],
                 str(found["tools"]) if found["state"] == "ready" else "",
-                escape(found["error"]),
+                escape(found["error"].removeprefix(f"upstream {key!r}: ")),
             )
         console.print(table)
     upstreams = len(loaded.config.upstreams)

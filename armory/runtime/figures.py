@@ -53,7 +53,7 @@ class Figures:
         if not snapshot:
             missing.append("first snapshot: upstreams are still connecting")
         missing += [
-            f"upstream {key}: {found.error or found.state}"
+            found.error or f"upstream {key!r}: {found.state}"
             for key, found in status.items()
             if found.state != "ready"
         ]

@@ -42,7 +42,7 @@ class UpstreamStatus:
 
     Attributes:
         state: `connecting` before the first answer, `ready`, or `down` (last-good lists stay).
-        error: why it is down; "" otherwise.
+        error: why it is down, naming the upstream; "" otherwise.
         since: the supervisor's clock when the state was entered, seconds.
         era, protocol_version: what it speaks; None and "" while unknown.
         tools: how many tools its last good list has.
@@ -99,7 +99,7 @@ class _Owner:
 
     def crashed(self, error: BaseException) -> None:
         """The owner task met an error that nobody foresaw; it is started again."""
-        self._down(f"internal error: {error!r}")
+        self._down(f"upstream {self.upstream.spec.key!r}: internal error: {error!r}")
 
     async def refresh(self) -> None:
         """Fetch the lists now."""
