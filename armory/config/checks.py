@@ -62,7 +62,22 @@ def warnings_of(config: Config) -> list[str]:
         )
     if not config.upstreams:
         said.append("upstreams: there is none yet, so there is no tool to offer")
+    security = config.security
+    credentials = security.tokens or security.api_keys or security.jwt is not None
+    if credentials and security.allow_anonymous == "auto" and _is_local(config.server.host):
+        said.append(
+            "security.allow_anonymous: callers without a credential are let in as well, because "
+            f"only this machine reaches {config.server.host}; say `allow_anonymous: false` to "
+            "refuse them"
+        )
     return said
+
+
+def _is_local(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def _names(data: Mapping[Any, Any]) -> Found:

@@ -219,3 +219,19 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     file.write_bytes(b"\xff\xfe\x00")
     with pytest.raises(ConfigError, match="UTF-8"):
         load_file(file)
+
+
+@pytest.mark.parametrize(
+    ("more", "host", "said"),
+    [
+        ("", "127.0.0.1", True),
+        ("", "localhost", True),
+        ("", "0.0.0.0", False),
+        (", allow_anonymous: false", "127.0.0.1", False),
+        (", allow_anonymous: true", "127.0.0.1", False),
+    ],
+)
+def test_a_token_that_nobody_needs_is_pointed_out(more: str, host: str, said: bool) -> None:
+    text = f"server: {{host: {host}}}\nsecurity: {{tokens: {{ann: {{token: {'x' * 24}}}}}{more}}}\n"
+    config = load_text(text, environ={}).config
+    assert any("allow_anonymous: false" in line for line in warnings_of(config)) is said
