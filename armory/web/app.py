@@ -56,6 +56,7 @@ def make_app(
         log_requests: whether each request is logged.
     """
     middlewares: list[Middleware] = [_access_log] if log_requests else []
+    middlewares.append(_pointed_elsewhere)
     if wait_ready is not None:
         middlewares.append(_held_until(wait_ready))
     return web.Application(middlewares=middlewares, client_max_size=body_bytes + BODY_MARGIN)
@@ -69,6 +70,21 @@ def _held_until(wait_ready: Callable[[], Awaitable[None]]) -> Middleware:
         return await handler(request)
 
     return hold
+
+
+@web.middleware
+async def _pointed_elsewhere(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Tell whoever opens a path that no route has where things are."""
+    try:
+        return await handler(request)
+    except web.HTTPNotFound:
+        if request.match_info.http_exception is None:
+            raise
+        raise web.HTTPNotFound(
+            text=f"there is nothing at {request.path!r}: MCP clients connect to /mcp, the REST API "
+            "is described at /docs, /.well-known/mcp.json names the endpoints (each below "
+            "server.base_path, where that is set)\n"
+        ) from None
 
 
 @web.middleware

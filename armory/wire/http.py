@@ -240,7 +240,10 @@ class HttpEdge:
         principal = await self._authenticated(request, remote, extra)
         endpoint = self._endpoint(kind, request, principal)
         if endpoint is None:
-            message = "there is no such MCP endpoint"
+            message = (
+                f"there is no MCP endpoint {request.path!r}; /.well-known/mcp.json names those "
+                "that there are"
+            )
             raise Turned(refusal(404, jsonrpc.INVALID_REQUEST, message, headers=extra))
         return Visit(request, principal, endpoint, extra, *accepts(headers.get("Accept")))
 
@@ -292,7 +295,10 @@ class HttpEdge:
             return refusal(406, jsonrpc.INVALID_REQUEST, message, headers=visit.extra)
         body = await read_body(request, self.settings.body_bytes)
         if body is None:
-            message = f"the body is larger than {self.settings.body_bytes:,} bytes"
+            message = (
+                f"the body is larger than {self.settings.body_bytes:,} bytes; "
+                "server.limits.body_bytes sets that limit"
+            )
             return refusal(413, jsonrpc.INVALID_REQUEST, message, headers=visit.extra)
         visit.body = body
         if jsonrpc.is_batch(body):

@@ -124,3 +124,12 @@ async def test_what_belongs_to_accounts_is_not_there_without_them(url: str) -> N
     document = (await ask("GET", f"{url}/openapi.json"))[1]
     assert "/under/retrieve_tools" in document["paths"]
     assert "/under/v1/keys" not in document["paths"]
+
+
+async def test_a_path_without_a_route_says_where_things_are(url: str) -> None:
+    async with aiohttp.ClientSession() as session, session.get(f"{url}/nowhere") as answer:
+        text = await answer.text()
+    assert answer.status == 404
+    assert answer.content_type == "text/plain"
+    assert "'/under/nowhere'" in text
+    assert "/docs" in text
