@@ -1,7 +1,7 @@
 """`armory import`: servers of Claude Desktop, Cursor or VS Code become upstreams.
 
 Owns: the command, reading those files, and adding to `armory.yaml` without touching its comments.
-Never imports a room but `config`.
+Never imports a room but `config` and `domain`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from armory.cli.output import out, print_json, say_notice
 from armory.config import ConfigProblems, load_text
 from armory.config.clients import Imported, import_servers
 from armory.config.load import FILE_NAME
+from armory.domain.naming import slug
 from armory.errors import ConfigError
 
 _STRING_OR_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
@@ -42,10 +43,10 @@ def import_file(file: Path, into: Path, only_print: bool, as_json: bool) -> None
     servers = _servers_of(file)
     existing = into.read_text(encoding="utf-8") if into.is_file() else ""
     taken = _taken(existing)
-    again = [name for name in servers if name in taken]
+    again = [name for name, entry in servers.items() if _is_there(name, entry, taken)]
     imported = import_servers(
-        {name: entry for name, entry in servers.items() if name not in taken},
-        taken=taken,
+        {name: entry for name, entry in servers.items() if name not in again},
+        taken=set(taken),
         home=str(Path.home()),
     )
     notices = [*imported.notices]
@@ -92,13 +93,23 @@ def _without_comments(text: str) -> str:
     return _STRING_OR_COMMA.sub(lambda match: match[1] or "", plain)
 
 
-def _taken(existing: str) -> set[str]:
+def _is_there(name: str, entry: Any, taken: dict[str, Any]) -> bool:
+    """Whether the server is there under its name, or was taken over under its key before."""
+    if name in taken:
+        return True
+    block = taken.get(slug(name))
+    if not (isinstance(block, dict) and isinstance(entry, dict)):
+        return False
+    return all(block.get(member) == entry.get(member) for member in ("command", "url"))
+
+
+def _taken(existing: str) -> dict[str, Any]:
     try:
         data = yaml.safe_load(existing) or {}
     except yaml.YAMLError as error:
         raise ConfigError(f"the configuration to add to is broken: {error}") from None
     blocks = data.get("upstreams") if isinstance(data, dict) else None
-    return {str(key) for key in blocks} if isinstance(blocks, dict) else set()
+    return {str(key): blocks[key] for key in blocks} if isinstance(blocks, dict) else {}
 
 
 def _problems(imported: Imported) -> list[str]:

@@ -58,6 +58,18 @@ def test_import_adds_to_the_file_and_keeps_its_comments(armory: Run, tmp_path: P
     assert config.server.port == 1
 
 
+def test_import_of_the_same_file_again_adds_nothing(armory: Run, tmp_path: Path) -> None:
+    (tmp_path / "claude.json").write_text(CLAUDE)
+    assert armory("import", "claude.json").returncode == 0
+    before = (tmp_path / "armory.yaml").read_text()
+    done = armory("import", "claude.json")
+    assert "My Files is in armory.yaml already" in done.stderr
+    assert (tmp_path / "armory.yaml").read_text() == before
+    other = CLAUDE.replace('"npx"', '"uvx"')
+    (tmp_path / "claude.json").write_text(other)
+    assert "my-files-2" in armory("import", "claude.json").stdout
+
+
 def test_import_of_vs_code_into_no_file_yet(armory: Run, tmp_path: Path) -> None:
     (tmp_path / "mcp.json").write_text(
         json.dumps(
