@@ -24,6 +24,14 @@ _NAME, _SERVER, _DESCRIPTION, _PARAMS = 0, 1, 3, 4
 USE_SHARE = 2.0
 USE_HALF = 6.0
 _ALONE = -6.0
+#: Fewer tools than this are judged as if unrelated ones stood beside them: two tools say nothing
+#: about how far cosines spread, and nothing was learned on catalogues so small.
+FEW = 40
+#: Mean and spread of an unrelated tool's cosine and BM25, as shares of the query's best; and at
+#: least so much of a cosine, whatever the best one.
+_APART_COSINE = (0.25, 0.2)
+_LEAST_COSINE = (0.1, 0.1)
+_APART_WORDS = (0.05, 0.12)
 _LEAST_STD = 1e-6
 
 
@@ -52,6 +60,35 @@ def z(values: FloatArray, mean: float, std: float) -> FloatArray:
     return ((values - mean) / std).astype(np.float32)
 
 
+def spread(
+    values: FloatArray,
+    mean: float,
+    std: float,
+    apart: tuple[float, float],
+    least: tuple[float, float] = (0.0, 0.0),
+) -> tuple[float, float]:
+    """Mean and standard deviation to measure by: of the values, filled up to `FEW` of them with
+    unrelated ones.
+
+    Args:
+        values: (c,) of the candidates, which are all there are where there are few.
+        mean: over everything that may be seen.
+        std: likewise.
+        apart: mean and spread of the unrelated ones, as shares of the greatest value.
+        least: the least of either.
+    """
+    count = len(values)
+    if count >= FEW or not count:
+        return mean, std
+    top = max(float(values.max()), 0.0)
+    mean_apart, std_apart = max(apart[0] * top, least[0]), max(apart[1] * top, least[1])
+    missing = FEW - count
+    middle = (count * mean + missing * mean_apart) / FEW
+    variance = count * (std**2 + (mean - middle) ** 2)
+    variance += missing * (std_apart**2 + (mean_apart - middle) ** 2)
+    return middle, float(np.sqrt(variance / FEW))
+
+
 def _meaning(leg: Leg, uses: FloatArray | None) -> FloatArray:
     """Standard scores of a leg's cosines, past uses added where there are any.
 
@@ -60,15 +97,16 @@ def _meaning(leg: Leg, uses: FloatArray | None) -> FloatArray:
     everything is judged like one that remembers nothing.
     """
     assert leg.cosine is not None
-    plain = z(leg.cosine, leg.cosine_mean, leg.cosine_std)
+    mean, std = spread(leg.cosine, leg.cosine_mean, leg.cosine_std, _APART_COSINE, _LEAST_COSINE)
+    plain = z(leg.cosine, mean, std)
     if leg.used is None or uses is None or not leg.used.any():
         return plain
     share = USE_SHARE * uses / (uses + USE_HALF)
-    gained = plain + share * np.maximum(z(leg.used, leg.cosine_mean, leg.cosine_std), 0)
-    spread = float(gained.std())
-    if spread < _LEAST_STD:
+    gained = plain + share * np.maximum(z(leg.used, mean, std), 0)
+    width = float(gained.std())
+    if width < _LEAST_STD:
         return plain
-    scale = float(plain.std()) / spread
+    scale = float(plain.std()) / width
     return ((gained - gained.mean()) * scale + plain.mean()).astype(np.float32)
 
 
@@ -86,7 +124,9 @@ def _over_legs(legs: Sequence[Leg], values: FloatArray) -> FloatArray:
 def fuse(evidence: Evidence) -> Fusion:
     """Fuse every leg's cosines and words: 0.7 and 0.3 of their standard scores."""
     legs = evidence.legs
-    words = np.stack([z(leg.bm25, leg.bm25_mean, leg.bm25_std) for leg in legs])
+    words = np.stack(
+        [z(leg.bm25, *spread(leg.bm25, leg.bm25_mean, leg.bm25_std, _APART_WORDS)) for leg in legs]
+    )
     dense = np.stack([_meaning(leg, evidence.uses) for leg in legs]) if evidence.dense else words
     each = (DENSE_SHARE * dense + (1 - DENSE_SHARE) * words).astype(np.float32)
     over_dense, over_words = _over_legs(legs, dense), _over_legs(legs, words)
@@ -147,7 +187,7 @@ def _conditions(evidence: Evidence, signals: Mapping[str, FloatArray]) -> dict[s
     """What decides how much either side is to be trusted, about 0 in the middle of its range."""
     words = sum(len(leg.text.split()) for leg in evidence.legs if leg.whole)
     found = {
-        "size": float(np.log(max(evidence.visible, 1))) - 6.5,
+        "size": float(np.log(max(evidence.visible, FEW))) - 6.5,
         "length": float(np.log(max(words, 1))) - 2.5,
     }
     if "cosine_best" in signals:
@@ -204,7 +244,7 @@ def query_signals(evidence: Evidence, signals: Mapping[str, FloatArray]) -> dict
     whole = [leg.text for leg in evidence.legs if leg.whole]
     found = {
         "clauses": float(len(evidence.legs) - len(whole)),
-        "log_tools": float(np.log(max(evidence.visible, 1))),
+        "log_tools": float(np.log(max(evidence.visible, FEW))),
         "top_fusion": float(signals["fusion"][0]),
         "top_covered": float(covered.max()),
         "top_words": max(float(leg.bm25.max()) for leg in evidence.legs),
