@@ -258,6 +258,24 @@ def _for_modern(result: Raw, method: str, info: Mapping[str, Any], *, private: b
     return pack(opened)
 
 
+def _appended(raw: bytes, info: Mapping[str, Any]) -> Raw | None:
+    """The result with what it lacks put at its end, unopened; None where that cannot be told.
+
+    A member before the last brace, or after the first one, is the result's own, and a key that
+    occurs nowhere is not there: so a large result is copied once instead of parsed.
+    """
+    if not (raw.startswith(b'{"') and raw.endswith(b"}")) or b'"_meta"' in raw:
+        return None
+    typed = raw.startswith(b'{"resultType":"complete",') or raw.endswith(
+        b'"resultType":"complete"}'
+    )
+    if not typed and b'"resultType"' in raw:
+        return None
+    kind = b"" if typed else b',"resultType":"complete"'
+    own = b',"_meta":{"%s":%s}}' % (SERVER_INFO_KEY.encode(), bytes(memoryview(pack(info))))
+    return Raw(raw[:-1] + kind + own)
+
+
 def _for_legacy(result: Raw) -> Raw:
     opened = open_or_none(result)
     if opened is None:

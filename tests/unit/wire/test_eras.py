@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -316,3 +317,30 @@ def test_who_may_be_asked(
     may: bool,
 ) -> None:
     assert eras.may_ask(method, raws(params), capabilities, era, version) is may
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        '{"content":[]}',
+        '{"content":[],"resultType":"complete"}',
+        '{"resultType":"complete","content":[],"x":{"y":[1,2.50]}}',
+        '{"content":[{"type":"text","text":"\\\\"resultType\\\\":\\\\"complete\\\\""}]}',
+        '{"content":[{"resultType":"complete"}]}',
+        '{"content":[],"x":{"resultType":"complete"}}',
+        '{"content":[{"type":"text","text":"t","_meta":{"a":1}}]}',
+        '{"content":[],"_meta":{"a":1},"resultType":"complete"}',
+        '{"content":[],"resultType":"input_required"}',
+        "{}",
+        '{ "content" : [] }',
+    ],
+)
+def test_a_result_for_a_modern_client_keeps_all_and_gains_what_it_lacks(sent: str) -> None:
+    reply = Reply(result=Raw(sent.encode()), era="legacy")
+    answer = eras.shape(reply, "tools/call", "modern", INFO).result
+    assert answer is not None
+    got = json.loads(bytes(memoryview(answer)))
+    expected = json.loads(sent)
+    expected.setdefault("resultType", "complete")
+    expected.setdefault("_meta", {})[eras.SERVER_INFO_KEY] = INFO
+    assert got == expected
