@@ -21,7 +21,7 @@ from mcp.shared.inbound import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from msgspec import Raw
 
-from armory.gateway.rawjson import encode, open_or_none, pack, text_of, value
+from armory.gateway.rawjson import completed, encode, open_or_none, pack, text_of, value
 from armory.upstreams.link import Era, Reply
 from armory.wire import jsonrpc
 from armory.wire.errors import code_of
@@ -242,6 +242,10 @@ def shape(
 
 
 def _for_modern(result: Raw, method: str, info: Mapping[str, Any], *, private: bool) -> Raw:
+    if method == "tools/call":
+        quick = completed(result, SERVER_INFO_KEY, info)
+        if quick is not None:
+            return quick
     opened = open_or_none(result)
     if opened is None:
         return result
@@ -256,24 +260,6 @@ def _for_modern(result: Raw, method: str, info: Mapping[str, Any], *, private: b
     meta[SERVER_INFO_KEY] = pack(info)
     opened["_meta"] = pack(meta)
     return pack(opened)
-
-
-def _appended(raw: bytes, info: Mapping[str, Any]) -> Raw | None:
-    """The result with what it lacks put at its end, unopened; None where that cannot be told.
-
-    A member before the last brace, or after the first one, is the result's own, and a key that
-    occurs nowhere is not there: so a large result is copied once instead of parsed.
-    """
-    if not (raw.startswith(b'{"') and raw.endswith(b"}")) or b'"_meta"' in raw:
-        return None
-    typed = raw.startswith(b'{"resultType":"complete",') or raw.endswith(
-        b'"resultType":"complete"}'
-    )
-    if not typed and b'"resultType"' in raw:
-        return None
-    kind = b"" if typed else b',"resultType":"complete"'
-    own = b',"_meta":{"%s":%s}}' % (SERVER_INFO_KEY.encode(), bytes(memoryview(pack(info))))
-    return Raw(raw[:-1] + kind + own)
 
 
 def _for_legacy(result: Raw) -> Raw:

@@ -325,7 +325,7 @@ def test_who_may_be_asked(
         '{"content":[]}',
         '{"content":[],"resultType":"complete"}',
         '{"resultType":"complete","content":[],"x":{"y":[1,2.50]}}',
-        '{"content":[{"type":"text","text":"\\\\"resultType\\\\":\\\\"complete\\\\""}]}',
+        '{"content":[{"type":"text","text":"\\"resultType\\":\\"complete\\""}]}',
         '{"content":[{"resultType":"complete"}]}',
         '{"content":[],"x":{"resultType":"complete"}}',
         '{"content":[{"type":"text","text":"t","_meta":{"a":1}}]}',
