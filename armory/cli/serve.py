@@ -101,6 +101,7 @@ async def _serve_stdio(loaded: Loaded) -> None:
                 principal,
                 line_bytes=server.limits.stdio_line_bytes,
                 drain_timeout_s=server.drain_timeout_s,
+                parked_timeout_s=server.limits.parked_timeout_s,
             )
         )
         stopping = asyncio.create_task(stop.wait())

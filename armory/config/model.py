@@ -35,6 +35,8 @@ class LimitsConfig(Block):
     """Open event streams at once."""
     parked_interactions: Count = 1_000
     """Calls that may wait for a client's answer at once."""
+    parked_timeout_s: Seconds = 300.0
+    """So long such a call waits, in seconds; then it is cancelled upstream and forgotten."""
 
 
 class ServerConfig(Block):

@@ -11,7 +11,7 @@ from typing import Protocol
 from armory.domain.principal import Principal
 from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Selection
-from armory.upstreams.link import Call, Era, Owner, Reply
+from armory.upstreams.link import Call, ClientFace, Era, Owner, Reply
 
 
 class Pool(Protocol):
@@ -36,6 +36,10 @@ class Pool(Protocol):
 
     async def release_session(self, session_id: str) -> None:
         """A legacy client session ended: let go what was kept for it alone."""
+        ...
+
+    async def roots_changed(self, owner: Owner, client: ClientFace) -> None:
+        """A legacy client's roots changed: tell the upstream sessions that serve it."""
         ...
 
     def era(self, server: str) -> Era | None:

@@ -211,6 +211,7 @@ def http_settings(config: Config) -> HttpSettings:
         sessions=server.limits.sessions,
         streams=server.limits.streams,
         parked=server.limits.parked_interactions,
+        parked_timeout_s=server.limits.parked_timeout_s,
     )
 
 

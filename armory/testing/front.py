@@ -22,7 +22,7 @@ from armory.domain.results import Match, Selection
 from armory.domain.tool import ToolRecord
 from armory.gateway.gateway import Gateway
 from armory.security.authentication import Authenticator
-from armory.upstreams.link import Call, Era, Owner, Reply
+from armory.upstreams.link import Call, ClientFace, Era, Owner, Reply
 from armory.wire.http import HttpEdge, HttpSettings
 from armory.wire.replicas import Replicas, Store
 
@@ -96,6 +96,7 @@ class ScriptedPool:
     subscriptions: dict[tuple[str, str], frozenset[str]] = field(
         default_factory=dict[tuple[str, str], frozenset[str]]
     )
+    rooted: list[tuple[Owner, ClientFace]] = field(default_factory=list[tuple[Owner, ClientFace]])
     released: list[str] = field(default_factory=list[str])
 
     async def request(self, server: str, owner: Owner, call: Call) -> Reply:
@@ -106,6 +107,10 @@ class ScriptedPool:
     async def set_subscriptions(self, server: str, owner: Owner, uris: frozenset[str]) -> None:
         """Note the wanted set."""
         self.subscriptions[server, self.key(server, owner)] = uris
+
+    async def roots_changed(self, owner: Owner, client: ClientFace) -> None:
+        """Note the news."""
+        self.rooted.append((owner, client))
 
     def key(self, server: str, owner: Owner) -> str:
         """Sessions are per principal."""

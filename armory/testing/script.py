@@ -114,6 +114,7 @@ class Script:
         endless: whether `tools/list` always has a next page.
         discover_code: the error code that the modern probe gets from a legacy server.
         received: every message that came, in order.
+        roots: what the client said they are, since it said that they changed (over stdio).
         release: lets the tool `wait` answer.
     """
 
@@ -140,6 +141,7 @@ class Script:
     received: list[Json] = field(default_factory=list[Json])
     cancelled: list[Any] = field(default_factory=list[Any])
     subscribed: set[str] = field(default_factory=set[str])
+    roots: Json | None = None
     release: asyncio.Event = field(default_factory=asyncio.Event)
     started: asyncio.Event = field(default_factory=asyncio.Event)
 

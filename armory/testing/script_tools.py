@@ -154,6 +154,7 @@ async def _report(script: Script, _request: Request) -> Json:
             "cancelled": list(script.cancelled),
             "subscribed": sorted(script.subscribed),
             "started": script.started.is_set(),
+            "roots": script.roots,
         },
     )
 

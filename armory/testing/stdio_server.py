@@ -70,6 +70,7 @@ class Server:
         self._asked: dict[str, asyncio.Future[Json]] = {}
         self._running: dict[Any, asyncio.Task[None]] = {}
         self._listening: Any = None
+        self._renewing: asyncio.Task[None] | None = None
 
     def write(self, line: bytes) -> None:
         """Put one line out."""
@@ -112,6 +113,11 @@ class Server:
             task = self._running.get(request_id)
             if task is not None:
                 task.cancel()
+        elif message["method"] == "notifications/roots/list_changed":
+            self._renewing = asyncio.get_running_loop().create_task(self._ask_roots())
+
+    async def _ask_roots(self) -> None:
+        self.script.roots = (await self.ask("roots/list", {})).get("result")
 
     async def _serve(self, message: Json) -> None:
         params: Json = message.get("params") or {}

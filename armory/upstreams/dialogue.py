@@ -5,16 +5,15 @@ call that they belong to. Never imports a transport.
 
 A stdio or HTTP+SSE upstream cannot say which call a request of its own belongs to. It is put to the
 client of the only call in flight that could have caused it; where several could, it is refused, and
-from then on such calls run one at a time.
+from then on such calls run one at a time. A call that was given up may still make its upstream ask
+for a moment: until then no other call that could be asked is sent.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
@@ -37,6 +36,7 @@ from armory.upstreams.messages import (
     params_of,
     result_bytes,
 )
+from armory.upstreams.pending import Item, Note, Pending
 from armory.upstreams.session import LOG_LEVELS, Session
 
 log = structlog.get_logger(__name__)
@@ -47,75 +47,10 @@ INTERACTIVE = {
     "roots/list": "roots",
 }
 _ASKING_METHODS = frozenset(("tools/call", "prompts/get", "resources/read"))
-_BACKLOG = 1024
 _GHOST_S = 2.0
 _GHOST_STEP_S = 0.1
-
-
-@dataclass(frozen=True, slots=True)
-class Note:
-    """A notification for one call's client."""
-
-    method: str
-    params: Params
-
-
-Item = Reply | Note | UpstreamUnavailable
-
-
-class Pending:
-    """One call in flight: its inbox, and the requests that it made the upstream ask."""
-
-    __slots__ = ("_inbox", "_scope", "_waiter", "asked", "call", "client", "id", "remaining")
-
-    def __init__(self, request_id: int, call: Call, scope: asyncio.Timeout | None) -> None:
-        self.id = request_id
-        self.call = call
-        self.client: ClientFace | None = call.client
-        self.asked: set[asyncio.Task[None]] = set()
-        self.remaining: float | None = None
-        self._inbox: deque[Item] = deque()
-        self._waiter: asyncio.Future[None] | None = None
-        self._scope = scope
-
-    def put(self, item: Item) -> None:
-        """Hand over what came; notifications beyond the backlog are dropped, oldest first."""
-        inbox = self._inbox
-        if len(inbox) >= _BACKLOG:
-            inbox.popleft()
-        inbox.append(item)
-        waiter = self._waiter
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
-
-    async def next(self) -> Item:
-        """The next thing that came, in the order of the wire."""
-        while not self._inbox:
-            self._waiter = asyncio.get_running_loop().create_future()
-            await self._waiter
-        return self._inbox.popleft()
-
-    async def deliver(self, note: Note) -> None:
-        """Hand a notification to the client, as long as it is there."""
-        if self.client is not None:
-            try:
-                await self.client.notify(note.method, note.params)
-            except ClientGone:
-                self.client = None
-
-    def pause(self) -> None:
-        """Stop the deadline while the client is being asked."""
-        scope = self._scope
-        if scope is not None and self.remaining is None and (when := scope.when()) is not None:
-            self.remaining = max(0.0, when - asyncio.get_running_loop().time())
-            scope.reschedule(None)
-
-    def resume(self) -> None:
-        """Let the deadline run again."""
-        scope = self._scope
-        if scope is not None and self.remaining is not None and not scope.expired():
-            scope.reschedule(asyncio.get_running_loop().time() + self.remaining)
-        self.remaining = None
+_ROOTS_S = 30.0
+"""So long after a client said that its roots changed an upstream may ask that client for them."""
 
 
 class Dialogue:
@@ -124,14 +59,20 @@ class Dialogue:
     Args:
         session: whose conversation it is.
         send: puts a response to the upstream on the wire.
+        exact: whether the transport tells which call asks.
     """
 
-    def __init__(self, session: Session, send: Callable[[bytes], Awaitable[None]]) -> None:
+    def __init__(
+        self, session: Session, send: Callable[[bytes], Awaitable[None]], *, exact: bool = False
+    ) -> None:
         self._session = session
         self._send = send
+        self._exact = exact
+        self._rooted: tuple[ClientFace, float] | None = None
         self._last_id = 0
         self._asks: dict[object, asyncio.Task[None]] = {}
         self._ghosts: dict[int, float] = {}
+        self._unbound: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
         self.pending: dict[int, Pending] = {}
         self.interactive = False
@@ -148,30 +89,44 @@ class Dialogue:
         self.pending.pop(pending.id, None)
         for task in pending.asked:
             task.cancel()
-        if not answered and pending.client is not None and self._session.era == "legacy":
+        if not answered and self._session.era == "legacy" and _may_be_asked(pending.call):
             # Its upstream may go on for a moment and ask on behalf of a call that is gone.
             self._ghosts[pending.id] = asyncio.get_running_loop().time() + _GHOST_S
 
     def turn_for(self, call: Call) -> AbstractAsyncContextManager[None] | None:
         """What `call` must hold while it runs, or None when it need not wait for others."""
-        if not self.interactive or call.client is None or call.method not in _ASKING_METHODS:
+        if not (self.interactive or self._ghosts) or not _may_be_asked(call):
             return None
-        capabilities = call.client.capabilities
-        return self._taken() if any(c in capabilities for c in INTERACTIVE.values()) else None
+        if self.interactive:
+            return self._taken()
+        # Where many share a session, those who gave nothing up would wait for those who did.
+        alone = self._session.spec.isolation != "shared"
+        return self._after_ghosts() if alone and not self._exact else None
 
     @asynccontextmanager
     async def _taken(self) -> AsyncGenerator[None]:
         """One turn; it begins when no abandoned call can ask any more."""
-        async with self._turn:
-            loop = asyncio.get_running_loop()
-            while (until := max(self._ghosts.values(), default=0.0)) > loop.time():  # noqa: ASYNC110 # it waits for time
-                await asyncio.sleep(min(until - loop.time(), _GHOST_STEP_S))
+        async with self._turn, self._after_ghosts():
             yield
+
+    @asynccontextmanager
+    async def _after_ghosts(self) -> AsyncGenerator[None]:
+        loop = asyncio.get_running_loop()
+        while (until := max(self._ghosts.values(), default=0.0)) > loop.time():  # noqa: ASYNC110 # it waits for time
+            await asyncio.sleep(min(until - loop.time(), _GHOST_STEP_S))
+        self._ghosts.clear()
+        yield
+
+    def roots_changed(self, client: ClientFace) -> None:
+        """A client said so: what the upstream asks about roots for a while is meant for it."""
+        self._rooted = client, asyncio.get_running_loop().time() + _ROOTS_S
 
     def fail_all(self, error: UpstreamUnavailable) -> None:
         """End every call in flight with `error`."""
         for pending in tuple(self.pending.values()):
             pending.put(error)
+        for task in self._unbound:
+            task.cancel()
 
     def route(self, message: Incoming, via: Pending | None = None) -> tuple[Pending, Item] | None:
         """Find out for whom a message is; requests of the upstream are served from here.
@@ -269,6 +224,10 @@ class Dialogue:
             return
         if via is None:
             self.interactive = self.interactive or method in INTERACTIVE
+        rooted = self._asks_about_news(method, via)
+        if rooted is not None:
+            self._put(rooted, None, request_id, method, params)
+            return
         pending, why = self._attribute(method, via)
         if pending is None or pending.client is None:
             code = INTERNAL_ERROR if method in INTERACTIVE and why else METHOD_NOT_FOUND
@@ -276,15 +235,37 @@ class Dialogue:
             refusal = error_raw(code, why or f"{method} is not available here")
             self._session.spawn(self._answer(error_bytes(request_id, refusal)))
             return
-        work = self._ask(pending, pending.client, request_id, method, params)
+        self._put(pending.client, pending, request_id, method, params)
+
+    def _asks_about_news(self, method: str, via: Pending | None) -> ClientFace | None:
+        """Whose roots a question is about that follows the news that they changed."""
+        if method != "roots/list" or via is not None or self._rooted is None:
+            return None
+        client, until = self._rooted
+        if until > asyncio.get_running_loop().time():
+            return client
+        self._rooted = None
+        return None
+
+    def _put(
+        self,
+        client: ClientFace,
+        pending: Pending | None,
+        request_id: Any,
+        method: str,
+        params: Params,
+    ) -> None:
+        """Put a question to a client, beside everything else."""
+        work = self._ask(pending, client, request_id, method, params)
         task = asyncio.get_running_loop().create_task(work)
         key = (type(request_id), request_id)
         self._asks[key] = task
-        pending.asked.add(task)
+        asking = pending.asked if pending is not None else self._unbound
+        asking.add(task)
 
         def done(ended: asyncio.Task[None]) -> None:
             self._asks.pop(key, None)
-            pending.asked.discard(ended)
+            asking.discard(ended)
             if not ended.cancelled() and (error := ended.exception()) is not None:
                 log.warning("upstream_ask_failed", upstream=self._session.server, error=repr(error))
 
@@ -312,9 +293,15 @@ class Dialogue:
         )
 
     async def _ask(
-        self, pending: Pending, client: ClientFace, request_id: Any, method: str, params: Params
+        self,
+        pending: Pending | None,
+        client: ClientFace,
+        request_id: Any,
+        method: str,
+        params: Params,
     ) -> None:
-        pending.pause()
+        if pending is not None:
+            pending.pause()
         try:
             answer = await client.ask(method, params)
         except ClientGone:
@@ -325,7 +312,7 @@ class Dialogue:
             else:
                 data = result_bytes(request_id, answer.result or Raw(b"{}"))
         finally:
-            if len(pending.asked) <= 1:
+            if pending is not None and len(pending.asked) <= 1:
                 pending.resume()
         await self._answer(data)
 
@@ -344,6 +331,13 @@ class Dialogue:
             task = self._asks.get((type(known), known))
             if task is not None:
                 task.cancel()
+
+
+def _may_be_asked(call: Call) -> bool:
+    """Whether the upstream may ask the client something because of this call."""
+    if call.client is None or call.method not in _ASKING_METHODS:
+        return False
+    return any(name in call.client.capabilities for name in INTERACTIVE.values())
 
 
 def _loud_enough(params: Params, wanted: str | None) -> bool:

@@ -14,7 +14,7 @@ import structlog
 
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.upstreams.dialogue import Dialogue, Note, cancelled_params
-from armory.upstreams.link import Call, Params, Reply
+from armory.upstreams.link import Call, ClientFace, Params, Reply
 from armory.upstreams.messages import Garbage, decode, notification_bytes, request_bytes
 from armory.upstreams.session import Heard, Session
 from armory.upstreams.spec import UpstreamSpec
@@ -93,6 +93,11 @@ class DuplexLink(Session):
     async def notify(self, method: str, params: Params) -> None:
         """Send a notification."""
         await self._write_bounded(notification_bytes(method, params))
+
+    async def roots_changed(self, client: ClientFace) -> None:
+        """As `Session.roots_changed`."""
+        self.dialogue.roots_changed(client)
+        await self.notify("notifications/roots/list_changed", {})
 
     async def _exchange(self, call: Call, scope: asyncio.Timeout) -> Reply:
         if self.closed:

@@ -16,7 +16,7 @@ from armory.upstreams.dialogue import Dialogue, Note, Pending
 from armory.upstreams.eventstream import Event, EventParser, EventTooLarge
 from armory.upstreams.http_client import JSON_AND_EVENTS, Answer, HttpClient, HttpFailure
 from armory.upstreams.http_reading import BodyTooLarge, let_go, read_body, read_events
-from armory.upstreams.link import Call, Params, Reply
+from armory.upstreams.link import Call, ClientFace, Params, Reply
 from armory.upstreams.messages import (
     EMPTY,
     Garbage,
@@ -102,6 +102,9 @@ class HttpLink(Session):
 
     async def notify(self, method: str, params: Params) -> None:
         """The era has no notifications from the client."""
+
+    async def roots_changed(self, client: ClientFace) -> None:
+        """The era asks for roots anew in each call."""
 
     async def close(self) -> None:
         """End what listens; the connections belong to the upstream's client."""

@@ -20,7 +20,7 @@ from armory.upstreams.handshake import initialize
 from armory.upstreams.http import messages_in
 from armory.upstreams.http_client import JSON_AND_EVENTS, Answer, HttpClient, HttpFailure
 from armory.upstreams.http_reading import BodyTooLarge, let_go, read_body, read_events
-from armory.upstreams.link import Call, Params, Reply
+from armory.upstreams.link import Call, ClientFace, Params, Reply
 from armory.upstreams.messages import Garbage, decode, notification_bytes, request_bytes
 from armory.upstreams.session import Heard, Session
 from armory.upstreams.spec import UpstreamSpec
@@ -63,7 +63,7 @@ class LegacyHttpLink(Session):
         self._renewing = asyncio.Lock()
         self._stream: asyncio.Task[None] | None = None
         self._closing = False
-        self.dialogue = Dialogue(self, self._post_quietly)
+        self.dialogue = Dialogue(self, self._post_quietly, exact=True)
 
     @property
     def closed(self) -> bool:
@@ -128,6 +128,11 @@ class LegacyHttpLink(Session):
     async def notify(self, method: str, params: Params) -> None:
         """POST a notification."""
         await self._post(notification_bytes(method, params))
+
+    async def roots_changed(self, client: ClientFace) -> None:
+        """As `Session.roots_changed`."""
+        self.dialogue.roots_changed(client)
+        await self.notify("notifications/roots/list_changed", {})
 
     async def _exchange(self, call: Call, scope: asyncio.Timeout) -> Reply:
         if call.method == "initialize":

@@ -17,7 +17,7 @@ from armory.domain.catalog import ServerLists
 from armory.errors import UpstreamUnavailable
 from armory.upstreams.breaker import State
 from armory.upstreams.clock import Clock, SystemClock
-from armory.upstreams.link import Call, Era, Link, Listener, Owner, Params, Reply
+from armory.upstreams.link import Call, ClientFace, Era, Link, Listener, Owner, Reply
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.upstream import Upstream, declared_by
 
@@ -130,15 +130,18 @@ class Pool:
         """
         await self.upstream(server).sessions.subscribe(owner, uris)
 
-    async def broadcast(self, owner: Owner, method: str, params: Params) -> None:
-        """Pass a client's notification on to the open legacy sessions that serve `owner`."""
+    async def roots_changed(self, owner: Owner, client: ClientFace) -> None:
+        """A client's roots changed: tell the legacy sessions that were told that it has some.
+
+        What those ask about roots in the next moments is put to `client`. Modern upstreams need no
+        such news: they ask in the middle of a call, each time anew.
+        """
         for upstream in tuple(self._upstreams.values()):
-            for link in upstream.sessions.links_of(upstream.sessions.owner_key(owner)):
-                if link.era == "legacy":
-                    try:
-                        await link.notify(method, params)
-                    except UpstreamUnavailable as error:
-                        log.debug("upstream_broadcast_failed", error=str(error))
+            for link in upstream.sessions.rooted(owner, client.capabilities):
+                try:
+                    await link.roots_changed(client)
+                except UpstreamUnavailable as error:
+                    log.debug("upstream_roots_news_failed", error=str(error))
 
     def key(self, server: str, owner: Owner) -> str:
         """Name of the session that serves `owner`: what `Listener.on_notification` calls owner."""

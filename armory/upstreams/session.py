@@ -16,7 +16,7 @@ import structlog
 from msgspec import Raw
 
 from armory.errors import UpstreamUnavailable
-from armory.upstreams.link import Call, Era, Params, Refused, Reply
+from armory.upstreams.link import Call, ClientFace, Era, Params, Refused, Reply
 from armory.upstreams.listening import Listening
 from armory.upstreams.messages import (
     METHOD_NOT_FOUND,
@@ -134,6 +134,14 @@ class Session(ABC):
     @abstractmethod
     async def notify(self, method: str, params: Params) -> None:
         """Send a notification; legacy only, elsewhere it does nothing."""
+
+    @abstractmethod
+    async def roots_changed(self, client: ClientFace) -> None:
+        """Legacy: tell the upstream that this client's roots changed; elsewhere it does nothing.
+
+        Raises:
+            UpstreamUnavailable: it cannot be told.
+        """
 
     @abstractmethod
     async def close(self) -> None:

@@ -227,10 +227,13 @@ class Sessions:
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))
 
-    def links_of(self, owner: str) -> list[Session]:
-        """The open links of one owner."""
-        links = (slot.link for (key, _), slot in self._slots.items() if key == owner)
-        return [link for link in links if link is not None and not link.closed]
+    def rooted(self, owner: Owner, capabilities: Mapping[str, Any]) -> list[Session]:
+        """The open legacy links that serve a client of `owner` which declared that it has roots."""
+        if "roots" not in capabilities:
+            return []
+        slot = self._slots.get((self.owner_key(owner), profile(capabilities)))
+        link = slot.link if slot is not None else None
+        return [link] if link is not None and not link.closed and link.era == "legacy" else []
 
     # ---
 

@@ -147,7 +147,7 @@ class Duplex:
             if task is not None:
                 task.cancel()
         elif self.session is not None:
-            take(self.session, message)
+            take(self._gateway, self.session, message)
 
     async def _initialize(self, message: Message, params: dict[str, Raw]) -> None:
         asked = text_of(params, "protocolVersion")

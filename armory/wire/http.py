@@ -50,7 +50,7 @@ class HttpSettings:
         sessions: most legacy sessions at once.
         streams: most open event streams at once.
         parked: most calls that wait for a modern client's input at once.
-        parked_ttl_s: how long they wait, in seconds.
+        parked_timeout_s: how long they wait, in seconds; then they are cancelled.
         session_idle_s: seconds after which an unused session ends.
         state_keys: secrets that seal request state (32 bytes or more, the first one seals).
     """
@@ -64,7 +64,7 @@ class HttpSettings:
     sessions: int = 10_000
     streams: int = 10_000
     parked: int = 1_000
-    parked_ttl_s: float = 300.0
+    parked_timeout_s: float = 300.0
     session_idle_s: float = 1_800.0
     state_keys: Sequence[bytes] = ()
 
@@ -99,7 +99,7 @@ class HttpEdge:
         )
         self.interactions = Interactions(
             settings.state_keys or None,
-            ttl_s=settings.parked_ttl_s,
+            ttl_s=settings.parked_timeout_s,
             capacity=settings.parked,
             replica=replicas.own_url if replicas is not None else "",
         )

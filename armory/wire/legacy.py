@@ -39,7 +39,7 @@ async def post(edge: HttpEdge, visit: Visit, message: Message) -> web.StreamResp
     if isinstance(session, web.StreamResponse):
         return session
     if not message.is_request:
-        take(session, message)
+        take(edge.gateway, session, message)
         return web.Response(status=202, headers=dict(visit.extra))
     stream = session.open_stream()
     start(edge, session, stream, message, visit)
@@ -182,7 +182,7 @@ async def post_batch(edge: HttpEdge, visit: Visit, body: bytes) -> web.StreamRes
             answers.append(jsonrpc.error_response(bad.id, jsonrpc.error(bad.code, bad.message)))
             continue
         if not message.is_request:
-            take(session, message)
+            take(edge.gateway, session, message)
             continue
         stream = session.open_stream()
         streams.append(stream)

@@ -13,7 +13,7 @@ from msgspec import UNSET, Raw
 from armory.gateway.exchange import INVALID_PARAMS, Exchange, RpcError
 from armory.gateway.gateway import Gateway
 from armory.gateway.rawjson import need_text, open_or_none
-from armory.upstreams.link import Reply
+from armory.upstreams.link import Owner, Reply
 from armory.wire import eras, jsonrpc
 from armory.wire.dispatch import Dispatcher
 from armory.wire.errors import ANSWERED, error_object
@@ -105,10 +105,16 @@ async def _session_method(
     return _EMPTY
 
 
-def take(session: Session, message: Message) -> None:
+def take(gateway: Gateway, session: Session, message: Message) -> None:
     """A notification or a response of the client."""
     if not message.is_notification:
         session.answered(message)
+        return
+    if message.method == "notifications/roots/list_changed":
+        # No request is open by which an upstream could ask what they are now.
+        face = SessionFace(session, session.general, None)
+        owner = Owner(session.principal, session.id)
+        session.run(gateway.pool.roots_changed(owner, face))
         return
     if message.method == "notifications/cancelled":
         try:

@@ -10,7 +10,7 @@ import asyncio
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
 import structlog
@@ -98,6 +98,7 @@ class Session:
         )
         self._streams: OrderedDict[str, EventStream] = OrderedDict()
         self._asked: dict[bytes, asyncio.Future[Answer]] = {}
+        self._errands: set[asyncio.Task[None]] = set()
         self._count = 0
 
     def touch(self) -> None:
@@ -189,6 +190,12 @@ class Session:
             future.set_result(Answer(error=message.error))
         return True
 
+    def run(self, errand: Coroutine[Any, Any, None]) -> None:
+        """Do something for the client that has no answer; ended with the session."""
+        task = asyncio.get_running_loop().create_task(errand)
+        self._errands.add(task)
+        task.add_done_callback(self._errands.discard)
+
     # -- the end -----------------------------------------------------------------------------
 
     async def close(self) -> None:
@@ -198,7 +205,8 @@ class Session:
             if not future.done():
                 future.set_exception(ClientGone("the session has ended"))
                 future.exception()
-        tasks = [task for task in self.inflight.values() if task is not asyncio.current_task()]
+        running = [*self.inflight.values(), *self._errands]
+        tasks = [task for task in running if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
         if tasks:

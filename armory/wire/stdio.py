@@ -35,6 +35,7 @@ async def serve_stdio(
     line_bytes: int = 16 << 20,
     drain_timeout_s: float = DRAIN_S,
     state_keys: Sequence[bytes] = (),
+    parked_timeout_s: float = 300.0,
     stdin: BinaryIO | None = None,
     stdout: BinaryIO | None = None,
 ) -> None:
@@ -47,6 +48,7 @@ async def serve_stdio(
         line_bytes: longest message; a longer one is answered with an error and skipped.
         drain_timeout_s: how long calls in flight may take after the input has ended, in seconds.
         state_keys: secrets that seal request state.
+        parked_timeout_s: how long a call waits for the client's answers.
         stdin: a binary pipe; the process's own by default.
         stdout: likewise.
     """
@@ -56,7 +58,7 @@ async def serve_stdio(
     source = stdin or sys.stdin.buffer
     transport, _ = await loop.connect_read_pipe(lambda: protocol, source)
     out = EventStream("stdio", keep_bytes=0)
-    interactions = Interactions(state_keys or None)
+    interactions = Interactions(state_keys or None, ttl_s=parked_timeout_s)
     sessions = Sessions(gateway, capacity=1)
     dispatcher = Dispatcher(gateway, interactions)
     duplex = Duplex(gateway, dispatcher, sessions, principal, endpoint, out)

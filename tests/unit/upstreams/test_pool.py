@@ -323,14 +323,17 @@ async def test_an_update_keeps_what_did_not_change_and_lets_calls_end(
         assert not other.sessions
 
 
-async def test_a_notification_of_a_client_reaches_its_sessions(
+async def test_changed_roots_reach_the_sessions_of_the_clients_that_have_some(
     make: Make, server: ScriptedUpstream
 ) -> None:
     pool = await make()
-    await call(pool, "echo", client=RecordingClient({"roots": {"listChanged": True}}))
-    await call(pool, "echo", BOB)
+    client = RecordingClient({"roots": {"listChanged": True}})
+    await call(pool, "echo", client=client)
+    await call(pool, "echo", client=RecordingClient({"sampling": {}}))
+    await call(pool, "echo", BOB, client=RecordingClient({"roots": {"listChanged": True}}))
     before = len(server.script.received)
-    await pool.broadcast(ANN, "notifications/roots/list_changed", {})
+    await pool.roots_changed(ANN, RecordingClient({"sampling": {}}))
+    await pool.roots_changed(ANN, client)
     sent = [m["method"] for m in server.script.received[before:]]
     assert sent == ["notifications/roots/list_changed"]
 

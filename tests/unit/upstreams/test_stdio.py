@@ -304,26 +304,71 @@ async def test_a_question_that_could_be_anyones_is_refused_and_then_calls_take_t
 
 
 async def test_a_question_on_behalf_of_a_cancelled_call_reaches_nobody_else(start: Start) -> None:
+    """The upstream heeds no cancellation: it asks when the call is gone and another one waits."""
     link = await start(inline(GHOST), hello=False)
     gone_client, client = asking(), asking()
     cancelled = asyncio.create_task(call(link, "asks-late", client=gone_client))
     await asyncio.sleep(0)
     cancelled.cancel()
     await asyncio.gather(cancelled, return_exceptions=True)
-    assert (await call(link, "other", client=client, timeout_s=5))["error"]["code"] == -32603
-    assert gone_client.asked == client.asked == []
+    answer = await call(link, "other", client=client, timeout_s=5)
+    assert answer["late"]["error"]["code"] == -32601
+    assert answer["own"]["result"] == {"action": "x"}
+    assert gone_client.asked == []
+    assert len(client.asked) == 1
 
+
+async def test_nobody_waits_for_a_cancelled_call_that_could_not_ask(start: Start) -> None:
+    link = await start(scripted())
+    hanging = asyncio.create_task(call(link, "hang", client=RecordingClient()))
+    await asyncio.sleep(0)
+    hanging.cancel()
+    await asyncio.gather(hanging, return_exceptions=True)
+    assert (await call(link, "elicit", client=asking(), timeout_s=1))["structuredContent"]["result"]
+
+
+async def test_roots_that_changed_are_asked_for_outside_of_calls(start: Start) -> None:
+    link = await start(inline(ROOTED), hello=False)
+    client = RecordingClient({"roots": {}}, answers={"roots/list": {"roots": []}})
+    stranger = RecordingClient({"roots": {}})
+    await call(link, "hello", client=stranger)
+    await link.roots_changed(client)
+    assert (await call(link, "told", timeout_s=5))["result"] == {"roots": []}
+    assert [method for method, _ in client.asked] == ["roots/list"]
+    assert stranger.asked == []
+
+
+ROOTED = r"""
+import sys, json
+told = waiting = None
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("method") == "notifications/roots/list_changed":
+        print(json.dumps({"jsonrpc": "2.0", "id": "r", "method": "roots/list"}), flush=True)
+    elif message.get("id") == "r":
+        told = message
+    elif message["params"]["name"] == "told":
+        waiting = message["id"]
+    else:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {}}), flush=True)
+    if told and waiting:
+        print(json.dumps({"jsonrpc": "2.0", "id": waiting, "result": told}), flush=True)
+"""
 
 GHOST = r"""
 import sys, json
-for line in sys.stdin:
-    message = json.loads(line)
-    if message.get("method") != "tools/call" or message["params"]["name"] != "other": continue
-    ask = {"jsonrpc": "2.0", "id": "a", "method": "elicitation/create", "params": {}}
+def ask(name):
+    ask = {"jsonrpc": "2.0", "id": name, "method": "elicitation/create", "params": {}}
     print(json.dumps(ask), flush=True)
     while True:
         answer = json.loads(sys.stdin.readline())
-        if answer.get("id") == "a": break
-    result = {"error": answer["error"]}
+        if answer.get("id") == name: return answer
+late = None
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("method") == "notifications/cancelled":
+        late = ask("a")
+    if message.get("method") != "tools/call" or message["params"]["name"] != "other": continue
+    result = {"late": late, "own": ask("b")}
     print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
 """

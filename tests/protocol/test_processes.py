@@ -1,0 +1,119 @@
+"""Clients that vanish and roots that change, over real processes on both sides."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import sys
+import urllib.request
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+import aiohttp
+import pytest
+
+from armory.testing.clients import LegacyClient, messages, modern_body, modern_headers
+from armory.testing.processes import GatewayProcess
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+ELICIT = {"elicitation": {"form": {}}}
+PATHS = os.pathsep.join(filter(None, sys.path))
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """In front of a scripted server over stdio, in the handshake era."""
+    upstream = {
+        "command": sys.executable,
+        "args": ["-m", "armory.testing.stdio_server", "--era", "legacy"],
+        "env": {"PYTHONPATH": PATHS},
+    }
+    config = {
+        "server": {"limits": {"parked_timeout_s": 0.5}},
+        "upstreams": {"up": upstream},
+        "tool_rag": {"enabled": False},
+    }
+    with GatewayProcess(config, tmp_path_factory.mktemp("gateway")) as running:
+        assert isinstance(running, GatewayProcess)
+        yield running
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session:
+        yield session
+
+
+def figure(gateway: GatewayProcess, name: str) -> float:
+    with urllib.request.urlopen(f"{gateway.url}/metrics", timeout=10) as answer:
+        text = answer.read().decode()
+    found = re.findall(rf"^{name}(?:{{[^}}]*}})? ([0-9.e+]+)$", text, re.MULTILINE)
+    assert found, name
+    return sum(map(float, found))
+
+
+async def until(what: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not await asyncio.to_thread(what):  # noqa: ASYNC110 # another process
+            await asyncio.sleep(0.05)
+
+
+async def call(
+    gateway: GatewayProcess, http: aiohttp.ClientSession, tool: str, **more: Any
+) -> dict[str, Any]:
+    """The answer to one modern call."""
+    params = {"name": f"up__{tool}", "arguments": {}, **more}
+    body = modern_body(1, "tools/call", params, capabilities=ELICIT)
+    async with http.post(f"{gateway.url}/mcp", json=body, headers=modern_headers(body)) as answer:
+        return (await messages(answer))[-1]
+
+
+async def test_a_modern_client_that_never_comes_back_leaves_nothing(
+    gateway: GatewayProcess, http: aiohttp.ClientSession
+) -> None:
+    asked = (await call(gateway, http, "elicit"))["result"]
+    assert asked["resultType"] == "input_required"
+    await until(lambda: figure(gateway, "armory_client_parked") == 0)
+    await until(lambda: figure(gateway, "armory_upstream_calls_in_flight") == 0)
+    # The process is free: another call that asks gets its turn, and is answered in time.
+    again = (await call(gateway, http, "elicit"))["result"]
+    (key,) = again["inputRequests"]
+    answers = {key: {"action": "decline"}}
+    state = again["requestState"]
+    done = await call(gateway, http, "elicit", requestState=state, inputResponses=answers)
+    assert done["result"]["structuredContent"]["result"] == {"action": "decline"}
+    report = (await call(gateway, http, "report"))["result"]["structuredContent"]
+    assert len(report["cancelled"]) == 1
+    # What was sealed for the call that is gone is of no use any more.
+    state = asked["requestState"]
+    late = await call(gateway, http, "elicit", requestState=state, inputResponses=answers)
+    assert late["error"]["code"] == -32602
+
+
+async def test_roots_that_change_reach_the_server_that_asks_for_them(
+    gateway: GatewayProcess, http: aiohttp.ClientSession
+) -> None:
+    client = LegacyClient(f"{gateway.url}/mcp", http, "2025-11-25")
+    await client.initialize({"roots": {"listChanged": True}})
+    await client.request("tools/call", {"name": "up__echo", "arguments": {}})
+    async with http.get(client.url, headers=client.headers) as stream:
+        await client.send({"jsonrpc": "2.0", "method": "notifications/roots/list_changed"})
+        asked = await question(stream)
+        assert asked["method"] == "roots/list"
+        roots = {"roots": [{"uri": "file:///new", "name": "new"}]}
+        await client.send({"jsonrpc": "2.0", "id": asked["id"], "result": roots})
+    async with asyncio.timeout(20):
+        while True:
+            answer = await client.request("tools/call", {"name": "up__report", "arguments": {}})
+            if answer["result"]["structuredContent"]["roots"] == roots:
+                return
+            await asyncio.sleep(0.05)
+
+
+async def question(stream: aiohttp.ClientResponse) -> dict[str, Any]:
+    async for line in stream.content:
+        if line.startswith(b"data:") and b'"method"' in line:
+            return json.loads(line[5:])
+    raise AssertionError("it never asked")
