@@ -30,7 +30,8 @@ def expose_result(raw: Raw, server: str) -> Raw:
     """A result of `server` with the exposed form of every URI, link and task id in it.
 
     Looks where the specification puts them: `content` blocks, prompt `messages`, resource
-    `contents`, `taskId`s, and the links of MCP Apps in `_meta`. Everything else stays verbatim.
+    `contents`, `taskId`s, input requests, and the links of MCP Apps in `_meta`. Everything else stays
+    verbatim.
     """
     if not has_links(raw):
         return raw
@@ -57,7 +58,20 @@ def _body(body: Members, server: str) -> bool:
     changed |= _each(body, "tasks", server, _task)
     changed |= _inside(body, "_meta", server, _meta)
     changed |= _inside(body, "result", server, _body)
+    changed |= _inside(body, "inputRequests", server, _questions)
     return changed
+
+
+def _questions(asked: Members, server: str) -> bool:
+    """The input requests of a modern upstream, by key."""
+    changed = False
+    for key in asked:
+        changed |= _inside(asked, key, server, _question)
+    return changed
+
+
+def _question(question: Members, server: str) -> bool:
+    return _inside(question, "params", server, _body)
 
 
 def _set(target: Members, key: str, server: str, expose: Callable[[str, str], str]) -> bool:

@@ -96,3 +96,16 @@ def test_numbers_beside_a_link_stay_as_they_were_written() -> None:
     raw = Raw(b'{"x": 1.50, "content":[{"type":"resource_link","uri":"a:b","size": 1e3}]}')
     assert b"1.50" in bytes(memoryview(expose_result(raw, "s")))
     assert b"1e3" in bytes(memoryview(expose_result(raw, "s")))
+
+
+def test_input_requests() -> None:
+    sampling = {"method": "sampling/createMessage", "params": {"messages": [{"content": [LINK]}]}}
+    ui = {"method": "elicitation/create", "params": {"_meta": {"ui": {"resourceUri": "ui://f"}}}}
+    plain_one = {"method": "roots/list"}
+    asked = {"inputRequests": {"a": sampling, "b": ui, "c": plain_one}, "requestState": "s"}
+    got = exposed(asked)
+    messages = got["inputRequests"]["a"]["params"]["messages"]
+    assert messages[0]["content"][0]["uri"] == "s+file:///a"
+    assert got["inputRequests"]["b"]["params"]["_meta"]["ui"]["resourceUri"] == "ui://s/f"
+    assert got["inputRequests"]["c"] == plain_one
+    assert got["requestState"] == "s"
