@@ -25,6 +25,9 @@ LABELLED = (
     "acebench-en",
 )
 POOLS = ("toucan-pool", "docker-pool")
+#: Our own queries (`written.jsonl`) for tools of the first pool, which are their catalogue.
+WRITTEN = "written"
+WRITTEN_QUERIES = Path(__file__).with_name("written.jsonl")
 #: Folds of the leave-sets-out judgement: no fold model has seen any set of its own group.
 FOLDS: dict[str, tuple[str, ...]] = {
     "a": ("toole", "toole-multi", "toole-notool"),
@@ -101,7 +104,9 @@ def _rows(path: Path) -> Iterable[dict[str, Any]]:
 
 
 def load(root: Path, name: str) -> Catalogue:
-    """Read one set."""
+    """Read one set, or the first pool with the queries that were written for it."""
+    if name == WRITTEN:
+        return Catalogue(name, load(root, POOLS[0]).tools, written_queries())
     tools = [_tool(row) for row in _rows(root / name / "tools.jsonl")]
     path = root / name / "queries.jsonl"
     queries = []
@@ -113,9 +118,28 @@ def load(root: Path, name: str) -> Catalogue:
     return Catalogue(name, tools, queries)
 
 
+def written_queries() -> list[Query]:
+    """The hand-written queries; `relevant` are ids of the first pool."""
+    rows = _rows(WRITTEN_QUERIES)
+    return [Query(f"w{i}", r["query"], tuple(r["relevant"])) for i, r in enumerate(rows)]
+
+
 def is_validation(query_id: str) -> bool:
     """Whether the query belongs to the validation part (18 %), by the hash of its id."""
     return int(hashlib.sha256(query_id.encode()).hexdigest()[:8], 16) % 100 < 18
+
+
+def is_held_server(server: str) -> bool:
+    """Whether written queries for this server's tools are never trained on (a fifth)."""
+    return int(hashlib.sha256(server.lower().encode()).hexdigest()[:8], 16) % 100 < 20
+
+
+def held_out(catalogue: Catalogue) -> list[bool]:
+    """Which queries a run does not train on: by the query, of the written ones by the server."""
+    if catalogue.name != WRITTEN:
+        return [is_validation(q.id) for q in catalogue.queries]
+    held = {t.id for t in catalogue.tools if is_held_server(t.server)}
+    return [any(r in held for r in q.relevant) for q in catalogue.queries]
 
 
 def view(tool: Tool, kind: str) -> str:

@@ -16,13 +16,24 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from training.data import LABELLED, POOLS, Catalogue, clauses, load, split_name, view
+from training.data import (
+    LABELLED,
+    POOLS,
+    WRITTEN,
+    Catalogue,
+    clauses,
+    load,
+    split_name,
+    view,
+)
 from training.encoder import load_encoder
 from training.evaluate import Array, Embed, bm25, torch_embedder, zscores
 
 NEGATIVES = 24
 #: Documents nearer than this to a wanted tool are taken for the same thing, not for a negative.
 DUPLICATE = 0.87
+#: In a pool of thousands of servers several do the same: of foreign servers only what is farther.
+FOREIGN = 0.65
 Indices = NDArray[np.int32]
 
 
@@ -45,6 +56,7 @@ def hard_negatives(catalogue: Catalogue, tools: Array, asked: Array) -> Indices:
     """
     place = {t.id: i for i, t in enumerate(catalogue.tools)}
     names = np.array([split_name(t.name) for t in catalogue.tools])
+    servers = np.array([t.server for t in catalogue.tools])
     out = np.full((len(asked), NEGATIVES), -1, np.int32)
     for at in range(0, len(asked), 512):
         block = slice(at, at + 512)
@@ -56,7 +68,10 @@ def hard_negatives(catalogue: Catalogue, tools: Array, asked: Array) -> Indices:
             if not wanted:
                 continue
             barred = np.isin(names, names[wanted])
-            barred |= (tools @ tools[wanted].T).max(1) > DUPLICATE
+            near = (tools @ tools[wanted].T).max(1)
+            barred |= near > DUPLICATE
+            if catalogue.name == WRITTEN:
+                barred |= (near > FOREIGN) & ~np.isin(servers, servers[wanted])
             barred |= dense[row] > dense[row, wanted].max() + 0.15
             order = np.argsort(-np.where(barred, -np.inf, rank[row]))[:NEGATIVES]
             order = order[~barred[order]]
@@ -90,17 +105,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
     parser.add_argument("data", type=Path)
     parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--threads", type=int, default=2, help="1 where others use the machine")
+    parser.add_argument("--sets", nargs="+", default=[*LABELLED, *POOLS, WRITTEN])
     args = parser.parse_args()
-    torch.set_num_threads(2)
+    torch.set_num_threads(args.threads)
     embed = torch_embedder(load_encoder(fused=False))
     args.out.mkdir(parents=True, exist_ok=True)
-    for name in (*LABELLED, *POOLS):
+    for name in args.sets:
         catalogue = load(args.data, name)
-        tools = embed([view(t, "server") for t in catalogue.tools])
-        found: dict[str, NDArray[np.generic]] = {
-            "tools": tools.astype(np.float16),
-            "neighbours": neighbours(tools),
-        }
+        kept = args.out / f"{POOLS[0]}.npz"
+        found: dict[str, NDArray[np.generic]]
+        if name == WRITTEN and kept.exists():  # the same tools
+            with np.load(kept) as stored:
+                found = {key: stored[key] for key in ("tools", "neighbours")}
+            tools = found["tools"].astype(np.float32)
+        else:
+            tools = embed([view(t, "server") for t in catalogue.tools])
+            found = {"tools": tools.astype(np.float16), "neighbours": neighbours(tools)}
         pairs: list[tuple[int, str, int]] = []
         if catalogue.queries:
             asked = embed([q.text for q in catalogue.queries])

@@ -4,9 +4,9 @@ Usage: python -m training.train DATA --mined mined --out run/final [--leave-out 
 
 InfoNCE over in-batch tools and mined hard negatives; every step mixes a group drawn from one
 labelled catalogue (its own tools are the hardest in-batch negatives), a group of the small sets,
-and a group of template queries over unlabelled tools. Two leashes hold the model to the base:
-the weights are pulled back towards it at every step, and the averaged weights can be
-interpolated with it afterwards (`training.export --factor`).
+a group of hand-written queries and one of template queries over the tools of the pools. Two leashes
+hold the model to the base: the weights are pulled back towards it at every step, and the averaged
+weights can be interpolated with it afterwards (`training.export --factor`).
 """
 
 from __future__ import annotations
@@ -28,9 +28,10 @@ from training.data import (
     LABELLED,
     POOLS,
     VIEWS,
+    WRITTEN,
     Catalogue,
     clauses,
-    is_validation,
+    held_out,
     join,
     load,
     pool_without,
@@ -56,9 +57,10 @@ class Settings:
     rate: float = 6e-5
     warmup: float = 0.06
     scale: float = 20.0
-    group: int = 32
-    small: int = 12
-    templates: int = 16
+    group: int = 24
+    small: int = 8
+    written: int = 18
+    templates: int = 10
     negatives: int = 1
     joined: float = 0.15
     toole: float = 0.27
@@ -83,18 +85,28 @@ class Example:
 class Source:
     """Examples of one catalogue."""
 
-    def __init__(self, catalogue: Catalogue, mined: Path, rng: random.Random, held: bool) -> None:
+    def __init__(
+        self,
+        catalogue: Catalogue,
+        mined: Path,
+        rng: random.Random,
+        held: bool,
+        barred: frozenset[int] = frozenset(),
+    ) -> None:
         stored = np.load(mined / f"{catalogue.name}.npz")
         self.name, self.tools, self.rng = catalogue.name, catalogue.tools, rng
         self.neighbours = stored["neighbours"]
         self.vectors = torch.from_numpy(stored["tools"].astype(np.float32))
         self.negatives = stored.get("negatives")
         place = {t.id: i for i, t in enumerate(catalogue.tools)}
-        self.queries = [
+        self.barred = barred
+        kept = held_out(catalogue)
+        asked = [
             (i, q.text, [place[r] for r in q.relevant if r in place])
             for i, q in enumerate(catalogue.queries)
-            if q.relevant and not (held and is_validation(q.id))
+            if q.relevant and not (held and kept[i])
         ]
+        self.queries = [a for a in asked if a[2] and not barred.intersection(a[2])]
         matched: dict[int, list[tuple[str, int]]] = {}
         for i, text, tool in json.loads((mined / f"{catalogue.name}.clauses.json").read_text()):
             matched.setdefault(i, []).append((text, tool))
@@ -102,7 +114,7 @@ class Source:
         self.order: list[int] = []
 
     def _negatives(self, row: np.ndarray, count: int) -> list[tuple[str, tuple[str, int]]]:
-        known = [int(i) for i in row if i >= 0]
+        known = [int(i) for i in row if i >= 0 and int(i) not in self.barred]
         if not known:
             return []
         drawn = {min(int(self.rng.expovariate(1 / 6)), len(known) - 1) for _ in range(count)}
@@ -168,28 +180,24 @@ class Batches:
         unseen = [load(data, name) for name in left_out]
         names = [n for n in LABELLED if n not in left_out]
         self.sources = {n: Source(load(data, n), mined, self.rng, held) for n in names}
-        # Only templates are drawn from pools: a tool that also stands in a set left out may
-        # not be among them. The mined rows stay aligned, so tools are barred, not removed.
-        self.pools = []
-        self.barred: dict[str, set[int]] = {}
-        for name in POOLS:
+        # A tool of a pool that also stands in a set left out may not be drawn. The mined rows
+        # stay aligned, so tools are barred, not removed.
+        for name in (*POOLS, WRITTEN):
             pool = load(data, name)
             kept = {t.id for t in pool_without(pool, unseen).tools}
-            self.barred[name] = {i for i, t in enumerate(pool.tools) if t.id not in kept}
-            self.sources[name] = Source(pool, mined, self.rng, held)
-            self.pools.append(name)
+            barred = frozenset(i for i, t in enumerate(pool.tools) if t.id not in kept)
+            self.sources[name] = Source(pool, mined, self.rng, held, barred)
         large = {"toole": settings.toole, **LARGE}
         self.large = {n: w for n, w in large.items() if n in names}
         self.small = {n: w for n, w in SMALL.items() if n in names}
 
     def _template(self) -> Example:
         big = [n for n in self.large if n not in ("toole",)]
-        chosen = self.rng.choices([*self.pools, *big], [0.72, 0.05, *[0.23 / len(big)] * len(big)])
+        chosen = self.rng.choices([*POOLS, *big], [0.72, 0.05, *[0.23 / len(big)] * len(big)])
         name = chosen[0]
         while True:
             example = self.sources[name].template(self.settings.joined)
-            used = {i for _, i in example.wanted} | {i for _, (_, i) in example.negatives}
-            if not used & self.barred.get(name, set()):
+            if not {i for _, i in example.wanted} & self.sources[name].barred:
                 return example
 
     def draw(self) -> list[Example]:
@@ -200,6 +208,8 @@ class Batches:
         for _ in range(s.small if self.small else 0):
             name = self.rng.choices(list(self.small), list(self.small.values()))[0]
             batch.append(self.sources[name].labelled(s.negatives, s.joined))
+        own = self.sources[WRITTEN]
+        batch += [own.labelled(s.negatives, s.joined) for _ in range(s.written)]
         return batch + [self._template() for _ in range(s.templates)]
 
     def masked(self, batch: list[Example], documents: list[tuple[str, int]]) -> Tensor:

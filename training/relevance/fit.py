@@ -37,8 +37,8 @@ from armory.retrieval.relevance import (
     Linear,
     read_calibrations,
 )
-from training.relevance.sets import FOLD_OF, NO_TOOL, SETS, CachedModel, group_of
-from training.relevance.tables import PLAIN, Tables, read_all
+from training.relevance.sets import FOLD_OF, LABELLED, NO_TOOL, SETS, CachedModel, group_of
+from training.relevance.tables import APART, PLAIN, Tables, read_all, read_written
 
 FIRST = (
     "fusion", "fusion_gap", "dense_z", "dense_by_size", "words_by_size", "dense_by_length",
@@ -57,6 +57,8 @@ NEED = (
     "log_tools", "clauses", "form_request", "form_wh", "form_why", "form_supposed", "form_others",
     "form_mine", "form_concrete", "form_language", "form_length",
 )  # fmt: skip
+#: The fold whose embedder sees the written queries: of servers that none was trained on.
+WRITTEN_FOLD = "a"
 #: Tools that a query should list on average at the default threshold.
 RETURNED = 5.7
 #: A wrong refusal is about eight times as bad as a missing one.
@@ -112,13 +114,12 @@ def fit_need(
     weight: list[np.ndarray] = []
     for _, part, kind in (
         *((n, p, NO_TOOL if n.startswith(NO_TOOL) else "own") for n, p in labelled.items()),
-        *((n, p, n.split(":")[0]) for n, p in needless.items()),
+        *((n, p, n.split(":")[0]) for n, p in needless.items() if not n.startswith(APART)),
     ):
         count = len(part)
         blocks.append(np.column_stack([part.query[n] for n in names]).astype(np.float64))
         target.append(np.full(count, float(kind == "own")))
-        small = min(1.0, count / 100) ** 0.5
-        weight.append(np.full(count, _KINDS.get(kind, 1.0) * small / count))
+        weight.append(np.full(count, _KINDS.get(kind, 1.0) * part.weight / count))
     return fit_linear(
         names, np.concatenate(blocks), np.concatenate(target), np.concatenate(weight), ridge=ridge
     )
@@ -136,9 +137,10 @@ def fit_calibration(
     wanted = [t for n, t in tables.items() if n != NO_TOOL]
     first, second = fit_steps(wanted, recipe.first, recipe.second, ridge=ridge)
     need = fit_need(need_tables or tables, needless, recipe.need)
-    odds = [log_odds_of(part, first, second) for part in wanted]
+    usual = [t for n, t in tables.items() if n in LABELLED]  # a small catalogue lists few anyway
+    odds = [log_odds_of(part, first, second) for part in usual]
     return Calibration(
-        first, second, need, recipe.refuse_below, miss_cost_for(wanted, odds, RETURNED)
+        first, second, need, recipe.refuse_below, miss_cost_for(usual, odds, RETURNED)
     )
 
 
@@ -189,6 +191,7 @@ def gather(
     embed = CachedModel(model, cache)
     if folds is None:
         tables, needless = read_all(data, embed, cap=cap)
+        _join(tables, needless, read_written(data, embed))
         return tables, needless, embed.identity
     tables, needless = {}, {}
     for fold in sorted(set(FOLD_OF.values())):
@@ -197,12 +200,21 @@ def gather(
         if not there:
             print(f"fold {fold}: no embedder in {folds}, the given one is taken", flush=True)
         source = CachedModel(folds / fold, cache) if there else embed
-        part, spare = read_all(data, source, cap=cap, sets=own)
-        for ranker, found in part.items():
-            tables.setdefault(ranker, {}).update(found)
-        needless.update(spare)
+        _join(tables, needless, read_all(data, source, cap=cap, sets=own))
+        if fold == WRITTEN_FOLD:
+            _join(tables, needless, read_written(data, source))
         print(f"fold {fold}: {', '.join(own)}", flush=True)
     return tables, needless, embed.identity
+
+
+def _join(
+    tables: Tables,
+    needless: dict[str, Observations],
+    more: tuple[Tables, dict[str, Observations]],
+) -> None:
+    for ranker, found in more[0].items():
+        tables.setdefault(ranker, {}).update(found)
+    needless.update(more[1])
 
 
 def main() -> None:

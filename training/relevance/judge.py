@@ -24,7 +24,7 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from armory.retrieval.fitting import Observations, log_odds_of, scores_of
-from armory.retrieval.relevance import sigmoid
+from armory.retrieval.relevance import Calibration, sigmoid
 from training.relevance.fit import RELEVANCE, fit_calibration, gather, without
 from training.relevance.sets import LABELLED, NO_TOOL, CachedModel, group_of
 from training.relevance.tables import PLAIN, read_all
@@ -106,9 +106,22 @@ def leave_out(
     fitted_on: Mapping[str, Observations],
     needless: Mapping[str, Observations],
     seen: Mapping[str, Observations] | None = None,
-) -> dict[str, tuple[Observations, NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]]]:
-    """Per set: its queries, log-odds, scores, refusals, by constants made without its group."""
-    found = {}
+    idle: Mapping[str, Observations] | None = None,
+) -> tuple[dict[str, Any], dict[str, NDArray[np.bool_]]]:
+    """Everything by constants that were made without the group of sets it belongs to.
+
+    Args:
+        judged: labelled sets, by name.
+        fitted_on: sets that the constants come from.
+        needless: queries without a tool that they come from.
+        seen: see `fit_all`.
+        idle: queries without a tool that are judged, by `kind:catalogue:set`.
+
+    Returns:
+        Per set its queries, log-odds, scores, refusals; of `idle` the refusals.
+    """
+    found: dict[str, Any] = {}
+    refused: dict[str, NDArray[np.bool_]] = {}
     for group in dict.fromkeys(group_of(name) for name in judged):
         tables, spare = without(fitted_on, needless, group)
         known = {f"{n} seen": p for n, p in (seen or {}).items() if group_of(n) != group}
@@ -117,15 +130,57 @@ def leave_out(
             if group_of(name) != group:
                 continue
             odds = log_odds_of(part, constants.first, constants.second)
-            rows = [{n: float(v[i]) for n, v in part.query.items()} for i in range(len(part))]
-            need = sigmoid(np.array([constants.need.of(row) for row in rows], np.float32))
             scores = scores_of(odds, constants.miss_cost)
-            found[name] = (part, odds, scores, need < constants.refuse_below)
-    return found
+            found[name] = (part, odds, scores, is_refused(constants, part))
+        for name, part in (idle or {}).items():
+            if group_of(name.split(":")[1]) == group:
+                refused[name] = is_refused(constants, part)
+    return found, refused
+
+
+def is_refused(constants: Calibration, part: Observations) -> NDArray[np.bool_]:
+    """Which of the queries are taken to need no tool."""
+    rows = [{n: float(v[i]) for n, v in part.query.items()} for i in range(len(part))]
+    need = sigmoid(np.array([constants.need.of(row) for row in rows], np.float32))
+    return need < constants.refuse_below
+
+
+def pooled(found: Mapping[str, Any], start: str) -> dict[str, float]:
+    """Figures over all queries of the sets whose names begin so."""
+    rows: dict[str, list[Doubles]] = {}
+    for name, (part, odds, scores, refused) in found.items():
+        if name.startswith(start):
+            listed = listing(part, scores, refused, 0.5)
+            for key, values in {**ranking(part, odds), **listed}.items():
+                rows.setdefault(key, []).append(values)
+    return {key: float(np.concatenate(values).mean()) for key, values in rows.items()}
+
+
+def written_of(
+    found: Mapping[str, Any], refused: Mapping[str, NDArray[np.bool_]]
+) -> dict[str, Any]:
+    """The written queries, and what is asked in vain of small catalogues and of the sets."""
+    idle = {
+        "of other servers, over small catalogues": ("cross:small-",),
+        "no-tool requests, fitted on, over small catalogues": ("hand:small-",),
+        "no-tool requests, kept apart, over small catalogues": ("apart:small-",),
+        "no-tool requests, kept apart, over the sets": tuple(f"apart:{n}:" for n in LABELLED),
+    }
+    return {
+        "large": pooled(found, "written-"),
+        "small": pooled(found, "small-"),
+        "refused": {
+            label: float(np.concatenate([v for n, v in refused.items() if n.startswith(s)]).mean())
+            for label, s in idle.items()
+        },
+    }
 
 
 def report_of(
-    found: Mapping[str, Any], plain: Mapping[str, Observations], base: Mapping[str, Any] | None
+    found: Mapping[str, Any],
+    refused: Mapping[str, NDArray[np.bool_]],
+    plain: Mapping[str, Observations],
+    base: Mapping[str, Any] | None,
 ) -> dict[str, Any]:
     """Every figure."""
     ours = {n: ranking(found[n][0], found[n][1]) for n in LABELLED}
@@ -163,6 +218,7 @@ def report_of(
         n: sum(abs(p - y) * c for p, y, c in bins) / sum(c for _, _, c in bins)
         for n, bins in report["reliability"].items()
     }
+    report["written"] = written_of(found, refused)
     return report
 
 
@@ -174,6 +230,9 @@ def show(report: Mapping[str, Any]) -> None:
             span = f"[{100 * value['low']:.1f}, {100 * value['high']:.1f}]"
             print(f"{name:52s} {100 * value['macro']:6.1f} {span:16s} {sets}")
     print("best F1", {k: round(v, 3) for k, v in report["best f1"].items()})
+    for kind in ("large", "small"):
+        print("written,", kind, {k: round(v, 3) for k, v in report["written"][kind].items()})
+    print("refused", {k: round(v, 3) for k, v in report["written"]["refused"].items()})
     print("ECE", {k: round(v, 3) for k, v in report["ece"].items()})
 
 
@@ -190,9 +249,9 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     tables, needless, _ = gather(args.data, args.base, None, args.cache, args.cap)
-    same = leave_out(tables["relevance"], tables["relevance"], needless)
+    same, turned = leave_out(tables["relevance"], tables["relevance"], needless, idle=needless)
     if args.folds is None:
-        report = report_of(same, tables[PLAIN], None)
+        report = report_of(same, turned, tables[PLAIN], None)
     else:
         tuned, spare, _ = gather(args.data, args.base, args.folds, args.cache, args.cap)
         source = (tables["relevance"], needless)
@@ -202,8 +261,8 @@ def main() -> None:
         if args.seen is not None:
             embed = CachedModel(args.seen, args.cache)
             seen = read_all(args.data, embed, cap=args.cap, validation=True)[0]["relevance"]
-        found = leave_out(tuned["relevance"], *source, seen)
-        report = report_of(found, tables[PLAIN], same)
+        found, turned = leave_out(tuned["relevance"], *source, seen, idle=spare)
+        report = report_of(found, turned, tables[PLAIN], same)
     show(report)
     if args.json:
         args.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")

@@ -1,7 +1,8 @@
 """Signals of every (query, candidate) of a set as arrays, for fitting and judging.
 
 Beside the labelled queries there are two kinds that need no tool of a catalogue: questions written
-by hand (`no_tool.txt`), and queries of one set against the small catalogue of another.
+by hand (`no_tool.txt`), and queries of one set against the small catalogue of another. A third kind
+(`no_tool_apart.txt`) is for judging only.
 """
 
 from __future__ import annotations
@@ -27,11 +28,28 @@ from training.relevance.sets import (
     read_catalogue,
     read_questions,
 )
+from training.relevance.written import (
+    HALVES,
+    held_queries,
+    index_rows,
+    large,
+    pool_rows,
+    questions_of,
+    smalls,
+)
 
 Array = NDArray[np.float32]
 Tables = dict[str, dict[str, Observations]]
 FORMULAS = (SemanticRanker(), HybridRanker(), LexicalRanker())
 NO_TOOL_TEXTS = Path(__file__).with_name("no_tool.txt")
+#: Requests that need no tool and that nothing is fitted on: kind `apart`.
+APART_TEXTS = Path(__file__).with_name("no_tool_apart.txt")
+APART = "apart"
+#: What each half of the written queries weighs, where a labelled set weighs 1: over the large
+#: catalogue, and over all its small ones together.
+WRITTEN_WEIGHT, SMALL_WEIGHT = 0.7, 1.0
+#: No-tool requests that are put to a small catalogue.
+_HAND_SMALL = 30
 #: Catalogues small enough that a stranger's query has no tool in them.
 SMALL = ("toole", "livemcpbench", "mcpproxy-golden", "docker-pool")
 _STRANGERS = 100
@@ -98,9 +116,9 @@ def read_all(
         for ranker, found in _labelled(catalogues[name], questions[name], embed).items():
             tables.setdefault(ranker, {})[name] = found
         embed.save()
-    hand = NO_TOOL_TEXTS.read_text(encoding="utf-8").splitlines()
     needless = {
-        f"hand:{name}:": _queries(catalogues[name], hand, embed)
+        f"{kind}:{name}:": _queries(catalogues[name], texts, embed)
+        for kind, texts in (("hand", _lines(NO_TOOL_TEXTS)), (APART, _lines(APART_TEXTS)))
         for name in (*LABELLED, *SMALL)
         if name in catalogues and name != "toole-multi"
     }
@@ -114,6 +132,41 @@ def read_all(
             needless[f"cross:{home}:{name}"] = _queries(catalogues[home], texts, embed)
     embed.save()
     return tables, needless
+
+
+def read_written(root: Path, embed: CachedModel) -> tuple[Tables, dict[str, Observations]]:
+    """The same of the written queries: a large catalogue and many small ones for each half."""
+    rows = pool_rows(root)
+    tables: Tables = {}
+    needless: dict[str, Observations] = {}
+    whole = index_rows("written", large(rows), embed)
+    chance = np.random.default_rng(1)
+    kinds = (("hand", _lines(NO_TOOL_TEXTS)), (APART, _lines(APART_TEXTS)))
+    for half in HALVES:
+        asked = [(q, ids) for q, ids, _ in held_queries(rows)[half]]
+        parts = {f"written-{half}": (whole, questions_of(whole, asked), WRITTEN_WEIGHT)}
+        catalogues = list(smalls(rows, half))
+        for small in catalogues:
+            indexed = index_rows(small.name, small.tools, embed)
+            share = SMALL_WEIGHT / len(catalogues)
+            parts[small.name] = (indexed, questions_of(indexed, small.asked), share)
+            needless[f"cross:{small.name}:{small.name}"] = _queries(
+                indexed, small.absent, embed, share
+            )
+            for kind, texts in kinds:
+                chosen = chance.permutation(len(texts))[:_HAND_SMALL]
+                needless[f"{kind}:{small.name}:"] = _queries(
+                    indexed, [texts[i] for i in chosen], embed, share
+                )
+        for name, (catalogue, questions, weight) in parts.items():
+            for ranker, found in _labelled(catalogue, questions, embed).items():
+                tables.setdefault(ranker, {})[name] = replace(found, weight=weight)
+    embed.save()
+    return tables, needless
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
 
 
 def _query_of(evidence: Evidence) -> dict[str, float]:
@@ -140,11 +193,14 @@ def _labelled(
     return {name: collector.observations() for name, collector in collectors.items()}
 
 
-def _queries(catalogue: Catalogue, texts: Sequence[str], embed: CachedModel) -> Observations:
+def _queries(
+    catalogue: Catalogue, texts: Sequence[str], embed: CachedModel, weight: float = 1.0
+) -> Observations:
     rows = [_query_of(evidence) for evidence in evidence_of(catalogue, texts, embed)]
     return Observations(
         signals={},
         query={n: np.array([q[n] for q in rows], np.float32) for n in rows[0]},
         wanted=np.zeros((len(rows), 1), np.bool_),
         relevant=np.zeros(len(rows), np.int64),
+        weight=weight * min(1.0, len(rows) / 100) ** 0.5,
     )
