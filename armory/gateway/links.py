@@ -30,8 +30,8 @@ def expose_result(raw: Raw, server: str) -> Raw:
     """A result of `server` with the exposed form of every URI, link and task id in it.
 
     Looks where the specification puts them: `content` blocks, prompt `messages`, resource
-    `contents`, `taskId`s, input requests, and the links of MCP Apps in `_meta`. Everything else stays
-    verbatim.
+    `contents`, `taskId`s, input requests, and the links of MCP Apps in `_meta`. Everything else
+    stays verbatim.
     """
     if not has_links(raw):
         return raw
