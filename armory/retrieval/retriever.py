@@ -34,6 +34,7 @@ from armory.retrieval.evidence import (
     to_dense,
     words_of,
 )
+from armory.retrieval.fallback import BACKOFF_S, Patience, stand_in, word_share
 from armory.retrieval.indexer import Indexer, IndexReport, QueryGenerator, Snapshot
 from armory.retrieval.ports import (
     Embedder,
@@ -56,7 +57,6 @@ _MASKS = 512
 _NONE: IntArray = np.zeros(0, np.int64)
 _RERANKED = 30
 _DIVERSE = 50
-_BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 
 
 class Retriever:
@@ -110,8 +110,7 @@ class Retriever:
         self._masks: LRUCache[int, tuple[VisibleSet, IntArray | None]] = LRUCache(_MASKS)
         self._tokens: dict[str, int] = {}
         self._problem = ""
-        self._failures = 0
-        self._retry_at = 0.0
+        self._patience = Patience()
         self._lock = asyncio.Lock()
         self._recovery: asyncio.Task[None] | None = None
         self._tools: Sequence[ToolRecord] = ()
@@ -169,6 +168,8 @@ class Retriever:
             if report.missing and not problem:
                 problem = f"{report.missing} tools have no vectors"
             self._publish(snapshot, problem)
+        if report.embedded and not problem:
+            self._patience.succeeded()
         _log.info(
             "tools_indexed", tools=report.tools, embedded=report.embedded, cached=report.cached,
             missing=report.missing,
@@ -245,8 +246,9 @@ class Retriever:
         hits: Hits | None = None
         if vectors is not None:
             hits, problem = await self._dense(snapshot, vectors, allowed, words.best)
-        if hits is None and ranker.needs_dense and self._embedder is not None:
-            ranker = self._ranker("lexical")
+        if hits is None:
+            tools = len(snapshot.records) if allowed is None else len(allowed)
+            ranker = stand_in(ranker, self._rankers, tools)
 
         def rank() -> tuple[Evidence, Ranked]:
             evidence = gather(
@@ -280,7 +282,10 @@ class Retriever:
         if verdict.evidence is None or verdict.ranked is None:
             return []
         count = self._token_counter(verdict.evidence)
-        return cut(verdict.ranked, verdict.order, self._limits(query), count, withheld)
+        words = None if verdict.evidence.dense else word_share(verdict.evidence)
+        limits = self._limits(query)
+        plain = query.threshold is None
+        return cut(verdict.ranked, verdict.order, limits, count, withheld, words=words, plain=plain)
 
     def _ranker(self, name: str) -> Ranker:
         try:
@@ -321,13 +326,13 @@ class Retriever:
     ) -> tuple[FloatArray | None, str]:
         if self._embedder is None or snapshot.view is None:
             return None, ""
-        if time.monotonic() < self._retry_at:
+        if self._patience.waiting:
             return None, "lexical only: the embedder or the vector store failed a moment ago"
         try:
             async with asyncio.timeout(self.settings.dense_timeout_s):
                 return await self._embedder.embed_queries([leg.text for leg in legs]), ""
         except (BackendError, TimeoutError) as error:
-            return None, self._failed(error)
+            return None, self._patience.failed(error, self.settings.dense_timeout_s)
 
     async def _dense(
         self, snapshot: Snapshot, vectors: FloatArray, allowed: IntArray | None, also: IntArray
@@ -338,23 +343,15 @@ class Retriever:
             async with asyncio.timeout(self.settings.dense_timeout_s):
                 hits = await snapshot.view.search(vectors, self.settings.candidates, inside, extra)
         except (BackendError, TimeoutError) as error:
-            return None, self._failed(error)
-        self._failures, self._retry_at = 0, 0.0
+            return None, self._patience.failed(error, self.settings.dense_timeout_s)
+        self._patience.succeeded()
         return hits, ""
-
-    def _failed(self, error: Exception) -> str:
-        wait = _BACKOFF_S[min(self._failures, len(_BACKOFF_S) - 1)]
-        self._failures += 1
-        self._retry_at = time.monotonic() + wait
-        why = str(error) or f"no answer within {self.settings.dense_timeout_s} s"
-        _log.warning("dense_search_failed", error=why, retry_in_s=wait)
-        return f"lexical only: {why}"
 
     async def _recover(self) -> None:
         """Index again, ever more patiently, until nothing is missing."""
         attempt = 0
         while self._problem:
-            await asyncio.sleep(_BACKOFF_S[min(attempt, len(_BACKOFF_S) - 1)])
+            await asyncio.sleep(BACKOFF_S[min(attempt, len(BACKOFF_S) - 1)])
             attempt += 1
             await self.index(self._tools)
 

@@ -10,8 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from armory.domain.query import Ranker as RankerName
-from armory.retrieval.ports import Evidence, IntArray, Ranked, Ranker, RankSettings
+from armory.retrieval.fallback import plain_hits
+from armory.retrieval.ports import Evidence, FloatArray, IntArray, Ranked, Ranker, RankSettings
 
 ThresholdOn = Literal["calibrated", "raw"]
 BELOW, CAP, BUDGET, REFUSED = "below threshold", "cap", "token budget", "refused"
@@ -85,6 +89,9 @@ def cut(
     limits: Limits,
     tokens_of: Callable[[int], int],
     withheld: dict[int, str] | None = None,
+    *,
+    words: FloatArray | None = None,
+    plain: bool = False,
 ) -> list[int]:
     """Positions to show, best first.
 
@@ -94,12 +101,11 @@ def cut(
         limits: see `Limits`.
         tokens_of: estimated tokens of the definition at a position; asked only under a budget.
         withheld: filled with why each other position of `order` is not shown.
+        words: where words are all there is, `fallback.word_share`: a tool that has no word of the
+            query passes no threshold but 0.
+        plain: with `words`: tools that the words name plainly are shown, whatever their score.
     """
-    judged = ranked.raw if limits.threshold_on == "raw" else ranked.score
-    passing = judged[order] >= limits.threshold
-    if ranked.refused:
-        passing[:] = False
-    passing[: limits.min_tools] = True
+    passing = _passing(ranked, order, limits, words, plain)
     if withheld is not None:
         why = REFUSED if ranked.refused else BELOW
         withheld.update(dict.fromkeys(order[~passing].tolist(), why))
@@ -120,3 +126,19 @@ def cut(
             spent += cost
         shown.append(position)
     return shown
+
+
+def _passing(
+    ranked: Ranked, order: IntArray, limits: Limits, words: FloatArray | None, plain: bool
+) -> NDArray[np.bool_]:
+    """(r,) which places of `order` may be shown, caps aside."""
+    judged = ranked.raw if limits.threshold_on == "raw" else ranked.score
+    passing = judged[order] >= limits.threshold
+    if ranked.refused:
+        passing[:] = False
+    if words is not None and limits.threshold > 0:
+        passing &= words[order] > 0
+        if plain:
+            passing[plain_hits(words, order)] = True
+    passing[: limits.min_tools] = True
+    return passing
