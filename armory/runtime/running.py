@@ -52,7 +52,7 @@ from armory.security.policy import Policy
 from armory.upstreams.link import Params
 from armory.upstreams.pool import Pool
 from armory.upstreams.supervisor import Supervisor
-from armory.web.app import Listening, listen, make_app
+from armory.web.app import Listening, Shortcut, listen, make_app
 from armory.web.health import Health, Readiness
 from armory.web.rest import register_rest
 from armory.web.services import RestLimits, RestServices, UpstreamInfo
@@ -247,10 +247,9 @@ class Runtime:
             replace(http_settings(config), state_keys=joined.state_keys),
             replicas=joined.replicas,
         )
+        logs = config.observability.log_level == "debug"
         app = make_app(
-            body_bytes=config.server.limits.body_bytes,
-            wait_ready=self.ready,
-            log_requests=config.observability.log_level == "debug",
+            body_bytes=config.server.limits.body_bytes, wait_ready=self.ready, log_requests=logs
         )
         edge.register(app)
         prefix = base_path(config)
@@ -271,7 +270,12 @@ class Runtime:
         await edge.start()
         stack.push_async_callback(edge.close)
         self.listening = await listen(
-            app, host, port, base_path=prefix, drain_s=config.server.drain_timeout_s
+            app,
+            host,
+            port,
+            base_path=prefix,
+            drain_s=config.server.drain_timeout_s,
+            shortcut=None if logs else Shortcut(edge.straight(), self._snapshot.is_set),
         )
         stack.push_async_callback(self.listening.close)
         self.edge = edge

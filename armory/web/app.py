@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import errno
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 import structlog
@@ -109,8 +109,40 @@ async def _access_log(request: web.Request, handler: Handler) -> web.StreamRespo
         )
 
 
+@dataclass(frozen=True, slots=True)
+class Shortcut:
+    """Paths whose requests need neither router nor middleware: the ones of every MCP call.
+
+    Attributes:
+        handlers: by exact path; each is registered on the application, too, where requests go
+            that come before all is ready or that expect a `100 Continue`.
+        ready: whether all is there.
+    """
+
+    handlers: Mapping[str, Handler]
+    ready: Callable[[], bool]
+
+    def before(self, usual: Handler) -> Handler:
+        """The handler of every request."""
+        handlers, ready = self.handlers, self.ready
+
+        def handle(request: web.Request) -> Awaitable[web.StreamResponse]:
+            handler = handlers.get(request.path)
+            if handler is None or not ready() or "Expect" in request.headers:
+                return usual(request)
+            return handler(request)
+
+        return handle
+
+
 async def listen(
-    app: web.Application, host: str, port: int, *, base_path: str = "", drain_s: float = 30.0
+    app: web.Application,
+    host: str,
+    port: int,
+    *,
+    base_path: str = "",
+    drain_s: float = 30.0,
+    shortcut: Shortcut | None = None,
 ) -> Listening:
     """Bind and serve.
 
@@ -120,6 +152,7 @@ async def listen(
         port: port to bind; 0: one that is free.
         base_path: path under which everything is registered, for the URL.
         drain_s: how long requests in flight may go on when it closes.
+        shortcut: paths that need no router.
 
     Raises:
         ConfigError: the address cannot be bound.
@@ -128,6 +161,8 @@ async def listen(
         app, access_log=None, handler_cancellation=True, shutdown_timeout=drain_s
     )
     await runner.setup()
+    if shortcut is not None and runner.server is not None:
+        runner.server.request_handler = shortcut.before(runner.server.request_handler)  # pyright: ignore
     site = web.TCPSite(runner, host, port, backlog=1024)
     try:
         await site.start()

@@ -135,6 +135,10 @@ class HttpEdge:
         app.router.add_route("*", f"{base}/messages", self._sse.message)
         app.router.add_route("*", f"{base}/.well-known/mcp.json", self.discovery)
 
+    def straight(self) -> dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]]:
+        """Handlers of what `register` adds under a path without parameters, by path."""
+        return {f"{self.settings.base_path}/mcp": partial(self.handle, "all")}
+
     async def start(self) -> None:
         """Begin to expire idle sessions."""
         if self.replicas is not None:
@@ -330,7 +334,7 @@ class HttpEdge:
 class Turned(Exception):
     """A request that admission has answered."""
 
-    def __init__(self, response: web.Response) -> None:
+    def __init__(self, response: web.StreamResponse) -> None:
         super().__init__()
         self.response = response
 

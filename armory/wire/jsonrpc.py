@@ -167,12 +167,13 @@ def _id_in(body: bytes | Raw) -> bytes:
 
 def response(id: bytes, result: bytes | Raw) -> bytes:
     """A result as it goes on the wire."""
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (id, memoryview(result))
+    # A join copies at memory speed; bytes formatting takes a buffer byte by byte.
+    return b"".join((b'{"jsonrpc":"2.0","id":', id, b',"result":', memoryview(result), b"}"))
 
 
 def error_response(id: bytes, error: bytes | Raw) -> bytes:
     """An error object as it goes on the wire."""
-    return b'{"jsonrpc":"2.0","id":%b,"error":%b}' % (id, memoryview(error))
+    return b"".join((b'{"jsonrpc":"2.0","id":', id, b',"error":', memoryview(error), b"}"))
 
 
 def error(code: int, message: str, data: Any = None) -> Raw:

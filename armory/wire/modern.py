@@ -129,7 +129,7 @@ def _not_a_request(visit: Visit, message: Message) -> web.StreamResponse:
     )
 
 
-def _rejected(visit: Visit, rejected: InboundLadderRejection, id: bytes) -> web.Response:
+def _rejected(visit: Visit, rejected: InboundLadderRejection, id: bytes) -> web.StreamResponse:
     status = ERROR_CODE_HTTP_STATUS.get(rejected.code, 400)
     error = jsonrpc.error(rejected.code, rejected.message, rejected.data)
     return json_answer(visit, jsonrpc.error_response(id, error), status)

@@ -177,7 +177,7 @@ def was_passed(visit: Visit) -> bool:
     return PASSED in visit.request.headers
 
 
-def gone(visit: Visit) -> web.Response:
+def gone(visit: Visit) -> web.StreamResponse:
     """The session's replica is gone, and the session with it."""
     message = "no such session; it may have expired: send initialize again"
     return refusal(404, jsonrpc.INVALID_REQUEST, message, headers=visit.extra)

@@ -90,7 +90,7 @@ class SseFront:
         return web.Response(status=202, text="Accepted", headers=dict(visit.extra))
 
 
-def _only(visit: Visit, method: str) -> web.Response:
+def _only(visit: Visit, method: str) -> web.StreamResponse:
     headers = {**visit.extra, "Allow": method}
     message = f"{visit.request.method} is not served here; use {method}"
     return refusal(405, jsonrpc.INVALID_REQUEST, message, headers=headers)

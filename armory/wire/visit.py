@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +20,7 @@ from armory.domain.principal import Principal
 from armory.gateway.exchange import Endpoint
 from armory.upstreams.link import Answer, Params, Reply
 from armory.wire import eras, jsonrpc
+from armory.wire.answers import JsonAnswer, Part
 from armory.wire.errors import status_of
 from armory.wire.session_calls import encoded
 from armory.wire.streams import PING, SSE_HEADERS, Patience, frame
@@ -57,15 +58,15 @@ def accepts(header: str | None) -> tuple[bool, bool]:
 
 
 def json_answer(
-    visit: Visit | None, body: bytes, status: int = 200, headers: Mapping[str, str] | None = None
-) -> web.Response:
-    """A JSON body."""
-    every = {"Content-Type": "application/json"}
-    if visit is not None and visit.extra:
-        every.update(visit.extra)
-    if headers:
-        every.update(headers)
-    return web.Response(body=body, status=status, headers=every)
+    visit: Visit | None,
+    body: bytes | Sequence[Part],
+    status: int = 200,
+    headers: Mapping[str, str] | None = None,
+) -> JsonAnswer:
+    """A JSON body, whole or in parts."""
+    extra = visit.extra if visit is not None else None
+    every = {**extra, **(headers or {})} if extra else headers
+    return JsonAnswer((body,) if isinstance(body, bytes) else body, status, every)
 
 
 def refusal(
@@ -76,7 +77,7 @@ def refusal(
     id: bytes = jsonrpc.NULL,
     data: Any = None,
     headers: Mapping[str, str] | None = None,
-) -> web.Response:
+) -> JsonAnswer:
     """A JSON-RPC error with an HTTP status."""
     body = jsonrpc.error_response(id, jsonrpc.error(code, message, data))
     return json_answer(None, body, status, headers)

@@ -1,0 +1,124 @@
+"""JSON answers written in one go: a head made of constants, then the body's parts.
+
+Owns: `JsonAnswer`. aiohttp builds each head from a case-insensitive multidict; an answer without
+headers of its own needs none of that, and a large result reaches the socket without being copied
+into one piece first.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from email.utils import formatdate
+from http.client import responses
+
+from aiohttp import HttpVersion11, web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http import SERVER_SOFTWARE
+
+Part = bytes | memoryview
+JSON_TYPE = "application/json"
+_JOINED_BYTES = 64 * 1024
+"""Parts up to this size are copied together: one write costs less than two."""
+_HEAD = f"Content-Type: {JSON_TYPE}\r\nServer: {SERVER_SOFTWARE}\r\nDate: %s\r\nContent-Length: "
+_lines: dict[int, bytes] = {}
+
+
+class _Clock:
+    """The constant part of the head, made anew each second because of its date."""
+
+    second = 0
+    text = b""
+
+
+def _constant() -> bytes:
+    now = int(time.time())
+    if now != _Clock.second:
+        _Clock.second = now
+        _Clock.text = (_HEAD % formatdate(now, usegmt=True)).encode("ascii")
+    return _Clock.text
+
+
+def _status_line(status: int) -> bytes:
+    line = _lines.get(status)
+    if line is None:
+        line = f"HTTP/1.1 {status} {responses.get(status, '')}\r\n".encode("ascii")
+        _lines[status] = line
+    return line
+
+
+class JsonAnswer(web.StreamResponse):
+    """A complete JSON body.
+
+    Args:
+        parts: the body, in as many pieces as it happens to be in; whoever gives them does not
+            change them afterwards.
+        status: of HTTP.
+        headers: beside Content-Type; with any, and toward HTTP/1.0 clients or those that close,
+            aiohttp writes the head.
+    """
+
+    def __init__(
+        self, parts: Sequence[Part], status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__(status=status)
+        if headers:
+            self.headers.update(headers)
+        self._parts = parts
+        self._own = not headers
+        self._bodiless = False
+        self._request: web.BaseRequest | None = None
+        self._written = False
+
+    @property
+    def body(self) -> bytes:
+        """The whole body."""
+        return b"".join(self._parts)
+
+    @property
+    def keep_alive(self) -> bool | None:
+        """Whether the connection stays open afterwards."""
+        return True if self._own else super().keep_alive
+
+    @property
+    def prepared(self) -> bool:
+        """Whether writing has begun."""
+        return self._written or self._request is not None or super().prepared
+
+    async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
+        """As aiohttp's; the head goes out with the body."""
+        plain = request.version == HttpVersion11 and request.keep_alive
+        if self._own and plain and request.method == "POST":
+            self._request = request
+            return request.writer
+        self._own = False
+        self._bodiless = request.method == "HEAD"
+        self.headers["Content-Type"] = JSON_TYPE
+        self.content_length = sum(map(len, self._parts))
+        return await super().prepare(request)
+
+    async def write_eof(self, data: bytes = b"") -> None:
+        """Write what is left: here, everything."""
+        if self._written:
+            return
+        self._written = True
+        if not self._own:
+            for part in () if self._bodiless else self._parts:
+                await self.write(part)
+            await super().write_eof(data)
+            return
+        request, self._request = self._request, None
+        assert request is not None
+        size = sum(map(len, self._parts))
+        head = b"%b%b%d\r\n\r\n" % (_status_line(self.status), _constant(), size)
+        transport, writer = request.transport, request.writer
+        if transport is None or transport.is_closing():
+            raise ConnectionResetError("the client has closed the connection")
+        writer.output_size += len(head) + size
+        if size <= _JOINED_BYTES:
+            transport.write(b"".join((head, *self._parts)))
+        else:
+            transport.write(head)
+            for part in self._parts:
+                transport.write(part)
+        await writer.drain()
