@@ -249,4 +249,4 @@ class Accounts:
 def owner_of(principal: Principal) -> str:
     """Under whose name usage is kept: the user, or the principal itself."""
     name = (principal.user or principal.key)[:MAX_NAME]
-    return "".join(c if c.isprintable() else "?" for c in name)
+    return name if name.isprintable() else "".join(c if c.isprintable() else "?" for c in name)

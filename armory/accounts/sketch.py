@@ -12,6 +12,8 @@ from ddsketch.store import CollapsingLowestDenseStore
 
 RELATIVE_ACCURACY = 0.01
 _BINS = 1024
+_WAITING = 1_024
+"""Latencies are kept as they come up to so many, since sorting one in costs more than noting it."""
 
 
 class _Stored(msgspec.Struct, array_like=True):
@@ -27,25 +29,51 @@ class LatencySketch:
         self._store = CollapsingLowestDenseStore(_BINS)
         negative = CollapsingLowestDenseStore(_BINS)
         self._sketch = BaseDDSketch(self._mapping, self._store, negative, 0.0)
+        self._waiting: list[float] = []
 
     def __len__(self) -> int:
-        return round(self._sketch.count)
+        return round(self._sketch.count) + len(self._waiting)
 
     def add(self, latency_ms: float) -> None:
         """Note one latency; a negative one counts as 0."""
-        self._sketch.add(max(0.0, latency_ms))
+        waiting = self._waiting
+        waiting.append(latency_ms)
+        if len(waiting) >= _WAITING:
+            self._settle()
+
+    def _settle(self) -> None:
+        """Sort in what waits, equal bins together."""
+        waiting, self._waiting = self._waiting, []
+        key_of, least = self._mapping.key, self._mapping.min_possible
+        bins: dict[int, tuple[float, float]] = {}
+        zeros = 0.0
+        for latency in waiting:
+            if latency <= least:
+                zeros += 1
+                continue
+            key = key_of(latency)
+            found = bins.get(key)
+            bins[key] = (latency, 1.0) if found is None else (found[0], found[1] + 1)
+        for latency, count in bins.values():
+            self._sketch.add(latency, count)
+        if zeros:
+            self._sketch.add(0.0, zeros)
 
     def merge(self, other: LatencySketch) -> None:
         """Take over what `other` has noted."""
+        self._settle()
+        other._settle()
         self._sketch.merge(other._sketch)
 
     def quantile(self, q: float) -> float | None:
         """The latency below which a share `q` in [0, 1] lies; None without any."""
+        self._settle()
         value = self._sketch.get_quantile_value(q)
         return None if value is None else float(value)
 
     def to_bytes(self) -> bytes:
         """The stored form: bins that hold something."""
+        self._settle()
         store = self._store
         bins = [(i + store.offset, count) for i, count in enumerate(store.bins) if count]
         zeros = self._sketch.count - store.count

@@ -69,6 +69,7 @@ class UsageStatistics:
         self._new_tools: dict[tuple[str, int], Counted] = {}
         self._new_users: dict[tuple[str, str], Counted] = {}
         self._new_servers: dict[tuple[str, int], tuple[int, int]] = {}
+        self._day = (-1, 0)
         self.dropped = 0
 
     # -- counting ----------------------------------------------------------------------------
@@ -76,7 +77,9 @@ class UsageStatistics:
     def called(self, user: str, tool: str, *, ok: bool, latency_ms: float) -> None:
         """Count one call. Neither blocks nor raises; what cannot be kept is counted as dropped."""
         now = self._now_ms()
-        key = (tool, day_of(now))
+        if now // _DAY_MS != self._day[0]:
+            self._day = (now // _DAY_MS, day_of(now))
+        key = (tool, self._day[1])
         counted = self._new_tools.get(key)
         if counted is None:
             if len(self._new_tools) >= _PENDING_KEPT:  # the database is away for very long

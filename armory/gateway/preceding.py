@@ -79,7 +79,7 @@ class Preceding:
             searched: the call came by way of searching (`call_tool`); then the latest query counts
                 whether or not the tool was among its matches.
         """
-        if NO_LEARNING in principal.scopes:
+        if not self._asked.currsize or NO_LEARNING in principal.scopes:
             return None
         since = self._clock() - self._follows_s
         for key in (session, principal.key):

@@ -13,9 +13,9 @@ from prometheus_client import CollectorRegistry, Counter, Histogram, generate_la
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from armory.domain.naming import split_name
 from armory.domain.principal import Principal
 from armory.domain.query import Query
+from armory.observability.tallies import CallTallies
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BYTES_A_TOKEN = 4
@@ -68,19 +68,8 @@ class Metrics:
     ) -> None:
         self.registry = CollectorRegistry()
         registry = self.registry
-        self._calls = Counter(
-            "armory_tool_calls",
-            "Calls of tools, by outcome.",
-            ["server", "outcome"],
-            registry=registry,
-        )
-        self._call_seconds = Histogram(
-            "armory_tool_call_seconds",
-            "Duration of calls.",
-            ["server"],
-            buckets=_CALL_S,
-            registry=registry,
-        )
+        self._calls = CallTallies(_CALL_S)
+        registry.register(self._calls)
         self._lists = Counter(
             "armory_listings", "Answers to queries, by state.", ["state"], registry=registry
         )
@@ -130,10 +119,7 @@ class Metrics:
         query: str | None = None,
     ) -> None:
         """One `tools/call` was answered."""
-        parts = split_name(tool)
-        server = parts[0] if parts else ""
-        self._calls.labels(server, "ok" if ok else "error").inc()
-        self._call_seconds.labels(server).observe(latency_ms / 1_000)
+        self._calls.count(tool, latency_ms, ok=ok)
 
     def listed(
         self,
