@@ -1,179 +1,223 @@
-"""Run the load benchmark: start each target, drive it, write JSON, print the table.
+"""Run the load benchmark: start the targets, drive each in turn, write JSON, print the table.
 
-Owns: processes, pinning, CPU and memory readings (from `/proc`), medians. Linux only.
+Owns: the grid, the order of measuring, medians and ratios. Linux only; all traffic on 127.0.0.1.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import importlib.metadata
 import json
-import os
-import platform
-import socket
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.load.targets import Target, here, targets
+from benchmarks.load import peers
+from benchmarks.load.driver import cpu_seconds
+from benchmarks.load.processes import (
+    ENV,
+    ROOT,
+    await_port,
+    free_port,
+    machine,
+    process,
+    rss_mb,
+    sleep,
+    versions,
+    wake,
+)
+from benchmarks.load.targets import FLOOR, LABELS, LEGACY, SSE, STDIO, Target, targets
 
-_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
-_ENV = {**os.environ, "PYTHONPATH": here()}
+__all__ = ["await_port", "cpu_seconds", "free_port", "process", "rss_mb", "table", "versions"]
 
-
-def free_port() -> int:
-    """A port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-def await_port(port: int, process: subprocess.Popen[bytes], timeout_s: float = 60) -> None:
-    """Wait until something listens on `port`."""
-    deadline = time.monotonic() + timeout_s
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise RuntimeError(f"{process.args!r} exited with {process.returncode}")
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
-        time.sleep(0.05)
-    raise RuntimeError(f"nothing listens on {port} after {timeout_s} s")
-
-
-@contextlib.contextmanager
-def process(argv: list[str], core: int, port: int, log: Path) -> Iterator[int]:
-    """A child process on one core, listening on `port`; yields its pid."""
-    with log.open("ab") as out:
-        child = subprocess.Popen(
-            ["taskset", "-c", str(core), *argv], env=_ENV, stdout=out, stderr=out
-        )
-        try:
-            await_port(port, child)
-            yield child.pid
-        finally:
-            child.terminate()
-            try:
-                child.wait(15)
-            except subprocess.TimeoutExpired:
-                child.kill()
-                child.wait(5)
+SMALL, LARGE = 64, 1 << 20
+CELLS = ((1, SMALL), (1, LARGE), (32, SMALL), (256, SMALL))
+UPSTREAM = [sys.executable, "-m", "benchmarks.load.upstream", "--port"]
+Row = dict[str, Any]
 
 
-def cpu_seconds(pid: int) -> float:
-    """User and system time of one process so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) * _TICK_S
+@dataclass(frozen=True)
+class Running:
+    """A target that was started for one label.
 
+    Attributes:
+        target: which one.
+        url: where it answers.
+        pid: of its process; 0 for the upstream itself.
+    """
 
-def rss_mb(pid: int) -> float:
-    """Resident memory."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1]) / 1024
-    return 0.0
+    target: Target
+    url: str
+    pid: int
+
+    def options(self, label: str, concurrency: int, size: int) -> dict[str, Any]:
+        """The driver's."""
+        return {
+            "era": self.target.era or ("legacy" if label == LEGACY else "modern"),
+            "front": self.target.front,
+            "name": self.target.tool,
+            "bytes": size,
+            "concurrency": concurrency,
+        }
 
 
 def drive(url: str, **options: Any) -> dict[str, float]:
-    """One driver run on the other core."""
+    """One driver run on the other core.
+
+    Raises:
+        RuntimeError: it failed; its last line.
+    """
     argv = [sys.executable, "-m", "benchmarks.load.driver", url]
     for key, value in options.items():
-        if value is not None:
-            argv += [f"--{key}", str(value)]
+        argv += [f"--{key}", str(value)]
     done = subprocess.run(
-        ["taskset", "-c", "1", *argv], env=_ENV, capture_output=True, text=True, timeout=600
+        ["taskset", "-c", "1", *argv], env=ENV, capture_output=True, text=True, timeout=120
     )
     if done.returncode:
         raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr else "driver failed")
     return json.loads(done.stdout)
 
 
-def scenarios(quick: bool) -> list[dict[str, Any]]:
-    """What is measured on every target."""
-    every: list[dict[str, Any]] = []
-    levels = (1, 32) if quick else (1, 32, 256)
-    for label, era, endpoint in (
-        ("modern JSON", "modern", "mcp"),
-        ("modern SSE", "modern", "sse-mcp"),
-        ("legacy session", "legacy", "mcp"),
-    ):
-        for concurrency in levels:
-            for size in (64, 1 << 20):
-                if size > 64 and concurrency != 1:
-                    continue
-                small = 1000 if concurrency == 1 else 3000
-                every.append(
-                    {
-                        "label": label,
-                        "era": era,
-                        "endpoint": endpoint,
-                        "concurrency": concurrency,
-                        "bytes": size,
-                        "requests": (small if size == 64 else 100) // (2 if quick else 1),
-                    }
-                )
-    return every
+def start(
+    stack: contextlib.ExitStack, target: Target, label: str, upstream_port: int, scratch: Path
+) -> Running:
+    """Start one target for one label, and put it to sleep.
 
-
-def measure(
-    target: Target, scenario: dict[str, Any], upstream_port: int, rounds: int, scratch: Path
-) -> dict[str, float]:
-    """Medians over `rounds` of one scenario on one freshly started target."""
-    endpoint = scenario["endpoint"]
+    Raises:
+        RuntimeError: it does not come up, or not with its upstream.
+    """
+    endpoint = "sse-mcp" if label == SSE else "mcp"
+    upstream = f"http://127.0.0.1:{upstream_port}"
+    if not target.argv:
+        return Running(target, f"{upstream}/{endpoint}", 0)
+    folder = scratch / f"{label}-{target.name}".replace(" ", "-").replace(",", "")
+    folder.mkdir()
+    port = free_port()
     values = {
-        "upstream": f"http://127.0.0.1:{upstream_port}",
+        "upstream": upstream,
         "endpoint": endpoint,
-        "dir": str(scratch),
+        "dir": str(folder),
         "python": sys.executable,
-        "here": here(),
-        "protocol": "2026-07-28" if scenario["era"] == "modern" else "2025-11-25",
-        "port": str(free_port()),
+        "here": ROOT,
+        "protocol": "2025-11-25" if label == LEGACY else "2026-07-28",
+        "port": str(port),
     }
-    for name, text in target.files:
-        (scratch / name).write_text(text.format(**values))
-    options = {
-        "era": scenario["era"],
-        "bytes": scenario["bytes"],
-        "name": target.tool,
-        "concurrency": scenario["concurrency"],
-        "requests": scenario["requests"],
-    }
-    with contextlib.ExitStack() as stack:
-        if target.argv:
-            argv = [part.format(**values) for part in target.argv]
-            port = int(values["port"])
-            pid = stack.enter_context(process(argv, 0, port, scratch / f"{target.name}.log"))
-            url = f"http://127.0.0.1:{port}" + target.path.format(**values)
-        else:
-            pid, url = 0, f"http://127.0.0.1:{upstream_port}/{endpoint}"
-        drive(url, **{**options, "requests": min(200, scenario["requests"])})
-        runs: list[dict[str, float]] = []
-        for _ in range(rounds):
-            before = cpu_seconds(pid) if pid else 0.0
-            run = drive(url, **options)
-            if pid:
-                run["cpu_us"] = 1e6 * (cpu_seconds(pid) - before) / run["requests"]
-                run["rss_mb"] = rss_mb(pid)
-            runs.append(run)
-    return {key: statistics.median(r[key] for r in runs) for key in runs[0]}
+    for name, text in target.stdio_files if label == STDIO else target.files:
+        (folder / name).write_text(text.format(**values))
+    command = target.stdio_argv if label == STDIO and target.stdio_argv else target.argv
+    argv = [part.format(**values) for part in command]
+    env = {key: value.format(**values) for key, value in target.env.items()}
+    pid = stack.enter_context(process(argv, 0, port, folder / "log", env=env, timeout_s=90))
+    if target.settle is not None:
+        try:
+            target.settle(port, f"{upstream}/{endpoint}")
+        except OSError as error:
+            raise RuntimeError(f"could not be set up: {error}") from error
+    running = Running(target, f"http://127.0.0.1:{port}" + target.path.format(**values), pid)
+    drive(running.url, **running.options(label, 1, SMALL), warm=0, requests=3)
+    sleep(pid)
+    return running
 
 
-def table(rows: list[dict[str, Any]]) -> str:
+def one_round(running: Running, options: dict[str, Any], seconds: float) -> dict[str, float]:
+    """One target awake, one driver run; the driver reads the target's CPU clock."""
+    if not running.pid:
+        return drive(running.url, **options, seconds=seconds)
+    wake(running.pid)
+    try:
+        found = drive(running.url, **options, seconds=seconds, pid=running.pid)
+        found["rss_mb"] = rss_mb(running.pid)
+    finally:
+        sleep(running.pid)
+    return found
+
+
+class Cell:
+    """One cell of the grid on every target, in rounds, each target once a round.
+
+    Args:
+        every: what runs, the bare proxy before those that are compared with it.
+        head: the cell's label, concurrency and bytes.
+    """
+
+    def __init__(self, every: list[Running], head: Row) -> None:
+        self._every = every
+        self._head = head
+        self._runs: dict[str, list[dict[str, float]]] = {}
+        self._ratios: dict[str, dict[str, list[float]]] = {}
+        self._failed: dict[str, str] = {}
+
+    def _skipped(self, target: Target, number: int) -> bool:
+        few = 1 if self._head["concurrency"] > 32 else 3
+        heavy = self._head["concurrency"] > 32 or self._head["bytes"] > SMALL
+        return (
+            target.name in self._failed
+            or (target.slow and number >= few)
+            or (target.light and heavy)
+        )
+
+    def round(self, number: int, seconds: float) -> None:
+        """Every target once."""
+        head = self._head
+        floor: dict[str, float] = {}
+        for running in self._every:
+            name = running.target.name
+            if self._skipped(running.target, number):
+                continue
+            options = running.options(head["label"], head["concurrency"], head["bytes"])
+            try:
+                found = one_round(running, options, seconds)
+            except (RuntimeError, subprocess.TimeoutExpired, OSError) as error:
+                self._failed[name] = str(error)[:200]
+                continue
+            self._runs.setdefault(name, []).append(found)
+            if name == FLOOR:
+                floor = found
+            if floor and running.pid:
+                into = self._ratios.setdefault(name, {"cpu": [], "p50": []})
+                into["cpu"].append(found["cpu_us"] / floor["cpu_us"])
+                into["p50"].append(found["p50_ms"] / floor["p50_ms"])
+
+    def rows(self) -> list[Row]:
+        """Medians over the rounds, and why there are none."""
+        rows: list[Row] = []
+        for running in self._every:
+            name = running.target.name
+            row: Row = {**self._head, "target": name}
+            if name in self._failed:
+                rows.append({**row, "unavailable": self._failed[name]})
+            elif name in self._runs:
+                ran = self._runs[name]
+                row["rounds"] = len(ran)
+                for key in ran[0]:
+                    middle = sum if key in ("errors", "unanswered") else statistics.median
+                    row[key] = middle(run[key] for run in ran)
+                for key, values in self._ratios.get(name, {}).items():
+                    row[f"{key}_ratio"] = statistics.median(values)
+                    row[f"{key}_ratios"] = [round(value, 3) for value in values]
+                rows.append(row)
+        return rows
+
+
+def table(rows: list[Row]) -> str:
     """Markdown: one line a (scenario, target), ratios against the bare proxy."""
     lines = [
         "| scenario | target | req/s | p50 ms | p99 ms | CPU µs/req | CPU ratio | p50 ratio | MB |",
         "|---|---|--:|--:|--:|--:|--:|--:|--:|",
     ]
     for row in rows:
+        if "unavailable" in row:
+            continue
+        failures = int(row.get("errors", 0) + row.get("unanswered", 0))
         cells = [
             f"{row['label']}, c={row['concurrency']}, "
-            + ("1 MiB" if row["bytes"] > 64 else "small"),
-            row["target"],
+            + ("1 MiB" if row["bytes"] > SMALL else "small"),
+            row["target"] + (f" ({failures} of {row['requests']:.0f} failed)" if failures else ""),
             f"{row['rps']:.0f}",
             f"{row['p50_ms']:.2f}",
             f"{row['p99_ms']:.2f}",
@@ -186,57 +230,74 @@ def table(rows: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def versions() -> dict[str, str]:
-    """What was measured."""
-    names = ("armory-mcp-gateway", "aiohttp", "msgspec", "mcp", "uvloop")
-    found = {"python": platform.python_version()}
-    for name in names:
-        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+def run_label(
+    label: str, chosen: list[Target], upstream_port: int, scratch: Path, args: argparse.Namespace
+) -> list[Row]:
+    """Everything of one label; targets that cannot do it as rows that say why."""
+    rows: list[Row] = []
+    with contextlib.ExitStack() as stack:
+        every: list[Running] = []
+        for target in chosen:
+            head: Row = {"label": label, "target": target.name}
+            if label in target.cannot:
+                rows.append({**head, "unavailable": target.cannot[label]})
+                continue
+            try:
+                every.append(start(stack, target, label, upstream_port, scratch))
+            except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
+                rows.append({**head, "unavailable": str(error)[:200]})
+        for row in rows:
+            print(f"{label}: {row['target']}: {row['unavailable']}", file=sys.stderr)
+        for concurrency, size in CELLS[:3] if args.quick else CELLS:
+            cell = Cell(every, {"label": label, "concurrency": concurrency, "bytes": size})
+            for number in range(args.rounds):
+                cell.round(number, args.seconds)
+            found = cell.rows()
+            rows += found
+            print("\n".join(table(found).splitlines()[2:]), file=sys.stderr)
+            args.keep(rows)
+    return rows
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/load/results.json"))
-    parser.add_argument("--peers", type=Path, default=None)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--only", default=None, help="comma list of target names")
-    parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--peers", type=Path, default=None, help="folder made by peers.py")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=1.0, help="of one round of one target")
+    parser.add_argument(
+        "--only", action="append", metavar="TARGET", help="measure this one; repeatable"
+    )
+    parser.add_argument("--label", action="append", choices=LABELS, help="likewise of the labels")
+    parser.add_argument("--quick", action="store_true", help="without 256 clients")
     args = parser.parse_args()
-    wanted = None if args.only is None else set(args.only.split(","))
-    rows: list[dict[str, Any]] = []
-    with tempfile.TemporaryDirectory() as folder:
+    chosen = targets(args.peers)
+    if args.only is not None:
+        names = [target.name for target in chosen]
+        unknown = [name for name in args.only if name not in names]
+        if unknown:
+            parser.error(f"no target is called {unknown[0]!r}; there are {', '.join(names)}")
+        chosen = [target for target in chosen if target.name in args.only]
+    before: list[Row] = []
+    head = {
+        "versions": {**versions(), **peers.versions(args.peers)},
+        "machine": machine(),
+        "rounds": args.rounds,
+        "seconds": args.seconds,
+    }
+
+    def keep(rows: list[Row]) -> None:
+        found = {**head, "took_s": round(time.monotonic() - begun), "rows": [*before, *rows]}
+        args.out.write_text(json.dumps(found, indent=1) + "\n")
+
+    args.keep = keep
+    begun = time.monotonic()
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
         scratch, port = Path(folder), free_port()
-        upstream = [sys.executable, "-m", "benchmarks.load.upstream", "--port", str(port)]
-        with process(upstream, 1, port, scratch / "upstream.log"):
-            for scenario in scenarios(args.quick):
-                floor: dict[str, float] = {}
-                for target in targets(args.peers):
-                    if wanted is not None and target.name not in wanted:
-                        continue
-                    if target.stdio and scenario["endpoint"] != "mcp":
-                        continue
-                    try:
-                        figures = measure(target, scenario, port, args.rounds, scratch)
-                    except (RuntimeError, subprocess.TimeoutExpired) as error:
-                        log = scratch / f"{target.name}.log"
-                        tail = log.read_text()[-400:] if log.exists() else ""
-                        print(
-                            f"{target.name}, {scenario['label']}: {error}\n{tail}", file=sys.stderr
-                        )
-                        continue
-                    if target.name == "bare aiohttp proxy":
-                        floor = figures
-                    row = {**scenario, "target": target.name, **figures}
-                    if floor and "cpu_us" in figures:
-                        row["cpu_ratio"] = figures["cpu_us"] / floor["cpu_us"]
-                        row["p50_ratio"] = figures["p50_ms"] / floor["p50_ms"]
-                    rows.append(row)
-                    print(table([row]).splitlines()[-1], file=sys.stderr)
-    result = {"versions": versions(), "rounds": args.rounds, "rows": rows}
-    args.out.write_text(json.dumps(result, indent=1) + "\n")
-    print(table(rows))
+        with process([*UPSTREAM, str(port)], 1, port, scratch / "upstream.log"):
+            for label in args.label or LABELS:
+                before += run_label(label, chosen, port, scratch, args)
+    print(table(before))
 
 
 if __name__ == "__main__":
