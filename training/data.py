@@ -32,8 +32,7 @@ WRITTEN_QUERIES = Path(__file__).with_name("written.jsonl")
 FOLDS: dict[str, tuple[str, ...]] = {
     "a": ("toole", "toole-multi", "toole-notool"),
     "b": ("livemcpbench", "mcpproxy-golden", "bfcl"),
-    "c": ("toolbench-stable", "acebench-en"),
-    "d": ("sealtools",),
+    "c": ("toolbench-stable", "acebench-en", "sealtools"),
 }
 VIEWS = ("server", "params", "plain", "names", "description")
 

@@ -53,8 +53,9 @@ SMALL = {"toole-multi": 0.36, "livemcpbench": 0.22, "mcpproxy-golden": 0.06, "ac
 class Settings:
     """What a run can vary."""
 
-    steps: int = 260
-    rate: float = 6e-5
+    steps: int = 200
+    rate: float = 7e-5
+    frozen: int = 2
     warmup: float = 0.06
     scale: float = 20.0
     group: int = 24
@@ -66,8 +67,8 @@ class Settings:
     toole: float = 0.27
     pull: float = 0.02
     average: float = 0.98
-    query_tokens: int = 96
-    document_tokens: int = 80
+    query_tokens: int = 56
+    document_tokens: int = 52
     seed: int = 7
 
 
@@ -237,13 +238,14 @@ def embed(model: Encoder, rows: list[list[int]], pieces: int = 3) -> Tensor:
     return torch.cat(parts)[back]
 
 
-def train(batches: Batches, settings: Settings, out: Path) -> None:
-    """Run the steps and write the averaged weights."""
+def train(batches: Batches, settings: Settings, out: Path, start: Path | None = None) -> None:
+    """Run the steps from `start` or the untouched base and write the averaged weights."""
     torch.manual_seed(settings.seed)
     tokenizer = load_tokenizer()
-    model, base = load_encoder(fused=False).train(), load_encoder(fused=False)
-    for table in (model.words, model.positions, model.segment):
-        table.weight.requires_grad_(False)
+    model, base = load_encoder(start, fused=False).train(), load_encoder(start, fused=False)
+    still = (model.words, model.positions, model.segment, model.norm)
+    for part in (*still, *model.layers[: settings.frozen]):
+        part.requires_grad_(False)
     moving = [(p, b) for p, b in zip(model.parameters(), base.parameters(), strict=True)
               if p.requires_grad]  # fmt: skip
     average = [p.detach().clone() for p, _ in moving]
@@ -300,6 +302,7 @@ def main() -> None:
     parser.add_argument("--mined", type=Path, required=True)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--leave-out", nargs="*", default=[], help="fold letters or set names")
+    parser.add_argument("--start", type=Path, help="weights to begin with and to be pulled to")
     parser.add_argument("--all-queries", action="store_true", help="train on validation too")
     parser.add_argument("--threads", type=int, default=2, help="1 where others use the machine")
     for name, default in vars(Settings()).items():
@@ -311,7 +314,7 @@ def main() -> None:
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "run.json").write_text(json.dumps({"left_out": left_out, **vars(settings)}))
     batches = Batches(args.data, args.mined, left_out, settings, not args.all_queries)
-    train(batches, settings, args.out)
+    train(batches, settings, args.out, args.start)
 
 
 if __name__ == "__main__":

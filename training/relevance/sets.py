@@ -50,7 +50,7 @@ FOLD_OF = {
     "bfcl": "b",
     "toolbench-stable": "c",
     "acebench-en": "c",
-    "sealtools": "d",
+    "sealtools": "c",
 }
 
 
