@@ -6,10 +6,17 @@ what is asked for at scrape time arrives as plain functions.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Histogram,
+    ProcessCollector,
+    generate_latest,
+)
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
@@ -108,6 +115,7 @@ class Metrics:
             registry=registry,
         )
         self.registry.register(_Live(upstreams, edge))
+        ProcessCollector(registry=registry)  # memory, descriptors and CPU, where /proc is
 
     def called(
         self,
@@ -196,3 +204,11 @@ class _Live(Collector):
             yield GaugeMetricFamily(
                 f"armory_client_{name}", text, value=getattr(edge, name) if edge else 0
             )
+        yield GaugeMetricFamily("armory_tasks", "Tasks of the event loop.", value=_tasks())
+
+
+def _tasks() -> int:
+    try:
+        return len(asyncio.all_tasks())
+    except RuntimeError:  # scraped outside the loop
+        return 0

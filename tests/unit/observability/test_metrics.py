@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import asyncio
+import sys
+
+import pytest
+
 from armory.domain.principal import ANONYMOUS
 from armory.domain.query import Query
 from armory.observability.metrics import EdgeFigures, Metrics, UpstreamFigures
@@ -47,3 +52,23 @@ def test_two_gateways_in_one_process_count_apart() -> None:
     first.called(ANONYMOUS, "a__b", ok=True, latency_ms=1)
     assert 'server="a"' in first.text().decode()
     assert 'server="a"' not in second.text().decode()
+
+
+@pytest.mark.anyio
+async def test_a_scrape_tells_what_of_the_process_could_leak() -> None:
+    metrics = Metrics(dict, lambda: None)
+
+    def value(name: str) -> float:
+        lines = metrics.text().decode().splitlines()
+        return next(float(x.split()[1]) for x in lines if x.startswith(f"{name} "))
+
+    before = value("armory_tasks")
+    waiting = [asyncio.create_task(asyncio.Event().wait()) for _ in range(3)]
+    assert value("armory_tasks") == before + 3
+    for task in waiting:
+        task.cancel()
+    await asyncio.wait(waiting)
+    assert value("armory_tasks") == before
+    if sys.platform == "linux":
+        assert value("process_open_fds") > 0
+        assert value("process_resident_memory_bytes") > 1 << 20
