@@ -73,6 +73,9 @@ class UpstreamConfig(Block):
     """`auto` asks the server; or the one protocol revision to speak."""
     isolation: Literal["shared", "principal", "session"] = "principal"
     """Who shares a session or process: everybody, one principal, or one client session."""
+    lists: Literal["auto", "shared", "principal"] = "auto"
+    """Whose tools, prompts and resources a caller sees: what the gateway is shown, or its own.
+    `auto`: its own where `${principal}` occurs and the server says that its lists are private."""
     idle_timeout_s: Seconds = 900.0
     """An unused session or process is ended after so many seconds."""
     connect_timeout_s: Seconds = 15.0

@@ -54,7 +54,7 @@ async def call_tool(gateway: Gateway, exchange: Exchange, params: dict[str, Raw]
         params = metatools.read_call(params)
         name = need_text(params, "name")
         searched = True
-    view = gateway.view
+    view = gateway.view_for(exchange)
     record = view.tool(exchange, name)
     if record is None:
         raise unknown("tool", name)
@@ -99,7 +99,7 @@ async def _listed_anew(
 ) -> Reply:
     """The upstream refused our headers: its tool has changed. List again and try once more."""
     await gateway.relist(record.server)
-    view = gateway.view
+    view = gateway.view_for(exchange)
     newer = view.catalog.tools.get(record.name)
     if newer is not None:
         reply = await _send(gateway, exchange, view, newer, params)
@@ -205,10 +205,10 @@ async def _search_tools(gateway: Gateway, exchange: Exchange, params: dict[str, 
     started = time.perf_counter()
     arguments = metatools.read_search(params)
     await gateway.admit(exchange, "tools/call", metatools.SEARCH)
-    view = gateway.view
+    view = gateway.view_for(exchange)
     sight = view.sight(exchange)
     query = arguments.as_query(exchange.principal.user or exchange.principal.key)
-    selection = await search(gateway, query, sight)
+    selection = await search(gateway, view, query, sight)
     structure = metatools.found_structure(selection)
     if selection.degraded:
         structure["degraded"] = selection.degraded

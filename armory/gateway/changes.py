@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import structlog
 
 from armory.domain.catalog import Diff
 from armory.domain.naming import expose_uri
 from armory.domain.principal import Principal
+from armory.domain.tool import ListedRecord, ToolRecord
 from armory.errors import ArmoryError
 from armory.gateway.exchange import Endpoint
 from armory.gateway.links import expose_params
@@ -95,8 +96,11 @@ class Changes:
 
     # -- lists -------------------------------------------------------------------------------
 
-    def swapped(self, old: View, new: View) -> None:
-        """Tell everybody whose visible set differs between two views, once per list."""
+    def swapped(self, old: View, new: View, personal: frozenset[str] = frozenset()) -> None:
+        """Tell everybody whose visible set differs between two views, once per list.
+
+        What differs of `personal` upstreams only the gateway sees: see `tell_session_of`.
+        """
         diff = new.catalog.diff(old.catalog)
         if not diff and old.policy is new.policy and old.settings is new.settings:
             return
@@ -110,9 +114,20 @@ class Changes:
             )
             changed = verdicts.get(key)
             if changed is None:
-                changed = verdicts[key] = _differs(old, new, diff, principal, endpoint)
+                changed = verdicts[key] = _differs(old, new, diff, principal, endpoint, personal)
             for method in (TOOLS, PROMPTS, RESOURCES):
                 if method in changed and method in subscription.lists:
+                    subscription.deliver(method, {})
+
+    def tell_session_of(self, server: str, owner: str, methods: frozenset[str]) -> None:
+        """Tell the clients that one upstream session serves that its lists differ for them."""
+        for subscription in list(self._subscriptions):
+            scope = subscription.endpoint.scope
+            listed = scope.has_server(server) or scope.tools is not None
+            if not listed or not self._is_for(subscription, server, owner):
+                continue
+            for method in (TOOLS, PROMPTS, RESOURCES):
+                if method in methods and method in subscription.lists:
                     subscription.deliver(method, {})
 
     def tell_session(self, session: str, method: str) -> None:
@@ -218,21 +233,38 @@ class Changes:
 
 
 def _differs(
-    old: View, new: View, diff: Diff, principal: Principal, endpoint: Endpoint
+    old: View,
+    new: View,
+    diff: Diff,
+    principal: Principal,
+    endpoint: Endpoint,
+    personal: frozenset[str],
 ) -> frozenset[str]:
     before = old.policy.sight(old.catalog, principal, _scope(old, endpoint))
     after = new.policy.sight(new.catalog, principal, _scope(new, endpoint))
 
-    def touched(a: frozenset[str], b: frozenset[str], names: frozenset[str]) -> bool:
+    def touched(
+        kind: Literal["tools", "prompts", "resources", "templates"],
+        a: frozenset[str],
+        b: frozenset[str],
+        names: frozenset[str],
+    ) -> bool:
+        if personal:
+            records: tuple[Mapping[str, ToolRecord | ListedRecord], ...] = (
+                getattr(old.catalog, kind),
+                getattr(new.catalog, kind),
+            )
+            own = {n for known in records for n, r in known.items() if r.server in personal}
+            a, b, names = a - own, b - own, names - own
         return a != b or not names.isdisjoint(b)
 
     found: set[str] = set()
-    if touched(before.tools.names, after.tools.names, diff.tools.names):
+    if touched("tools", before.tools.names, after.tools.names, diff.tools.names):
         found.add(TOOLS)
-    if touched(before.prompts, after.prompts, diff.prompts.names):
+    if touched("prompts", before.prompts, after.prompts, diff.prompts.names):
         found.add(PROMPTS)
-    if touched(before.resources, after.resources, diff.resources.names) or touched(
-        before.templates, after.templates, diff.templates.names
+    if touched("resources", before.resources, after.resources, diff.resources.names) or touched(
+        "templates", before.templates, after.templates, diff.templates.names
     ):
         found.add(RESOURCES)
     return frozenset(found)

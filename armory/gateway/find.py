@@ -125,9 +125,10 @@ async def find_tools(gateway: Gateway, exchange: Exchange, params: dict[str, Raw
         )
     assert gateway.finder is not None
     await gateway.admit(exchange, "tools/call", metatools.FIND)
+    view = gateway.view_for(exchange)
     result = await gateway.finder.run(
         arguments.texts[0],
-        visible=gateway.view.sight(exchange).tools,
+        visible=view.common(view.sight(exchange)),
         user=exchange.principal.user or exchange.principal.key,
         top_k=arguments.top_k or _DEFAULT_TOP_K,
     )

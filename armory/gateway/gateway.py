@@ -27,6 +27,7 @@ from armory.gateway.exchange import Endpoint, Exchange
 from armory.gateway.faces import ExposedFace
 from armory.gateway.find import Finder
 from armory.gateway.metatools import CALL, FIND, SEARCH, purpose
+from armory.gateway.personal import Personal
 from armory.gateway.ports import Limiter, Pool, Retriever, ToolEvents
 from armory.gateway.preceding import Preceding
 from armory.gateway.settings import GatewaySettings
@@ -79,11 +80,22 @@ class Gateway:
         self._relist = relist
         self._view = View(EMPTY, policy or Policy(), settings or GatewaySettings())
         self.changes = Changes(pool)
+        self.personal = Personal(pool, self.changes.tell_session_of)
 
     @property
     def view(self) -> View:
-        """What is served right now; take it once per request."""
+        """What is served right now, to callers without lists of their own."""
         return self._view
+
+    def view_for(self, exchange: Exchange) -> View:
+        """What this caller is served from right now; take it once per request."""
+        personal, view = self.personal, self._view
+        return personal.view(exchange, view) if personal.servers else view
+
+    async def prepare(self, exchange: Exchange, *, current: bool) -> None:
+        """Have the lists at hand that the caller has to itself; see `gateway.personal`."""
+        if self.personal.servers:
+            await self.personal.prepare(exchange, self._view, current=current)
 
     @property
     def ready(self) -> bool:
@@ -109,7 +121,8 @@ class Gateway:
 
     def _swap(self, view: View) -> None:
         old, self._view = self._view, view
-        self.changes.swapped(old, view)
+        self.personal.look(view)
+        self.changes.swapped(old, view, self.personal.servers)
 
     def on_mismatch(self, relist: Callable[[str], Awaitable[None]]) -> None:
         """Set `relist` after the fact: what fetches lists is made after the gateway."""
@@ -127,6 +140,8 @@ class Gateway:
 
     def on_notification(self, server: str, owner: str, method: str, params: Params) -> None:
         """`upstreams.link.Listener`: what an upstream says outside any request."""
+        if method.endswith("/list_changed"):
+            self.personal.heard(server, owner)
         self.changes.on_notification(server, owner, method, params)
 
     # -- what clients ask --------------------------------------------------------------------

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from armory.domain.catalog import ServerLists
 from armory.domain.principal import Principal
 from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Selection
@@ -28,6 +29,14 @@ class Pool(Protocol):
 
     async def set_subscriptions(self, server: str, owner: Owner, uris: frozenset[str]) -> None:
         """Make the session of `owner` report updates of exactly these original URIs."""
+        ...
+
+    async def fetch_lists(self, server: str, owner: Owner) -> ServerLists:
+        """All lists as `owner` sees them; their changes are announced from then on, if they can be.
+
+        Raises:
+            UpstreamUnavailable: they cannot be had.
+        """
         ...
 
     def key(self, server: str, owner: Owner) -> str:

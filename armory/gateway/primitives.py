@@ -45,7 +45,7 @@ def list_entries(
         RpcError: a cursor that is not ours.
     """
     refuse_cursor(params)
-    view = gateway.view
+    view = gateway.view_for(exchange)
     kind, member = _LISTS[method]
     form = Form(exchange.era, original=exchange.endpoint.transparent)
     body = view.listed_json(kind, view.sight(exchange), form)
@@ -66,7 +66,7 @@ async def get_prompt(gateway: Gateway, exchange: Exchange, params: dict[str, Raw
         UpstreamUnavailable: its upstream cannot answer.
     """
     name = need_text(params, "name")
-    record = gateway.view.prompt(exchange, name)
+    record = gateway.view_for(exchange).prompt(exchange, name)
     if record is None:
         raise unknown("prompt", name)
     changed = {**params, "name": pack(record.original_name)}
@@ -95,7 +95,7 @@ def locate(gateway: Gateway, exchange: Exchange, uri: str) -> tuple[str, str]:
     """
     endpoint = exchange.endpoint
     found = (endpoint.name, uri) if endpoint.transparent else split_uri(uri)
-    if found is None or not gateway.view.may_read(exchange, *found):
+    if found is None or not gateway.view_for(exchange).may_read(exchange, *found):
         code = RESOURCE_NOT_FOUND_LEGACY if exchange.era == "legacy" else INVALID_PARAMS
         raise RpcError(code, f"unknown resource: {uri[:200]}", {"uri": uri})
     return found
@@ -115,7 +115,7 @@ async def complete(gateway: Gateway, exchange: Exchange, params: dict[str, Raw])
     kind = text_of(ref, "type")
     if kind == "ref/prompt":
         name = need_text(ref, "name")
-        record = gateway.view.prompt(exchange, name)
+        record = gateway.view_for(exchange).prompt(exchange, name)
         if record is None:
             raise unknown("prompt", name)
         server = record.server

@@ -11,6 +11,7 @@ from typing import Literal
 
 WithoutQuery = Literal["auto", "all", "search"]
 ResultFormat = Literal["json", "toon"]
+Personal = Literal["private", "always"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,8 @@ class GatewaySettings:
         reveal: `session`: tools that a legacy session searched for enter its list.
         sets: the named sets.
         result_formats: server key -> `toon` where text results are to be made compact.
+        personal: server key -> whether its lists are fetched for each principal: where it says that
+            they are private, or always.
         server_name, server_version: the gateway's own `serverInfo`.
         public_url: where clients reach the gateway, for the discovery document; "" when unknown.
     """
@@ -63,6 +66,7 @@ class GatewaySettings:
     reveal: Literal["none", "session"] = "none"
     sets: Mapping[str, SetSpec] = field(default_factory=dict[str, SetSpec])
     result_formats: Mapping[str, ResultFormat] = field(default_factory=dict[str, ResultFormat])
+    personal: Mapping[str, Personal] = field(default_factory=dict[str, Personal])
     server_name: str = "armory"
     server_version: str = "0"
     public_url: str = ""

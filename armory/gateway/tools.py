@@ -42,7 +42,7 @@ async def list_tools(gateway: Gateway, exchange: Exchange, params: Mapping[str, 
         RpcError: a cursor that is not ours, or a carried value that does not parse.
         RateLimited: the caller's queries are used up.
     """
-    view = gateway.view
+    view = gateway.view_for(exchange)
     sight = view.sight(exchange)
     refuse_cursor(params)
     if exchange.endpoint.transparent:
@@ -109,7 +109,7 @@ async def _filtered(
 ) -> Reply:
     started = time.perf_counter()
     await gateway.admit(exchange, LIST, "")
-    selection = await search(gateway, query, sight)
+    selection = await search(gateway, view, query, sight)
     form = Form(exchange.era, load=True)
     pinned = view.pinned(sight)
     chosen = _within_budget(view, form, pinned, selection)
@@ -128,13 +128,13 @@ async def _filtered(
     return reply
 
 
-async def search(gateway: Gateway, query: Query, sight: Sight) -> Selection:
+async def search(gateway: Gateway, view: View, query: Query, sight: Sight) -> Selection:
     """Search within what is visible; a search that breaks is an empty one that says so."""
     retriever = gateway.retriever
     if retriever is None:
         return Selection((), len(sight.tools), query.threshold or 0.0, degraded="no retriever")
     try:
-        return await retriever.search(query, sight.tools)
+        return view.found(await retriever.search(query, view.searchable(sight)))
     except Exception as error:  # noqa: BLE001 a listing never fails for what retrieval cannot do
         _log.error(
             "retrieval_failed", error=repr(error), exc_info=not isinstance(error, ArmoryError)

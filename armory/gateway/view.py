@@ -15,6 +15,8 @@ from cachetools import LRUCache
 
 from armory.domain.catalog import Catalog, ServerLists
 from armory.domain.naming import expose_uri
+from armory.domain.query import VisibleSet
+from armory.domain.results import Selection
 from armory.domain.tool import ListedRecord, ToolRecord
 from armory.gateway.definitions import Form, Kind, header_map, listed_bytes, tool_bytes
 from armory.gateway.exchange import ALL, Endpoint, Exchange
@@ -37,6 +39,7 @@ class View:
         policy: who may see and call what.
         settings: the gateway's settings.
         previous: the view before, whose bytes are taken over where nothing changed.
+        joined_bytes: joined lists are kept up to so many bytes.
     """
 
     def __init__(
@@ -45,6 +48,8 @@ class View:
         policy: Policy,
         settings: GatewaySettings,
         previous: View | None = None,
+        *,
+        joined_bytes: int = _JOINED_BYTES,
     ) -> None:
         self.catalog = catalog
         self.policy = policy
@@ -57,12 +62,12 @@ class View:
             (prompt.server, prompt.original_name): prompt for prompt in catalog.prompts.values()
         }
         self._bytes: dict[Form, dict[str, bytes]] = {}
-        self._joined = LRUCache[tuple[str, Form, str], bytes](_JOINED_BYTES, getsizeof=len)
+        self._joined = LRUCache[tuple[str, Form, str], bytes](joined_bytes, getsizeof=len)
         self._pinned = LRUCache[str, tuple[str, ...]](_SIGHTS_KEPT)
         self._headers: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {}
         self._endpoints = _endpoints(catalog, settings)
         self._before = previous
-        if previous is not None:
+        if previous is not None and previous.catalog.version < catalog.version:
             previous._before = None
         self.own_info: dict[str, Any] = {
             "name": settings.server_name,
@@ -165,6 +170,20 @@ class View:
             self._pinned[sight.tools.key] = found
         return found
 
+    # -- searching ---------------------------------------------------------------------------
+
+    def searchable(self, sight: Sight) -> VisibleSet:
+        """What a search may find, in the names of the index."""
+        return sight.tools
+
+    def common(self, sight: Sight) -> VisibleSet:
+        """The part of it that every caller has alike."""
+        return sight.tools
+
+    def found(self, selection: Selection) -> Selection:
+        """What was found, in the names of this view."""
+        return selection
+
     # -- bytes -------------------------------------------------------------------------------
 
     def tool_json(self, name: str, form: Form) -> bytes:
@@ -196,8 +215,13 @@ class View:
         found = self._joined.get(key)
         if found is None:
             names = [name for name in self.catalog.tools if name in sight.tools.names]
-            found = self._joined[key] = self.tools_json(names, form)
+            found = self._keep(key, self.tools_json(names, form))
         return found
+
+    def _keep(self, key: tuple[str, Form, str], data: bytes) -> bytes:
+        if len(data) <= self._joined.maxsize:
+            self._joined[key] = data
+        return data
 
     def search_json(self, exchange: Exchange, *, call_tool: bool) -> bytes:
         """The definition of `search_tools` for what the caller sees; made once per sight."""
@@ -209,7 +233,7 @@ class View:
             shown = {tool.server for name, tool in tools.items() if name in names}
             known = {k: s for k, s in self.catalog.servers.items() if k in shown}
             found = _encode(search_definition(known, call_tool=call_tool))
-            self._joined[key] = found
+            self._keep(key, found)
         return found
 
     def listed_json(self, kind: Kind, sight: Sight, form: Form) -> bytes:
@@ -219,9 +243,10 @@ class View:
         if found is None:
             records: Mapping[str, ListedRecord] = getattr(self.catalog, kind)
             visible: frozenset[str] = getattr(sight, kind)
-            found = self._joined[key] = b",".join(
+            found = b",".join(
                 [listed_bytes(r, kind, form) for name, r in records.items() if name in visible]
             )
+            self._keep(key, found)
         return found
 
     def cache_fields(self, method: str, endpoint: Endpoint) -> tuple[int, str]:

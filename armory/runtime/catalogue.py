@@ -15,6 +15,7 @@ import structlog
 from armory.domain.catalog import EMPTY, Catalog, ServerLists, ToolRules, build_catalog
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError
+from armory.gateway.personal import Personal
 from armory.security.pinning import Pinning
 
 _log = structlog.get_logger(__name__)
@@ -59,6 +60,8 @@ class CatalogueKeeper:
         self._rules = dict(rules)
         self._pinning = pinning
         self._again = False
+        self.extra: Callable[[], Sequence[ToolRecord]] = lambda: ()
+        """Tools that are searched beside those of the snapshot."""
         self._catalog = EMPTY
         self._dirty = asyncio.Event()
         self._wanted = asyncio.Event()
@@ -101,6 +104,24 @@ class CatalogueKeeper:
         self._pinning = pinning
         self._again = True
         self.changed()
+
+    def join(self, personal: Personal) -> None:
+        """Build and index what single callers see as well."""
+        personal.build, personal.index = self.personal, self.index_extra
+        self.extra = personal.extra
+
+    def personal(self, lists: Mapping[str, ServerLists], shared: Catalog) -> Catalog:
+        """A catalogue of some upstreams' lists as one caller has them, under the same rules."""
+        catalog, _ = build_catalog(lists, self._rules, shared)
+        pinning = self._pinning
+        if pinning is None:
+            return catalog
+        kept = {name: tool for name, tool in catalog.tools.items() if not pinning.withholds(tool)}
+        return replace(catalog, tools=kept)
+
+    async def index_extra(self) -> None:
+        """Make what `extra` gives now searchable; returns when it is, or after a few seconds."""
+        await self._searchable(list(self._catalog.tools.values()))
 
     async def _build(self) -> None:
         while True:
@@ -150,7 +171,7 @@ class CatalogueKeeper:
         """Hand the tools to the indexing task and wait a little for it."""
         if self._retriever is None:
             return
-        self._to_index = tools
+        self._to_index = [*tools, *self.extra()]
         self._indexed.clear()
         self._wanted.set()
         try:

@@ -35,6 +35,7 @@ from armory.runtime.accounts import (
     variant,
 )
 from armory.runtime.catalogue import CatalogueKeeper
+from armory.runtime.chat import chat_of
 from armory.runtime.figures import Figures
 from armory.runtime.learning import Learning
 from armory.runtime.reloading import Reloaded, difference
@@ -60,8 +61,6 @@ from armory.wire.http import HttpEdge
 
 if TYPE_CHECKING:
     from armory.agent.loop import RetrievalAgent
-    from armory.agent.synthetic import ChatQueryGenerator
-    from armory.llm.client import ChatClient
 
 _log = structlog.get_logger(__name__)
 PINS = "pins.json"
@@ -113,7 +112,7 @@ class Runtime:
             client_info={"name": "armory", "version": armory_version()},
         )
         accounts = self.accounts
-        self._chat, generator = _chat_of(loaded)
+        self._chat, generator = chat_of(loaded)
         self.learning = self._learning(loaded)
         self.retriever: Retriever | None = open_retriever(
             loaded,
@@ -147,6 +146,7 @@ class Runtime:
         )
         self.supervisor = Supervisor(self.pool, self.keeper.changed)
         self.gateway.on_mismatch(self._relist)
+        self.keeper.join(self.gateway.personal)
         if accounts is not None:
             accounts.usage.tool_count = lambda: len(self.gateway.view.catalog.tools)
             accounts.upstreams = lambda: states(self.supervisor.status())
@@ -213,6 +213,7 @@ class Runtime:
             self._starting.cancel()
             await asyncio.wait([self._starting])
         await self.supervisor.stop()
+        await self.gateway.personal.close()
         await self.keeper.stop()
         if self._indexing is not None:
             await self._indexing.close()
@@ -346,19 +347,6 @@ class Runtime:
         self.keeper.reconfigure(parts.rules, pinning)
         self.loaded = loaded
         return report
-
-
-def _chat_of(loaded: Loaded) -> tuple[ChatClient | None, ChatQueryGenerator | None]:
-    """The chat model and the writer of synthetic queries, where they are configured.
-
-    Imported here: the library behind them takes a second to load, and few use it.
-    """
-    if not loaded.config.agent.enabled:
-        return None, None
-    from armory.runtime.agents import chat_client, query_generator
-
-    chat = chat_client(loaded)
-    return chat, query_generator(loaded, chat)
 
 
 @asynccontextmanager

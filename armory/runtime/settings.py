@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,7 +19,7 @@ from armory.config import Config, Loaded
 from armory.config.upstream import UpstreamConfig
 from armory.domain.catalog import ToolRules
 from armory.errors import ConfigError
-from armory.gateway.settings import GatewaySettings, SetSpec
+from armory.gateway.settings import GatewaySettings, Personal, SetSpec
 from armory.security.authentication import Admission, Authenticator, Scheme, StaticToken
 from armory.security.policy import Packs, Policy, Rule
 from armory.upstreams.spec import UpstreamSpec
@@ -61,11 +61,12 @@ def reloadable(loaded: Loaded, packs: Packs | None = None) -> Reloadable:
         ConfigError: a block does not fit itself.
     """
     config = loaded.config
+    specs = tuple(upstream_specs(loaded))
     return Reloadable(
-        specs=tuple(upstream_specs(loaded)),
+        specs=specs,
         rules={key: tool_rules(block) for key, block in config.upstreams.items()},
         policy=Policy(policy_rules(config), packs),
-        gateway=gateway_settings(config),
+        gateway=replace(gateway_settings(config), personal=personal_lists(specs)),
     )
 
 
@@ -112,6 +113,7 @@ def upstream_spec(key: str, block: UpstreamConfig, loaded: Loaded) -> UpstreamSp
         proxy=block.proxy,
         protocol=block.protocol,
         isolation=block.isolation,
+        lists=block.lists,
         idle_timeout_s=block.idle_timeout_s,
         connect_timeout_s=block.connect_timeout_s,
         call_timeout_s=block.call_timeout_s,
@@ -121,6 +123,21 @@ def upstream_spec(key: str, block: UpstreamConfig, loaded: Loaded) -> UpstreamSp
         breaker_open_s=block.breaker.open_s,
         message_bytes=loaded.config.server.limits.stdio_line_bytes,
     )
+
+
+def personal_lists(specs: Sequence[UpstreamSpec]) -> dict[str, Personal]:
+    """The upstreams whose lists may have to be fetched for each caller.
+
+    Where `${principal}` does not occur, every caller comes with the same credentials, and no list
+    may differ.
+    """
+    found: dict[str, Personal] = {}
+    for spec in specs:
+        if spec.lists == "principal":
+            found[spec.key] = "always"
+        elif spec.lists == "auto" and spec.templated:
+            found[spec.key] = "private"
+    return found
 
 
 def search_path() -> str:

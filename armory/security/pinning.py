@@ -82,6 +82,12 @@ class Pinning:
         kept = {name: tool for name, tool in catalog.tools.items() if name not in withheld}
         return replace(catalog, tools=kept)
 
+    def withholds(self, tool: ToolRecord) -> bool:
+        """Whether a tool that only some callers have is withheld: where another one is pinned."""
+        if self.mode != "block":
+            return False
+        return self._pins.get(_key(tool), tool.fingerprint) != tool.fingerprint
+
     def approve(self, tool: ToolRecord) -> None:
         """Take a tool's present definition as the pinned one."""
         self._pins[_key(tool)] = tool.fingerprint

@@ -156,6 +156,10 @@ class Policy:
         self._decisions: dict[tuple[tuple[int, ...], str], bool] = {}
         self._cache = _Cache()
 
+    def anew(self) -> Policy:
+        """The same rules, with caches of their own: for another snapshot beside the present one."""
+        return Policy(self._rules, self._packs)
+
     @property
     def restricts(self) -> bool:
         """Whether principals may see different things."""

@@ -107,6 +107,8 @@ class Pool:
     async def fetch_lists(self, server: str, owner: Owner) -> ServerLists:
         """All lists as `owner` sees them, where an upstream says that they are private.
 
+        Their changes are announced from then on, as long as the session lives.
+
         Raises:
             UpstreamUnavailable: they cannot be had.
         """
@@ -114,7 +116,10 @@ class Pool:
         slot = upstream.sessions.slot(owner, declared_by(owner))
         slot.in_flight += 1
         try:
-            return await upstream.lists_over(await upstream.sessions.link(slot))
+            link = await upstream.sessions.link(slot)
+            if slot.watched is not link and await link.watch_lists():
+                slot.watched = link
+            return await upstream.lists_over(link)
         finally:
             slot.in_flight -= 1
             slot.last_used = self._clock.now()

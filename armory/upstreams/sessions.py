@@ -66,6 +66,7 @@ class Slot:
         self.principal = principal
         self.capabilities = capabilities
         self.link: Session | None = None
+        self.watched: Session | None = None
         self.connecting: asyncio.Task[Session] | None = None
         self.in_flight = 0
         self.last_used = 0.0

@@ -18,6 +18,7 @@ PROTOCOLS = ("auto", *LEGACY_VERSIONS, *MODERN_VERSIONS)
 
 Transport = Literal["auto", "stdio", "streamable-http", "sse"]
 Isolation = Literal["shared", "principal", "session"]
+Whose = Literal["auto", "shared", "principal"]
 
 _PRINCIPAL = "${principal}"
 
@@ -40,6 +41,9 @@ class UpstreamSpec:
         proxy: URL of an HTTP proxy.
         protocol: `auto`, or the one revision to speak.
         isolation: who shares a session or process.
+        lists: whose lists a caller sees: `shared`, the gateway's own; `principal`, those that the
+            caller's own session is given; `auto`: the latter where `${principal}` occurs and the
+            upstream says that they are private.
         idle_timeout_s: an unused session is closed after so many seconds.
         connect_timeout_s: deadline of each step of connecting.
         call_timeout_s: deadline of one call, time spent waiting for the client not counted.
@@ -65,6 +69,7 @@ class UpstreamSpec:
     proxy: str | None = None
     protocol: str = "auto"
     isolation: Isolation = "principal"
+    lists: Whose = "auto"
     idle_timeout_s: float = 900.0
     connect_timeout_s: float = 15.0
     call_timeout_s: float = 120.0
@@ -96,6 +101,11 @@ class UpstreamSpec:
             raise ConfigError(
                 "${principal} needs isolation 'principal' or 'session', not 'shared'",
                 path=f"{where}.isolation",
+            )
+        if self.lists == "principal" and self.isolation == "shared":
+            raise ConfigError(
+                "lists 'principal' needs isolation 'principal' or 'session', not 'shared'",
+                path=f"{where}.lists",
             )
 
     @property

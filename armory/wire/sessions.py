@@ -334,6 +334,7 @@ class Sessions:
             return
         await session.close()
         await self._gateway.changes.remove(session.subscription)
+        self._gateway.personal.release(session.id)
         await self._gateway.pool.release_session(session.id)
         if self.directory is not None:
             await self.directory.release(session.id)
