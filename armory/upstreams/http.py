@@ -164,7 +164,7 @@ def messages_in(event: Event, server: str) -> list[Incoming]:
         return []
 
 
-def answer_in(body: bytes, request_id: int, server: str, status: int) -> Incoming:
+def answer_in(body: bytes | bytearray, request_id: int, server: str, status: int) -> Incoming:
     """The one answer in a JSON body.
 
     Raises:

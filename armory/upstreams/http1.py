@@ -1,210 +1,34 @@
 """HTTP/1.1 over kept-alive sockets, for the one thing that Armory does all day: POST, read answer.
 
-Owns: one connection, the exchange on it, the response as it arrives, with back-pressure. Parsing is
-httptools' (llhttp); `http1_pool` keeps the connections. Never imports the protocol.
+Owns: one connection and the exchange on it. Parsing is httptools' (llhttp); `http1_response` is
+what arrives, `http1_pool` keeps the connections. Never imports the protocol.
 """
 
 from __future__ import annotations
 
 import asyncio
 import zlib
-from collections import deque
-from typing import Any, Protocol
+from typing import Protocol
 
 import httptools
 from multidict import CIMultiDict
 
-_HIGH_WATER = 1024 * 1024
+from armory.upstreams.deadlines import Deadlines
+from armory.upstreams.http1_response import BadAnswer, ClosedEarly, Response
+
 _MAX_HEADERS = 256 * 1024
 
 
-class NoConnection(OSError):
-    """No connection could be made."""
-
-
-class ClosedEarly(ConnectionError):
-    """The other side closed the connection before the answer was complete."""
-
-
-class BadAnswer(ConnectionError):
-    """What came is not HTTP/1.1."""
-
-
-class Response:
-    """One response; its body is read as it arrives. Looks like aiohttp's where both are used.
+class Home(Protocol):
+    """Where connections are kept.
 
     Attributes:
-        status: HTTP status.
-        headers: case-insensitive.
-        content: the body's reader, which is this object itself.
+        deadlines: of the exchanges under way.
+        buffer: what a connection reads into; used up before the next one reads.
     """
 
-    __slots__ = (
-        "_chunks",
-        "_connection",
-        "_eof",
-        "_error",
-        "_inflate",
-        "_size",
-        "_timer",
-        "_waiter",
-        "headers",
-        "status",
-    )
-
-    def __init__(self, connection: Connection) -> None:
-        self.status = 0
-        self.headers: CIMultiDict[str] = CIMultiDict()
-        self._connection: Connection | None = connection
-        self._chunks: deque[bytes] = deque()
-        self._size = 0
-        self._eof = False
-        self._error: Exception | None = None
-        self._waiter: asyncio.Future[None] | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._inflate: Any = None
-
-    @property
-    def content(self) -> Response:
-        """The reader of the body."""
-        return self
-
-    @property
-    def content_type(self) -> str:
-        """Media type without parameters, in lower case; "" when there is none."""
-        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-
-    @property
-    def content_length(self) -> int | None:
-        """As declared, in bytes."""
-        value = self.headers.get("Content-Length")
-        return int(value) if value is not None and value.isdigit() else None
-
-    @property
-    def closed(self) -> bool:
-        """Whether the connection is no longer this response's."""
-        return self._connection is None
-
-    def is_eof(self) -> bool:
-        """Whether the whole body has arrived."""
-        return self._eof
-
-    def at_eof(self) -> bool:
-        """Whether the whole body has been read."""
-        return self._eof and not self._chunks
-
-    async def readany(self) -> bytes:
-        """What has arrived, at least one byte; b"" at the end.
-
-        Raises:
-            TimeoutError: the deadline passed.
-            ClosedEarly: the body ended before its end.
-        """
-        while not self._chunks:
-            if self._error is not None:
-                raise self._error
-            if self._eof:
-                return b""
-            await self._wait()
-        data = self._chunks.popleft() if len(self._chunks) == 1 else b"".join(self._chunks)
-        self._chunks.clear()
-        self._size = 0
-        if self._connection is not None:
-            self._connection.resume()
-        return data
-
-    async def read(self) -> bytes:
-        """The whole body. Raises as `readany`."""
-        parts: list[bytes] = []
-        while chunk := await self.readany():
-            parts.append(chunk)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
-
-    def close(self) -> None:
-        """Be done with it; an unfinished exchange costs the connection."""
-        self._done_waiting()
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            connection.abort()
-
-    release = close
-
-    # --- fed by the connection
-
-    async def headers_arrived(self) -> None:
-        """Wait for status and headers."""
-        while not self.status and self._error is None:
-            await self._wait()
-        if self._error is not None and not self.status:
-            raise self._error
-
-    async def _wait(self) -> None:
-        waiter = self._waiter = asyncio.get_running_loop().create_future()
-        try:
-            await waiter
-        finally:
-            self._waiter = None
-
-    def wake(self) -> None:
-        """Something changed."""
-        waiter = self._waiter
-        if waiter is not None and not waiter.done():
-            waiter.set_result(None)
-
-    def start_timer(self, timeout_s: float) -> None:
-        """Fail the exchange `timeout_s` seconds from now."""
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(timeout_s, self._expire)
-
-    def _expire(self) -> None:
-        self._timer = None
-        self.fail(TimeoutError())
-        self.close()
-
-    def _done_waiting(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-
-    def begin(self, status: int, headers: CIMultiDict[str]) -> None:
-        """Status and headers are complete."""
-        self.status = status
-        self.headers = headers
-        coding = headers.get("Content-Encoding", "").strip().lower()
-        if coding in ("gzip", "x-gzip", "deflate"):
-            self._inflate = zlib.decompressobj(wbits=47 if coding != "deflate" else 15)
-        self.wake()
-
-    def feed(self, chunk: bytes) -> bool:
-        """More of the body. True when the reader has enough for now."""
-        if self._inflate is not None:
-            # Bounded, so that a small body cannot unfold into all memory before anyone reads it.
-            chunk = self._inflate.decompress(chunk, 16 * _HIGH_WATER)
-            if self._inflate.unconsumed_tail:
-                raise BadAnswer("a compressed body unfolds too far")
-        if chunk:
-            self._chunks.append(chunk)
-            self._size += len(chunk)
-            self.wake()
-        return self._size > _HIGH_WATER
-
-    def finish(self) -> None:
-        """The body is complete; the connection is free."""
-        self._eof = True
-        self._connection = None
-        self._done_waiting()
-        self.wake()
-
-    def fail(self, error: Exception) -> None:
-        """The exchange is broken; what has arrived can still be read."""
-        if not self._eof and self._error is None:
-            self._error = error
-        self._done_waiting()
-        self.wake()
-
-
-class Home(Protocol):
-    """Where connections are kept."""
+    deadlines: Deadlines
+    buffer: memoryview
 
     def give(self, connection: Connection) -> None:
         """A connection is free again."""
@@ -215,7 +39,7 @@ class Home(Protocol):
         ...
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """One socket, one exchange at a time.
 
     Args:
@@ -233,6 +57,7 @@ class Connection(asyncio.Protocol):
         self._fields_size = 0
         self._paused = False
         self._endless = False
+        self._place: memoryview | None = None
         self.idle_since = 0.0
 
     @property
@@ -246,10 +71,8 @@ class Connection(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             raise ClosedEarly("the connection is closed")
-        response = self._response = Response(self)
+        response = self._response = Response(self, self._home.deadlines, timeout_s)
         self._endless = False
-        if timeout_s is not None:
-            response.start_timer(timeout_s)
         transport.write(head + body if body else head)
         return response
 
@@ -259,29 +82,50 @@ class Connection(asyncio.Protocol):
             self._paused = False
             self._transport.resume_reading()
 
+    def read_into(self, place: memoryview) -> None:
+        """Put the rest of the body, exactly `place` long, there; past the parser."""
+        self._place = place
+        self.resume()
+
     def abort(self) -> None:
         """Close at once."""
         if self._transport is not None:
             self._transport.abort()
         self._response = None
 
-    # --- asyncio.Protocol
+    # --- asyncio.BufferedProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go. The last one of a body goes through the common buffer, which has
+        room for what must not follow it.
+        """
+        place = self._place
+        return self._home.buffer if place is None or len(place) == 1 else place[:-1]
+
+    def buffer_updated(self, nbytes: int) -> None:
         """Bytes from the other side."""
+        place = self._place
         if self._response is None:
             # Nobody asked: whatever this is, the connection cannot be trusted any more.
             self.abort()
-            return
-        try:
-            self._parser.feed_data(data)
-        except (httptools.HttpParserError, BadAnswer, zlib.error) as error:
-            self._break(BadAnswer(f"not a usable HTTP answer: {error}"))
+        elif place is None:
+            try:
+                self._parser.feed_data(self._home.buffer[:nbytes])
+            except (httptools.HttpParserError, BadAnswer, zlib.error) as error:
+                self._break(BadAnswer(f"not a usable HTTP answer: {error}"))
+        elif len(place) > 1:
+            self._place = place[nbytes:]
+        else:
+            place[0] = self._home.buffer[0]
+            self._place = None
+            keep = nbytes == 1 and self._parser.should_keep_alive()
+            self._parser = httptools.HttpResponseParser(self)  # the old one still waits for a body
+            self._completed(keep=keep)
 
     def eof_received(self) -> bool:
         """The other side is done; close as well."""
@@ -291,7 +135,7 @@ class Connection(asyncio.Protocol):
         """The socket is closed."""
         self._home.forget(self)
         response, self._response = self._response, None
-        self._transport = None
+        self._transport = self._place = None
         if response is None:
             return
         if exc is None and response.status and self._endless:
@@ -329,11 +173,12 @@ class Connection(asyncio.Protocol):
 
     def on_message_complete(self) -> None:
         """The whole answer is there."""
-        response = self._response
-        if response is None or not response.status:
-            return
-        self._response = None
-        keep = self._parser.should_keep_alive()
+        if self._response is not None and self._response.status:
+            self._completed(keep=self._parser.should_keep_alive())
+
+    def _completed(self, *, keep: bool) -> None:
+        response, self._response = self._response, None
+        assert response is not None
         response.finish()
         self.resume()
         if keep:

@@ -13,7 +13,11 @@ from collections.abc import Mapping
 
 from yarl import URL
 
-from armory.upstreams.http1 import Connection, NoConnection, Response
+from armory.upstreams.deadlines import Deadlines
+from armory.upstreams.http1 import Connection
+from armory.upstreams.http1_response import NoConnection, Response
+
+_READ_BYTES = 256 * 1024
 
 
 class Connections:
@@ -34,6 +38,8 @@ class Connections:
         self._idle: dict[tuple[str, str, int], list[Connection]] = {}
         self._open: set[Connection] = set()
         self._sweep: asyncio.TimerHandle | None = None
+        self.deadlines = Deadlines()
+        self.buffer = memoryview(bytearray(_READ_BYTES))
         self._targets: dict[URL, tuple[tuple[str, str, int], str]] = {}
 
     async def request(
@@ -101,6 +107,7 @@ class Connections:
             self._sweep.cancel()
             self._sweep = None
         self._idle.clear()
+        self.deadlines.close()
         for connection in tuple(self._open):
             connection.abort()
 

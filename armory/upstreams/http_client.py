@@ -16,8 +16,8 @@ import aiohttp
 from yarl import URL
 
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
-from armory.upstreams.http1 import BadAnswer, ClosedEarly, NoConnection, Response
 from armory.upstreams.http1_pool import Connections
+from armory.upstreams.http1_response import BadAnswer, ClosedEarly, NoConnection, Response
 from armory.upstreams.spec import UpstreamSpec
 
 JSON_AND_EVENTS = "application/json, text/event-stream"
@@ -43,7 +43,9 @@ class HttpFailure(UpstreamUnavailable):
         body: the beginning of the body.
     """
 
-    def __init__(self, server: str, status: int, body: bytes, retry_after_s: float | None) -> None:
+    def __init__(
+        self, server: str, status: int, body: bytes | bytearray, retry_after_s: float | None
+    ) -> None:
         said = body[:_CUT].decode("utf-8", "replace").strip()
         hint = {
             401: "; it wants other credentials (see 'headers')",

@@ -356,7 +356,7 @@ def _pause(parser: EventParser, failures: int) -> float:
     return min(_RETRY_MAX_S, base * 2 ** min(failures, 6))
 
 
-def _session_over(status: int, body: bytes, request_id: int) -> bool:
+def _session_over(status: int, body: bytes | bytearray, request_id: int) -> bool:
     """Whether an HTTP error means that the session is unknown there, not that the call is wrong."""
     if status not in (400, 404):
         return False

@@ -19,7 +19,7 @@ class BodyTooLarge(Exception):
     """The body is larger than the limit."""
 
 
-async def read_body(response: Answer, limit_bytes: int) -> bytes:
+async def read_body(response: Answer, limit_bytes: int) -> bytes | bytearray:
     """The whole body.
 
     Raises:

@@ -164,7 +164,7 @@ def _mended(value: Any) -> Any:
     return value
 
 
-def excerpt(data: bytes, limit: int = 120) -> str:
+def excerpt(data: bytes | bytearray, limit: int = 120) -> str:
     """The beginning of some bytes, printable, for messages and logs."""
     text = data[:limit].decode("utf-8", "replace")
     return repr(text) + (" ..." if len(data) > limit else "")

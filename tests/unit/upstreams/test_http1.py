@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 import pytest
 from yarl import URL
 
-from armory.upstreams.http1 import BadAnswer, ClosedEarly, NoConnection
 from armory.upstreams.http1_pool import Connections
+from armory.upstreams.http1_response import BadAnswer, ClosedEarly, NoConnection
 
 pytestmark = pytest.mark.anyio
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
@@ -74,7 +74,7 @@ OK = (
 
 async def whole(connections: Connections, url: URL) -> bytes:
     response = await connections.request("POST", url, {}, b"", 5)
-    return await response.read()
+    return bytes(await response.read())
 
 
 async def closing(writer: asyncio.StreamWriter) -> None:
@@ -255,3 +255,70 @@ async def test_nobody_there_and_headers_that_break_out() -> None:
     with pytest.raises(NoConnection, match="http://"):
         await connections.request("POST", URL("ftp://127.0.0.1/"), {}, b"", 5)
     connections.close()
+
+
+BIG = bytes(range(256)) * 2048  # half a mebibyte
+BIG_HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(BIG)
+
+
+def in_steps(*parts: bytes) -> Answer:
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        BIG_HEAD + BIG,
+        in_steps(BIG_HEAD, BIG),
+        in_steps(BIG_HEAD + BIG[:1], BIG[1:-1], BIG[-1:]),
+        in_steps(BIG_HEAD + BIG[:-1], BIG[-1:]),
+        in_steps(BIG_HEAD + BIG[:1000], BIG[1000:300_000], BIG[300_000:]),
+    ],
+)
+async def test_a_large_body_arrives_whole_however_it_is_cut(answer: bytes | Answer) -> None:
+    async with peer(answer, answer, OK) as (other, connections):
+        assert await whole(connections, other.url) == BIG
+        assert await whole(connections, other.url) == BIG
+        assert await whole(connections, other.url) == b"{}"
+    assert other.connections == 1
+
+
+async def test_what_follows_a_large_body_unasked_costs_the_connection() -> None:
+    async with peer(in_steps(BIG_HEAD, BIG + OK), OK) as (other, connections):
+        assert await whole(connections, other.url) == BIG
+        assert await whole(connections, other.url) == b"{}"
+    assert other.connections == 2
+
+
+async def test_a_large_body_that_ends_early_fails_the_call() -> None:
+    async with peer(saying(BIG_HEAD + BIG[:-1]), OK) as (other, connections):
+        response = await connections.request("POST", other.url, {}, b"", 5)
+        with pytest.raises(ClosedEarly):
+            await response.read()
+        assert await whole(connections, other.url) == b"{}"
+
+
+async def test_the_deadline_holds_in_the_middle_of_a_large_body() -> None:
+    async def stuck(writer: asyncio.StreamWriter) -> None:
+        writer.write(BIG_HEAD + BIG[:-1])
+        await asyncio.sleep(5)
+
+    async with peer(stuck, OK) as (other, connections):
+        response = await connections.request("POST", other.url, {}, b"", 0.2)
+        with pytest.raises(TimeoutError):
+            await response.read()
+
+
+async def test_a_compressed_large_body_is_unpacked() -> None:
+    packed = gzip.compress(BIG, compresslevel=0)
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
+    async with peer(head + packed, OK) as (other, connections):
+        assert await whole(connections, other.url) == BIG
+        assert await whole(connections, other.url) == b"{}"
+    assert other.connections == 1
