@@ -13,7 +13,6 @@ import numpy as np
 
 from armory.domain.query import MAX_QUERY_CHARS, Query
 from armory.errors import InvalidRequest
-from armory.retrieval.indexer import Snapshot
 from armory.retrieval.intents import clauses
 from armory.retrieval.lexical import Hits as LexicalHits
 from armory.retrieval.ports import (
@@ -25,6 +24,7 @@ from armory.retrieval.ports import (
     UsageSource,
     UseMemory,
 )
+from armory.retrieval.snapshot import Snapshot
 
 MAX_LEGS = 12
 #: Best lexical rows of a leg whose cosine is wanted even from an index that returns only the best.

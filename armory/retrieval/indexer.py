@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -20,12 +21,25 @@ from armory.errors import BackendError
 from armory.retrieval.document import Document, Strategy, document_of
 from armory.retrieval.embedders.base import text_hash
 from armory.retrieval.embedders.cache import DocumentCache
-from armory.retrieval.lexical import LexicalIndex, Postings
-from armory.retrieval.ports import Embedder, FloatArray, IntArray, Row, VectorIndex, VectorView
+from armory.retrieval.lexical import LexicalIndex
+from armory.retrieval.ports import Embedder, FloatArray, Row, VectorIndex, VectorView
+from armory.retrieval.snapshot import Snapshot, with_vectors, words_only
 
 _log = structlog.get_logger(__name__)
 _CHUNK = 256
 _SLICE = 200
+#: How long pure Python may keep other threads waiting, and how long it then steps aside, seconds.
+_TURN_S = 0.001
+_ASIDE_S = 0.00005
+#: Texts from which on a changed catalogue is searchable by words before it is embedded: a few are
+#: embedded within seconds, and the last snapshot serves meanwhile.
+_MANY = 256
+#: Share of tools with vectors from which on a snapshot with gaps finds more than words alone (.83
+#: against .82 of the wanted tools at three quarters, .75 against .82 at a half; 4,000 tools).
+_ENOUGH = 0.75
+EMBEDDING = "still embedding the tools"
+
+Publish = Callable[[Snapshot, str], None]
 
 
 def content_key(tool: ToolRecord) -> str:
@@ -69,34 +83,6 @@ class IndexReport:
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Snapshot:
-    """One searchable state; immutable but for its cache.
-
-    Attributes:
-        records: the tools; the position is the row.
-        row_of: exposed name to row.
-        postings: the words.
-        view: the vectors; None without a dense side.
-        dense: (n,) row of each tool in `view`, -1 where it has no vectors yet; None: the same rows.
-        servers, categories: (n,) small codes, and the code of each name.
-    """
-
-    records: tuple[ToolRecord, ...]
-    row_of: Mapping[str, int]
-    postings: Postings
-    view: VectorView | None
-    dense: IntArray | None
-    servers: tuple[IntArray, Mapping[str, int]]
-    categories: tuple[IntArray, Mapping[str, int]]
-
-
-def _codes(values: Sequence[str]) -> tuple[IntArray, dict[str, int]]:
-    names: dict[str, int] = {}
-    codes = [names.setdefault(value, len(names)) for value in values]
-    return np.array(codes, np.int64), names
-
-
 @dataclass(slots=True)
 class _Work:
     """Running state of one indexing."""
@@ -105,6 +91,23 @@ class _Work:
     embedded: int = 0
     cached: int = 0
     problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What one indexing has to do.
+
+    Attributes:
+        rows: every tool, in order.
+        changed: keys whose vectors the index lacks.
+        texts: theirs, by hash.
+        todo: hashes of those that no cache knew.
+    """
+
+    rows: list[Row]
+    changed: list[str]
+    texts: dict[str, str]
+    todo: list[str]
 
 
 class Indexer:
@@ -138,37 +141,34 @@ class Indexer:
         self._progress = on_progress
         self._lexical = LexicalIndex()
         self._documents: dict[str, tuple[ToolRecord, Document]] = {}
+        self._rows: dict[str, Row] = {}
 
-    async def words(self, tools: Sequence[ToolRecord]) -> Snapshot:
-        """A snapshot without vectors: there at once."""
-        await self._read(tools)
-        postings = await asyncio.to_thread(self._freeze, tools)
-        return _snapshot(tools, postings, None, None)
+    async def run(
+        self, tools: Sequence[ToolRecord], publish: Publish | None = None, *, first: bool = False
+    ) -> tuple[Snapshot, IndexReport]:
+        """The snapshot of these tools. A failing model or store costs vectors, never the words.
 
-    async def run(self, tools: Sequence[ToolRecord]) -> tuple[Snapshot, IndexReport]:
-        """The snapshot of these tools. A failing model or store costs vectors, never the words."""
+        Args:
+            tools: the whole catalogue.
+            publish: given snapshots to serve until this one is there, and what they lack.
+            first: nothing is served yet, so that words are published at once.
+        """
         await self._read(tools)
-        postings = await asyncio.to_thread(self._freeze, tools)
+        words = await asyncio.to_thread(self._words, tools)
         if self._embedder is None or self._index is None:
-            return _snapshot(tools, postings, None, None), IndexReport(len(tools))
+            return words, IndexReport(len(tools))
+        if publish is not None and first:
+            publish(words, EMBEDDING)
         work = _Work()
         try:
-            rows, groups = await self._vectors(self._embedder, self._index, tools, work)
-            view = await self._index.update(rows, groups)
+            rows, view = await self._vectors(self._embedder, self._index, words, work, publish)
         except BackendError as error:
             _log.warning("indexing_without_vectors", error=str(error), tools=len(tools))
-            snapshot = _snapshot(tools, postings, None, None)
-            report = IndexReport(
-                len(tools), work.embedded, work.cached, len(tools), work.problem or str(error)
-            )
-            return snapshot, report
-        dense: IntArray | None = None
-        if len(rows) < len(tools):
-            place = {row.key: i for i, row in enumerate(rows)}
-            dense = np.array([place.get(tool.name, -1) for tool in tools], np.int64)
+            problem = work.problem or str(error)
+            return words, IndexReport(len(tools), work.embedded, work.cached, len(tools), problem)
         missing = len(tools) - len(rows)
         report = IndexReport(len(tools), work.embedded, work.cached, missing, work.problem)
-        return _snapshot(tools, postings, view, dense), report
+        return await asyncio.to_thread(with_vectors, words, rows, view), report
 
     def document(self, name: str) -> Document:
         """The document of an indexed tool.
@@ -180,11 +180,7 @@ class Indexer:
 
     async def _read(self, tools: Sequence[ToolRecord]) -> None:
         """Documents of what is new, in slices, so that the loop and other threads get a turn."""
-        gone = self._documents.keys() - {tool.name for tool in tools}
-        for name in gone:
-            del self._documents[name]
-            self._lexical.remove(name)
-        fresh = [t for t in tools if self._documents.get(t.name, (None,))[0] != t]
+        fresh = await asyncio.to_thread(self._fresh, tools)
         queries: dict[str, Sequence[str]] = {}
         if self._generator is not None:
             queries = await self._generated(self._generator, fresh)
@@ -192,20 +188,33 @@ class Indexer:
             part = fresh[start : start + _SLICE]
             await asyncio.to_thread(self._read_slice, part, queries)
 
+    def _fresh(self, tools: Sequence[ToolRecord]) -> list[ToolRecord]:
+        for name in self._documents.keys() - {tool.name for tool in tools}:
+            del self._documents[name]
+            self._rows.pop(name, None)
+            self._lexical.remove(name)
+        return [t for t in tools if self._documents.get(t.name, (None,))[0] != t]
+
     def _read_slice(
         self, tools: Sequence[ToolRecord], queries: Mapping[str, Sequence[str]]
     ) -> None:
+        began = time.monotonic()
         for tool in tools:
+            if time.monotonic() - began > _TURN_S:
+                time.sleep(_ASIDE_S)
+                began = time.monotonic()
             made = queries.get(tool.name, ())
             strategy: Strategy = "synthetic_queries" if made else self._strategy
             document = document_of(tool, strategy, made)
             before = self._documents.get(tool.name)
             self._documents[tool.name] = (tool, document)
+            self._rows.pop(tool.name, None)
             if before is None or before[1].fields != document.fields:
                 self._lexical.add(tool.name, document.fields)
 
-    def _freeze(self, tools: Sequence[ToolRecord]) -> Postings:
-        return self._lexical.freeze([tool.name for tool in tools])
+    def _words(self, tools: Sequence[ToolRecord]) -> Snapshot:
+        """The tools with their words and without vectors."""
+        return words_only(tools, self._lexical.freeze([tool.name for tool in tools]))
 
     async def _generated(
         self, generator: QueryGenerator, tools: Sequence[ToolRecord]
@@ -230,39 +239,80 @@ class Indexer:
         self,
         embedder: Embedder,
         index: VectorIndex,
-        tools: Sequence[ToolRecord],
+        words: Snapshot,
         work: _Work,
-    ) -> tuple[list[Row], dict[str, FloatArray]]:
+        publish: Publish | None,
+    ) -> tuple[list[Row], VectorView]:
         stored = await index.stored()
+        plan = await asyncio.to_thread(self._plan, embedder, words.records, stored, work)
+        sent: set[str] = set()
+        if publish is not None and len(plan.todo) >= _MANY:
+            sent = await self._meanwhile(index, words, plan, work, publish)
+        await self._embed(embedder, plan, work)
+        rows, groups = await asyncio.to_thread(self._ready, plan, work, sent)
+        return rows, await index.update(rows, groups)
+
+    async def _meanwhile(
+        self, index: VectorIndex, words: Snapshot, plan: _Plan, work: _Work, publish: Publish
+    ) -> set[str]:
+        """Serve what is known already; the keys whose vectors the index got by that."""
+        rows, groups = await asyncio.to_thread(self._ready, plan, work, set[str]())
+        if len(rows) < _ENOUGH * len(plan.rows):
+            publish(words, EMBEDDING)
+            return set()
+        view = await index.update(rows, groups)
+        publish(await asyncio.to_thread(with_vectors, words, rows, view), EMBEDDING)
+        return set(groups)
+
+    def _plan(
+        self,
+        embedder: Embedder,
+        tools: Sequence[ToolRecord],
+        stored: Mapping[str, str],
+        work: _Work,
+    ) -> _Plan:
+        """Which tools need new vectors, which of their texts have none yet, shortest first."""
         rows = [self._row(embedder.identity, tool) for tool in tools]
         changed = [row.key for row in rows if stored.get(row.key) != row.digest]
         texts = {text_hash(t): t for key in changed for t in self._documents[key][1].texts}
-        await self._embed(embedder, texts, work)
-        groups: dict[str, FloatArray] = {}
-        for key in changed:
-            found = [work.vectors.get(text_hash(t)) for t in self._documents[key][1].texts]
-            if all(vector is not None for vector in found):
-                groups[key] = np.stack([vector for vector in found if vector is not None])
-        absent = {key for key in changed if key not in groups}
-        return [row for row in rows if row.key not in absent], groups
-
-    def _row(self, identity: str, tool: ToolRecord) -> Row:
-        texts = self._documents[tool.name][1].texts
-        joined = "\0".join((identity, *texts)).encode("utf-8", "surrogatepass")
-        digest = hashlib.sha256(joined).hexdigest()
-        return Row(tool.name, digest, tool.server, tool.category or "")
-
-    async def _embed(self, embedder: Embedder, texts: Mapping[str, str], work: _Work) -> None:
-        identity = embedder.identity
-        if not texts:
-            return
-        work.vectors = await asyncio.to_thread(self._cache.get, identity, texts, embedder.dimension)
+        if texts:
+            work.vectors = self._cache.get(embedder.identity, texts, embedder.dimension)
         work.cached = len(work.vectors)
         todo = sorted((h for h in texts if h not in work.vectors), key=lambda h: len(texts[h]))
-        for start in range(0, len(todo), _CHUNK):
-            part = todo[start : start + _CHUNK]
+        return _Plan(rows, changed, texts, todo)
+
+    def _ready(
+        self, plan: _Plan, work: _Work, sent: set[str]
+    ) -> tuple[list[Row], dict[str, FloatArray]]:
+        """Rows of the tools that have all their vectors, and the vectors of those not yet sent."""
+        groups: dict[str, FloatArray] = {}
+        absent: set[str] = set()
+        for key in plan.changed:
+            if key in sent:
+                continue
+            found = [work.vectors.get(text_hash(t)) for t in self._documents[key][1].texts]
+            known = [vector for vector in found if vector is not None]
+            if len(known) == len(found):
+                groups[key] = np.stack(known)
+            else:
+                absent.add(key)
+        return [row for row in plan.rows if row.key not in absent], groups
+
+    def _row(self, identity: str, tool: ToolRecord) -> Row:
+        row = self._rows.get(tool.name)
+        if row is None:
+            texts = self._documents[tool.name][1].texts
+            joined = "\0".join((identity, *texts)).encode("utf-8", "surrogatepass")
+            digest = hashlib.sha256(joined).hexdigest()
+            row = Row(tool.name, digest, tool.server, tool.category or "")
+            self._rows[tool.name] = row
+        return row
+
+    async def _embed(self, embedder: Embedder, plan: _Plan, work: _Work) -> None:
+        for start in range(0, len(plan.todo), _CHUNK):
+            part = plan.todo[start : start + _CHUNK]
             try:
-                vectors = await embedder.embed_documents([texts[h] for h in part])
+                vectors = await embedder.embed_documents([plan.texts[h] for h in part])
             except BackendError as error:
                 work.problem = str(error)
                 _log.warning("embedding_failed", done=work.embedded, error=str(error))
@@ -270,23 +320,6 @@ class Indexer:
             new = dict(zip(part, vectors, strict=True))
             work.vectors.update(new)
             work.embedded += len(part)
-            await asyncio.to_thread(self._cache.put, identity, new)
+            await asyncio.to_thread(self._cache.put, embedder.identity, new)
             if self._progress is not None:
-                self._progress(work.embedded, len(todo))
-
-
-def _snapshot(
-    tools: Sequence[ToolRecord],
-    postings: Postings,
-    view: VectorView | None,
-    dense: IntArray | None,
-) -> Snapshot:
-    return Snapshot(
-        records=tuple(tools),
-        row_of={tool.name: i for i, tool in enumerate(tools)},
-        postings=postings,
-        view=view,
-        dense=dense,
-        servers=_codes([tool.server for tool in tools]),
-        categories=_codes([tool.category or "" for tool in tools]),
-    )
+                self._progress(work.embedded, len(plan.todo))

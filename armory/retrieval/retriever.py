@@ -35,7 +35,7 @@ from armory.retrieval.evidence import (
     words_of,
 )
 from armory.retrieval.fallback import BACKOFF_S, Patience, stand_in, word_share
-from armory.retrieval.indexer import Indexer, IndexReport, QueryGenerator, Snapshot
+from armory.retrieval.indexer import Indexer, IndexReport, QueryGenerator
 from armory.retrieval.ports import (
     Embedder,
     Evidence,
@@ -50,6 +50,7 @@ from armory.retrieval.ports import (
 )
 from armory.retrieval.rerank import Reranker, reranked
 from armory.retrieval.selection import Limits, RetrieverSettings, Verdict, cut
+from armory.retrieval.snapshot import Snapshot
 from armory.retrieval.tokens import definition_tokens
 
 _log = structlog.get_logger(__name__)
@@ -156,14 +157,14 @@ class Retriever:
     async def index(self, tools: Sequence[ToolRecord]) -> IndexReport:
         """Make exactly these tools searchable. What did not change is not embedded again.
 
-        The last snapshot is served meanwhile; the first time, words are searchable at once. A
-        failing model or store leaves words searchable and is tried again in the background.
+        The last snapshot is served meanwhile; the first time, and when much is new, words are
+        searchable at once. A failing model or store leaves words searchable and is tried again in
+        the background.
         """
         self._tools = tools
         async with self._lock:
-            if self._snapshot is None and self._embedder is not None:
-                self._publish(await self._indexer.words(tools), "still embedding the tools")
-            snapshot, report = await self._indexer.run(tools)
+            first = self._snapshot is None
+            snapshot, report = await self._indexer.run(tools, self._publish, first=first)
             problem = report.problem
             if report.missing and not problem:
                 problem = f"{report.missing} tools have no vectors"

@@ -215,6 +215,37 @@ async def test_searches_are_served_while_tools_are_indexed(
         gate.opened.set()
 
 
+@pytest.mark.parametrize(("known", "degraded"), [(10, "lexical only"), (1_500, "incomplete")])
+async def test_many_new_tools_are_found_by_words_while_they_are_embedded(
+    rankers: dict[str, Ranker],
+    tools: list[ToolRecord],
+    make_tool: MakeTool,
+    known: int,
+    degraded: str,
+) -> None:
+    old = [make_tool(f"old_{i}", f"Old thing number {i}") for i in range(known)]
+    new = [make_tool(f"new_{i}", f"New thing number {i}") for i in range(300)]
+    gate = Gate()
+    gate.opened.set()
+    async with Retriever(gate, ExactIndex(), rankers, LOW) as one, asyncio.TaskGroup() as group:
+        await one.index(old)
+        gate.entered.clear()
+        gate.opened.clear()
+        indexing = group.create_task(one.index([*old, *new, *tools]))
+        await asyncio.wait_for(gate.entered.wait(), 30)
+        found = await one.search(Query(("send an email",)))
+        assert found.matches[0].tool.name == "mail__send_email"
+        assert found.degraded == f"{degraded}: still embedding the tools"
+        assert found.visible == known + 300 + len(tools)
+        gate.opened.set()
+        await indexing
+        found = await one.search(Query(("send an email",)))
+        assert (found.matches[0].tool.name, found.degraded) == ("mail__send_email", None)
+        hits = (await one.judge(Query(("old thing number 7",)))).evidence
+        assert hits is not None
+        assert hits.visible == known + 300 + len(tools), "each tool once, none lost"
+
+
 async def test_a_failing_query_embedding_falls_back_to_words_and_comes_back(
     retriever: Retriever, embedder: HashingEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,65 @@
+"""One searchable state: the tools, their words and, where there are any, their vectors.
+
+Owns: `Snapshot` and making one. Never imports an embedder, an index or a ranker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from armory.domain.tool import ToolRecord
+from armory.retrieval.lexical import Postings
+from armory.retrieval.ports import IntArray, Row, VectorView
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Snapshot:
+    """One searchable state; immutable but for its cache.
+
+    Attributes:
+        records: the tools; the position is the row.
+        row_of: exposed name to row.
+        postings: the words.
+        view: the vectors; None without a dense side.
+        dense: (n,) row of each tool in `view`, -1 where it has no vectors yet; None: the same rows.
+        servers, categories: (n,) small codes, and the code of each name.
+    """
+
+    records: tuple[ToolRecord, ...]
+    row_of: Mapping[str, int]
+    postings: Postings
+    view: VectorView | None
+    dense: IntArray | None
+    servers: tuple[IntArray, Mapping[str, int]]
+    categories: tuple[IntArray, Mapping[str, int]]
+
+
+def words_only(tools: Sequence[ToolRecord], postings: Postings) -> Snapshot:
+    """The tools with their words, rows in the same order, and without vectors."""
+    return Snapshot(
+        records=tuple(tools),
+        row_of={tool.name: i for i, tool in enumerate(tools)},
+        postings=postings,
+        view=None,
+        dense=None,
+        servers=_codes([tool.server for tool in tools]),
+        categories=_codes([tool.category or "" for tool in tools]),
+    )
+
+
+def with_vectors(words: Snapshot, rows: Sequence[Row], view: VectorView) -> Snapshot:
+    """The snapshot with a view that holds these rows, in the order of the records."""
+    if len(rows) == len(words.records):
+        return replace(words, view=view, dense=None)
+    place = {row.key: i for i, row in enumerate(rows)}
+    dense = np.array([place.get(tool.name, -1) for tool in words.records], np.int64)
+    return replace(words, view=view, dense=dense)
+
+
+def _codes(values: Sequence[str]) -> tuple[IntArray, dict[str, int]]:
+    names: dict[str, int] = {}
+    codes = [names.setdefault(value, len(names)) for value in values]
+    return np.array(codes, np.int64), names
