@@ -26,7 +26,7 @@ from armory.accounts.usage import WINDOW_DAYS, UsageStatistics
 from armory.accounts.users import Users
 from armory.accounts.uses import StoredUses
 from armory.domain.principal import Principal
-from armory.domain.query import Query
+from armory.domain.results import Listing
 from armory.errors import BackendError
 from armory.storage.cache import Cache
 from armory.storage.changes import ChangeFeed
@@ -189,34 +189,20 @@ class Accounts:
         """Count one call."""
         self.usage.called(owner_of(principal), tool, ok=ok, latency_ms=latency_ms)
 
-    def listed(
-        self,
-        principal: Principal,
-        query: Query | None,
-        *,
-        visible: int,
-        returned: int,
-        visible_bytes: int,
-        returned_bytes: int,
-        top_score: float,
-        latency_ms: float,
-        selected: tuple[str, ...] = (),
-        degraded: str | None = None,
-    ) -> None:
+    def listed(self, principal: Principal, listing: Listing) -> None:
         """Record one query."""
-        if query is None:
-            return
+        query = listing.query
         self.query_log.add(
             QueryRecord(
                 query_id=uuid4().hex,
                 user=principal.user,
                 surface=f"mcp:{query.source}",
                 query="\n".join(query.texts),
-                returned=selected,
-                visible=visible,
-                top_score=top_score,
-                took_ms=latency_ms,
-                degraded=degraded,
+                returned=listing.selected,
+                visible=listing.visible,
+                top_score=listing.top_score,
+                took_ms=listing.latency_ms,
+                degraded=listing.degraded,
             )
         )
 

@@ -1,6 +1,6 @@
 """What retrieval found, and what a listing answers.
 
-Owns: Match and Selection. Never imports anything but its domain siblings.
+Owns: Match, Selection and Listing. Never imports anything but its domain siblings.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from armory.domain.query import Query
 from armory.domain.tool import ToolRecord
 
 
@@ -58,3 +59,27 @@ class Selection:
     took_ms: float = 0.0
     ranking: tuple[Match, ...] = ()
     withheld: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """One query that was answered, as a filtered list or by a meta-tool, for statistics.
+
+    Attributes:
+        query: what was asked.
+        visible: number of tools that the caller may see.
+        visible_bytes, returned_bytes: size of the definitions of all of them, and of the answer.
+        top_score: best score over the visible set, 0 without tools.
+        latency_ms: from the request to the finished answer.
+        selected: exposed names that were returned.
+        degraded: None, or what was lost.
+    """
+
+    query: Query
+    visible: int
+    visible_bytes: int
+    returned_bytes: int
+    top_score: float
+    latency_ms: float
+    selected: tuple[str, ...] = ()
+    degraded: str | None = None

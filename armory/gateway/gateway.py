@@ -17,7 +17,7 @@ from msgspec import Raw
 from armory.domain.catalog import EMPTY, Catalog
 from armory.domain.principal import Principal
 from armory.domain.query import Query
-from armory.domain.results import Selection
+from armory.domain.results import Listing, Selection
 from armory.domain.tool import ToolRecord
 from armory.gateway import calls, carriers, primitives, tools
 from armory.gateway.changes import TOOLS, Changes, Subscription
@@ -312,11 +312,9 @@ class Gateway:
             self.preceding.asked(exchange.principal, query.texts, found, exchange.session)
         if self._events is None:
             return
-        self._events.listed(
-            exchange.principal,
+        listing = Listing(
             query,
             visible=len(sight.tools),
-            returned=len(names),
             visible_bytes=len(view.all_tools_json(sight, Form(exchange.era))),
             returned_bytes=len(body),
             top_score=selection.top_score,
@@ -324,6 +322,7 @@ class Gateway:
             selected=tuple(names),
             degraded=selection.degraded,
         )
+        self._events.listed(exchange.principal, listing)
 
     def discovery(self, principal: Principal | None) -> dict[str, Any]:
         """The discovery document: endpoints and versions, and what this caller may see of servers

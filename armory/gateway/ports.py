@@ -11,7 +11,7 @@ from typing import Protocol
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import Principal
 from armory.domain.query import Query, VisibleSet
-from armory.domain.results import Selection
+from armory.domain.results import Listing, Selection
 from armory.upstreams.link import Call, ClientFace, Era, Owner, Reply
 
 
@@ -81,20 +81,7 @@ class ToolEvents(Protocol):
         """One `tools/call` was answered. Must not block or raise."""
         ...
 
-    def listed(
-        self,
-        principal: Principal,
-        query: Query | None,
-        *,
-        visible: int,
-        returned: int,
-        visible_bytes: int,
-        returned_bytes: int,
-        top_score: float,
-        latency_ms: float,
-        selected: tuple[str, ...] = (),
-        degraded: str | None = None,
-    ) -> None:
+    def listed(self, principal: Principal, listing: Listing) -> None:
         """One `tools/list` or `search_tools` was answered. Must not block or raise."""
         ...
 

@@ -21,7 +21,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from armory.domain.principal import Principal
-from armory.domain.query import Query
+from armory.domain.results import Listing
 from armory.observability.tallies import CallTallies
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -129,28 +129,16 @@ class Metrics:
         """One `tools/call` was answered."""
         self._calls.count(tool, latency_ms, ok=ok)
 
-    def listed(
-        self,
-        principal: Principal,
-        query: Query | None,
-        *,
-        visible: int,
-        returned: int,
-        visible_bytes: int,
-        returned_bytes: int,
-        top_score: float,
-        latency_ms: float,
-        selected: tuple[str, ...] = (),
-        degraded: str | None = None,
-    ) -> None:
+    def listed(self, principal: Principal, listing: Listing) -> None:
         """One query was answered, as a listing or by `search_tools`."""
-        self._lists.labels("degraded" if degraded else "full").inc()
-        self._list_seconds.observe(latency_ms / 1_000)
-        self._visible.observe(visible)
-        self._returned.observe(returned)
-        self._top_score.observe(top_score)
-        self._sent.inc(returned_bytes / BYTES_A_TOKEN)
-        self._saved.inc(max(0, visible_bytes - returned_bytes) / BYTES_A_TOKEN)
+        self._lists.labels("degraded" if listing.degraded else "full").inc()
+        self._list_seconds.observe(listing.latency_ms / 1_000)
+        self._visible.observe(listing.visible)
+        self._returned.observe(len(listing.selected))
+        self._top_score.observe(listing.top_score)
+        self._sent.inc(listing.returned_bytes / BYTES_A_TOKEN)
+        saved = max(0, listing.visible_bytes - listing.returned_bytes)
+        self._saved.inc(saved / BYTES_A_TOKEN)
 
     def compacted(self, origin: str, before: int, after: int) -> None:
         """A result of this server or meta-tool became TOON."""

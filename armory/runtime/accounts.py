@@ -18,6 +18,7 @@ from armory.accounts.service import Accounts, AccountSettings
 from armory.config import Config, Loaded
 from armory.domain.principal import Principal
 from armory.domain.query import Query, VisibleSet
+from armory.domain.results import Listing
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError, BackendError
 from armory.gateway.ports import ToolEvents
@@ -207,34 +208,10 @@ class Fan:
         for listener in self._listeners:
             listener.called(principal, tool, ok=ok, latency_ms=latency_ms, query=query)
 
-    def listed(
-        self,
-        principal: Principal,
-        query: Query | None,
-        *,
-        visible: int,
-        returned: int,
-        visible_bytes: int,
-        returned_bytes: int,
-        top_score: float,
-        latency_ms: float,
-        selected: tuple[str, ...] = (),
-        degraded: str | None = None,
-    ) -> None:
+    def listed(self, principal: Principal, listing: Listing) -> None:
         """One `tools/list` or `search_tools` was answered."""
         for listener in self._listeners:
-            listener.listed(
-                principal,
-                query,
-                visible=visible,
-                returned=returned,
-                visible_bytes=visible_bytes,
-                returned_bytes=returned_bytes,
-                top_score=top_score,
-                latency_ms=latency_ms,
-                selected=selected,
-                degraded=degraded,
-            )
+            listener.listed(principal, listing)
 
 
 class RestEngine:

@@ -25,6 +25,7 @@ import structlog
 from armory.accounts.service import owner_of
 from armory.accounts.uses import TOPIC, StoredUse, StoredUses
 from armory.domain.principal import Principal
+from armory.domain.results import Listing
 from armory.errors import ArmoryError
 from armory.gateway.preceding import NO_LEARNING
 from armory.retrieval.embedders.base import text_hash
@@ -118,7 +119,7 @@ class Learning:
             async with asyncio.timeout(_LAST_S):
                 await self._try(self._learn_waiting)
 
-    def listed(self, principal: Principal, query: object, **_: Any) -> None:
+    def listed(self, principal: Principal, listing: Listing) -> None:
         """Queries are matched with calls before they come here."""
 
     def called(

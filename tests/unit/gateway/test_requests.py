@@ -10,7 +10,7 @@ import pytest
 from msgspec import Raw
 
 from armory.domain.principal import Principal
-from armory.domain.query import Query
+from armory.domain.results import Listing
 from armory.errors import BackendError, RateLimited, UnknownTool, UpstreamUnavailable
 from armory.gateway.exchange import RpcError
 from armory.gateway.gateway import Gateway
@@ -48,22 +48,9 @@ class Noted:
     ) -> None:
         self.calls.append((tool, ok))
 
-    def listed(
-        self,
-        principal: Principal,
-        query: Query | None,
-        *,
-        visible: int,
-        returned: int,
-        visible_bytes: int,
-        returned_bytes: int,
-        top_score: float,
-        latency_ms: float,
-        selected: tuple[str, ...] = (),
-        degraded: str | None = None,
-    ) -> None:
-        assert visible_bytes > 0
-        self.lists.append((visible, returned))
+    def listed(self, principal: Principal, listing: Listing) -> None:
+        assert listing.visible_bytes > 0
+        self.lists.append((listing.visible, len(listing.selected)))
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import pytest
 
 from armory.domain.principal import ANONYMOUS
 from armory.domain.query import Query
+from armory.domain.results import Listing
 from armory.observability.metrics import EdgeFigures, Metrics, UpstreamFigures
 
 
@@ -15,17 +16,17 @@ def test_calls_listings_and_the_state_of_upstreams_are_counted() -> None:
     metrics = Metrics(lambda: figures, lambda: EdgeFigures(4, 5, 6))
     metrics.called(ANONYMOUS, "a__b", ok=True, latency_ms=20)
     metrics.called(ANONYMOUS, "a__b", ok=False, latency_ms=20)
-    metrics.listed(
-        ANONYMOUS,
+    listing = Listing(
         Query(("q",)),
         visible=100,
-        returned=5,
         visible_bytes=40_000,
         returned_bytes=4_000,
         top_score=0.8,
         latency_ms=3,
+        selected=("a__b",) * 5,
         degraded="lexical only",
     )
+    metrics.listed(ANONYMOUS, listing)
     lines = metrics.text().decode().splitlines()
     for line in (
         'armory_tool_calls_total{outcome="ok",server="a"} 1.0',
