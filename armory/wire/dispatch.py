@@ -65,7 +65,8 @@ class Dispatcher:
             return self._hello(exchange, method)
         if found.kind in ("session", "listen"):  # the transports serve these themselves
             raise RpcError(METHOD_NOT_FOUND, f"Method not found here: {method}")
-        await gateway.prepare(exchange, current=found.kind in _READY_MADE)
+        if gateway.personal.servers:
+            await gateway.prepare(exchange, current=found.kind in _READY_MADE)
         if found.kind == "list_tools":
             return await gateway.list_tools(exchange, params)
         if found.kind == "list_entries":

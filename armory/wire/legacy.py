@@ -7,6 +7,7 @@ imports the modern ladder.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from aiohttp import web
@@ -15,7 +16,7 @@ from armory.gateway.rawjson import text_of
 from armory.upstreams.link import Reply
 from armory.wire import eras, jsonrpc
 from armory.wire.jsonrpc import Malformed, Message
-from armory.wire.replicas import gone, was_passed
+from armory.wire.replicas import OwnerGone, gone, was_passed
 from armory.wire.session_calls import encoded, exchange_of, opened, serve, take
 from armory.wire.sessions import Session, TooMany
 from armory.wire.streams import KEEPALIVE_S, PING, EventStream, frame, parse_event_id, priming, pump
@@ -62,7 +63,8 @@ async def _session(edge: HttpEdge, visit: Visit) -> Session | web.StreamResponse
     if replicas is not None and not was_passed(visit):
         owner = await replicas.owner(id)
         if owner is not None:
-            return await replicas.pass_on(visit, owner)
+            with suppress(OwnerGone):
+                return await replicas.pass_on(visit, owner)
     return gone(visit)
 
 

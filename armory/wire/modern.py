@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import structlog
@@ -24,7 +25,7 @@ from armory.wire.errors import error_object, status_of
 from armory.wire.interaction import Elsewhere
 from armory.wire.jsonrpc import Message
 from armory.wire.listening import start_listening
-from armory.wire.replicas import was_passed
+from armory.wire.replicas import OwnerGone, was_passed
 from armory.wire.streams import frame, pump
 from armory.wire.visit import (
     NOBODY,
@@ -108,7 +109,8 @@ async def _pass_on(edge: HttpEdge, visit: Visit, id: bytes, replica: str) -> web
     """Let the replica that parked the call go on with it."""
     replicas = edge.replicas
     if replicas is not None and not was_passed(visit) and await replicas.alive(replica):
-        return await replicas.pass_on(visit, replica)
+        with suppress(OwnerGone):
+            return await replicas.pass_on(visit, replica)
     data = {"reason": "invalid_request_state"}
     message = "Invalid or expired requestState"
     return refusal(400, jsonrpc.INVALID_PARAMS, message, id=id, data=data, headers=visit.extra)

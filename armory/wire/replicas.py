@@ -147,7 +147,11 @@ class Replicas:
     # -- the hop -----------------------------------------------------------------------------
 
     async def pass_on(self, visit: Visit, url: str) -> web.StreamResponse:
-        """Have another replica answer a request, and hand its answer through as it comes."""
+        """Have another replica answer a request, and hand its answer through as it comes.
+
+        Raises:
+            OwnerGone: it did not begin to answer. Dies it later, the connection is cut.
+        """
         request = visit.request
         if self._http is None:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
@@ -155,6 +159,7 @@ class Replicas:
         headers = _forwarded(request.headers)
         headers[PASSED] = "1"
         target = url + request.rel_url.raw_path_qs
+        response: web.StreamResponse | None = None
         try:
             async with self._http.request(
                 request.method, target, headers=headers, data=visit.body
@@ -165,11 +170,19 @@ class Replicas:
                 await response.prepare(request)
                 async for chunk in answer.content.iter_any():
                     await response.write(chunk)
-                await response.write_eof()
-                return response
-        except aiohttp.ClientConnectorError as error:
-            _log.info("replica_unreachable", replica=url, error=str(error))
-            return gone(visit)
+        except (aiohttp.ClientError, TimeoutError) as error:
+            _log.info("replica_lost", replica=url, error=repr(error))
+            if response is None:
+                raise OwnerGone(url) from None
+            if request.transport is not None:
+                request.transport.abort()
+            return response
+        await response.write_eof()
+        return response
+
+
+class OwnerGone(Exception):
+    """The replica that alone could answer does not."""
 
 
 def was_passed(visit: Visit) -> bool:

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from armory.testing.clients import modern_body, modern_headers
 from armory.testing.servers import RedisServer, redis_binary
 
 pytestmark = [pytest.mark.redis, pytest.mark.timeout(180)]
@@ -83,3 +87,91 @@ def test_a_session_is_served_by_either_replica_until_its_owner_dies(
     status, anew, _ = post(other.url, "initialize", HELLO)
     assert status == 200
     assert post(other.url, "tools/list", {}, anew)[0] == 200
+
+
+SCRIPTED = {
+    "command": sys.executable,
+    "args": ["-m", "armory.testing.stdio_server", "--era", "legacy"],
+    "env": {"PYTHONPATH": str(Path(__file__).parents[2])},
+}
+ELICIT = {"elicitation": {"form": {}}}
+
+
+def modern(url: str, tool: str, **more: Any) -> tuple[int, Any]:
+    """(status, answer) of one modern call."""
+    params = {"name": f"up__{tool}", "arguments": {}, **more}
+    body = modern_body(1, "tools/call", params, capabilities=ELICIT)
+    headers = {**modern_headers(body), "Content-Type": "application/json"}
+    request = urllib.request.Request(url, json.dumps(body).encode(), headers)
+    try:
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return response.status, answer(response.read())
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, answer(error.read())
+
+
+def answering(asked: Any) -> dict[str, Any]:
+    """The retry of a call that asked."""
+    (key,) = asked["inputRequests"]
+    answers = {key: {"action": "decline"}}
+    return {"requestState": asked["requestState"], "inputResponses": answers}
+
+
+def test_a_parked_call_goes_on_at_either_replica_until_its_owner_dies(
+    serve: Callable[..., Any], redis: RedisServer
+) -> None:
+    config = {"upstreams": {"up": SCRIPTED}, "storage": {"redis": redis.url}}
+    owner = serve(config).ready()
+    other = serve(config).ready()
+    for served in (owner, other):
+        _, first = modern(owner.url, "elicit")
+        assert first["result"]["resultType"] == "input_required"
+        status, done = modern(served.url, "elicit", **answering(first["result"]))
+        assert (status, done["result"]["structuredContent"]["result"]["action"]) == (200, "decline")
+        # Whoever answers it, it is answered once.
+        status, again = modern(other.url, "elicit", **answering(first["result"]))
+        assert (status, again["error"]["code"]) == (400, -32602)
+
+    _, parked = modern(owner.url, "elicit")
+    owner.kill()  # it shows signs of life in Redis for a while yet
+    status, lost = modern(other.url, "elicit", **answering(parked["result"]))
+    assert (status, lost["error"]["code"]) == (400, -32602)
+    assert lost["error"]["data"] == {"reason": "invalid_request_state"}
+    _, anew = modern(other.url, "elicit")
+    status, done = modern(other.url, "elicit", **answering(anew["result"]))
+    assert (status, done["result"]["content"][0]["text"]) == (200, "asked")
+
+
+def test_a_call_passed_on_ends_when_its_owner_dies_in_the_middle(
+    serve: Callable[..., Any], redis: RedisServer
+) -> None:
+    config = {"upstreams": {"up": SCRIPTED}, "storage": {"redis": redis.url}}
+    owner = serve(config).ready()
+    other = serve(config).ready()
+    _, session, _ = post(owner.url, "initialize", HELLO)
+    outcome: list[Any] = []
+
+    def call() -> None:
+        try:
+            hang = {"name": "up__hang", "arguments": {}}
+            outcome.append(post(other.url, "tools/call", hang, session)[0])
+        except OSError as error:
+            outcome.append(error)
+
+    calling = threading.Thread(target=call)
+    calling.start()
+    for _ in range(200):
+        _, _, reply = post(
+            owner.url, "tools/call", {"name": "up__report", "arguments": {}}, session
+        )
+        if reply["result"]["structuredContent"]["started"]:
+            break
+    else:
+        raise AssertionError("the call never arrived")
+    owner.kill()
+    calling.join(30)
+    assert not calling.is_alive()
+    assert outcome == [404] or isinstance(outcome[0], OSError)
+    assert post(other.url, "tools/list", {}, session)[0] == 404
+    assert post(other.url, "initialize", HELLO)[0] == 200
