@@ -14,7 +14,14 @@ import structlog
 from armory.errors import UpstreamTimeout
 from armory.upstreams.dialogue import Dialogue, Note, Pending
 from armory.upstreams.eventstream import Event, EventParser, EventTooLarge
-from armory.upstreams.http_client import JSON_AND_EVENTS, Answer, HttpClient, HttpFailure
+from armory.upstreams.http1_pool import Fields
+from armory.upstreams.http_client import (
+    JSON_AND_EVENTS,
+    Answer,
+    HttpClient,
+    HttpFailure,
+    kept,
+)
 from armory.upstreams.http_reading import BodyTooLarge, let_go, read_body, read_events
 from armory.upstreams.link import Call, ClientFace, Params, Reply
 from armory.upstreams.messages import (
@@ -30,6 +37,7 @@ from armory.upstreams.session import Heard, Identity, Session
 from armory.upstreams.spec import UpstreamSpec
 
 log = structlog.get_logger(__name__)
+_FIELDS_KEPT = 1_000
 
 
 class HttpLink(Session):
@@ -50,20 +58,33 @@ class HttpLink(Session):
         self._client = client
         self._closing = False
         self._dialogue = Dialogue(self, self._no_answers)
-        self._headers = self._own_headers()
+        self._fields: dict[tuple[str, str | None], Fields] = {}
 
     def adopt(self, identity: Identity) -> None:
         """Take over what negotiation found."""
         super().adopt(identity)
-        self._headers = self._own_headers()
+        self._fields.clear()
 
-    def _own_headers(self) -> dict[str, str]:
-        return {
+    def _headers(self, call: Call) -> Fields:
+        known = self._fields.get((call.method, call.name_header))
+        if known is not None and not call.param_headers:
+            return known
+        headers = {
             **self.spec.headers,
             "Accept": JSON_AND_EVENTS,
             "Content-Type": "application/json",
             "MCP-Protocol-Version": self.identity.protocol_version,
+            "Mcp-Method": header_value(call.method),
+            **call.param_headers,
         }
+        if call.name_header is not None:
+            headers["Mcp-Name"] = header_value(call.name_header)
+        made = kept(headers)
+        if not call.param_headers:
+            if len(self._fields) >= _FIELDS_KEPT:
+                self._fields.clear()
+            self._fields[call.method, call.name_header] = made
+        return made
 
     @property
     def closed(self) -> bool:
@@ -75,9 +96,7 @@ class HttpLink(Session):
         if self._closing:
             raise self.unavailable("the session is closed")
         pending = self._dialogue.open(call)
-        headers = {**self._headers, "Mcp-Method": header_value(call.method), **call.param_headers}
-        if call.name_header is not None:
-            headers["Mcp-Name"] = header_value(call.name_header)
+        headers = self._headers(call)
         body = request_bytes(pending.id, call.method, self.stamped(call, pending.id))
         timeout_s = self.spec.call_timeout_s if call.timeout_s is None else call.timeout_s
         response: Answer | None = None

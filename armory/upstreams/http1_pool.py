@@ -18,6 +18,21 @@ from armory.upstreams.http1 import Connection
 from armory.upstreams.http1_response import NoConnection, Response
 
 _READ_BYTES = 256 * 1024
+Place = tuple[str, str, int]
+
+
+class Fields(dict[str, str]):
+    """Headers that go out again and again: the bytes that they become are kept. Never changed.
+
+    Attributes:
+        heads: (place, head up to the length of the body) by method and URL.
+    """
+
+    __slots__ = ("heads",)
+
+    def __init__(self, *args: Mapping[str, str]) -> None:
+        super().__init__(*args)
+        self.heads: dict[tuple[str, URL], tuple[Place, bytes]] = {}
 
 
 class Connections:
@@ -35,12 +50,12 @@ class Connections:
         self._tls = tls
         self._connect_timeout_s = connect_timeout_s
         self._keepalive_s = keepalive_s
-        self._idle: dict[tuple[str, str, int], list[Connection]] = {}
+        self._idle: dict[Place, list[Connection]] = {}
         self._open: set[Connection] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self.deadlines = Deadlines()
         self.buffer = memoryview(bytearray(_READ_BYTES))
-        self._targets: dict[URL, tuple[tuple[str, str, int], str]] = {}
+        self._targets: dict[URL, tuple[Place, str]] = {}
 
     async def request(
         self,
@@ -55,7 +70,7 @@ class Connections:
         Args:
             method: HTTP method.
             url: absolute, http or https.
-            headers: without Host and Content-Length.
+            headers: without Host and Content-Length; `Fields` where they go out again.
             body: or None.
             timeout_s: for the whole exchange after connecting, in seconds; None: no limit.
 
@@ -65,26 +80,34 @@ class Connections:
             ClosedEarly, BadAnswer: no usable answer came.
             ValueError: a header holds a line break.
         """
-        known = self._targets.get(url)
-        if known is None:
-            known = self._remember(url)
-        place, target = known
-        fields = [f"{method} {target}"]
-        fields += [f"{name}: {value}" for name, value in headers.items()]
+        heads = headers.heads if type(headers) is Fields else None
+        found = heads.get((method, url)) if heads is not None else None
+        if found is None:
+            found = self._head(method, url, headers)
+            if heads is not None:
+                heads[method, url] = found
+        place, head = found
         if body is not None:
-            fields.append(f"Content-Length: {len(body)}")
-        text = "\r\n".join(fields) + "\r\n\r\n"
-        breaks = len(fields) + 2  # one a field, one inside the first, one at the end
-        if text.count("\n") != breaks or text.count("\r") != breaks:
-            raise ValueError("a header holds a line break")
+            head = b"%bContent-Length: %d\r\n\r\n" % (head, len(body))
+        else:
+            head += b"\r\n"
         connection = self._take(place) or await self._connect(place)
-        response = connection.send(text.encode("utf-8", "surrogateescape"), body, timeout_s)
+        response = connection.send(head, body, timeout_s)
         try:
             await response.headers_arrived()
         except BaseException:
             response.close()
             raise
         return response
+
+    def _head(self, method: str, url: URL, headers: Mapping[str, str]) -> tuple[Place, bytes]:
+        place, target = self._targets.get(url) or self._remember(url)
+        lines = [f"{method} {target}", *(f"{name}: {value}" for name, value in headers.items())]
+        text = "\r\n".join(lines) + "\r\n"
+        breaks = len(lines) + 1  # one a line, one more inside the first
+        if text.count("\n") != breaks or text.count("\r") != breaks:
+            raise ValueError("a header holds a line break")
+        return place, text.encode("utf-8", "surrogateescape")
 
     def give(self, connection: Connection) -> None:
         """A connection is free again."""
@@ -111,7 +134,7 @@ class Connections:
         for connection in tuple(self._open):
             connection.abort()
 
-    def _remember(self, url: URL) -> tuple[tuple[str, str, int], str]:
+    def _remember(self, url: URL) -> tuple[Place, str]:
         if url.scheme not in ("http", "https") or url.raw_host is None or url.port is None:
             raise NoConnection(f"{url.scheme or 'no'} URL; expected http:// or https://")
         host = f"[{url.raw_host}]" if ":" in url.raw_host else url.raw_host
@@ -123,7 +146,7 @@ class Connections:
         self._targets[url] = known
         return known
 
-    def _take(self, place: tuple[str, str, int]) -> Connection | None:
+    def _take(self, place: Place) -> Connection | None:
         idle = self._idle.get(place)
         while idle:
             connection = idle.pop()
@@ -132,7 +155,7 @@ class Connections:
             connection.abort()
         return None
 
-    async def _connect(self, place: tuple[str, str, int]) -> Connection:
+    async def _connect(self, place: Place) -> Connection:
         scheme, host, port = place
         loop = asyncio.get_running_loop()
         try:

@@ -16,7 +16,7 @@ import aiohttp
 from yarl import URL
 
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
-from armory.upstreams.http1_pool import Connections
+from armory.upstreams.http1_pool import Connections, Fields
 from armory.upstreams.http1_response import BadAnswer, ClosedEarly, NoConnection, Response
 from armory.upstreams.spec import UpstreamSpec
 
@@ -59,6 +59,11 @@ class HttpFailure(UpstreamUnavailable):
         )
         self.status = status
         self.body = body
+
+
+def kept(headers: Mapping[str, str]) -> Fields:
+    """Headers for many requests; cheaper to send than a mapping made for each."""
+    return Fields({**_OWN_HEADERS, **headers})
 
 
 class HttpClient:
@@ -137,8 +142,9 @@ class HttpClient:
         endless = timeout_s >= _FOREVER_S
         try:
             if self._spec.proxy is None:
+                every = headers if type(headers) is Fields else {**_OWN_HEADERS, **headers}
                 return await self._connections.request(
-                    method, url, {**_OWN_HEADERS, **headers}, data, None if endless else timeout_s
+                    method, url, every, data, None if endless else timeout_s
                 )
             session = self._session
             if session is None:

@@ -18,11 +18,18 @@ from armory.upstreams.dialogue import Dialogue, Note, Pending, cancelled_params
 from armory.upstreams.eventstream import EventParser, EventTooLarge
 from armory.upstreams.handshake import initialize
 from armory.upstreams.http import messages_in
-from armory.upstreams.http_client import JSON_AND_EVENTS, Answer, HttpClient, HttpFailure
+from armory.upstreams.http1_pool import Fields
+from armory.upstreams.http_client import (
+    JSON_AND_EVENTS,
+    Answer,
+    HttpClient,
+    HttpFailure,
+    kept,
+)
 from armory.upstreams.http_reading import BodyTooLarge, let_go, read_body, read_events
 from armory.upstreams.link import Call, ClientFace, Params, Reply
 from armory.upstreams.messages import Garbage, decode, notification_bytes, request_bytes
-from armory.upstreams.session import Heard, Session
+from armory.upstreams.session import Heard, Identity, Session
 from armory.upstreams.spec import UpstreamSpec
 
 log = structlog.get_logger(__name__)
@@ -59,6 +66,7 @@ class LegacyHttpLink(Session):
         self._declared = capabilities
         self._offer = version
         self._session_id: str | None = None
+        self._fields: tuple[tuple[str | None, Identity], Fields] | None = None
         self._generation = 0
         self._renewing = asyncio.Lock()
         self._stream: asyncio.Task[None] | None = None
@@ -255,7 +263,14 @@ class LegacyHttpLink(Session):
 
     # --- the session
 
-    def _headers(self) -> dict[str, str]:
+    def _headers(self) -> Fields:
+        """Made anew where session or revision have changed."""
+        key = (self._session_id, self.identity)
+        if self._fields is None or self._fields[0] != key:
+            self._fields = (key, kept(self._own_headers()))
+        return self._fields[1]
+
+    def _own_headers(self) -> dict[str, str]:
         headers = {
             **self.spec.headers,
             "Accept": JSON_AND_EVENTS,

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 import pytest
 from yarl import URL
 
-from armory.upstreams.http1_pool import Connections
+from armory.upstreams.http1_pool import Connections, Fields
 from armory.upstreams.http1_response import BadAnswer, ClosedEarly, NoConnection
 
 pytestmark = pytest.mark.anyio
@@ -322,3 +322,20 @@ async def test_a_compressed_large_body_is_unpacked() -> None:
         assert await whole(connections, other.url) == BIG
         assert await whole(connections, other.url) == b"{}"
     assert other.connections == 1
+
+
+async def test_kept_headers_go_out_the_same_each_time() -> None:
+    kept = Fields({"A": "b"})
+    async with peer(OK, OK, OK) as (other, connections):
+        for headers in (kept, kept, {"A": "b"}):
+            response = await connections.request("POST", other.url, headers, b"{}", 5)
+            await response.read()
+    assert other.heads[0] == other.heads[1] == other.heads[2]
+
+
+async def test_a_line_break_in_kept_headers_is_refused_every_time() -> None:
+    kept = Fields({"A": "b\r\nC: d"})
+    async with peer() as (other, connections):
+        for _ in range(2):
+            with pytest.raises(ValueError, match="line break"):
+                await connections.request("POST", other.url, kept, b"", 5)
