@@ -2,7 +2,8 @@
 
 Owns: the catalogues (real tools from DATA/toucan-pool, repeated under other names where there are
 too few), the queries (DATA/*/queries.jsonl, each asked once, so that no cache answers) and the
-readings. The gateway runs on one core, upstream and client on the other.
+readings. The gateway runs on one core, upstream and client on the other. Catalogues of more than
+1,000 tools start with the vectors of `--vectors` (see `vectors.py`), which are made first.
 """
 
 from __future__ import annotations
@@ -22,19 +23,21 @@ from typing import Any
 import msgspec
 from aiohttp import web
 
-from benchmarks.load.driver import Connection, modern_meta, prepare
-from benchmarks.load.run import cpu_seconds, free_port, process, rss_mb, versions
+from benchmarks.load import vectors
+from benchmarks.load.driver import Connection, cpu_seconds, modern_meta, prepare
+from benchmarks.load.processes import free_port, machine, process, rss_mb, versions
 from benchmarks.load.upstream import MODERN
 
 SETS = ("livemcpbench", "mcpproxy-golden", "sealtools", "toolbench-stable")
 PAGE = 500
 CONFIG = """\
 server: {{port: {port}}}
-upstreams: {{pool: {{url: "http://127.0.0.1:{upstream}/mcp", call_timeout_s: 600}}}}
+upstreams: {{{name}: {{url: "http://127.0.0.1:{upstream}/mcp", call_timeout_s: 600}}}}
 tool_rag: {{index: {index}}}
 observability: {{log_level: error, query_log: {{enabled: false}}}}
-storage: {{url: "sqlite:///{dir}/armory.db", cache_dir: "{dir}/cache"}}
+storage: {{url: "sqlite:///{dir}/armory.db", cache_dir: "{cache}"}}
 """
+EMBEDDED_AT_START = 1_000
 
 
 def catalogue(data: Path, count: int) -> list[dict[str, Any]]:
@@ -78,7 +81,7 @@ def upstream_app(tools: list[dict[str, Any]]) -> web.Application:
         result: dict[str, Any] = {"resultType": "complete", "ttlMs": 60000, "cacheScope": "public"}
         match message["method"]:
             case "server/discover":
-                info = {"name": "pool", "version": "1"}
+                info = {"name": vectors.SERVER, "version": "1"}
                 result |= {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}
                 result |= {"serverInfo": info}
             case "tools/list":
@@ -143,13 +146,20 @@ async def ask(url: str, texts: list[str], pid: int) -> dict[str, float]:
     }
 
 
-def measure(data: Path, count: int, index: str, texts: list[str]) -> dict[str, Any]:
+def measure(
+    data: Path, count: int, index: str, texts: list[str], prepared: Path | None, real: int
+) -> dict[str, Any]:
     """One catalogue size: first start, restart, queries."""
     port, upstream = free_port(), free_port()
+    known: dict[str, Any] = {}
+    if prepared is not None and count > EMBEDDED_AT_START:
+        known = asyncio.run(vectors.prepare(catalogue(data, count), prepared, real))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         file = folder / "armory.yaml"
+        cache = str(prepared.resolve()) if known and prepared is not None else f"{name}/cache"
         values = {"port": port, "upstream": upstream, "index": index, "dir": name}
+        values |= {"name": vectors.SERVER, "cache": cache}
         file.write_text(CONFIG.format(**values))
         argv = [sys.executable, "-m", "benchmarks.load.lists", str(data), "--serve", str(count)]
         serve = [sys.executable, "-m", "armory.cli.main", "serve", "--config", str(file)]
@@ -165,6 +175,7 @@ def measure(data: Path, count: int, index: str, texts: list[str]) -> dict[str, A
     return {
         "tools": count,
         "index": index,
+        "vectors": known or "made at the first start",
         "first_start_s": first,
         "restart_s": again,
         **figures,
@@ -178,6 +189,8 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/load/lists.json"))
     parser.add_argument("--sizes", default="100,1000,10000,100000")
     parser.add_argument("--index", default="exact")
+    parser.add_argument("--vectors", type=Path, default=None, help="folder of prepared vectors")
+    parser.add_argument("--real", type=int, default=10_000, help="of them made by the model")
     parser.add_argument("--queries", type=int, default=210)
     parser.add_argument("--serve", type=int, default=None, help="serve so many tools (internal)")
     parser.add_argument("--port", type=int, default=0)
@@ -186,12 +199,19 @@ def main() -> None:
         app = upstream_app(catalogue(args.data, args.serve))
         web.run_app(app, host="127.0.0.1", port=args.port, print=None)
         return
+    if args.vectors is not None:
+        args.vectors.mkdir(parents=True, exist_ok=True)
     texts = queries(args.data, args.queries)
     rows: list[dict[str, Any]] = []
     for size in map(int, args.sizes.split(",")):
-        rows.append(measure(args.data, size, args.index, texts))
+        rows.append(measure(args.data, size, args.index, texts, args.vectors, args.real))
         print(json.dumps(rows[-1]), file=sys.stderr)
-        result = {"versions": versions(), "queries": len(texts) - 10, "rows": rows}
+        result = {
+            "versions": versions(),
+            "machine": machine(),
+            "queries": len(texts) - 10,
+            "rows": rows,
+        }
         args.out.write_text(json.dumps(result, indent=1) + "\n")
 
 

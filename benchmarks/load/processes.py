@@ -56,13 +56,15 @@ def process(
 ) -> Iterator[int]:
     """A child process on one core, in a process group of its own, listening on `port`.
 
+    What a gateway keeps for itself, it keeps beside its log.
+
     Yields:
         Its pid, which is the group's too.
     """
     with log.open("ab") as out:
         child = subprocess.Popen(
             ["taskset", "-c", str(core), *argv],
-            env={**ENV, **(env or {})},
+            env={**ENV, "ARMORY_HOME": str(log.parent), **(env or {})},
             stdout=out,
             stderr=out,
             start_new_session=True,
