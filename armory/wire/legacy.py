@@ -98,9 +98,15 @@ def start(
     stream: EventStream,
     message: Message,
     visit: Visit,
+    *,
+    alone: bool = True,
 ) -> asyncio.Task[None]:
-    """Serve a request in a task of its own: a client that disconnects has not cancelled it."""
-    said = stream if visit.takes_sse else session.general
+    """Serve a request in a task of its own: a client that disconnects has not cancelled it.
+
+    What is said before the answer takes the general stream where the request has none that is read
+    as it comes: the client takes no events, or the request does not stand `alone`.
+    """
+    said = stream if visit.takes_sse and alone else session.general
     task = asyncio.get_running_loop().create_task(_run(edge, session, stream, said, message, visit))
     session.inflight[message.key] = task
     return task
@@ -188,7 +194,7 @@ async def post_batch(edge: HttpEdge, visit: Visit, body: bytes) -> web.StreamRes
             continue
         stream = session.open_stream()
         streams.append(stream)
-        start(edge, session, stream, message, visit)
+        start(edge, session, stream, message, visit, alone=False)
     for stream in streams:
         answers.extend(await _only_result(session, stream))
     if not answers:
@@ -197,7 +203,7 @@ async def post_batch(edge: HttpEdge, visit: Visit, body: bytes) -> web.StreamRes
 
 
 async def _only_result(session: Session, stream: EventStream) -> list[bytes]:
-    """The last message of a stream; what came before it goes to the general stream."""
+    """What a request of a batch was answered; nothing where it was cancelled."""
     reader = stream.attach()
     seen: list[bytes] = []
     while True:
@@ -206,9 +212,7 @@ async def _only_result(session: Session, stream: EventStream) -> list[bytes]:
         except EOFError:
             break
         if found is not None:
-            for earlier in seen:
-                session.general.put(earlier)
-            seen = [found[1]]
+            seen.append(found[1])
     session.drop_stream(stream)
     return seen
 

@@ -13,7 +13,7 @@ import pytest
 from msgspec import Raw
 
 from armory.testing.clients import modern_body, modern_headers
-from armory.testing.front import result, tool
+from armory.testing.front import asking, result, tool
 from armory.upstreams.link import Call, Owner, Reply
 
 if TYPE_CHECKING:
@@ -250,3 +250,26 @@ async def test_batches_in_their_revision_only(front: Front) -> None:
     newer = await front.start_legacy("2025-06-18")
     status, [answer] = await newer.send(batch)
     assert (status, answer["error"]["code"]) == (400, -32600)
+
+
+async def test_a_question_of_a_batch_takes_the_general_stream(front: Front) -> None:
+    front.pool.upstreams["old"].answer = asking
+    client = await front.start_legacy("2025-03-26", {"elicitation": {}})
+    call = {"name": "old__now", "arguments": {}}
+    batch = [{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}]
+    async with front.http.get(client.url, headers=client.headers) as stream:
+        sent = asyncio.ensure_future(client.send(batch))
+        for _ in range(2):
+            question = await asyncio.wait_for(next_message(stream), 5)
+            assert question["method"] == "elicitation/create"
+            accepted = {"action": "accept", "content": {"zone": "UTC"}}
+            await client.send({"jsonrpc": "2.0", "id": question["id"], "result": accepted})
+        _, [[answer]] = await asyncio.wait_for(sent, 5)
+    assert answer["result"]["content"][0]["text"] == "UTC+UTC"  # pyright: ignore
+
+
+async def next_message(stream: aiohttp.ClientResponse) -> Any:
+    async for line in stream.content:
+        if line.startswith(b"data:") and line[5:].strip():
+            return msgspec.json.decode(line[5:])
+    raise AssertionError("the stream ended")
