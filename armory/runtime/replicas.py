@@ -61,16 +61,6 @@ async def shared(
     return Shared(Replicas(store, url), await _state_keys(store))
 
 
-def bound_port(host: str, port: int) -> int:
-    """`port`, or a free one where it is 0: other replicas must be told before it is served."""
-    if port:
-        return port
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.bind((host, 0))
-        return int(probe.getsockname()[1])
-
-
 def _reachable(host: str) -> str:
     if host in _ANYWHERE:
         host = socket.gethostbyname(socket.gethostname())

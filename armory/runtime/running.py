@@ -39,7 +39,7 @@ from armory.runtime.chat import chat_of
 from armory.runtime.figures import Figures
 from armory.runtime.learning import Learning
 from armory.runtime.reloading import Reloaded, difference
-from armory.runtime.replicas import bound_port, shared
+from armory.runtime.replicas import shared
 from armory.runtime.retrieval import Progress, open_retriever, retriever_settings
 from armory.runtime.settings import (
     armory_version,
@@ -54,6 +54,7 @@ from armory.upstreams.link import Params
 from armory.upstreams.pool import Pool
 from armory.upstreams.supervisor import Supervisor
 from armory.web.app import Listening, Shortcut, listen, make_app
+from armory.web.binding import Bound, bind
 from armory.web.health import Health, Readiness
 from armory.web.rest import register_rest
 from armory.web.services import RestLimits, RestServices, UpstreamInfo
@@ -231,17 +232,15 @@ class Runtime:
 
     # -- serving -----------------------------------------------------------------------------
 
-    async def listen(self, stack: AsyncExitStack, host: str, port: int) -> Listening:
-        """Bind the port and serve; undone when `stack` unwinds.
+    async def listen(self, stack: AsyncExitStack, bound: Bound) -> Listening:
+        """Serve on the bound port; undone when `stack` unwinds.
 
         Raises:
-            ConfigError: nobody could or everybody would be served, or the port is taken.
+            ConfigError: nobody could or everybody would be served.
         """
         config = self.loaded.config
         checks = authenticator(config, schemes(config, self.accounts), self._packs())
-        if config.storage.redis is not None:
-            port = bound_port(host, port)
-        joined = await shared(config, stack, host, port, base_path(config))
+        joined = await shared(config, stack, bound.host, bound.port, base_path(config))
         edge = HttpEdge(
             self.gateway,
             checks,
@@ -272,8 +271,7 @@ class Runtime:
         stack.push_async_callback(edge.close)
         self.listening = await listen(
             app,
-            host,
-            port,
+            bound,
             base_path=prefix,
             drain_s=config.server.drain_timeout_s,
             shortcut=None if logs else Shortcut(edge.straight(), self._snapshot.is_set),
@@ -359,8 +357,9 @@ async def open_runtime(
 ) -> AsyncGenerator[Runtime]:
     """A running gateway for as long as the context lasts.
 
-    Upstreams begin to connect, then the port is bound, so that health answers from the start;
-    requests to MCP endpoints wait for the first snapshot. Leaving drains and closes in reverse.
+    The port is bound before anything is started, so that a taken one starts nothing; upstreams
+    begin to connect, then it is served, so that health answers from the start; requests to MCP
+    endpoints wait for the first snapshot. Leaving drains and closes in reverse.
 
     Args:
         loaded: the configuration.
@@ -371,8 +370,11 @@ async def open_runtime(
     Raises:
         ConfigError: something in the configuration does not work out here.
     """
-    runtime = Runtime(loaded, trusted=trusted, on_progress=on_progress)
+    bound = None if address is None else bind(*address)
     async with AsyncExitStack() as stack:
+        if bound is not None:
+            stack.callback(bound.close)
+        runtime = Runtime(loaded, trusted=trusted, on_progress=on_progress)
         if runtime.accounts is not None:
             needed = accounts_needed(loaded.config)
             await stack.enter_async_context(opened(runtime.accounts, needed=needed))
@@ -382,6 +384,6 @@ async def open_runtime(
             stack.push_async_callback(runtime.learning.close)
         await runtime.start_upstreams()
         await runtime.open_agent(stack)
-        if address is not None:
-            await runtime.listen(stack, *address)
+        if bound is not None:
+            await runtime.listen(stack, bound)
         yield runtime

@@ -24,6 +24,7 @@ from armory.security.policy import Policy, Rule
 from armory.storage.cache import Cache, MemoryCache
 from armory.storage.database import Database
 from armory.web.app import listen, make_app
+from armory.web.binding import bind
 from armory.web.rest import register_rest
 from armory.web.services import Agent, RestLimits, RestServices, UpstreamInfo
 
@@ -134,7 +135,7 @@ async def running_service(
     app = make_app(body_bytes=services.limits.body_bytes)
     register_rest(app, services)
     task = asyncio.create_task(accounts.run())
-    listening = await listen(app, "127.0.0.1", 0, drain_s=1.0)
+    listening = await listen(app, bind("127.0.0.1", 0), drain_s=1.0)
     service.url = listening.url
     try:
         await accounts.feed.wait_trusted(10.0)

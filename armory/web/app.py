@@ -1,12 +1,11 @@
 """The aiohttp application: composed of what others register, bound to one port, drained at the end.
 
-Owns: the application, its middleware, binding and draining. Never imports `wire`: what serves MCP
+Owns: the application, its middleware, serving and draining. Never imports `wire`: what serves MCP
 registers itself on the application.
 """
 
 from __future__ import annotations
 
-import errno
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-from armory.errors import ConfigError
+from armory.web.binding import Bound, cannot_bind
 
 _log = structlog.get_logger(__name__)
 ALWAYS_ANSWERED = ("/healthz", "/readyz", "/metrics")
@@ -137,25 +136,23 @@ class Shortcut:
 
 async def listen(
     app: web.Application,
-    host: str,
-    port: int,
+    bound: Bound,
     *,
     base_path: str = "",
     drain_s: float = 30.0,
     shortcut: Shortcut | None = None,
 ) -> Listening:
-    """Bind and serve.
+    """Serve on a port that is bound.
 
     Args:
         app: the finished application.
-        host: address to bind.
-        port: port to bind; 0: one that is free.
+        bound: the port; closed with the server.
         base_path: path under which everything is registered, for the URL.
         drain_s: how long requests in flight may go on when it closes.
         shortcut: paths that need no router.
 
     Raises:
-        ConfigError: the address cannot be bound.
+        ConfigError: another program took the port in the same moment.
     """
     runner = web.AppRunner(
         app, access_log=None, handler_cancellation=True, shutdown_timeout=drain_s
@@ -163,28 +160,14 @@ async def listen(
     await runner.setup()
     if shortcut is not None and runner.server is not None:
         runner.server.request_handler = shortcut.before(runner.server.request_handler)  # pyright: ignore
-    site = web.TCPSite(runner, host, port, backlog=1024)
     try:
-        await site.start()
+        for taken in bound.sockets:
+            await web.SockSite(runner, taken, backlog=1024).start()
     except OSError as error:
         await runner.cleanup()
-        raise ConfigError(_bind_problem(error, host, port), path="server.port") from None
-    bound = runner.addresses[0]
-    actual = int(bound[1])
+        raise cannot_bind(error, bound.host, bound.port) from None
+    host = bound.host
     shown = f"[{host}]" if ":" in host else host
     if host in ("0.0.0.0", "::"):
         shown = "127.0.0.1"
-    return Listening(f"http://{shown}:{actual}{base_path}", host, actual, runner)
-
-
-def _bind_problem(error: OSError, host: str, port: int) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return (
-            f"port {port} of {host} is taken by another program; choose another one "
-            "(--port N, or --port 0 for any that is free)"
-        )
-    if error.errno == errno.EACCES:
-        return f"port {port} needs more rights than Armory has; choose one above 1023"
-    if error.errno == errno.EADDRNOTAVAIL:
-        return f"{host} is no address of this machine; bind 127.0.0.1 or 0.0.0.0"
-    return f"{host}:{port} cannot be bound: {error.strerror or error}"
+    return Listening(f"http://{shown}:{bound.port}{base_path}", host, bound.port, runner)

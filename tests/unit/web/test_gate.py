@@ -18,6 +18,7 @@ from armory.security.policy import Policy
 from armory.storage.cache import MemoryCache
 from armory.storage.database import Database
 from armory.web.app import listen, make_app
+from armory.web.binding import bind
 from armory.web.rest import register_rest
 from armory.web.services import RestServices
 from armory.wire.admission import Admission
@@ -65,7 +66,7 @@ async def url(tmp_path: Path, engine: Broken) -> AsyncIterator[str]:
     )
     app = make_app(body_bytes=1 << 20)
     register_rest(app, replace(services))
-    listening = await listen(app, "127.0.0.1", 0, drain_s=1.0)
+    listening = await listen(app, bind("127.0.0.1", 0), drain_s=1.0)
     yield listening.url + "/under"
     await listening.close()
     await accounts.close()
