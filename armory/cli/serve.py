@@ -104,6 +104,7 @@ async def _serve_stdio(loaded: Loaded) -> None:
                 line_bytes=server.limits.stdio_line_bytes,
                 drain_timeout_s=server.drain_timeout_s,
                 parked_timeout_s=server.limits.parked_timeout_s,
+                json_depth=server.limits.json_depth,
             )
         )
         stopping = asyncio.create_task(stop.wait())

@@ -27,10 +27,18 @@ class LimitsConfig(Block):
 
     body_bytes: Count = 4 * 1024 * 1024
     """Largest request body, in bytes."""
+    header_bytes: Annotated[int, Field(ge=1_024)] = 96 * 1024
+    """Longest request line, and longest single header, in bytes (a query may stand in one)."""
+    json_depth: Annotated[int, Field(ge=8, le=512)] = 256
+    """How deep the JSON of a client's message may be nested."""
     stdio_line_bytes: Count = 16 * 1024 * 1024
     """Largest message of an upstream, in bytes."""
+    list_entries: Count = 250_000
+    """Tools of one upstream, and likewise prompts, resources and templates."""
     sessions: Count = 10_000
     """Client sessions at once."""
+    session_idle_s: Seconds = 1_800.0
+    """A client session that nobody used for so many seconds is ended."""
     streams: Count = 10_000
     """Open event streams at once."""
     parked_interactions: Count = 1_000
@@ -114,6 +122,15 @@ class PolicyConfig(Block):
     """Likewise; wins over every `allow`."""
 
 
+class RateLimitConfig(Block):
+    """How often each caller may ask, on each replica."""
+
+    per_s: Seconds
+    """Requests a second that it may keep up."""
+    burst: Count | None = None
+    """Requests that it may make at once after a pause; null: a second's worth."""
+
+
 class SecurityConfig(Block):
     """Who may connect, and what each may see and call."""
 
@@ -127,6 +144,8 @@ class SecurityConfig(Block):
     """`auto`: requests without a credential are served only on loopback binds."""
     policies: list[PolicyConfig] = Field(default_factory=list[PolicyConfig])
     """Rules; none: everything is allowed."""
+    rate_limit: RateLimitConfig | None = None
+    """Calls, queries and REST requests of each caller a second; null: without limit."""
     pinning: Literal["off", "warn", "block"] = "warn"
     """What to do when a tool's definition changes under its name."""
 

@@ -6,11 +6,11 @@ upstream's own specification is built.
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
-from armory.config.base import Block, Count, OptionalText, Seconds, Text
+from armory.config.base import Block, Count, OptionalSecret, OptionalText, Seconds, Text, Texts
 
 
 class TlsConfig(Block):
@@ -48,6 +48,32 @@ class BreakerConfig(Block):
     """Seconds until one call may try again."""
 
 
+class AuthConfig(Block):
+    """How the gateway gets an access token for the upstream: as a machine, for itself."""
+
+    type: Literal["client_credentials"] = "client_credentials"
+    """The OAuth 2.1 grant."""
+    client_id: str = Field(min_length=1)
+    """As registered with the authorization server."""
+    client_secret: OptionalSecret = None
+    """Likewise; take it from a variable: `${DOCS_SECRET}`. Or give `private_key`."""
+    private_key: OptionalSecret = None
+    """PEM of the key that signs assertions."""
+    signing_algorithm: Literal["ES256", "ES384", "RS256", "PS256", "EdDSA"] = "ES256"
+    """What `private_key` signs with."""
+    token_url: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
+    """Where tokens are given; null: what the server's metadata say."""
+    issuer: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
+    """The only authorization server that gets the credentials; null: the one that the server named
+    first."""
+    scopes: Texts = Field(default_factory=list[str])
+    """Asked for; none: what the server asks for."""
+    client_auth: Literal["auto", "client_secret_basic", "client_secret_post", "private_key_jwt"] = (
+        "auto"
+    )
+    """How the gateway proves who it is; `auto`: what the authorization server takes."""
+
+
 class UpstreamConfig(Block):
     """One upstream: a process (`command`) or a URL (`url`), and its bounds."""
 
@@ -65,6 +91,8 @@ class UpstreamConfig(Block):
     """`auto`: stdio for a command; for a URL Streamable HTTP first, then HTTP+SSE."""
     headers: dict[str, Text] = Field(default_factory=dict[str, str])
     """Sent with every HTTP request."""
+    auth: AuthConfig | None = None
+    """An access token for each HTTP request; null: none but what `headers` say."""
     tls: TlsConfig = Field(default_factory=TlsConfig)
     """Certificate checks of an https URL."""
     proxy: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
@@ -82,8 +110,12 @@ class UpstreamConfig(Block):
     """Deadline of each step of connecting, in seconds."""
     call_timeout_s: Seconds = 120.0
     """Deadline of one call, in seconds."""
+    health_interval_s: Seconds = 60.0
+    """Seconds between health probes of a session that is not used."""
     max_concurrency: Count = 64
     """Calls in flight at once."""
+    max_queue: Annotated[int, Field(ge=0)] = 256
+    """Calls that may wait for their turn; more are refused at once."""
     max_sessions: Count = 100
     """Sessions or processes at once."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)

@@ -16,12 +16,13 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from armory.config import Config, Loaded
-from armory.config.upstream import UpstreamConfig
+from armory.config.upstream import AuthConfig, UpstreamConfig
 from armory.domain.catalog import ToolRules
 from armory.errors import ConfigError
 from armory.gateway.settings import GatewaySettings, Personal, SetSpec
 from armory.security.authentication import Admission, Authenticator, Scheme, StaticToken
 from armory.security.policy import Packs, Policy, Rule
+from armory.upstreams.grants import ClientCredentials
 from armory.upstreams.spec import UpstreamSpec
 from armory.wire.admission import is_loopback
 from armory.wire.http import HttpSettings
@@ -108,6 +109,7 @@ def upstream_spec(key: str, block: UpstreamConfig, loaded: Loaded) -> UpstreamSp
         url=block.url,
         transport=block.transport,
         headers=dict(block.headers),
+        auth=None if block.auth is None else client_credentials(block.auth),
         ca_file=None if block.tls.ca_file is None else str(loaded.folder / block.tls.ca_file),
         verify=block.tls.verify,
         proxy=block.proxy,
@@ -118,10 +120,27 @@ def upstream_spec(key: str, block: UpstreamConfig, loaded: Loaded) -> UpstreamSp
         connect_timeout_s=block.connect_timeout_s,
         call_timeout_s=block.call_timeout_s,
         max_concurrency=block.max_concurrency,
+        max_queue=block.max_queue,
         max_sessions=block.max_sessions,
         breaker_failures=block.breaker.failures,
         breaker_open_s=block.breaker.open_s,
         message_bytes=loaded.config.server.limits.stdio_line_bytes,
+        list_entries=loaded.config.server.limits.list_entries,
+        health_interval_s=block.health_interval_s,
+    )
+
+
+def client_credentials(block: AuthConfig) -> ClientCredentials:
+    """How an access token is got."""
+    return ClientCredentials(
+        client_id=block.client_id,
+        client_secret=secret(block.client_secret) or "",
+        private_key=secret(block.private_key) or "",
+        signing_algorithm=block.signing_algorithm,
+        token_url=block.token_url or "",
+        issuer=block.issuer or "",
+        scopes=tuple(block.scopes),
+        client_auth=block.client_auth,
     )
 
 
@@ -225,6 +244,8 @@ def http_settings(config: Config) -> HttpSettings:
         allowed_origins=tuple(server.allowed_origins),
         trusted_proxies=tuple(server.trusted_proxies),
         body_bytes=server.limits.body_bytes,
+        json_depth=server.limits.json_depth,
+        session_idle_s=server.limits.session_idle_s,
         sessions=server.limits.sessions,
         streams=server.limits.streams,
         parked=server.limits.parked_interactions,

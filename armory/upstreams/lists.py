@@ -46,7 +46,12 @@ class BadList(UpstreamUnavailable):
 
 
 async def fetch_lists(
-    link: Link, send: Send, *, header_rules: bool, before: ServerLists | None = None
+    link: Link,
+    send: Send,
+    *,
+    header_rules: bool,
+    before: ServerLists | None = None,
+    max_entries: int = MAX_ENTRIES,
 ) -> ServerLists:
     """Every list that the upstream's capabilities promise.
 
@@ -56,6 +61,7 @@ async def fetch_lists(
         header_rules: leave out tools whose `x-mcp-header` annotations are invalid (a client's duty
             on modern HTTP).
         before: the last good lists; a list other than the tools' that fails stays as it was there.
+        max_entries: entries of one list; a longer one fails.
 
     Raises:
         UpstreamUnavailable: the list of tools could not be had.
@@ -67,7 +73,7 @@ async def fetch_lists(
         if CAPABILITY[method] not in link.capabilities and (link.capabilities or method != TOOLS):
             continue
         try:
-            found[method], hint = await _fetch(link.server, send, method)
+            found[method], hint = await _fetch(link.server, send, method, max_entries)
         except UpstreamUnavailable as error:
             if method == TOOLS:
                 raise
@@ -91,7 +97,9 @@ async def fetch_lists(
     )
 
 
-async def _fetch(server: str, send: Send, method: str) -> tuple[Entries, tuple[int, str] | None]:
+async def _fetch(
+    server: str, send: Send, method: str, max_entries: int
+) -> tuple[Entries, tuple[int, str] | None]:
     entries: Entries = []
     hints: list[tuple[int, str]] = []
     cursor: Raw | None = None
@@ -110,6 +118,12 @@ async def _fetch(server: str, send: Send, method: str) -> tuple[Entries, tuple[i
             )
         page = _members(server, method, reply.result)
         _collect(server, method, page, entries)
+        if len(entries) > max_entries:
+            raise BadList(
+                f"upstream {server!r}: {method} has more than {max_entries:,} entries; "
+                "server.limits.list_entries sets that limit",
+                upstream=server,
+            )
         hint = _hint(page)
         if hint is not None:
             hints.append(hint)
@@ -119,12 +133,8 @@ async def _fetch(server: str, send: Send, method: str) -> tuple[Entries, tuple[i
         if bytes(cursor) in seen:
             raise BadList(f"upstream {server!r}: {method} repeats a cursor", upstream=server)
         seen.add(bytes(cursor))
-        if len(entries) > MAX_ENTRIES:
-            break
     raise BadList(
-        f"upstream {server!r}: {method} has no end within {MAX_PAGES} pages and {MAX_ENTRIES} "
-        "entries",
-        upstream=server,
+        f"upstream {server!r}: {method} has no end within {MAX_PAGES:,} pages", upstream=server
     )
 
 

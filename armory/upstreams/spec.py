@@ -11,6 +11,7 @@ from typing import Literal
 
 from armory.domain.principal import Principal
 from armory.errors import ConfigError
+from armory.upstreams.grants import ClientCredentials
 
 MODERN_VERSIONS = ("2026-07-28",)
 LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -36,6 +37,7 @@ class UpstreamSpec:
         url: http(s) URL of the endpoint.
         transport: `auto` tries Streamable HTTP, then HTTP+SSE; with `command` it means stdio.
         headers: sent with every HTTP request.
+        auth: how to get the access token that is sent as well; None: no token.
         ca_file: PEM file of additional certificate authorities.
         verify: whether the server's certificate is checked.
         proxy: URL of an HTTP proxy.
@@ -53,6 +55,7 @@ class UpstreamSpec:
         breaker_failures: so many failures in a row open the breaker.
         breaker_open_s: seconds until an open breaker lets one call try again.
         message_bytes: largest line, event or JSON body that is accepted from the upstream.
+        list_entries: entries of one list at most.
         health_interval_s: seconds between health probes of an unused session.
     """
 
@@ -64,6 +67,7 @@ class UpstreamSpec:
     url: str | None = None
     transport: Transport = "auto"
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    auth: ClientCredentials | None = None
     ca_file: str | None = None
     verify: bool = True
     proxy: str | None = None
@@ -79,6 +83,7 @@ class UpstreamSpec:
     breaker_failures: int = 5
     breaker_open_s: float = 30.0
     message_bytes: int = 16 * 1024 * 1024
+    list_entries: int = 250_000
     health_interval_s: float = 60.0
 
     def __post_init__(self) -> None:
@@ -92,6 +97,8 @@ class UpstreamSpec:
                 f"transport {self.transport!r} needs a 'url', not a 'command'",
                 path=f"{where}.transport",
             )
+        if self.auth is not None:
+            self._check_auth(self.auth, f"{where}.auth")
         if self.protocol not in PROTOCOLS:
             raise ConfigError(
                 f"unknown revision {self.protocol!r}; known: {', '.join(PROTOCOLS)}",
@@ -107,6 +114,16 @@ class UpstreamSpec:
                 "lists 'principal' needs isolation 'principal' or 'session', not 'shared'",
                 path=f"{where}.lists",
             )
+
+    def _check_auth(self, auth: ClientCredentials, where: str) -> None:
+        if self.url is None:
+            raise ConfigError("a server with a 'command' takes no access token", path=where)
+        if any(name.lower() == "authorization" for name in self.headers):
+            raise ConfigError(
+                "the access token goes into the header Authorization, which 'headers' sets too",
+                path=where,
+            )
+        auth.check(where)
 
     @property
     def is_stdio(self) -> bool:

@@ -190,7 +190,13 @@ class Upstream:
     async def lists_over(self, link: Session, before: ServerLists | None = None) -> ServerLists:
         """All lists over one link."""
         rules = isinstance(link, HttpLink)
-        return await fetch_lists(link, link.request, header_rules=rules, before=before)
+        return await fetch_lists(
+            link,
+            link.request,
+            header_rules=rules,
+            before=before,
+            max_entries=self.spec.list_entries,
+        )
 
     async def retire(self, drain_s: float) -> None:
         """Let calls in flight end, then close everything."""

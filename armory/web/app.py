@@ -18,6 +18,7 @@ from armory.web.binding import Bound, cannot_bind
 
 _log = structlog.get_logger(__name__)
 ALWAYS_ANSWERED = ("/healthz", "/readyz", "/metrics")
+HEADER_BYTES = 96 * 1024
 BODY_MARGIN = 64 * 1024
 """aiohttp's own body limit stands so far above the configured one, which answers first."""
 
@@ -140,6 +141,7 @@ async def listen(
     *,
     base_path: str = "",
     drain_s: float = 30.0,
+    header_bytes: int = HEADER_BYTES,
     shortcut: Shortcut | None = None,
 ) -> Listening:
     """Serve on a port that is bound.
@@ -149,13 +151,19 @@ async def listen(
         bound: the port; closed with the server.
         base_path: path under which everything is registered, for the URL.
         drain_s: how long requests in flight may go on when it closes.
+        header_bytes: longest request line and longest header; 400 beyond.
         shortcut: paths that need no router.
 
     Raises:
         ConfigError: another program took the port in the same moment.
     """
     runner = web.AppRunner(
-        app, access_log=None, handler_cancellation=True, shutdown_timeout=drain_s
+        app,
+        access_log=None,
+        handler_cancellation=True,
+        shutdown_timeout=drain_s,
+        max_line_size=header_bytes,
+        max_field_size=header_bytes,
     )
     await runner.setup()
     if shortcut is not None and runner.server is not None:

@@ -64,6 +64,7 @@ class Duplex:
         principal, endpoint: who is at the other end, and where.
         out: what goes to the client; its owner writes it out.
         headers, url: of the HTTP request that opened it; empty elsewhere.
+        json_depth: deepest nesting of a message.
     """
 
     def __init__(
@@ -77,7 +78,9 @@ class Duplex:
         *,
         headers: Mapping[str, str] | None = None,
         url: Mapping[str, list[str]] | None = None,
+        json_depth: int = jsonrpc.MAX_DEPTH,
     ) -> None:
+        self._json_depth = json_depth
         self._gateway = gateway
         self._dispatcher = dispatcher
         self._sessions = sessions
@@ -93,6 +96,7 @@ class Duplex:
     async def take(self, data: bytes) -> None:
         """One frame from the client: a message or, in 2025-03-26, a batch. Never raises."""
         try:
+            jsonrpc.check_depth(data, self._json_depth)
             if jsonrpc.is_batch(data):
                 await self._batch(jsonrpc.decode_batch(data))
             else:

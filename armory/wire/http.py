@@ -47,6 +47,7 @@ class HttpSettings:
         base_path: prefix of every route, without a trailing slash.
         allowed_hosts, allowed_origins, trusted_proxies: see `wire.admission.Admission`.
         body_bytes: largest request body.
+        json_depth: deepest nesting of a message.
         sessions: most legacy sessions at once.
         streams: most open event streams at once.
         parked: most calls that wait for a modern client's input at once.
@@ -61,6 +62,7 @@ class HttpSettings:
     allowed_origins: Sequence[str] = ()
     trusted_proxies: Sequence[str] = ()
     body_bytes: int = 4 << 20
+    json_depth: int = jsonrpc.MAX_DEPTH
     sessions: int = 10_000
     streams: int = 10_000
     parked: int = 1_000
@@ -304,6 +306,7 @@ class HttpEdge:
                 "server.limits.body_bytes sets that limit"
             )
             return refusal(413, jsonrpc.INVALID_REQUEST, message, headers=visit.extra)
+        jsonrpc.check_depth(body, self.settings.json_depth)
         visit.body = body
         if jsonrpc.is_batch(body):
             if version is not None and version not in eras.LEGACY_VERSIONS:

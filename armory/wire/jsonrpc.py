@@ -5,6 +5,7 @@ Owns: decoding and encoding of messages, and the code constants. Never imports a
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ LIMITED = 1003
 BACKEND = 1004
 
 NULL = b"null"
+MAX_DEPTH = 256
 EMPTY: Raw = Raw(b"{}")
 
 
@@ -72,6 +74,8 @@ class Message(msgspec.Struct, gc=False):
         return b"" if self.id is UNSET else bytes(memoryview(self.id))
 
 
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 _message = msgspec.json.Decoder(Message)
 _batch = msgspec.json.Decoder(list[Raw])
 _params = msgspec.json.Decoder(dict[str, Raw])
@@ -108,6 +112,28 @@ def decode(body: bytes | Raw) -> Message:
     elif message.result is not UNSET or message.error is not UNSET:
         raise Malformed(INVALID_REQUEST, "a request and a response at once", NULL)
     return message
+
+
+def check_depth(body: bytes, limit: int = MAX_DEPTH) -> None:
+    """Refuse what is nested too deep, before anything opens it.
+
+    Brackets are counted first, which is all that a usual message costs; only one that has more of
+    them than the limit is looked at closely.
+
+    Raises:
+        Malformed: it is nested deeper than `limit` levels.
+    """
+    if body.count(b"{") + body.count(b"[") <= limit:
+        return
+    depth = 0
+    for bracket in _STRING.sub(b"", body).translate(None, _NO_BRACKETS):
+        depth += 1 if bracket in b"{[" else -1
+        if depth > limit:
+            raise Malformed(
+                INVALID_REQUEST,
+                f"the message is nested deeper than {limit} levels; server.limits.json_depth sets "
+                "that limit",
+            )
 
 
 def is_batch(body: bytes) -> bool:

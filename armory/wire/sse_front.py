@@ -56,6 +56,7 @@ class SseFront:
             out,
             headers=request.headers,
             url=url_of(request),
+            json_depth=edge.settings.json_depth,
         )
         key = secrets.token_hex(16)
         self._open[key] = (duplex, visit)

@@ -36,6 +36,7 @@ async def serve_stdio(
     drain_timeout_s: float = DRAIN_S,
     state_keys: Sequence[bytes] = (),
     parked_timeout_s: float = 300.0,
+    json_depth: int = jsonrpc.MAX_DEPTH,
     stdin: BinaryIO | None = None,
     stdout: BinaryIO | None = None,
 ) -> None:
@@ -49,6 +50,7 @@ async def serve_stdio(
         drain_timeout_s: how long calls in flight may take after the input has ended, in seconds.
         state_keys: secrets that seal request state.
         parked_timeout_s: how long a call waits for the client's answers.
+        json_depth: deepest nesting of a message.
         stdin: a binary pipe; the process's own by default.
         stdout: likewise.
     """
@@ -61,7 +63,7 @@ async def serve_stdio(
     interactions = Interactions(state_keys or None, ttl_s=parked_timeout_s)
     sessions = Sessions(gateway, capacity=1)
     dispatcher = Dispatcher(gateway, interactions)
-    duplex = Duplex(gateway, dispatcher, sessions, principal, endpoint, out)
+    duplex = Duplex(gateway, dispatcher, sessions, principal, endpoint, out, json_depth=json_depth)
     sink = stdout or sys.stdout.buffer
     writer = loop.create_task(_write_out(out, sink))
     try:

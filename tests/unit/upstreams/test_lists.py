@@ -163,3 +163,15 @@ async def test_tools_with_invalid_header_annotations_are_left_out() -> None:
     for rules, names in ((True, ["good", "plain"]), (False, ["good", "bad", "plain"])):
         lists = await fetch(Answers({"tools": {}}, tools=[page]), header_rules=rules)
         assert [tool["name"] for tool in lists.tools] == names
+
+
+async def test_a_list_may_have_so_many_entries_and_not_one_more() -> None:
+    def link() -> Answers:
+        return Answers(
+            {"tools": {}},
+            tools=[b'{"tools":[{"name":"a"}],"nextCursor":"1"}', b'{"tools":[{"name":"b"}]}'],
+        )
+
+    assert len((await fetch(link(), max_entries=2)).tools) == 2
+    with pytest.raises(BadList, match=r"more than 1 entries; server\.limits\.list_entries"):
+        await fetch(link(), max_entries=1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
@@ -109,3 +110,25 @@ def test_encoding() -> None:
         "id": None,
         "error": {"code": -1, "message": "no", "data": {"why": 1}},
     }
+
+
+@given(value=JSON, limit=st.integers(1, 6))
+@settings(max_examples=200, deadline=None)
+def test_depth_is_told_as_a_walk_over_the_value_tells_it(value: Any, limit: int) -> None:
+    def depth(found: Any) -> int:
+        if isinstance(found, dict):
+            return 1 + max(map(depth, found.values()), default=0)  # pyright: ignore[reportUnknownArgumentType]
+        return 1 + max(map(depth, found), default=0) if isinstance(found, list) else 0  # pyright: ignore[reportUnknownArgumentType]
+
+    for text in (msgspec.json.encode(value), json.dumps(value, indent=1).encode()):
+        if depth(value) > limit:
+            with pytest.raises(Malformed, match=f"deeper than {limit} levels"):
+                jsonrpc.check_depth(text, limit)
+        else:
+            jsonrpc.check_depth(text, limit)
+
+
+def test_brackets_inside_texts_are_no_nesting() -> None:
+    jsonrpc.check_depth(json.dumps({"a": '[[[[{"\\[[[', "b": "{{{{"}).encode(), 1)
+    with pytest.raises(Malformed):
+        jsonrpc.check_depth(b"[" * 4_000_000)
