@@ -114,6 +114,22 @@ class Metrics:
             ["origin"],
             registry=registry,
         )
+        self._rate_limited = Counter(
+            "armory_rate_limited", "Requests over security.rate_limit.", registry=registry
+        )
+        self._rest = Counter(
+            "armory_rest_requests",
+            "Requests to the REST API.",
+            ["method", "route", "status"],
+            registry=registry,
+        )
+        self._rest_seconds = Histogram(
+            "armory_rest_request_seconds",
+            "Duration of requests to the REST API.",
+            ["route"],
+            buckets=_CALL_S,
+            registry=registry,
+        )
         self.registry.register(_Live(upstreams, edge))
         ProcessCollector(registry=registry)  # memory, descriptors and CPU, where /proc is
 
@@ -143,6 +159,15 @@ class Metrics:
     def compacted(self, origin: str, before: int, after: int) -> None:
         """A result of this server or meta-tool became TOON."""
         self._toon.labels(origin).inc(before - after)
+
+    def rate_limited(self) -> None:
+        """A request was one too many for its caller's rate."""
+        self._rate_limited.inc()
+
+    def answered(self, method: str, route: str, status: int, seconds: float) -> None:
+        """A request to the REST API was answered; `route` is the path with its placeholders."""
+        self._rest.labels(method, route, str(status)).inc()
+        self._rest_seconds.labels(route).observe(seconds)
 
     def text(self) -> bytes:
         """Everything in Prometheus' text format."""

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 import structlog
 
 from armory.accounts.scopes import PackScopes
-from armory.accounts.service import Accounts
 from armory.accounts.users import ENDED
 from armory.config import Loaded
 from armory.domain.principal import Principal
@@ -26,20 +25,20 @@ from armory.retrieval.uses import UseVectors
 from armory.runtime.accounts import (
     AlsoIndexed,
     Fan,
-    RestEngine,
     accounts_needed,
     make_accounts,
     opened,
     schemes,
     states,
-    variant,
 )
 from armory.runtime.catalogue import CatalogueKeeper
 from armory.runtime.chat import chat_of
 from armory.runtime.figures import Figures
 from armory.runtime.learning import Learning
+from armory.runtime.limits import Limits
 from armory.runtime.reloading import Reloaded, difference
 from armory.runtime.replicas import shared
+from armory.runtime.rest import rest_services
 from armory.runtime.retrieval import Progress, open_retriever, retriever_settings
 from armory.runtime.settings import (
     armory_version,
@@ -57,7 +56,6 @@ from armory.web.app import Listening, Shortcut, listen, make_app
 from armory.web.binding import Bound, bind
 from armory.web.health import Health, Readiness
 from armory.web.rest import register_rest
-from armory.web.services import RestLimits, RestServices, UpstreamInfo
 from armory.wire.http import HttpEdge
 
 if TYPE_CHECKING:
@@ -92,6 +90,7 @@ class Runtime:
         pool, supervisor: the upstreams.
         retriever: None where Tool RAG is off.
         agent: the retrieval agent; None where it is off.
+        limits: how often each caller may ask.
         figures: what health and metrics read.
         edge: MCP over HTTP; None while nothing listens.
         listening: the bound server; None likewise.
@@ -124,12 +123,13 @@ class Runtime:
         )
         self.figures = Figures(self.pool, lambda: self.supervisor, lambda: self.edge)
         self._trusted = trusted
+        self.limits = Limits(loaded.config, accounts, self.figures.metrics.rate_limited)
         self.gateway = Gateway(
             self.pool,
             self.retriever,
             Policy() if trusted else parts.policy,
             parts.gateway,
-            limiter=accounts,
+            limiter=self.limits,
             events=Fan([sink for sink in (self.figures.metrics, accounts, self.learning) if sink]),
             preceding=Preceding() if self.learning else None,
         )
@@ -256,7 +256,7 @@ class Runtime:
         metrics = self.figures.metrics_text if config.observability.metrics else None
         Health(self.readiness, metrics).register(app, prefix)
         if self.accounts is not None:
-            register_rest(app, self._rest(edge, self.accounts))
+            register_rest(app, rest_services(self, edge, self.accounts))
 
             async def key_ended(key_id: str) -> None:
                 await edge.end_principal(f"api_key:{key_id}")
@@ -274,6 +274,7 @@ class Runtime:
             bound,
             base_path=prefix,
             drain_s=config.server.drain_timeout_s,
+            header_bytes=config.server.limits.header_bytes,
             shortcut=None if logs else Shortcut(edge.straight(), self._snapshot.is_set),
         )
         stack.push_async_callback(self.listening.close)
@@ -294,35 +295,6 @@ class Runtime:
         self.agent = await open_agent(self.loaded, self.retriever, embedder, stack)
         self.gateway.finder = self.agent
 
-    def _rest(self, edge: HttpEdge, accounts: Accounts) -> RestServices:
-        config = self.loaded.config
-        return RestServices(
-            engine=RestEngine(lambda: self.retriever),
-            accounts=accounts,
-            authenticator=edge.authenticator,
-            catalog=lambda: self.gateway.view.catalog,
-            policy=lambda: self.gateway.view.policy,
-            upstreams=self._upstream_states,
-            agent=self.agent,
-            gate=edge.admission,
-            limits=RestLimits(body_bytes=config.server.limits.body_bytes),
-            base_path=base_path(config),
-            variant=self._variant,
-            asked=self.gateway.preceding.asked if self.gateway.preceding else None,
-            api_keys=config.security.api_keys,
-            info={"title": "Armory", "version": armory_version()},
-        )
-
-    def _variant(self) -> str:
-        learned = self.learning.uses.stamp if self.learning else ""
-        return variant(self.loaded.config) + learned
-
-    def _upstream_states(self) -> dict[str, UpstreamInfo]:
-        return {
-            key: UpstreamInfo(found.state, found.error, found.era, found.protocol_version)
-            for key, found in self.supervisor.status().items()
-        }
-
     async def reload(self, loaded: Loaded) -> Reloaded:
         """Put a new configuration in force as far as that goes without a restart.
 
@@ -341,6 +313,7 @@ class Runtime:
         if self.retriever is not None:
             self.retriever.settings = settings
         self.gateway.reconfigure(policy=policy, settings=parts.gateway)
+        self.limits.reconfigure(old, new)
         await self.supervisor.update(parts.specs)
         self.keeper.reconfigure(parts.rules, pinning)
         self.loaded = loaded

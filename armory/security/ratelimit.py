@@ -70,7 +70,8 @@ class RateLimiter:
         if bucket.tokens < 1.0:
             wait_s = (1.0 - bucket.tokens) / self._rate_per_s
             raise RateLimited(
-                f"more than {self._rate_per_s:g} requests a second", retry_after_s=wait_s
+                f"more than {self._rate_per_s:g} requests a second; try again in {wait_s:.2g} s",
+                retry_after_s=wait_s,
             )
         bucket.tokens -= 1.0
         return bucket.tokens

@@ -7,6 +7,7 @@ Never knows what a route does.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
@@ -37,6 +38,15 @@ def request_id_of(request: web.Request) -> str:
 
 async def serve(services: RestServices, route: Route, request: web.Request) -> web.StreamResponse:
     """Answer one request to `route`."""
+    started = time.perf_counter()
+    response = await _answer(services, route, request)
+    if services.answered is not None:
+        took_s = time.perf_counter() - started
+        services.answered(route.method, route.path, response.status, took_s)
+    return response
+
+
+async def _answer(services: RestServices, route: Route, request: web.Request) -> web.StreamResponse:
     request_id = request_id_of(request)
     cors: dict[str, str] = {}
     try:
@@ -137,6 +147,8 @@ async def _principal(services: RestServices, route: Route, request: web.Request)
         raise AccessDenied("this needs a credential with the scope `admin`")
     if route.access == "user" and principal.user is None and "admin" not in principal.scopes:
         raise AccessDenied("this needs a credential that belongs to a user")
+    if services.take is not None:
+        services.take(principal)
     return principal
 
 

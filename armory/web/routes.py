@@ -153,7 +153,7 @@ class Route:
         """Every status that it can answer with but success."""
         found = {405, 500, 503, *self.problems}
         if self.access != "public":
-            found |= {400, 401, 403}
+            found |= {400, 401, 403, 429}
         if self.params is not None or self.path_params:
             found.add(422)
         if self.body is not None:

@@ -132,6 +132,8 @@ class RestServices:
         variant: gives a text that differs whenever the retrieval configuration does.
         asked: told of every answered search: who, the texts, the exposed names that were found;
             None: nobody wants to know.
+        take: counts one request of a principal; raises `RateLimited` where it is one too many.
+        answered: told of every request: method, the route's path, status, seconds.
         api_keys: whether keys of the database are accepted.
         info: title and version for the API description.
     """
@@ -148,6 +150,8 @@ class RestServices:
     base_path: str = ""
     variant: Callable[[], str] = str
     asked: Callable[[Principal, tuple[str, ...], tuple[str, ...]], None] | None = None
+    take: Callable[[Principal], None] | None = None
+    answered: Callable[[str, str, int, float], None] | None = None
     api_keys: bool = True
     info: Mapping[str, Any] = field(
         default_factory=lambda: {"title": "Armory", "version": "0"},

@@ -1,0 +1,51 @@
+"""What the REST service is handed of a running gateway.
+
+Owns: `RestServices` out of a `Runtime`. Opens nothing.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from armory.accounts.service import Accounts
+from armory.runtime.accounts import RestEngine, variant
+from armory.runtime.settings import armory_version, base_path
+from armory.web.services import RestLimits, RestServices, UpstreamInfo
+from armory.wire.http import HttpEdge
+
+if TYPE_CHECKING:
+    from armory.runtime.running import Runtime
+
+
+def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestServices:
+    """Everything that REST handlers use, read off `runtime` at each request."""
+    config, gateway = runtime.loaded.config, runtime.gateway
+
+    def configured() -> str:
+        learned = runtime.learning.uses.stamp if runtime.learning else ""
+        return variant(runtime.loaded.config) + learned
+
+    def upstreams() -> dict[str, UpstreamInfo]:
+        return {
+            key: UpstreamInfo(found.state, found.error, found.era, found.protocol_version)
+            for key, found in runtime.supervisor.status().items()
+        }
+
+    return RestServices(
+        engine=RestEngine(lambda: runtime.retriever),
+        accounts=accounts,
+        authenticator=edge.authenticator,
+        catalog=lambda: gateway.view.catalog,
+        policy=lambda: gateway.view.policy,
+        upstreams=upstreams,
+        agent=runtime.agent,
+        gate=edge.admission,
+        limits=RestLimits(body_bytes=config.server.limits.body_bytes),
+        base_path=base_path(config),
+        variant=configured,
+        asked=gateway.preceding.asked if gateway.preceding else None,
+        take=runtime.limits.take,
+        answered=runtime.figures.metrics.answered,
+        api_keys=config.security.api_keys,
+        info={"title": "Armory", "version": armory_version()},
+    )
