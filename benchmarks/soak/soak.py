@@ -11,21 +11,21 @@ import argparse
 import asyncio
 import collections
 import contextlib
-import itertools
 import json
-import os
 import random
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from benchmarks.load.driver import Connection, modern_meta, prepare
-from benchmarks.load.run import free_port, process, rss_mb
+from benchmarks.load.processes import free_port, machine, process, versions
+from benchmarks.soak.watch import Sample, judge, watch
 
 CONFIG = """\
-server: {{port: {port}}}
+server: {{port: {port}, limits: {{session_idle_s: {idle}}}}}
 upstreams:
   web: {{url: "http://127.0.0.1:{good}/mcp", call_timeout_s: 1, breaker: {{failures: 1000000}}}}
   old:
@@ -66,7 +66,12 @@ FAULTS = {
     ("pipe", "huge"): 0.00001, ("dead", "none"): 0.001, ("loop", "none"): 0.001,
 }  # fmt: skip
 HONEST = ("web", "old", "pipe", "steady")
-ANSWERED = {"none", "late", "twice"}
+VANISH = 0.002  # share of calls whose client goes away in mid-call
+CANCEL = 0.001  # of a legacy client's that it cancels
+ABANDON = 0.001  # after which a client starts anew, and leaves its session behind
+
+
+SESSION_IDLE_S = 20.0  # so that sessions that clients abandon do expire while it runs
 
 
 class Book:
@@ -75,11 +80,12 @@ class Book:
     def __init__(self) -> None:
         self.counts: collections.Counter[tuple[str, str, str]] = collections.Counter()
         self.wrong: list[str] = []
-        self.samples: list[dict[str, float]] = []
+        self.calls = 0
 
     def note(self, upstream: str, fault: str, outcome: str) -> None:
         """Count one call."""
         self.counts[upstream, fault, outcome] += 1
+        self.calls += 1
 
     def fail(self, text: str) -> None:
         """Something that must never happen."""
@@ -120,91 +126,141 @@ def outcome_of(status: int, content: bytes, number: int, value: str) -> str:
     return "value" if result["content"][0].get("text") == value else "wrong: foreign value"
 
 
-async def client(url: str, era: str, numbers: Any, book: Book, seed: int) -> None:
-    """One client: many calls on a connection; sometimes it cancels, vanishes or starts anew."""
-    rng = random.Random(seed)
-    connection: Connection | None = None
-    for number in numbers:
+class Client:
+    """One client: many calls on a connection; sometimes it cancels, vanishes or starts anew.
+
+    Args:
+        url: the gateway's `/mcp`.
+        era: `modern` or `legacy`.
+        book: where its calls are noted.
+        seed: of its choices.
+    """
+
+    def __init__(self, url: str, era: str, book: Book, seed: int) -> None:
+        self._url = url
+        self._era = era
+        self._book = book
+        self._rng = random.Random(seed)
+        self._connection: Connection | None = None
+        self._stream: Connection | None = None
+
+    async def run(self, numbers: Iterator[int]) -> None:
+        """Take numbers while there are any."""
+        for number in numbers:
+            await self._one(number)
+        self._leave()
+
+    async def _connect(self, name: str) -> Connection:
+        if self._connection is None:
+            self._connection = Connection(self._url)
+            await prepare(self._connection, self._era, "tools/call", name)
+            if self._era == "legacy" and self._rng.random() < 0.5:
+                await self._listen(self._connection.headers)
+        return self._connection
+
+    async def _listen(self, headers: str) -> None:
+        """Open the session's event stream, as many clients do, and never read it."""
+        self._stream = stream = Connection(self._url)
+        await stream.open()
+        head = f"GET {stream.path} HTTP/1.1\r\nHost: {stream.host}:{stream.port}\r\n"
+        stream.writer.write(f"{head}{headers}Accept: text/event-stream\r\n\r\n".encode())
+        await stream.head()
+
+    def _leave(self) -> None:
+        """Go without a word; a session stays behind."""
+        for connection in (self._connection, self._stream):
+            if connection is not None:
+                connection.writer.transport.abort()
+        self._connection = self._stream = None
+
+    async def _one(self, number: int) -> None:
+        rng, book = self._rng, self._book
         upstream, fault = pick(rng)
         name, value = f"{upstream}__echo", f"v{number}"
-        if connection is None:
-            connection = Connection(url)
-            await prepare(connection, era, "tools/call", name)
+        connection = await self._connect(name)
         params: dict[str, Any] = {"name": name, "arguments": {"value": value, "fault": fault}}
         extra = ""
-        if era == "modern":
+        if self._era == "modern":
             params["_meta"] = modern_meta()
             connection.headers = connection.headers.partition("Mcp-Name")[0]
             extra = f"Mcp-Name: {name}\r\n"
         message = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
+        body = json.dumps(message).encode()
         leave = rng.random()
+        if leave < VANISH:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(connection.post(body, extra), 0)
+            self._leave()
+            book.note(upstream, fault, "client left")
+            return
         try:
-            if leave < 0.002:  # vanish in mid-call
-                with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(connection.post(json.dumps(message).encode(), extra), 0)
-                connection.writer.transport.abort()
-                connection = None
-                book.note(upstream, fault, "client left")
-                continue
-            status, _, content = await asyncio.wait_for(
-                connection.post(json.dumps(message).encode(), extra), 30
-            )
+            answer = asyncio.ensure_future(connection.post(body, extra))
+            if leave < VANISH + CANCEL and self._era == "legacy":
+                await self._cancel(number, connection.headers)
+            status, _, content = await asyncio.wait_for(answer, 30)
         except TimeoutError:
-            book.fail(f"{upstream} {fault}: no answer within 30 s")
-            book.note(upstream, fault, "wrong: lost")
-            connection = None
-            continue
+            self._wrong(upstream, fault, "lost")
+            return
         except (OSError, asyncio.IncompleteReadError) as error:
-            book.fail(f"{upstream} {fault}: {error!r}")
-            book.note(upstream, fault, "wrong: connection")
-            connection = None
-            continue
+            self._wrong(upstream, fault, f"connection: {error!r}")
+            return
         outcome = outcome_of(status, content, number, value)
-        book.note(upstream, fault, outcome)
+        if leave < VANISH + CANCEL and self._era == "legacy" and not said(content):
+            outcome = "cancelled"
         if outcome.startswith("wrong"):
             book.fail(f"{upstream} {fault}: {outcome}")
-        if leave > 0.999:  # a new session; the old one is simply abandoned
-            connection.writer.close()
-            connection = None
+        book.note(upstream, fault, outcome)
+        if leave > 1 - ABANDON:
+            self._leave()
+
+    async def _cancel(self, number: int, headers: str) -> None:
+        """Say that the answer is not wanted any more, while the call is under way."""
+        other = Connection(self._url)
+        await other.open()
+        other.headers = headers
+        params = {"requestId": number, "reason": "changed my mind"}
+        cancel = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": params}
+        await other.post(json.dumps(cancel).encode())
+        other.writer.close()
+
+    def _wrong(self, upstream: str, fault: str, what: str) -> None:
+        self._book.fail(f"{upstream} {fault}: {what}")
+        self._book.note(upstream, fault, "wrong")
+        self._leave()
 
 
-async def watch(pid: int, book: Book, done: asyncio.Event) -> None:
-    """Sample memory, descriptors and children until `done`."""
-    begun = time.monotonic()
-    while not done.is_set():
-        book.samples.append(
-            {
-                "t_s": round(time.monotonic() - begun, 1),
-                "rss_mb": round(rss_mb(pid), 1),
-                "fds": len(os.listdir(f"/proc/{pid}/fd")),
-                "calls": sum(book.counts.values()),
-            }
-        )
-        with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(done.wait(), 5)
+def said(content: bytes) -> bool:
+    """Whether an answer holds a response at all."""
+    return b'"jsonrpc"' in content
 
 
-async def traffic(url: str, pid: int, calls: int, clients: int) -> Book:
-    """All clients, sharing one counter of calls."""
+async def traffic(url: str, pid: int, calls: int, clients: int) -> tuple[Book, list[Sample], float]:
+    """All clients, sharing one counter of calls; what was seen of the gateway meanwhile, and how
+    many seconds it took.
+    """
     book, done = Book(), asyncio.Event()
-    watcher = asyncio.create_task(watch(pid, book, done))
-    numbers = iter(itertools.islice(itertools.count(1), calls))
-    await asyncio.gather(
-        *(client(url, "modern" if i % 2 else "legacy", numbers, book, i) for i in range(clients))
-    )
+    begun = time.monotonic()
+    metrics = f"{url.removesuffix('/mcp')}/metrics"
+    watcher = asyncio.create_task(watch(metrics, pid, lambda: book.calls, done))
+    numbers = iter(range(1, calls + 1))
+    everybody = [
+        Client(url, "modern" if i % 2 else "legacy", book, i).run(numbers) for i in range(clients)
+    ]
+    await asyncio.gather(*everybody)
+    seconds = time.monotonic() - begun
     done.set()
-    await watcher
-    return book
+    return book, await watcher, seconds
 
 
-def report(book: Book, seconds: float) -> dict[str, Any]:
-    """The JSON: totals, the table of injected faults, samples."""
+def report(book: Book, samples: list[Sample], seconds: float) -> dict[str, Any]:
+    """The JSON: totals, the table of injected faults, what grew, samples."""
     rows: dict[str, dict[str, int]] = {}
     for (upstream, fault, outcome), count in sorted(book.counts.items()):
         rows.setdefault(f"{upstream}: {fault}", {})[outcome] = count
     return {
-        "calls": sum(book.counts.values()), "seconds": round(seconds, 1), "wrong": book.wrong,
-        "outcomes": rows, "samples": book.samples,
+        "versions": versions(), "machine": machine(), "calls": book.calls,
+        "seconds": round(seconds, 1), "wrong": book.wrong, "growth": judge(samples),
+        "outcomes": rows, "samples": samples,
     }  # fmt: skip
 
 
@@ -219,7 +275,7 @@ def main() -> None:
         scratch = Path(folder)
         values = {
             "port": free_port(), "good": free_port(), "dead": free_port(),
-            "python": sys.executable, "here": here, "dir": folder,
+            "python": sys.executable, "here": here, "dir": folder, "idle": SESSION_IDLE_S,
         }  # fmt: skip
         config = scratch / "armory.yaml"
         config.write_text(CONFIG.format(**values))
@@ -229,13 +285,11 @@ def main() -> None:
             process(faulty, 1, values["good"], scratch / "faulty.log"),
             process(serve, 0, values["port"], scratch / "armory.log") as pid,
         ):
-            begun = time.monotonic()
             url = f"http://127.0.0.1:{values['port']}/mcp"
-            book = asyncio.run(traffic(url, pid, args.calls, args.clients))
-            result = report(book, time.monotonic() - begun)
+            found = asyncio.run(traffic(url, pid, args.calls, args.clients))
+            result = report(*found)
     args.out.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps({k: v for k, v in result.items() if k != "samples"}, indent=1))
-    print("first and last sample:", result["samples"][0], result["samples"][-1])
     if result["wrong"]:
         raise SystemExit(1)
 
