@@ -17,7 +17,20 @@ from armory.config.model import Config
 from armory.config.problems import Path, nearest
 
 _SECRET_PARTS = frozenset(
-    {"token", "tokens", "api_key", "secret", "headers", "env", "redis", "url", "proxy", "args"}
+    {
+        "token",
+        "tokens",
+        "api_key",
+        "secret",
+        "client_secret",
+        "private_key",
+        "headers",
+        "env",
+        "redis",
+        "url",
+        "proxy",
+        "args",
+    }
 )
 _TOP_LEVEL_MAPS = ("mcpServers", "servers")
 _NOWHERE = object()

@@ -16,9 +16,11 @@ import aiohttp
 from yarl import URL
 
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.upstreams.discovery import challenge_of
 from armory.upstreams.http1_pool import Connections, Fields
 from armory.upstreams.http1_response import BadAnswer, ClosedEarly, NoConnection, Response
 from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.tokens import Tokens
 
 JSON_AND_EVENTS = "application/json, text/event-stream"
 # Below the five seconds after which uvicorn and Node close an idle connection: a request must not
@@ -48,8 +50,8 @@ class HttpFailure(UpstreamUnavailable):
     ) -> None:
         said = body[:_CUT].decode("utf-8", "replace").strip()
         hint = {
-            401: "; it wants other credentials (see 'headers')",
-            403: "; it does not allow this (see 'headers')",
+            401: "; it wants other credentials (see 'headers' and 'auth')",
+            403: "; it does not allow this (see 'headers' and 'auth')",
             404: "; check the path of 'url'",
         }.get(status, "")
         super().__init__(
@@ -80,6 +82,15 @@ class HttpClient:
         self._connections = Connections(self._ssl, spec.connect_timeout_s, _KEEPALIVE_S)
         self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
         self.url = URL(spec.url or "")
+        self._tokens: Tokens | None = None
+        if spec.auth is not None:
+            self._tokens = Tokens(
+                spec.key,
+                spec.auth,
+                tls=self._ssl,
+                proxy=spec.proxy,
+                timeout_s=spec.connect_timeout_s,
+            )
 
     async def close(self) -> None:
         """Close every connection."""
@@ -100,6 +111,7 @@ class HttpClient:
         *,
         url: URL | None = None,
         what: str = "the request",
+        bare: bool = False,
     ) -> Answer:
         """Send one request; the caller reads and closes the response.
 
@@ -110,11 +122,16 @@ class HttpClient:
             timeout_s: for the whole exchange, reading included; a day or more means for ever.
             url: other than the upstream's own.
             what: what is asked, for messages.
+            bare: without an access token of the upstream's own.
 
         Raises:
-            UpstreamUnavailable: no response came.
+            UpstreamUnavailable: no response came, or no access token could be had.
             UpstreamTimeout: none came in time.
         """
+        if self._tokens is not None and not bare:
+            return await self._authorized(
+                self._tokens, method, headers, data, timeout_s, url=url, what=what
+            )
         target = self.url if url is None else url
         try:
             response = await self._send(method, target, headers, data, timeout_s)
@@ -130,6 +147,34 @@ class HttpClient:
             except TimeoutError:
                 raise self._timed_out(what, timeout_s) from None
         return response
+
+    async def _authorized(
+        self,
+        tokens: Tokens,
+        method: str,
+        headers: Mapping[str, str],
+        data: bytes | None,
+        timeout_s: float,
+        *,
+        url: URL | None,
+        what: str,
+    ) -> Answer:
+        """As `send`, with the access token; refused, once more with another one."""
+        target = self.url if url is None else url
+        if target.origin() != self.url.origin():
+            return await self.send(method, headers, data, timeout_s, url=url, what=what, bare=True)
+        token = await tokens.current(self.url)
+        sent = headers if token is None else {**headers, "Authorization": f"Bearer {token}"}
+        response = await self.send(method, sent, data, timeout_s, url=url, what=what, bare=True)
+        if response.status not in (401, 403):
+            return response
+        challenge = challenge_of(response.headers.get("WWW-Authenticate"))
+        if response.status == 403 and not tokens.lacks(challenge):
+            return response
+        response.close()
+        token = await tokens.renewed(token, self.url, challenge)
+        sent = {**headers, "Authorization": f"Bearer {token}"}
+        return await self.send(method, sent, data, timeout_s, url=url, what=what, bare=True)
 
     async def _send(
         self,

@@ -1,0 +1,207 @@
+"""Which authorization server an upstream trusts, and where it gives out tokens.
+
+Owns: protected-resource metadata (RFC 9728) and authorization-server metadata (RFC 8414 and OpenID
+Connect discovery), and what of them is believed. Never sees a secret; never imports the protocol.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from yarl import URL
+
+Fetch = Callable[[str], Awaitable[Mapping[str, Any] | None]]
+"""Fetches a JSON object; None where there is none."""
+
+_PARAMETER = re.compile(r'([A-Za-z0-9_-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+_LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
+_RESOURCE = "/.well-known/oauth-protected-resource"
+_SERVER = "/.well-known/oauth-authorization-server"
+_OPENID = "/.well-known/openid-configuration"
+
+
+class Undiscovered(Exception):
+    """No token endpoint can be found out, or what was found is not to be trusted; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Challenge:
+    """What a `WWW-Authenticate: Bearer` header says.
+
+    Attributes:
+        metadata_url: of the protected-resource metadata; "" when not given.
+        scopes: that the request needs.
+    """
+
+    metadata_url: str = ""
+    scopes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a token is to be had.
+
+    Attributes:
+        token_url: the endpoint.
+        issuer: the authorization server; "" where it was not asked.
+        methods: client authentication that it takes; empty: it does not say.
+        scopes: what the upstream says that it supports.
+        resource: identifier of the upstream (RFC 8707).
+    """
+
+    token_url: str
+    issuer: str = ""
+    methods: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
+    resource: str = ""
+
+
+def challenge_of(header: str | None) -> Challenge:
+    """The Bearer challenge in a `WWW-Authenticate` header, as far as it can be read."""
+    if header is None or "bearer" not in header.lower():
+        return Challenge()
+    found = {
+        name.lower(): re.sub(r"\\(.)", r"\1", quoted) if quoted else bare
+        for name, quoted, bare in _PARAMETER.findall(header)
+    }
+    return Challenge(found.get("resource_metadata", ""), tuple(found.get("scope", "").split()))
+
+
+def canonical(url: URL) -> str:
+    """The resource identifier of an endpoint: no query, no fragment, no slash for an empty path."""
+    plain = str(url.with_query(None).with_fragment(None).with_user(None))
+    return plain.rstrip("/") if url.path == "/" else plain
+
+
+async def discover(url: URL, challenge: Challenge, issuer: str, known: str, fetch: Fetch) -> Place:
+    """Find out where a token for the upstream at `url` is to be had.
+
+    Args:
+        url: the upstream's endpoint.
+        challenge: what it answered.
+        issuer: the configured authorization server; "": the one that the upstream names.
+        known: the one that it named before; another one is not believed.
+        fetch: fetches JSON objects.
+
+    Raises:
+        Undiscovered: nothing usable was found.
+    """
+    resource = await _resource(url, challenge, fetch)
+    named = _texts(resource.get("authorization_servers"))
+    wanted = issuer or known
+    if wanted:
+        if named and not any(_same(wanted, name) for name in named):
+            raise Undiscovered(
+                f"it names the authorization server {named[0]!r}, not {wanted!r}; the credentials "
+                "are for the latter (auth.issuer)"
+            )
+        chosen = wanted
+    elif named:
+        chosen = named[0]
+    else:  # as servers before 2025-06-18 do: they give out tokens themselves
+        chosen = str(url.origin())
+    if chosen != issuer and not may_carry_secrets(chosen, url):
+        raise Undiscovered(f"its authorization server {chosen!r} is not reached over https")
+    server = await _server(chosen, fetch)
+    token_url = server.get("token_endpoint")
+    if not isinstance(token_url, str):
+        raise Undiscovered(f"the metadata of {chosen!r} name no token_endpoint")
+    if not (may_carry_secrets(token_url, url) or issuer.startswith("http://")):
+        raise Undiscovered(f"the token_endpoint {token_url!r} is not reached over https")
+    return Place(
+        token_url,
+        chosen,
+        tuple(_texts(server.get("token_endpoint_auth_methods_supported"))),
+        tuple(_texts(resource.get("scopes_supported"))),
+        _text(resource.get("resource")) or canonical(url),
+    )
+
+
+async def _resource(url: URL, challenge: Challenge, fetch: Fetch) -> Mapping[str, Any]:
+    """The upstream's own metadata; empty where it has none."""
+    origin = url.origin()
+    places: list[str] = []
+    given = challenge.metadata_url
+    # Elsewhere they could make the gateway fetch what only it can reach.
+    if given and _origin(given) == origin:
+        places.append(given)
+    if url.path not in ("", "/"):
+        places.append(f"{origin}{_RESOURCE}{url.raw_path}")
+    places.append(f"{origin}{_RESOURCE}")
+    for place in dict.fromkeys(places):
+        found = await fetch(place)
+        if found is None:
+            continue
+        said = _text(found.get("resource"))
+        if said and not _covers(said, url):
+            raise Undiscovered(
+                f"its metadata at {place} are about {said!r}, not {canonical(url)!r}"
+            )
+        return found
+    return {}
+
+
+async def _server(issuer: str, fetch: Fetch) -> Mapping[str, Any]:
+    """The metadata of an authorization server, whose `issuer` must be itself."""
+    base = URL(issuer)
+    origin, path = str(base.origin()), base.raw_path.rstrip("/")
+    places = [f"{origin}{_SERVER}{path}", f"{origin}{_OPENID}{path}"]
+    if path:
+        places.append(f"{origin}{path}{_OPENID}")
+    for place in places:
+        found = await fetch(place)
+        if found is None:
+            continue
+        said = _text(found.get("issuer"))
+        if not _same(said, issuer):
+            raise Undiscovered(f"the metadata at {place} are of issuer {said!r}, not {issuer!r}")
+        return found
+    raise Undiscovered(
+        f"the authorization server {issuer!r} publishes no metadata; give 'auth.token_url'"
+    )
+
+
+def may_carry_secrets(place: str, upstream: URL) -> bool:
+    """Whether a URL that an upstream names is https, or on this machine as the upstream is."""
+    try:
+        named = URL(place)
+    except ValueError:
+        return False
+    if named.scheme == "https":
+        return True
+    return named.scheme == "http" and named.host in _LOOPBACK and upstream.host in _LOOPBACK
+
+
+def _origin(url: str) -> URL | None:
+    try:
+        return URL(url).origin()
+    except ValueError:
+        return None
+
+
+def _covers(resource: str, url: URL) -> bool:
+    """Whether a resource identifier is the endpoint's, or of something that it is part of."""
+    try:
+        named = URL(resource)
+    except ValueError:
+        return False
+    if _origin(resource) != url.origin():
+        return False
+    path = named.path.rstrip("/")
+    return url.path.rstrip("/") == path or url.path.startswith(f"{path}/")
+
+
+def _same(one: str, other: str) -> bool:
+    return one.rstrip("/") == other.rstrip("/")
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _texts(value: object) -> list[str]:
+    listed = cast("list[object]", value) if isinstance(value, list) else []
+    return [entry for entry in listed if isinstance(entry, str)]

@@ -1,0 +1,72 @@
+"""What the configuration says about getting an access token for an upstream.
+
+Owns: `ClientCredentials`. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import jwt
+
+from armory.errors import ConfigError
+
+ClientAuth = Literal["auto", "client_secret_basic", "client_secret_post", "private_key_jwt"]
+
+
+@dataclass(frozen=True, slots=True)
+class ClientCredentials:
+    """The OAuth 2.1 grant of a machine that acts for itself.
+
+    Attributes:
+        client_id: as registered with the authorization server.
+        client_secret: likewise; "" where a key is used.
+        private_key: PEM of the key that signs assertions, in place of a secret.
+        signing_algorithm: of that key, e.g. `ES256`.
+        token_url: where tokens are given; "" to find it out.
+        issuer: the authorization server to find it out from; "": the one that the upstream names.
+        scopes: asked for; none: what the upstream asks for, if anything.
+        client_auth: how the client proves who it is; `auto`: as the server's metadata allow.
+    """
+
+    client_id: str
+    client_secret: str = field(default="", repr=False)
+    private_key: str = field(default="", repr=False)
+    signing_algorithm: str = "ES256"
+    token_url: str = ""
+    issuer: str = ""
+    scopes: tuple[str, ...] = ()
+    client_auth: ClientAuth = "auto"
+
+    def check(self, where: str) -> None:
+        """Whether the keys fit each other.
+
+        Raises:
+            ConfigError: they do not.
+        """
+        if bool(self.client_secret) == bool(self.private_key):
+            raise ConfigError("give exactly one of 'client_secret' and 'private_key'", path=where)
+        if self.private_key and self.client_auth not in ("auto", "private_key_jwt"):
+            raise ConfigError(
+                f"client_auth {self.client_auth!r} needs a 'client_secret', not a 'private_key'",
+                path=f"{where}.client_auth",
+            )
+        if self.client_auth == "private_key_jwt" and not self.private_key:
+            raise ConfigError(
+                "client_auth 'private_key_jwt' needs a 'private_key'", path=f"{where}.client_auth"
+            )
+        if self.private_key:
+            try:
+                self.signed({})
+            except (jwt.PyJWTError, ValueError, TypeError, NotImplementedError):
+                raise ConfigError(
+                    f"this key cannot sign with {self.signing_algorithm!r}; give an unencrypted "
+                    "PEM, and its algorithm as 'signing_algorithm'",
+                    path=f"{where}.private_key",
+                ) from None
+
+    def signed(self, claims: Mapping[str, Any]) -> str:
+        """A JSON Web Token with these claims, signed with the private key."""
+        return jwt.encode(dict(claims), self.private_key, self.signing_algorithm)

@@ -1,0 +1,301 @@
+"""Access tokens for upstreams: an authorization server, a protected MCP server, and the pool."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import jwt
+import pytest
+from aiohttp import web
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from msgspec import Raw
+from structlog.testing import capture_logs
+
+from armory.domain.principal import Principal
+from armory.errors import ConfigError, UpstreamUnavailable
+from armory.testing.client import plain
+from armory.upstreams.grants import ClientCredentials
+from armory.upstreams.link import Call, Owner
+from armory.upstreams.pool import Pool
+from armory.upstreams.spec import UpstreamSpec
+
+pytestmark = pytest.mark.anyio
+META = "io.modelcontextprotocol/"
+SECRET = "s3cr/et+of:armory"
+GRANT = ClientCredentials("armory id", SECRET)
+ANN, BOB = Owner(Principal("ann")), Owner(Principal("bob"))
+
+
+@dataclass
+class World:
+    """Both servers, on one port: the upstream at /mcp, the authorization server at /as."""
+
+    url: str = ""
+    issuer_path: str = "/as"
+    named: str | None = None
+    resource: str | None = None
+    methods: list[str] | None = None
+    scopes_supported: list[str] | None = None
+    challenge_scope: str = ""
+    needed: set[str] = field(default_factory=set[str])
+    lifetime: int | None = 3600
+    refusal: dict[str, Any] | None = None
+    valid: set[str] = field(default_factory=set[str])
+    requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    tokens: list[str | None] = field(default_factory=list[str | None])
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def issuer(self) -> str:
+        return f"{self.url}{self.issuer_path}"
+
+    async def resource_metadata(self, request: web.Request) -> web.Response:
+        del request
+        found: dict[str, Any] = {
+            "resource": self.resource or f"{self.url}/mcp",
+            "authorization_servers": [self.named or self.issuer],
+        }
+        if self.scopes_supported is not None:
+            found["scopes_supported"] = self.scopes_supported
+        return web.json_response(found)
+
+    async def server_metadata(self, request: web.Request) -> web.Response:
+        del request
+        found: dict[str, Any] = {"issuer": self.issuer, "token_endpoint": f"{self.url}/as/token"}
+        if self.methods is not None:
+            found["token_endpoint_auth_methods_supported"] = self.methods
+        return web.json_response(found)
+
+    async def token(self, request: web.Request) -> web.Response:
+        form = {name: str(text) for name, text in (await request.post()).items()}
+        self.requests.append({**form, "basic": request.headers.get("Authorization")})
+        await self.gate.wait()
+        if self.refusal is not None:
+            return web.json_response(self.refusal, status=401)
+        token = f"token-{len(self.requests)}"
+        self.valid.add(token)
+        found = {"access_token": token, "token_type": "Bearer"}
+        more = {} if self.lifetime is None else {"expires_in": self.lifetime}
+        return web.json_response({**found, **more})
+
+    async def mcp(self, request: web.Request) -> web.Response:
+        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        self.tokens.append(given or None)
+        scope = f', scope="{self.challenge_scope}"' if self.challenge_scope else ""
+        place = f'resource_metadata="{self.url}/.well-known/oauth-protected-resource/mcp"'
+        if given not in self.valid:
+            headers = {"WWW-Authenticate": f"Bearer {place}{scope}"}
+            return web.Response(status=401, headers=headers)
+        granted = set(self.requests[-1].get("scope", "").split())
+        if not self.needed <= granted:
+            wanted = " ".join(sorted(self.needed))
+            error = f'Bearer error="insufficient_scope", scope="{wanted}", {place}'
+            return web.Response(status=403, headers={"WWW-Authenticate": error})
+        body = await request.json()
+        result: dict[str, Any] = {"resultType": "complete", "content": []}
+        if body["method"] == "server/discover":
+            result = {
+                "resultType": "complete",
+                "supportedVersions": ["2026-07-28"],
+                "capabilities": {"tools": {}},
+                "_meta": {META + "serverInfo": {"name": "kept", "version": "1"}},
+            }
+        return web.json_response({"jsonrpc": "2.0", "id": body["id"], "result": result})
+
+
+@pytest.fixture
+async def world() -> AsyncIterator[World]:
+    world = World()
+    world.gate.set()
+    app = web.Application()
+    app.router.add_get("/.well-known/oauth-protected-resource/mcp", world.resource_metadata)
+    app.router.add_get("/.well-known/oauth-authorization-server/as", world.server_metadata)
+    app.router.add_post("/as/token", world.token)
+    app.router.add_post("/mcp", world.mcp)
+    runner = web.AppRunner(app, shutdown_timeout=1.0)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    world.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+    yield world
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def pools() -> AsyncIterator[list[Pool]]:
+    pools: list[Pool] = []
+    yield pools
+    for pool in pools:
+        await pool.close()
+
+
+def reach(world: World, pools: list[Pool], grant: ClientCredentials = GRANT) -> Pool:
+    pool = Pool([UpstreamSpec("kept", url=f"{world.url}/mcp", auth=grant)])
+    pools.append(pool)
+    return pool
+
+
+async def call(pool: Pool, owner: Owner = ANN) -> Any:
+    params = {"name": Raw(b'"t"'), "arguments": Raw(b"{}")}
+    return plain((await pool.request("kept", owner, Call("tools/call", params))).result)
+
+
+async def test_the_token_is_found_out_got_once_and_sent_by_all(
+    world: World, pools: list[Pool]
+) -> None:
+    world.scopes_supported = ["read", "write"]
+    pool = reach(world, pools)
+    with capture_logs() as logs:
+        for owner in (ANN, BOB, ANN):
+            assert (await call(pool, owner))["content"] == []
+    (asked,) = world.requests
+    pair = base64.b64decode(asked["basic"].removeprefix("Basic ")).decode()
+    assert pair == "armory+id:s3cr%2Fet%2Bof%3Aarmory"
+    assert asked["grant_type"] == "client_credentials"
+    assert asked["resource"] == f"{world.url}/mcp"
+    assert asked["scope"] == "read write"
+    assert world.tokens[0] is None
+    assert set(world.tokens[1:]) == {"token-1"}
+    told = f"{logs} {pool.upstream('kept').spec}"
+    assert "s3cr" not in told
+    assert "token-1" not in told
+
+
+async def test_callers_that_come_together_share_one_request(
+    world: World, pools: list[Pool]
+) -> None:
+    pool = reach(world, pools, ClientCredentials("a", SECRET, token_url=f"{world.url}/as/token"))
+    await asyncio.gather(*(call(pool) for _ in range(5)))
+    assert len(world.requests) == 1
+
+
+async def test_a_refused_token_is_got_anew_once(world: World, pools: list[Pool]) -> None:
+    pool = reach(world, pools)
+    await call(pool)
+    world.valid.clear()
+    await call(pool)
+    assert len(world.requests) == 2
+    world.valid.clear()
+    world.refusal = {"error": "invalid_client", "error_description": "revoked"}
+    with pytest.raises(UpstreamUnavailable, match="HTTP 401 invalid_client: revoked") as failed:
+        await call(pool)
+    assert "s3cr" not in str(failed.value)
+
+
+async def test_a_token_is_renewed_before_it_expires(world: World, pools: list[Pool]) -> None:
+    world.lifetime = 0
+    pool = reach(world, pools)
+    await call(pool)
+    before = len(world.requests)
+    await call(pool)
+    assert len(world.requests) == before + 1
+    assert world.tokens[1:].count(None) == 0
+
+
+async def test_secrets_go_where_the_metadata_say(world: World, pools: list[Pool]) -> None:
+    world.methods = ["client_secret_post"]
+    await call(reach(world, pools, ClientCredentials("armory", SECRET, scopes=("own",))))
+    asked = world.requests[-1]
+    assert (asked["basic"], asked["client_id"], asked["client_secret"]) == (None, "armory", SECRET)
+    assert asked["scope"] == "own"
+
+
+async def test_a_key_signs_an_assertion(world: World, pools: list[Pool]) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    pem = key.private_bytes(
+        serialization.Encoding.PEM,
+        serialization.PrivateFormat.PKCS8,
+        serialization.NoEncryption(),
+    ).decode()
+    await call(reach(world, pools, ClientCredentials("armory", private_key=pem)))
+    asked = world.requests[-1]
+    assert asked["client_assertion_type"].endswith(":jwt-bearer")
+    claims = jwt.decode(
+        asked["client_assertion"], key.public_key(), ["ES256"], audience=world.issuer
+    )
+    assert (claims["iss"], claims["sub"]) == ("armory", "armory")
+    with pytest.raises(ConfigError, match=r"auth\.private_key: this key cannot sign"):
+        reach(world, pools, ClientCredentials("armory", private_key="no key"))
+
+
+async def test_scopes_that_a_call_needs_are_asked_for_once_more(
+    world: World, pools: list[Pool]
+) -> None:
+    world.challenge_scope = "read"
+    pool = reach(world, pools)
+    await call(pool)
+    assert world.requests[-1]["scope"] == "read"
+    world.needed = {"write"}
+    await call(pool)
+    assert world.requests[-1]["scope"] == "read write"
+    world.needed = {"admin"}
+    fixed = reach(world, pools, ClientCredentials("a", SECRET, scopes=("read",)))
+    with pytest.raises(UpstreamUnavailable, match="HTTP 403"):
+        await call(fixed)
+
+
+async def test_only_the_configured_issuer_is_given_the_credentials(
+    world: World, pools: list[Pool]
+) -> None:
+    pool = reach(world, pools, ClientCredentials("a", SECRET, issuer=world.issuer))
+    await call(pool)
+    world.valid.clear()
+    world.named = "https://evil.example"
+    with pytest.raises(UpstreamUnavailable, match=r"https://evil\.example.*auth\.issuer"):
+        await call(pool)
+    assert len(world.requests) == 1
+
+
+async def test_the_issuer_that_was_named_first_stays_the_only_one(
+    world: World, pools: list[Pool]
+) -> None:
+    pool = reach(world, pools)
+    await call(pool)
+    world.valid.clear()
+    world.named = "https://evil.example"
+    with pytest.raises(UpstreamUnavailable, match=r"https://evil\.example"):
+        await call(pool)
+    assert len(world.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"resource": "https://other.example/mcp"}, "are about 'https://other.example/mcp'"),
+        ({"named": "http://as.example"}, "not reached over https"),
+        ({"issuer_path": "/other", "named": "{url}/as"}, "of issuer"),
+    ],
+)
+async def test_metadata_that_do_not_fit_are_not_believed(
+    world: World, pools: list[Pool], change: dict[str, str], says: str
+) -> None:
+    for name, text in change.items():
+        setattr(world, name, text.format(url=world.url))
+    with pytest.raises(UpstreamUnavailable, match=says):
+        await call(reach(world, pools))
+    assert world.requests == []
+
+
+@pytest.mark.parametrize(
+    ("more", "path"),
+    [
+        ({"auth": ClientCredentials("a")}, "upstreams.up.auth"),
+        ({"auth": ClientCredentials("a", "b", "c")}, "upstreams.up.auth"),
+        (
+            {"auth": ClientCredentials("a", "b", client_auth="private_key_jwt")},
+            "upstreams.up.auth.client_auth",
+        ),
+        ({"auth": GRANT, "headers": {"authorization": "x"}}, "upstreams.up.auth"),
+        ({"auth": GRANT, "url": None, "command": "x"}, "upstreams.up.auth"),
+    ],
+)
+def test_keys_that_do_not_fit_are_refused(more: dict[str, Any], path: str) -> None:
+    settings: dict[str, Any] = {"url": "http://127.0.0.1/mcp", **more}
+    with pytest.raises(ConfigError) as refused:
+        UpstreamSpec("up", **settings)
+    assert refused.value.path == path
