@@ -69,7 +69,7 @@ async def call_tool(gateway: Gateway, exchange: Exchange, params: dict[str, Raw]
             reply = await _send(gateway, exchange, view, record, params)
             if reply.error is not None and b"-32020" in bytes(memoryview(reply.error)):
                 reply = await _listed_anew(gateway, exchange, record, params)
-        ok = _succeeded(reply.result)
+        ok = _succeeded(reply)
     except _FAILED as error:
         reply = failed_call(error)
     finally:
@@ -138,6 +138,8 @@ async def finished(gateway: Gateway, exchange: Exchange, server: str, reply: Rep
         configured = gateway.view.settings.result_formats.get(server, "json")
         if wants_toon(exchange.headers, configured):
             result = await compact_result(result, server, gateway.compacted)
+        if result is reply.result and not has_links(reply.outline):
+            return reply
         exposed = expose_result(result, server)
         return reply if exposed is reply.result else Reply(result=exposed, era=reply.era)
     if reply.error is not None and has_links(reply.error):
@@ -174,13 +176,13 @@ class _Outcome(msgspec.Struct):
 _outcome = msgspec.json.Decoder(_Outcome)
 
 
-def _succeeded(result: Raw | None) -> bool:
-    if result is None:
+def _succeeded(reply: Reply) -> bool:
+    if reply.result is None:
         return False
-    if b'"isError"' not in bytes(memoryview(result)):
+    if b'"isError"' not in reply.outline:
         return True
     try:
-        return not _outcome.decode(result).isError
+        return not _outcome.decode(reply.outline).isError
     except (msgspec.DecodeError, RecursionError):
         return True
 

@@ -90,21 +90,24 @@ def open_or_none(raw: Raw | None) -> dict[str, Raw] | None:
         return None
 
 
-def completed(result: Raw, info_key: str, info: Mapping[str, Any]) -> Raw | None:
+def completed(result: Raw, outline: bytes, info: bytes) -> Raw | None:
     """A tool's result with what the modern era wants put at its end, unopened; None where it
     cannot be told what is there already.
 
     A member before the last brace, or after the first one, is the result's own, and a key that
     occurs nowhere is not there: so a large result is copied once instead of parsed.
+
+    Args:
+        result: the result.
+        outline: the same without its long strings.
+        info: the member of `_meta` that says who answers, `"key":value`.
     """
-    raw = bytes(memoryview(result))
-    if not (raw.startswith(b'{"') and raw.endswith(b"}")) or b'"_meta"' in raw:
+    if not (outline.startswith(b'{"') and outline.endswith(b"}")) or b'"_meta"' in outline:
         return None
-    typed = raw.startswith(b'{"resultType":"complete",') or raw.endswith(
+    typed = outline.startswith(b'{"resultType":"complete",') or outline.endswith(
         b'"resultType":"complete"}'
     )
-    if not typed and b'"resultType"' in raw:
+    if not typed and b'"resultType"' in outline:
         return None
-    kind = b"" if typed else b',"resultType":"complete"'
-    own = b',"_meta":{"%s":%s}}' % (info_key.encode(), bytes(memoryview(pack(info))))
-    return Raw(raw[:-1] + kind + own)
+    kind = b',"_meta":{' if typed else b',"resultType":"complete","_meta":{'
+    return Raw(b"".join((memoryview(result)[:-1], kind, info, b"}}")))

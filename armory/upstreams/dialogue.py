@@ -28,6 +28,7 @@ from armory.upstreams.messages import (
     SUBSCRIPTION_ID,
     Garbage,
     Incoming,
+    Large,
     decode_any,
     encode,
     error_bytes,
@@ -168,7 +169,8 @@ class Dialogue:
         if message.error is not EMPTY:
             return Reply(error=message.error, era=self._session.era)
         if message.result is not EMPTY:
-            return Reply(result=message.result, era=self._session.era)
+            outline = message.outline if isinstance(message, Large) else None
+            return Reply(message.result, era=self._session.era, short=outline)
         return self._session.unavailable("it answered with neither 'result' nor 'error'")
 
     def _target(

@@ -9,9 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 
+import msgspec
 from msgspec import Raw
 
 from armory.domain.principal import Principal
+from armory.upstreams.outline import outlined
 
 Era = Literal["modern", "legacy"]
 Params = dict[str, Raw]
@@ -43,17 +45,25 @@ class Answer:
     error: Raw | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Reply:
+class Reply(msgspec.Struct, gc=False):
     """An upstream's answer, verbatim: exactly one of `result` and `error` is set.
 
     Attributes:
         era: the era of the session that answered; None where no upstream did.
+        short: `outline`, where that is known already.
     """
 
     result: Raw | None = None
     error: Raw | None = None
     era: Era | None = None
+    short: bytes | None = None
+
+    @property
+    def outline(self) -> bytes:
+        """The result for looking through it: keys are all there, long strings need not be."""
+        if self.short is None:
+            self.short = b"" if self.result is None else outlined(self.result)
+        return self.short
 
 
 class ClientFace(Protocol):

@@ -16,6 +16,7 @@ import msgspec
 from msgspec import Raw
 
 from armory.upstreams.link import Params
+from armory.upstreams.outline import LARGE_BYTES, condensed
 
 PROTOCOL_VERSION = "io.modelcontextprotocol/protocolVersion"
 CLIENT_INFO = "io.modelcontextprotocol/clientInfo"
@@ -54,6 +55,16 @@ class Incoming(msgspec.Struct, gc=False):
     params: Raw = EMPTY
     result: Raw = EMPTY
     error: Raw = EMPTY
+
+
+class Large(Incoming, gc=False):
+    """A large answer, read without going through its long strings.
+
+    Attributes:
+        outline: the result without them; see `upstreams.outline`.
+    """
+
+    outline: bytes = b""
 
 
 class _Request(msgspec.Struct, gc=False):
@@ -126,6 +137,8 @@ def decode(data: bytes | bytearray) -> list[Incoming]:
     Raises:
         Garbage: it is not JSON or no JSON-RPC object.
     """
+    if len(data) >= LARGE_BYTES and (large := _large(data)) is not None:
+        return [large]
     if not data.isascii():
         data = _valid_text(data)
     try:
@@ -142,6 +155,23 @@ def decode(data: bytes | bytearray) -> list[Incoming]:
         except (msgspec.DecodeError, ValueError, RecursionError):
             pass
         raise Garbage(f"not a JSON-RPC message ({error}): {excerpt(text)}") from None
+
+
+def _large(data: bytes | bytearray) -> Large | None:
+    """A successful answer by its short form; None where it must be read as it is."""
+    short = condensed(data)
+    if short is None:
+        return None
+    try:
+        short.text.decode()
+        message = _incoming(short.text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if message.method is not None or message.result is EMPTY or message.error is not EMPTY:
+        return None
+    outline = bytes(memoryview(message.result))
+    result = short.whole(outline, data)
+    return None if result is None else Large(message.id, result=result, outline=outline)
 
 
 def _valid_text(data: bytes | bytearray) -> bytes | bytearray:

@@ -118,7 +118,13 @@ class JsonAnswer(web.StreamResponse):
         if size <= _JOINED_BYTES:
             transport.write(b"".join((head, *self._parts)))
         else:
-            transport.write(head)
+            small: list[Part] = [head]
             for part in self._parts:
+                if len(part) < _JOINED_BYTES:
+                    small.append(part)
+                    continue
+                transport.write(b"".join(small))
                 transport.write(part)
+                small = []
+            transport.write(b"".join(small))
         await writer.drain()

@@ -51,6 +51,7 @@ _HOP_KEYS = frozenset(
     )
 )
 _OWN_PREFIX = "dev.armory/"
+_SERVER_INFO = SERVER_INFO_KEY.encode()
 _COMPLETE = Raw(b'"complete"')
 _ZERO = Raw(b"0")
 _PRIVATE = Raw(b'"private"')
@@ -237,15 +238,15 @@ def shape(
         return reply if reply.era != "modern" else Reply(result=_for_legacy(result), era="legacy")
     if reply.era == "modern" and transparent and not private:
         return reply
+    if method == "tools/call":
+        quick = completed(result, reply.outline, b'"%b":%b' % (_SERVER_INFO, encode(info)))
+        if quick is not None:
+            return Reply(result=quick, era="modern")
     shaped = _for_modern(result, method, info, private=private)
     return Reply(result=shaped, era="modern")
 
 
 def _for_modern(result: Raw, method: str, info: Mapping[str, Any], *, private: bool) -> Raw:
-    if method == "tools/call":
-        quick = completed(result, SERVER_INFO_KEY, info)
-        if quick is not None:
-            return quick
     opened = open_or_none(result)
     if opened is None:
         return result

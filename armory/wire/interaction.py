@@ -269,10 +269,9 @@ class Interactions:
 
 def asks_for_input(reply: Reply) -> bool:
     """Whether a reply is a modern `input_required`."""
-    result = reply.result
-    if result is None or b'"input_required"' not in bytes(memoryview(result)):
+    if reply.result is None or b'"input_required"' not in reply.outline:
         return False
-    opened = open_or_none(result)
+    opened = open_or_none(reply.result)
     return opened is not None and text_of(opened, "resultType") == "input_required"
 
 

@@ -136,19 +136,15 @@ class LazyAnswer:
     async def finish(self, id: bytes, reply: Reply) -> web.StreamResponse:
         """The result."""
         self.stop()
-        data = encoded(id, reply)
-        if self._opening is not None:
-            response = await self._opening
-            await response.write(frame(data))
-            await response.write_eof()
-            return response
-        if not self._visit.takes_json:
+        if self._opening is not None or not self._visit.takes_json:
             response = await self._open()
-            await response.write(frame(data))
+            await response.write(frame(encoded(id, reply)))
             await response.write_eof()
             return response
-        status = 200 if reply.error is None else status_of(reply.error)
-        return json_answer(self._visit, data, status)
+        if reply.error is not None:
+            return json_answer(self._visit, encoded(id, reply), status_of(reply.error))
+        result = reply.result if reply.result is not None else jsonrpc.EMPTY
+        return json_answer(self._visit, jsonrpc.response_parts(id, result))
 
     def stop(self) -> None:
         """No more keep-alives."""

@@ -1,0 +1,161 @@
+"""Large JSON without its long strings: small enough to be looked through, the same in structure.
+
+Owns: leaving strings out, and finding a place of the short form in the long one. A screenshot or a
+file in base64 is one string of a mebibyte; every search for a key and every parse of the envelope
+would go through all of it. Never imports the protocol or a transport.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Raw
+
+LARGE_BYTES = 16 * 1024
+"""What is smaller is looked through as it is."""
+_LONG = 4_096
+_QUOTES = 256
+_SPACE = 0x20
+_ASCII = 0x80
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_items = msgspec.json.Decoder(list[Raw]).decode
+_LISTS = ("content", "contents")
+_TEXTS = ("text", "data", "blob")
+_STRING = Raw(b'""')
+_OBJECT = Raw(b"{}")
+
+
+@dataclass(frozen=True, slots=True)
+class Condensed:
+    """JSON without its long strings.
+
+    Attributes:
+        text: the short form; in place of each long string stands an empty one.
+        cuts: (where in `text`, bytes left out there), in order.
+    """
+
+    text: bytes
+    cuts: tuple[tuple[int, int], ...]
+
+    def whole(self, part: bytes, data: bytes | bytearray) -> Raw | None:
+        """The part of the long form `data` that is `part` in the short one, not copied; None where
+        that could be one of several.
+        """
+        begin = self.text.find(part)
+        if begin < 0 or not part or self.text.find(part, begin + 1) >= 0:
+            return None
+        return Raw(memoryview(data)[self._place(begin) : self._place(begin + len(part))])
+
+    def _place(self, position: int) -> int:
+        return position + sum(size for at, size in self.cuts if at < position)
+
+
+def condensed(data: bytes | bytearray) -> Condensed | None:
+    """The short form, or None where there is none: no string that is long and plain, or too many
+    quotes on the way.
+
+    Strings with escapes stay, and whatever a parser would refuse: what is left out needs no parser
+    to be known as valid. Whether the rest is JSON is for the parser of `text` to say.
+    """
+    find = data.find
+    parts: list[memoryview] = []
+    cuts: list[tuple[int, int]] = []
+    view = memoryview(data)
+    kept = position = length = 0
+    for _ in range(_QUOTES):
+        begin = find(b'"', position)
+        if begin < 0:
+            break
+        begin += 1
+        end = find(b'"', begin)
+        if end - begin > _LONG and _plain(view[begin:end], data, begin, end):
+            parts.append(view[kept:begin])
+            length += begin - kept
+            cuts.append((length, end - begin))
+            kept = end
+        else:
+            end = _closing(data, end)
+        if end < 0:
+            return None
+        position = end + 1
+    else:
+        return None
+    if not cuts:
+        return None
+    parts.append(view[kept:])
+    return Condensed(b"".join(parts), tuple(cuts))
+
+
+def _closing(data: bytes | bytearray, quote: int) -> int:
+    """The first quote from `quote` on that is not escaped; -1 where there is none in reach."""
+    for _ in range(_QUOTES):
+        if quote < 0:
+            return -1
+        before = quote
+        while before > 0 and data[before - 1] == 0x5C:
+            before -= 1
+        if (quote - before) % 2 == 0:
+            return quote
+        quote = data.find(b'"', quote + 1)
+    return -1
+
+
+def _plain(string: memoryview, data: bytes | bytearray, begin: int, end: int) -> bool:
+    """Whether the inside of a string is valid as it stands and has no escapes."""
+    if data.find(b"\\", begin, end) >= 0:
+        return False
+    values = np.frombuffer(string, np.uint8)
+    if int(values.min()) < _SPACE:
+        return False
+    if int(values.max()) < _ASCII:
+        return True
+    try:
+        str(string, "utf-8")
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def outlined(result: Raw) -> bytes:
+    """A result for looking through: itself where it is small, else without its long strings.
+
+    Keys and what is beside long texts stay, except the inside of a large `structuredContent`, which
+    belongs to the tool alone. What cannot be taken apart stays whole.
+    """
+    text = bytes(memoryview(result))
+    if len(text) < LARGE_BYTES:
+        return text
+    short = condensed(text)
+    if short is not None and len(short.text) < LARGE_BYTES:
+        return short.text
+    try:
+        return _without_texts(text)
+    except (msgspec.DecodeError, RecursionError):
+        return text
+
+
+def _without_texts(text: bytes) -> bytes:
+    result = _members(text)
+    if len(memoryview(result.get("structuredContent", _OBJECT))) > _LONG:
+        result["structuredContent"] = _OBJECT
+    for name in _LISTS:
+        if len(memoryview(result.get(name, _OBJECT))) > _LONG:
+            result[name] = Raw(msgspec.json.encode([_short(item) for item in _items(result[name])]))
+    return msgspec.json.encode(result)
+
+
+def _short(item: Raw) -> Raw | dict[str, Any]:
+    if len(memoryview(item)) <= _LONG:
+        return item
+    members = _members(item)
+    for name in _TEXTS:
+        found = members.get(name)
+        if found is not None and len(view := memoryview(found)) > _LONG and view[0] == 0x22:
+            members[name] = _STRING
+    resource = members.get("resource")
+    if resource is not None and len(memoryview(resource)) > _LONG:
+        members["resource"] = Raw(msgspec.json.encode(_short(resource)))
+    return members
