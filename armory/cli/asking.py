@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any, NoReturn, Protocol, cast
 from urllib.parse import urlsplit, urlunsplit
 
@@ -149,7 +150,7 @@ def _only(loaded: Loaded, server: str) -> Loaded:
     config = loaded.config.model_copy(
         update={"upstreams": {server: loaded.config.upstreams[server]}}
     )
-    return Loaded(config, loaded.path, loaded.notices, loaded.home)
+    return replace(loaded, config=config)
 
 
 def endpoint_url(url: str, mode: str | None = None) -> str:

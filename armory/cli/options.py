@@ -44,6 +44,11 @@ def loaded_config(given: str | None, *, quiet: bool = False) -> Loaded:
     """
     loaded = load_file(find_config(given))
     if not quiet:
-        for line in (*loaded.notices, *warnings_of(loaded.config)):
-            say_notice(line)
+        say_notices(loaded)
     return loaded
+
+
+def say_notices(loaded: Loaded) -> None:
+    """What is worth knowing of a configuration that holds, on standard error."""
+    for line in (*loaded.notices, *warnings_of(loaded.config)):
+        say_notice(line)

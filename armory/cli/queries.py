@@ -6,7 +6,7 @@ Owns: saying what it costs, asking, and the progress bar. Never imports a web fr
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -102,7 +102,7 @@ def _without_generation(loaded: Loaded) -> Loaded:
     rag = loaded.config.tool_rag.model_copy(update={"enabled": False})
     agent = loaded.config.agent.model_copy(update={"enabled": False})
     config = loaded.config.model_copy(update={"tool_rag": rag, "agent": agent})
-    return Loaded(config, loaded.path, loaded.notices, loaded.home)
+    return replace(loaded, config=config)
 
 
 def _say(cost: CostEstimate, told: dict[str, Any]) -> None:

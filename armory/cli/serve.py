@@ -10,16 +10,18 @@ import gc
 import os
 import signal
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import click
 
-from armory.cli.options import config_option, loaded_config
+from armory.cli.options import config_option, say_notices
 from armory.cli.output import err, print_json, say_error, say_notice
-from armory.config import Loaded, load_file
+from armory.config import Loaded, find_config
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import ConfigError
 from armory.observability.logging import configure_logging
 from armory.runtime import Runtime, open_runtime
+from armory.runtime.checking import checked
 from armory.wire.stdio import serve_stdio
 
 WATCH_S = 1.0
@@ -40,7 +42,8 @@ def serve(
     SIGTERM and Ctrl-C end it after the calls in flight; SIGHUP, or a change of the file, puts a new
     configuration in force.
     """
-    loaded = _with_address(loaded_config(config), host, port)
+    loaded = _with_address(checked(find_config(config)), host, port)
+    say_notices(loaded)
     observability = loaded.config.observability
     configure_logging(observability.log_level, observability.log_format)
     asyncio.run(_serve_stdio(loaded) if stdio else _serve(loaded, host, port, as_json))
@@ -53,7 +56,7 @@ def _with_address(loaded: Loaded, host: str | None, port: int | None) -> Loaded:
         update={key: value for key, value in given.items() if value is not None}
     )
     config = loaded.config.model_copy(update={"server": server})
-    return Loaded(config, loaded.path, loaded.notices, loaded.home)
+    return replace(loaded, config=config)
 
 
 async def _serve(loaded: Loaded, host: str | None, port: int | None, as_json: bool) -> None:
@@ -190,7 +193,7 @@ async def _reload_on(
         if path is None:
             continue
         try:
-            loaded = await asyncio.to_thread(load_file, path)
+            loaded = await asyncio.to_thread(checked, path)
             report = await runtime.reload(_with_address(loaded, host, port))
         except ConfigError as error:
             say_error(f"{error}\nThe configuration in force stays.")

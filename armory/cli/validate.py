@@ -15,10 +15,9 @@ from rich.table import Table
 
 from armory.cli.options import config_option, json_option
 from armory.cli.output import out, print_json, say_error, say_notice, waiting
-from armory.config import ConfigProblems, Loaded, Problem, find_config, load_file, warnings_of
-from armory.errors import ConfigError
+from armory.config import ConfigProblems, Loaded, Problem, find_config, warnings_of
 from armory.runtime import open_runtime
-from armory.runtime.settings import problems_of
+from armory.runtime.checking import checked
 
 
 @click.command()
@@ -31,8 +30,7 @@ def validate(connect: bool, config: str | None, as_json: bool) -> None:
     loaded: Loaded | None = None
     problems: list[Problem] = []
     try:
-        loaded = load_file(path)
-        problems = [Problem(error.path, _bare(error)) for error in problems_of(loaded)]
+        loaded = checked(path)
     except ConfigProblems as error:
         problems = list(error.problems)
     report: dict[str, Any] = {
@@ -53,10 +51,6 @@ def validate(connect: bool, config: str | None, as_json: bool) -> None:
     else:
         _show(report, problems, loaded)
     sys.exit(code)
-
-
-def _bare(error: ConfigError) -> str:
-    return error.message.removeprefix(f"{error.path}: ")
 
 
 async def _connect(loaded: Loaded) -> dict[str, Any]:

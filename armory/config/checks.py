@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
 from armory.config.model import Config
+from armory.config.partial import concerns
 from armory.config.problems import Path, nearest
 from armory.domain.naming import is_server_key, slug
 
@@ -20,17 +21,25 @@ Found = Iterator[tuple[Path, str]]
 _OPENAI_PREFIX = "text-embedding-"
 
 
-def cross_check(data: Mapping[Any, Any], config: Config | None) -> list[tuple[Path, str]]:
+def cross_check(
+    data: Mapping[Any, Any], config: Config | None, wrong: Collection[Path] = ()
+) -> list[tuple[Path, str]]:
     """(path, message) of everything that does not fit.
 
     Args:
         data: the data, variables filled in.
-        config: the model of it; None when the types are wrong already.
+        config: the model of it, or of what is left of it; None when nothing is.
+        wrong: paths of values that are no good by themselves; what depends on them is not checked.
     """
     found = [*_names(data)]
     if config is not None:
-        for check in _CHECKS:
-            found += check(config)
+        for check, needs in _CHECKS:
+            if not any(concerns(need, wrong) for need in needs):
+                found += (
+                    (path, message)
+                    for path, message in check(config)
+                    if not any(bad[: len(path)] == path for bad in wrong)
+                )
     return found
 
 
@@ -135,13 +144,17 @@ def _jwt(config: Config) -> Found:
         yield ("security", "jwt"), "give exactly one of 'jwks_url' and 'secret'"
 
 
-def _rag(config: Config) -> Found:
+def _tool_counts(config: Config) -> Found:
     rag = config.tool_rag
     if rag.min_tools > rag.max_tools:
         yield (
             ("tool_rag", "min_tools"),
             f"{rag.min_tools} is more than max_tools, {rag.max_tools}",
         )
+
+
+def _qdrant(config: Config) -> Found:
+    rag = config.tool_rag
     if rag.index == "qdrant" and (rag.qdrant.url is None) == (rag.qdrant.path is None):
         yield ("tool_rag", "qdrant"), "`index: qdrant` needs exactly one of 'url' and 'path'"
 
@@ -157,24 +170,30 @@ def _patterns(config: Config) -> Found:
             )
 
 
-def _storage(config: Config) -> Found:
+def _storage_url(config: Config) -> Found:
     scheme = config.storage.url.partition(":")[0].partition("+")[0]
     if scheme not in ("sqlite", "postgresql", "postgres"):
         yield (
             ("storage", "url"),
             f"a database of kind {scheme!r} is not known; use sqlite:///FILE or postgresql://...",
         )
+
+
+def _redis(config: Config) -> Found:
     redis = config.storage.redis
     if redis is not None and redis.partition(":")[0] not in ("redis", "rediss", "unix"):
         yield ("storage", "redis"), "a redis://, rediss:// or unix:// URL is expected"
 
 
-_CHECKS: tuple[Callable[[Config], Found], ...] = (
-    _sets,
-    _proxies,
-    _accounts,
-    _jwt,
-    _rag,
-    _patterns,
-    _storage,
+_CHECKS: tuple[tuple[Callable[[Config], Found], tuple[Path, ...]], ...] = (
+    (_sets, (("upstreams",), ("sets",))),
+    (_proxies, (("server", "trusted_proxies"),)),
+    (_accounts, (("accounts", "plans"), ("accounts", "default_plan"), ("accounts", "enabled"))),
+    (_jwt, (("security", "jwt", "jwks_url"), ("security", "jwt", "secret"))),
+    (_tool_counts, (("tool_rag", "min_tools"), ("tool_rag", "max_tools"))),
+    (_qdrant, (("tool_rag", "qdrant", "url"), ("tool_rag", "qdrant", "path"))),
+    (_patterns, (("observability", "query_log", "redact"),)),
+    (_storage_url, (("storage", "url"),)),
+    (_redis, (("storage", "redis"),)),
 )
+"""Each check with the values that it goes by."""

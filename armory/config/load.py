@@ -7,8 +7,8 @@ imports a room above `domain`.
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path as File
 from typing import Any
 
@@ -19,6 +19,7 @@ from armory.config.checks import cross_check
 from armory.config.clients import import_servers
 from armory.config.expand import expand_tree
 from armory.config.model import Config
+from armory.config.partial import without
 from armory.config.problems import ConfigProblems, Path, Problem, dotted
 from armory.config.source import Source
 from armory.config.validation import problems_of
@@ -34,6 +35,13 @@ _DEFAULTS: Mapping[Path, str] = {
 }
 
 
+Place = tuple[str, int | None]
+
+
+def _in_no_file(path: Path) -> Place:
+    return dotted(path), None
+
+
 @dataclass(frozen=True, slots=True)
 class Loaded:
     """A configuration that holds.
@@ -43,12 +51,14 @@ class Loaded:
         path: the file, or None when it came from no file.
         notices: what the reader should know, one line each.
         home: the folder behind `ARMORY_HOME`.
+        place: (path as the file has it, its line) of a path in `config`.
     """
 
     config: Config
     path: File | None
     notices: tuple[str, ...]
     home: File
+    place: Callable[[Path], Place] = field(default=_in_no_file, compare=False, repr=False)
 
     @property
     def folder(self) -> File:
@@ -123,10 +133,10 @@ def load_text(
     variables = {**environ, "ARMORY_HOME": str(home)}
     filled = expand_tree(data, variables, missing)
 
-    def locate(inner: Path) -> tuple[str, int | None]:
+    def place(inner: Path) -> Place:
         origin = origins.get(inner[1]) if len(inner) > 1 and inner[0] == "upstreams" else None
-        place = (*origin, *inner[2:]) if origin else inner
-        return dotted(place), source.line(place)
+        where = (*origin, *inner[2:]) if origin else inner
+        return dotted(where), source.line(where)
 
     found = list(missing.items())
     config: Config | None = None
@@ -138,13 +148,17 @@ def load_text(
             for inner, message in problems_of(error, filled, data)
             if inner not in missing
         ]
-    found += cross_check(filled, config)
+    wrong = {inner for inner, _ in found}
+    if wrong:
+        config = without(filled, wrong)
+    found += cross_check(filled, config, wrong)
     for inner, message in found:
-        where, line = locate(inner)
+        where, line = place(inner)
         problems.append(Problem(where, message, line))
-    if problems or config is None:
-        raise ConfigProblems(problems, str(path or ""))
-    return Loaded(config, path, tuple(notices), home)
+    loaded = None if config is None else Loaded(config, path, tuple(notices), home, place)
+    if problems or loaded is None:
+        raise ConfigProblems(problems, str(path or ""), wrong=frozenset(wrong), rest=loaded)
+    return loaded
 
 
 def _merge_maps(

@@ -6,10 +6,14 @@ Owns: `Problem` and `ConfigProblems`. Never imports a room.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from armory.errors import ConfigError
+
+if TYPE_CHECKING:
+    from armory.config.load import Loaded
 
 Path = tuple[str | int, ...]
 
@@ -56,9 +60,20 @@ class ConfigProblems(ConfigError):
     Attributes:
         problems: at least one.
         source: the file's name, for the message.
+        wrong: paths of values that are no good by themselves.
+        rest: the configuration without those, for further checks; None when nothing is left of it.
     """
 
-    def __init__(self, problems: Iterable[Problem], source: str = "") -> None:
+    def __init__(
+        self,
+        problems: Iterable[Problem],
+        source: str = "",
+        *,
+        wrong: Collection[Path] = (),
+        rest: Loaded | None = None,
+    ) -> None:
+        self.wrong = wrong
+        self.rest = rest
         self.problems = tuple(sorted(problems, key=lambda p: (p.line is None, p.line or 0)))
         self.source = source
         head = f"{source}: " if source else ""

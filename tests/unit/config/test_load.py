@@ -235,3 +235,45 @@ def test_a_token_that_nobody_needs_is_pointed_out(more: str, host: str, said: bo
     text = f"server: {{host: {host}}}\nsecurity: {{tokens: {{ann: {{token: {'x' * 24}}}}}{more}}}\n"
     config = load_text(text, environ={}).config
     assert any("allow_anonymous: false" in line for line in warnings_of(config)) is said
+
+
+def test_values_that_do_not_fit_each_other_show_beside_wrong_types() -> None:
+    text = """
+server: {port: eighty, trusted_proxies: [nowhere]}
+upstreams: {docs: {url: "ftp://h"}, more: 3}
+sets:
+  a: {servers: [dosc, more]}
+  b: {servers: 3}
+tool_rag: {min_tools: 30, index: qdrant}
+security: {tokens: {ann: {scopes: [x]}}, rate_limit: {burst: 2}, api_keys: true}
+storage: {redis: "http://r", url: "${NOT_SET}"}
+"""
+    assert set(problems(text)) == {
+        "server.port",
+        "server.trusted_proxies[0]",
+        "upstreams.docs.url",
+        "upstreams.more",
+        "sets.a.servers[0]",  # and not [1]: that upstream is there, wrong as it is
+        "sets.b.servers",
+        "tool_rag.min_tools",
+        "tool_rag.qdrant",
+        "security.tokens.ann.token",
+        "security.rate_limit.per_s",
+        "security.api_keys",
+        "storage.redis",
+        "storage.url",
+    }
+
+
+def test_nothing_is_blamed_on_a_value_that_is_wrong_itself() -> None:
+    text = """
+tool_rag: {min_tools: 30, max_tools: many, index: qdrant, qdrant: {url: [1]}}
+security: {jwt: {secret: [1]}}
+accounts: {default_plan: pro, plans: 3}
+"""
+    assert set(problems(text)) == {
+        "tool_rag.max_tools",
+        "tool_rag.qdrant.url",
+        "security.jwt.secret",
+        "accounts.plans",
+    }

@@ -1,0 +1,52 @@
+"""Every problem of a configuration at once: its own, and those that building from it would meet.
+
+Owns: joining the two. Opens nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path as File
+
+from armory.config import ConfigProblems, Loaded, Problem, load_file
+from armory.config.problems import Path
+from armory.errors import ConfigError
+from armory.runtime.settings import problems_of
+
+_WHO_MAY_CONNECT = (("security",), ("server", "host"))
+
+
+def checked(path: File) -> Loaded:
+    """A configuration that a gateway can be built from.
+
+    Raises:
+        ConfigError: the file cannot be read.
+        ConfigProblems: names every problem.
+    """
+    problems: list[Problem] = []
+    wrong: Collection[Path] = ()
+    try:
+        loaded = load_file(path)
+    except ConfigProblems as error:
+        if error.rest is None:
+            raise
+        loaded, wrong, problems = error.rest, error.wrong, list(error.problems)
+    for error in problems_of(loaded):
+        inner: Path = tuple(error.path.split(".")) if error.path else ()
+        if not _follows(inner, wrong):
+            where, line = loaded.place(inner)
+            problems.append(Problem(where, _bare(error), line))
+    if problems:
+        raise ConfigProblems(problems, str(path))
+    return loaded
+
+
+def _follows(inner: Path, wrong: Collection[Path]) -> bool:
+    """Whether a problem may only be there because a wrong value was taken out."""
+    if inner[:1] == ("security",):
+        return any(bad[: len(part)] == part for bad in wrong for part in _WHO_MAY_CONNECT)
+    return any(bad[: len(inner)] == inner or inner[: len(bad)] == bad for bad in wrong)
+
+
+def _bare(error: ConfigError) -> str:
+    return error.message.removeprefix(f"{error.path}: ")
