@@ -57,7 +57,15 @@ async def drive(url: str) -> None:
         }  # fmt: skip
         answer = {"action": "accept", "content": defaults}
         talking.ANSWERS["elicitation/create"] = answer
-    config = {"upstreams": {"suite": {"url": url}}, "tool_rag": {"enabled": False}}
+    suite: dict[str, Any] = {"url": url}
+    if scenario.startswith("auth/client-credentials"):
+        suite["auth"] = {
+            "client_id": context["client_id"],
+            "client_secret": context.get("client_secret"),
+            "private_key": context.get("private_key_pem"),
+            "signing_algorithm": context.get("signing_algorithm", "ES256"),
+        }
+    config = {"upstreams": {"suite": suite}, "tool_rag": {"enabled": False}}
     with tempfile.TemporaryDirectory() as home:
         loaded = load_text(json.dumps(config), environ={**os.environ, "ARMORY_HOME": home})
         async with open_runtime(loaded, address=("127.0.0.1", 0)) as runtime:

@@ -83,7 +83,7 @@ def requirements(node_folder: Path) -> Callable[[str], dict[str, Any]]:
 
 def _collect(folder: Path, prefix: str) -> Outcome:
     outcome = Outcome()
-    for path in sorted(folder.glob("*/checks.json")):
+    for path in sorted(folder.rglob("checks.json")):
         # `server-tools-list-2026-11-20T15-05-52-446Z`: the timestamp has six dashes.
         scenario = path.parent.name.rsplit("-", 6)[0].removeprefix(prefix)
         for check in json.loads(path.read_text(encoding="utf-8")):
@@ -132,7 +132,7 @@ def run_client_scenario(
         leg = f"{sys.executable} {HERE / 'client_leg.py'}"
         done = subprocess.run(
             [node, str(program), "client", "--command", leg, "--scenario", scenario,
-             "--spec-version", revision, "--timeout", "60000", "-o", str(folder)],
+             "--spec-version", revision, "--force", "--timeout", "60000", "-o", str(folder)],
             capture_output=True, text=True, timeout=TIMEOUT_S, check=False,
         )  # fmt: skip
         outcome = _collect(folder, "")

@@ -76,12 +76,15 @@ CLIENT_SCENARIOS = [
     ("2026-07-28", "http-invalid-tool-headers"),
     ("2026-07-28", "json-schema-ref-no-deref"),
     ("2026-07-28", "json-schema-2020-12-preservation"),
+    ("2026-07-28", "auth/client-credentials-basic"),
+    ("2026-07-28", "auth/client-credentials-jwt"),
     ("2025-11-25", "initialize"),
     ("2025-11-25", "tools_call"),
     ("2025-11-25", "elicitation-sep1034-client-defaults"),
     ("2025-11-25", "sse-retry"),
 ]
-"""Every scored one but `auth/*`, which is about logging in at upstreams, and one that is not."""
+"""Every scored one but the `auth/*`, in which a person logs in at the upstream, and three that are
+not scored: an elicitation, and a machine that logs in."""
 
 
 @pytest.mark.parametrize(("revision", "scenario"), CLIENT_SCENARIOS)
