@@ -1,7 +1,8 @@
 """Disturbances: bad neighbours, SIGHUP and SIGTERM while calls are under way.
 
 Owns: (1) seven good upstreams' latency without and with three bad ones (dead, hanging, crashing at
-start) beside them; (2) SIGHUP with a changed file, again and again, under load: no call may fail;
+start) beside them, two gateways in turn, the one whose turn it is not being stopped; (2) SIGHUP
+with a changed file, again and again, under load: no call may fail;
 (3) SIGTERM under load: every call that reached the upstream is answered. Linux only; 127.0.0.1.
 """
 
@@ -24,9 +25,10 @@ from typing import Any
 import yaml
 
 from benchmarks.load.driver import Connection, modern_meta, prepare
-from benchmarks.load.run import free_port, process
+from benchmarks.load.processes import ROOT, free_port, machine, process, sleep, versions, wake
 
-HERE = str(Path(__file__).resolve().parents[2])
+ALONE, BESIDE = "alone", "beside three bad ones"
+SETTLE_S = 20.0  # the first snapshot is there, and restarts are some seconds apart
 FAULTY = [sys.executable, "-m", "benchmarks.soak.faulty"]
 
 
@@ -36,8 +38,11 @@ def good(port: int) -> dict[str, Any]:
 
 
 def bad_neighbours(silent: int) -> dict[str, Any]:
-    """One dead, one that accepts and never answers, one that crashes whenever it starts."""
-    crash = {"command": FAULTY[0], "args": [*FAULTY[1:], "--exit"], "env": {"PYTHONPATH": HERE}}
+    """One dead, one that accepts and never answers, one that crashes whenever it starts (on the
+    other core: what is measured is the gateway, not the scheduler).
+    """
+    command = ["taskset", "-c", "1", *FAULTY, "--exit"]
+    crash = {"command": command[0], "args": command[1:], "env": {"PYTHONPATH": ROOT}}
     return {
         "dead": {"url": f"http://127.0.0.1:{free_port()}/mcp"},
         "silent": {"url": f"http://127.0.0.1:{silent}/mcp", "connect_timeout_s": 3},
@@ -49,6 +54,7 @@ class Gateway:
     """The configuration file and the command of one `armory serve`."""
 
     def __init__(self, folder: Path, upstreams: dict[str, Any]) -> None:
+        folder.mkdir(exist_ok=True)
         self.file = folder / "armory.yaml"
         self.folder = folder
         self.port = free_port()
@@ -114,38 +120,59 @@ async def calls(url: str, tools: list[str], clients: int, each: int) -> tuple[li
 
 
 def neighbours(folder: Path, port: int, rounds: int) -> dict[str, Any]:
-    """p50 and p99 of seven good upstreams, alone and beside three bad ones, taken in turn."""
+    """p50 and p99 of seven good upstreams, alone and beside three bad ones, in turns.
+
+    Ratios are of the two halves of one round; what is reported is their median, and the worst one.
+    """
     seven = {f"good-{i}": good(port) for i in range(7)}
     tools = [f"{key}__echo" for key in seven]
-    found: dict[str, dict[str, list[float]]] = {}
+    found: dict[str, list[tuple[float, float]]] = {ALONE: [], BESIDE: []}
 
-    async def measure(upstreams: dict[str, Any], name: str) -> None:
-        gateway = Gateway(folder, upstreams)
-        with gateway.running():
+    async def measure(gateway: Gateway, pid: int) -> tuple[float, float]:
+        wake(pid)
+        try:
+            await asyncio.sleep(0.2)  # timers that came due while it was stopped
             await calls(gateway.url, tools, 14, 20)
-            latencies, failed = await calls(gateway.url, tools, 14, 400)
+            latencies, failed = await calls(gateway.url, tools, 14, 150)
+        finally:
+            sleep(pid)
         if failed:
-            raise SystemExit(f"{name}: {failed} calls failed")
+            raise SystemExit(f"{failed} calls failed")
         latencies.sort()
-        into = found.setdefault(name, {"p50_ms": [], "p99_ms": []})
-        into["p50_ms"].append(latencies[len(latencies) // 2])
-        into["p99_ms"].append(latencies[int(len(latencies) * 0.99)])
+        return latencies[len(latencies) // 2], latencies[int(len(latencies) * 0.99)]
 
-    async def both() -> None:
+    async def turns() -> None:
         silent = await asyncio.start_server(_never_answer, "127.0.0.1", 0)
-        silent_port = silent.sockets[0].getsockname()[1]
-        for _ in range(rounds):
-            await measure(seven, "alone")
-            await measure({**seven, **bad_neighbours(silent_port)}, "beside three bad ones")
+        bad = bad_neighbours(silent.sockets[0].getsockname()[1])
+        gateways = {ALONE: Gateway(folder / "a", seven), BESIDE: Gateway(folder / "b", seven | bad)}
+        with contextlib.ExitStack() as stack:
+            pids = {name: stack.enter_context(g.running()) for name, g in gateways.items()}
+            await asyncio.sleep(SETTLE_S)
+            sleep(pids[ALONE])
+            sleep(pids[BESIDE])
+            for number in range(rounds):
+                for name in (ALONE, BESIDE) if number % 2 else (BESIDE, ALONE):
+                    found[name].append(await measure(gateways[name], pids[name]))
+            for pid in pids.values():
+                wake(pid)
         silent.close()
 
-    asyncio.run(both())
+    asyncio.run(turns())
+    ratios = [b[1] / a[1] for a, b in zip(found[ALONE], found[BESIDE], strict=True)]
     medians = {
-        name: {key: statistics.median(values) for key, values in figures.items()}
-        for name, figures in found.items()
+        name: {
+            "p50_ms": statistics.median(p50 for p50, _ in values),
+            "p99_ms": statistics.median(p99 for _, p99 in values),
+        }
+        for name, values in found.items()
     }
-    alone, beside = medians["alone"], medians["beside three bad ones"]
-    return {**medians, "p99_ratio": beside["p99_ms"] / alone["p99_ms"]}
+    return {
+        **medians,
+        "rounds": rounds,
+        "p99_ratio": statistics.median(ratios),
+        "p99_ratio_worst": max(ratios),
+        "p99_ratios": [round(ratio, 3) for ratio in ratios],
+    }
 
 
 async def _never_answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -202,13 +229,15 @@ def termination(folder: Path, port: int, clients: int) -> dict[str, int]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/soak/disturbance.json"))
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=15)
     args = parser.parse_args()
     port = free_port()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with process([*FAULTY, "--port", str(port)], 1, port, folder / "upstream.log"):
             result = {
+                "versions": versions(),
+                "machine": machine(),
                 "sigterm": termination(folder, port, 64),
                 "sighup": hangups(folder, port, 10),
                 "neighbours": neighbours(folder, port, args.rounds),
