@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+_DATA = b"data: "
+
 
 class EventTooLarge(Exception):
     """One event is larger than the limit; the stream cannot be read on."""
@@ -68,16 +70,30 @@ class EventParser:
         for part in lines:
             if self._line:
                 self._line.append(part)
-                part = b"".join(self._line)
-                self._line.clear()
-                self._line_size = 0
-            self._take(part, events)
+                self._take_joined(events)
+            else:
+                self._take(part, events)
         if rest:
             self._line.append(rest)
             self._line_size += len(rest)
         if self._size + self._line_size > self._limit:
             raise EventTooLarge(f"an event is larger than {self._limit} bytes")
         return events
+
+    def _take_joined(self, events: list[Event]) -> None:
+        """A line that came in pieces; what is nearly always in them is copied once."""
+        pieces, self._line, self._line_size = self._line, [], 0
+        first = pieces[0]
+        if self._started and first.startswith(_DATA):
+            self._add(b"".join((memoryview(first)[len(_DATA) :], *pieces[1:])))
+        else:
+            self._take(b"".join(pieces), events)
+
+    def _add(self, value: bytes) -> None:
+        self._size += len(value)
+        if self._size > self._limit:
+            raise EventTooLarge(f"an event is larger than {self._limit} bytes")
+        self._data.append(value)
 
     def _take(self, line: bytes, events: list[Event]) -> None:
         if not self._started:
@@ -86,16 +102,13 @@ class EventParser:
         if not line:
             self._dispatch(events)
             return
-        if line.startswith(b"data: "):  # nearly every line, and the large ones: copied once
-            field, value = b"data", line[6:]
-        else:
-            field, _, value = line.partition(b":")
-            value = value.removeprefix(b" ")
+        if line.startswith(_DATA):
+            self._add(line[len(_DATA) :])
+            return
+        field, _, value = line.partition(b":")
+        value = value.removeprefix(b" ")
         if field == b"data":
-            self._size += len(value)
-            if self._size > self._limit:
-                raise EventTooLarge(f"an event is larger than {self._limit} bytes")
-            self._data.append(value)
+            self._add(value)
         elif field == b"event":
             self._name = value.decode("utf-8", "replace")
         elif field == b"id":
