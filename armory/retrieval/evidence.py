@@ -14,7 +14,6 @@ import numpy as np
 from armory.domain.query import MAX_QUERY_CHARS, Query
 from armory.errors import InvalidRequest
 from armory.retrieval.intents import clauses
-from armory.retrieval.lexical import Hits as LexicalHits
 from armory.retrieval.ports import (
     Evidence,
     FloatArray,
@@ -24,6 +23,7 @@ from armory.retrieval.ports import (
     UsageSource,
     UseMemory,
 )
+from armory.retrieval.postings import Hits as LexicalHits
 from armory.retrieval.snapshot import Snapshot
 
 MAX_LEGS = 12

@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armory.domain.tool import ToolRecord
-from armory.retrieval.lexical import Hits as LexicalHits
-from armory.retrieval.lexical import Postings
+from armory.retrieval.postings import Hits as LexicalHits
+from armory.retrieval.postings import Postings
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]

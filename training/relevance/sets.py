@@ -23,8 +23,9 @@ from tokenizers import Tokenizer
 from armory.domain.tool import ToolRecord
 from armory.retrieval.document import document_of
 from armory.retrieval.evidence import LegText, legs_of
-from armory.retrieval.lexical import LexicalIndex, Postings
+from armory.retrieval.lexical import LexicalIndex
 from armory.retrieval.ports import Evidence, Leg
+from armory.retrieval.postings import Postings
 
 Array = NDArray[np.float32]
 

@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from armory.retrieval.document import Fields
-from armory.retrieval.lexical import FIELDS, LexicalIndex, Postings
+from armory.retrieval.lexical import LexicalIndex
+from armory.retrieval.postings import FIELDS, Postings
 
 TOOLS = {
     "git__commit": Fields("git_commit", "git", description="Record changes to the repository"),
