@@ -100,6 +100,7 @@ class Session:
         self._asked: dict[bytes, asyncio.Future[Answer]] = {}
         self._errands: set[asyncio.Task[None]] = set()
         self._count = 0
+        self._salt = secrets.token_hex(4)
 
     def touch(self) -> None:
         """The client is alive."""
@@ -121,7 +122,7 @@ class Session:
     def open_stream(self) -> EventStream:
         """A stream for one request's messages."""
         self._count += 1
-        stream = EventStream(f"{self._count}-{secrets.token_hex(4)}")
+        stream = EventStream(f"{self._count}-{self._salt}")
         self._streams[stream.key] = stream
         return stream
 

@@ -117,7 +117,7 @@ class EventStream:
         self._size = 0
         self._last = 0
         self._read = 0
-        self._changed = asyncio.Event()
+        self._waiter: asyncio.Future[bool] | None = None
         self._room = asyncio.Event()
 
     @property
@@ -147,7 +147,7 @@ class EventStream:
         self._events.append((self._last, data))
         self._size += len(data)
         self._make_room()
-        self._changed.set()
+        self._wake()
 
     def _make_room(self) -> None:
         while len(self._events) > 1:
@@ -174,7 +174,7 @@ class EventStream:
     def close(self) -> None:
         """No more messages; readers end after the last one."""
         self.closed = True
-        self._changed.set()
+        self._wake()
         self._room.set()
 
     def attach(self, after: int | None = None) -> int:
@@ -183,7 +183,7 @@ class EventStream:
         self.reading = True
         if after is not None:
             self._read = after
-        self._changed.set()
+        self._wake()
         return self.reader
 
     def detach(self, reader: int) -> None:
@@ -210,11 +210,27 @@ class EventStream:
                     return position, data
             if self.closed:
                 raise EOFError
-            self._changed.clear()
-            try:
-                await asyncio.wait_for(self._changed.wait(), timeout_s)
-            except TimeoutError:
+            if not await self._change(timeout_s):
                 return None
+
+    async def _change(self, timeout_s: float) -> bool:
+        """Wait for the next change; False when the time passed without one."""
+        loop = asyncio.get_running_loop()
+        waiter = self._waiter = loop.create_future()
+        timer = loop.call_later(timeout_s, _settle, waiter, False)
+        try:
+            return await waiter
+        finally:
+            timer.cancel()
+
+    def _wake(self) -> None:
+        if self._waiter is not None:
+            _settle(self._waiter, True)
+
+
+def _settle(waiter: asyncio.Future[bool], outcome: bool) -> None:
+    if not waiter.done():
+        waiter.set_result(outcome)
 
 
 async def pump(
