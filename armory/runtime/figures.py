@@ -42,6 +42,7 @@ class Figures:
         upstream is down.
         """
         status = self._supervisor().status()
+        served = gateway.view.catalog.servers
         details = {
             "upstreams": {
                 key: {"state": found.state, "tools": found.tools, "error": found.error}
@@ -57,10 +58,15 @@ class Figures:
             for key, found in status.items()
             if found.state != "ready"
         ]
+        missing += [
+            f"upstream {key!r}: its lists have come and are not served yet"
+            for key, found in status.items()
+            if found.state == "ready" and key not in served
+        ]
         degraded = retriever.degraded if retriever is not None else None
         if degraded:
             missing.append(f"retrieval: {degraded}")
-        all_down = bool(status) and not gateway.view.catalog.servers
+        all_down = bool(status) and not served
         return Readiness(snapshot and not all_down, tuple(missing), details)
 
     def metrics_text(self) -> tuple[bytes, str]:
