@@ -10,7 +10,7 @@ import json
 import os
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +157,7 @@ def _refit(seen: Observations, prior: Calibration) -> Calibration:
         [seen], tuple(prior.first.weights), tuple(prior.second.weights), ridge=RIDGE, prior=prior
     )
     cost = miss_cost_for([seen], [log_odds_of(seen, first, second)], RETURNED)
-    return Calibration(first, second, prior.need, prior.refuse_below, cost)
+    return replace(prior, first=first, second=second, miss_cost=cost)
 
 
 def _fit(rows: Sequence[_Row], ranker: str, embedder: str, prior: Calibration) -> Tuned:

@@ -209,6 +209,7 @@ def gather(
             bm25_std=float(words.std[i]),
             hits=words.hits[i],
             used=None if used is None else used[i],
+            vector=None if vectors is None or hits is None else vectors[i],
         )
         for i, leg in enumerate(legs)
     ]

@@ -34,6 +34,7 @@ class Observations:
         wanted: (Q, k) bool.
         relevant: (Q,) number of relevant tools, candidates or not; 0: no tool fits.
         weight: what these queries weigh together.
+        texts: the queries themselves, where they are known.
     """
 
     signals: Mapping[str, FloatArray]
@@ -41,18 +42,21 @@ class Observations:
     wanted: NDArray[np.bool_]
     relevant: NDArray[np.int64]
     weight: float = 1.0
+    texts: Sequence[str] = ()
 
     def __len__(self) -> int:
         return len(self.relevant)
 
     def only(self, chosen: NDArray[np.bool_] | NDArray[np.int64]) -> Observations:
         """Some of the queries."""
+        places = np.arange(len(self))[chosen].tolist()
         return replace(
             self,
             signals={name: values[chosen] for name, values in self.signals.items()},
             query={name: values[chosen] for name, values in self.query.items()},
             wanted=self.wanted[chosen],
             relevant=self.relevant[chosen],
+            texts=[self.texts[i] for i in places] if self.texts else (),
         )
 
 

@@ -151,6 +151,7 @@ class Leg:
         bm25: (c,) BM25F over all fields, at least 0.
         bm25_mean, bm25_std: over the visible set.
         hits: the same words as pairs, for `Evidence.postings.fields`; its rows are snapshot rows.
+        vector: (d,) of the text, of unit length; None: no dense side.
     """
 
     text: str
@@ -164,6 +165,7 @@ class Leg:
     bm25_std: float
     hits: LexicalHits
     used: FloatArray | None = None
+    vector: FloatArray | None = None
 
     @property
     def meaning(self) -> FloatArray | None:

@@ -11,7 +11,8 @@ third one over signals of the query alone.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -79,6 +80,8 @@ class Calibration:
         need: signals of the query -> log-odds that any tool is needed.
         refuse_below: probability of need below which the query is refused, in [0, 1].
         miss_cost: default c of the score.
+        acts: (d,) direction in the embedder's space that requests for an act lie in, against
+            talk and questions of knowledge; gives the signal `acts` of `need`. None: not known.
     """
 
     first: Linear
@@ -86,6 +89,13 @@ class Calibration:
     need: Linear
     refuse_below: float
     miss_cost: float
+    acts: FloatArray | None = field(default=None, compare=False)
+
+    def asked(self, vectors: Sequence[FloatArray]) -> dict[str, float]:
+        """The signal `acts`: the greatest over the caller's texts; nothing without a direction."""
+        if self.acts is None or not vectors:
+            return {}
+        return {"acts": max(float(self.acts @ vector) for vector in vectors)}
 
     def to_json(self) -> dict[str, Any]:
         """As the file holds it."""
@@ -93,11 +103,19 @@ class Calibration:
             name: {"bias": round(part.bias, 5), "weights": _rounded(part.weights)}
             for name, part in (("first", self.first), ("second", self.second), ("need", self.need))
         }
-        return found | {"refuse_below": self.refuse_below, "miss_cost": round(self.miss_cost, 4)}
+        found |= {"refuse_below": self.refuse_below, "miss_cost": round(self.miss_cost, 4)}
+        if self.acts is not None:
+            found["acts"] = b64encode(self.acts.astype("<f2").tobytes()).decode()
+        return found
 
 
 def _rounded(weights: Mapping[str, float]) -> dict[str, float]:
     return {name: round(float(weight), 5) for name, weight in weights.items()}
+
+
+def _direction(text: str) -> FloatArray:
+    """From base64 of little-endian half floats."""
+    return np.frombuffer(b64decode(text, validate=True), "<f2").astype(np.float32)
 
 
 def parse_calibration(entry: Mapping[str, Any]) -> Calibration:
@@ -112,7 +130,9 @@ def parse_calibration(entry: Mapping[str, Any]) -> Calibration:
             for n in ("first", "second", "need")
         )
         refuse, cost = float(entry["refuse_below"]), float(entry["miss_cost"])
-        return Calibration(first, second, need, refuse, cost)
+        acts = entry.get("acts")
+        direction = None if acts is None else _direction(acts)
+        return Calibration(first, second, need, refuse, cost, direction)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(
             f"the calibration cannot be used ({error!r});"

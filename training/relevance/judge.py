@@ -161,7 +161,7 @@ def written_of(
 ) -> dict[str, Any]:
     """The written queries, and what is asked in vain of small catalogues and of the sets."""
     idle = {
-        "of other servers, over small catalogues": ("cross:small-",),
+        "of other servers, over small catalogues": ("vain:small-",),
         "no-tool requests, fitted on, over small catalogues": ("hand:small-",),
         "no-tool requests, kept apart, over small catalogues": ("apart:small-",),
         "no-tool requests, kept apart, over the sets": tuple(f"apart:{n}:" for n in LABELLED),

@@ -207,18 +207,19 @@ def evidence_of(
         each = vectors[at : at + len(part)]
         at += len(part)
         cosine = np.maximum.reduceat(each @ catalogue.vectors.T, catalogue.starts, axis=1)
-        yield _evidence(catalogue, rows, part, cosine, embed.identity)
+        yield _evidence(catalogue, rows, part, each, cosine, embed.identity)
 
 
 def _evidence(
     catalogue: Catalogue,
     rows: NDArray[np.int64],
     legs: Sequence[LegText],
+    vectors: Array,
     cosine: Array,
     identity: str,
 ) -> Evidence:
     joined: list[Leg] = []
-    for leg, row in zip(legs, cosine, strict=True):
+    for leg, row, vector in zip(legs, cosine, vectors, strict=True):
         hits = catalogue.postings.search(leg.text)
         bm25 = hits.bm25()
         joined.append(
@@ -233,6 +234,7 @@ def _evidence(
                 bm25_mean=float(bm25.mean()),
                 bm25_std=float(bm25.std()),
                 hits=hits,
+                vector=vector,
             )
         )
     return Evidence(

@@ -150,7 +150,7 @@ def read_written(root: Path, embed: CachedModel) -> tuple[Tables, dict[str, Obse
             indexed = index_rows(small.name, small.tools, embed)
             share = SMALL_WEIGHT / len(catalogues)
             parts[small.name] = (indexed, questions_of(indexed, small.asked), share)
-            needless[f"cross:{small.name}:{small.name}"] = _queries(
+            needless[f"vain:{small.name}:{small.name}"] = _queries(
                 indexed, small.absent, embed, share
             )
             for kind, texts in kinds:
@@ -190,7 +190,10 @@ def _labelled(
         for ranker in FORMULAS:
             own, best = ranker.signals(ranker.formula(evidence))
             collectors[ranker.name].add(own, query, best, question.relevant)
-    return {name: collector.observations() for name, collector in collectors.items()}
+    return {
+        name: replace(collector.observations(), texts=texts)
+        for name, collector in collectors.items()
+    }
 
 
 def _queries(
@@ -202,5 +205,6 @@ def _queries(
         query={n: np.array([q[n] for q in rows], np.float32) for n in rows[0]},
         wanted=np.zeros((len(rows), 1), np.bool_),
         relevant=np.zeros(len(rows), np.int64),
+        texts=list(texts),
         weight=weight * min(1.0, len(rows) / 100) ** 0.5,
     )

@@ -42,7 +42,8 @@ def verdict(
         query: signals of the query.
     """
     calibration = calibration_for(ranker, evidence.embedder, settings.calibration)
-    wanted, refused, need = judge(calibration, signals, query, len(best))
+    asked = calibration.asked([g.vector for g in evidence.legs if g.whole and g.vector is not None])
+    wanted, refused, need = judge(calibration, signals, {**query, **asked}, len(best))
     refused = refused and not _led_somewhere(evidence)
     odds = np.empty(len(values), np.float32)
     floor = float(wanted.min())

@@ -33,6 +33,9 @@ _APART_COSINE = (0.25, 0.2)
 _LEAST_COSINE = (0.1, 0.1)
 _APART_WORDS = (0.05, 0.12)
 _LEAST_STD = 1e-6
+#: The best cosine of few tools is lower than that of many: counts below so many tools, and no
+#: further below so few.
+_MANY, _LEAST_VISIBLE = 200, 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -242,9 +245,11 @@ def query_signals(evidence: Evidence, signals: Mapping[str, FloatArray]) -> dict
     """What the candidates together, and the way it is put, say about the query."""
     gap, covered = signals["fusion_gap"], signals["covered"]
     whole = [leg.text for leg in evidence.legs if leg.whole]
+    few = max(0.0, float(np.log(_MANY / max(evidence.visible, _LEAST_VISIBLE))))
     found = {
         "clauses": float(len(evidence.legs) - len(whole)),
         "log_tools": float(np.log(max(evidence.visible, FEW))),
+        "few": few,
         "top_fusion": float(signals["fusion"][0]),
         "top_covered": float(covered.max()),
         "top_words": max(float(leg.bm25.max()) for leg in evidence.legs),
@@ -259,4 +264,5 @@ def query_signals(evidence: Evidence, signals: Mapping[str, FloatArray]) -> dict
         found["top_cosine"] = float(cosine.max())
         found["top3_cosine"] = float(-np.sort(-cosine)[:3].mean())
         found["agreement"] = float(covered[0] * cosine[0])
+        found["few_cosine"] = few * (found["top_cosine"] - 0.45)
     return found
