@@ -193,19 +193,21 @@ class Client:
             self._leave()
             book.note(upstream, fault, "client left")
             return
+        cancels = leave < VANISH + CANCEL and self._era == "legacy"
         try:
             answer = asyncio.ensure_future(connection.post(body, extra))
-            if leave < VANISH + CANCEL and self._era == "legacy":
+            if cancels:
                 await self._cancel(number, connection.headers)
             status, _, content = await asyncio.wait_for(answer, 30)
         except TimeoutError:
-            self._wrong(upstream, fault, "lost")
+            how = ", cancelled" if cancels else ""
+            self._wrong(upstream, fault, f"no answer within 30 s ({self._era}{how})")
             return
         except (OSError, asyncio.IncompleteReadError) as error:
             self._wrong(upstream, fault, f"connection: {error!r}")
             return
         outcome = outcome_of(status, content, number, value)
-        if leave < VANISH + CANCEL and self._era == "legacy" and not said(content):
+        if cancels and not said(content):
             outcome = "cancelled"
         if outcome.startswith("wrong"):
             book.fail(f"{upstream} {fault}: {outcome}")
