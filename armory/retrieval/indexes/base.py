@@ -6,7 +6,7 @@ Never imports a store.
 
 from __future__ import annotations
 
-import hashlib
+import zlib
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -17,6 +17,8 @@ from armory.retrieval.ports import FloatArray, IntArray, Row
 #: Tools whose vectors an index that does not score everything keeps, for mean and deviation.
 SAMPLE = 4_096
 _FLOOR = 64
+_BLOCK = 256
+_FEW_QUERIES = 8
 
 
 def check_vectors(key: str, vectors: FloatArray, dimension: int | None) -> int:
@@ -45,15 +47,49 @@ class Segments:
         starts: (n + 1,) int64; the vectors of row i are `matrix[starts[i]:starts[i + 1]]`.
     """
 
-    def __init__(self, groups: Sequence[FloatArray], dimension: int) -> None:
-        sizes = np.array([len(g) for g in groups], np.int64)
+    def __init__(self, matrix: FloatArray, sizes: IntArray) -> None:
+        self.matrix = matrix
         self.starts: IntArray = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+        self._single = len(sizes) == len(matrix)
+
+    @classmethod
+    def of(cls, groups: Sequence[FloatArray], dimension: int) -> Segments:
+        """From the (v, d) vectors of each tool."""
         empty = np.zeros((0, dimension), np.float32)
-        self.matrix: FloatArray = np.concatenate([empty, *groups]) if groups else empty
-        self._single = len(groups) == len(self.matrix)
+        return cls(
+            np.concatenate([empty, *groups]) if groups else empty,
+            np.array([len(g) for g in groups], np.int64),
+        )
 
     def __len__(self) -> int:
         return len(self.starts) - 1
+
+    @property
+    def dimension(self) -> int:
+        """Length d of a vector."""
+        return self.matrix.shape[1]
+
+    def after(self, source: IntArray, fresh: Segments) -> Segments:
+        """The next state: row `i` is row `source[i]` of this one, or, where that is negative, row
+        `-1 - source[i]` of `fresh`.
+        """
+        kept = source >= 0
+        if not kept.any():
+            return fresh.take(-1 - source)
+        if kept.all():
+            return self.take(source)
+        sizes = np.empty(len(source), np.int64)
+        sizes[kept] = np.diff(self.starts)[source[kept]]
+        sizes[~kept] = np.diff(fresh.starts)[-1 - source[~kept]]
+        matrix = np.empty((int(sizes.sum()), self.dimension), np.float32)
+        new = np.repeat(~kept, sizes)
+        matrix[~new] = self.matrix[self._places(source[kept])]
+        matrix[new] = fresh.matrix[fresh._places(-1 - source[~kept])]
+        return Segments(matrix, sizes)
+
+    def take(self, rows: IntArray) -> Segments:
+        """These tools, in this order."""
+        return Segments(self.matrix[self._places(rows)], np.diff(self.starts)[rows])
 
     def group(self, row: int) -> FloatArray:
         """(v, d) the vectors of one tool."""
@@ -61,19 +97,37 @@ class Segments:
 
     def best(self, queries: FloatArray, rows: IntArray | None = None) -> FloatArray:
         """(m, r) float32: best cosine of each query with each tool of `rows` (None: all)."""
-        if rows is None:
-            matrix, starts, single = self.matrix, self.starts[:-1], self._single
-        else:
-            sizes = self.starts[rows + 1] - self.starts[rows]
-            starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)[:-1]])
-            picked = np.arange(int(sizes.sum())) + np.repeat(self.starts[rows] - starts, sizes)
-            matrix, single = self.matrix[picked], bool((sizes == 1).all())
-        if not len(starts):
+        some = self if rows is None else self.take(rows)
+        if not len(some):
             return np.zeros((len(queries), 0), np.float32)
-        cosines = queries @ matrix.T
-        if not single:
-            cosines = np.maximum.reduceat(cosines, starts, axis=1)
-        return np.clip(cosines, -1.0, 1.0)
+        cosines = _products(queries, some.matrix)
+        if not some._single:
+            cosines = np.maximum.reduceat(cosines, some.starts[:-1], axis=1)
+        return np.clip(cosines, -1.0, 1.0, out=cosines)
+
+    def _places(self, rows: IntArray) -> IntArray:
+        """Rows of the matrix that belong to some tools, side by side."""
+        sizes = self.starts[rows + 1] - self.starts[rows]
+        ends = np.cumsum(sizes)
+        total = int(ends[-1]) if len(ends) else 0
+        return np.arange(total) + np.repeat(self.starts[rows] - (ends - sizes), sizes)
+
+
+def _products(queries: FloatArray, matrix: FloatArray) -> FloatArray:
+    """(m, N) dot products.
+
+    The matrix does not fit a core's cache, and BLAS reads it more than once for two to seven
+    queries at a time: block by block, every query over a block while it is near, takes 0.5 to 0.9
+    of the time (19,445 x 384).
+    """
+    if not 1 < len(queries) < _FEW_QUERIES or len(matrix) < 2 * _BLOCK:
+        return queries @ matrix.T
+    found = np.empty((len(queries), len(matrix)), np.float32)
+    for start in range(0, len(matrix), _BLOCK):
+        block = matrix[start : start + _BLOCK]
+        for query, row in zip(queries, found, strict=True):
+            np.dot(block, query, out=row[start : start + _BLOCK])
+    return found
 
 
 def statistics(cosine: FloatArray) -> tuple[FloatArray, FloatArray]:
@@ -94,16 +148,16 @@ class Background:
         chosen = set(self.choose([row.key for row in rows if row.key in groups]))
         known = [i for i, row in enumerate(rows) if row.key in chosen]
         self.rows: IntArray = np.array(known, np.int64)
-        self._vectors = Segments([groups[rows[i].key] for i in known], dim)
+        self._vectors = Segments.of([groups[rows[i].key] for i in known], dim)
 
     @staticmethod
     def choose(keys: Sequence[str]) -> list[str]:
         """The sampled keys among these."""
         if len(keys) <= SAMPLE:
             return list(keys)
-        return sorted(keys, key=lambda k: hashlib.md5(k.encode("utf-8", "replace")).digest())[
-            :SAMPLE
-        ]
+        codes = np.fromiter((zlib.crc32(k.encode("utf-8", "replace")) for k in keys), np.uint32)
+        chosen: list[int] = np.argsort(codes, kind="stable")[:SAMPLE].tolist()
+        return [keys[i] for i in chosen]
 
     def statistics(
         self, queries: FloatArray, allowed: IntArray | None

@@ -25,7 +25,7 @@ class ExactView:
 
     def __init__(self, rows: Sequence[Row], vectors: Segments) -> None:
         self.rows = tuple(rows)
-        self._vectors = vectors
+        self.segments = vectors
 
     async def search(
         self,
@@ -35,31 +35,27 @@ class ExactView:
         also: IntArray | None = None,
     ) -> Hits:
         """Every allowed tool with its cosine; `k` and `also` change nothing."""
-        if len(queries) * self._vectors.matrix.size <= _INLINE:
+        if len(queries) * self.segments.matrix.size <= _INLINE:
             return self._search(queries, allowed)
         return await asyncio.to_thread(self._search, queries, allowed)
 
     async def vectors(self, rows: IntArray) -> FloatArray:
         """(r, d) the first vector of each row."""
-        return self._vectors.matrix[self._vectors.starts[rows]]
-
-    def group(self, row: int) -> FloatArray:
-        """(v, d) the vectors of one row."""
-        return self._vectors.group(row)
+        return self.segments.matrix[self.segments.starts[rows]]
 
     def _search(self, queries: FloatArray, allowed: IntArray | None) -> Hits:
-        total = len(self._vectors)
-        if queries.shape[1] != self._vectors.matrix.shape[1] and total:
+        total = len(self.segments)
+        if queries.shape[1] != self.segments.matrix.shape[1] and total:
             raise BackendError(
                 f"the query has {queries.shape[1]} dimensions, the index "
-                f"{self._vectors.matrix.shape[1]}; both need the same model"
+                f"{self.segments.matrix.shape[1]}; both need the same model"
             )
         if allowed is None:
-            rows, cosine = np.arange(total), self._vectors.best(queries)
+            rows, cosine = np.arange(total), self.segments.best(queries)
         elif len(allowed) < _GATHER * total:
-            rows, cosine = allowed, self._vectors.best(queries, allowed)
+            rows, cosine = allowed, self.segments.best(queries, allowed)
         else:
-            rows, cosine = allowed, self._vectors.best(queries)[:, allowed]
+            rows, cosine = allowed, self.segments.best(queries)[:, allowed]
         mean, std = statistics(cosine)
         return Hits(rows, cosine, mean, std)
 
@@ -68,7 +64,8 @@ class ExactIndex:
     """All vectors in one matrix; an update builds the next matrix beside the one in use."""
 
     def __init__(self) -> None:
-        self._view = ExactView((), Segments((), 0))
+        self._view = ExactView((), Segments.of((), 0))
+        self._places: dict[str, int] = {}
         self._digests: dict[str, str] = {}
 
     async def stored(self) -> Mapping[str, str]:
@@ -77,23 +74,30 @@ class ExactIndex:
 
     async def update(self, rows: Sequence[Row], changed: Mapping[str, FloatArray]) -> ExactView:
         """The next view; see `ports.VectorIndex.update`."""
-        view = await asyncio.to_thread(self._build, rows, changed)
-        self._view, self._digests = view, {row.key: row.digest for row in rows}
-        return view
+        self._view, self._places = await asyncio.to_thread(self._build, rows, changed)
+        self._digests = {row.key: row.digest for row in rows}
+        return self._view
 
     async def aclose(self) -> None:
         """Nothing is held outside memory."""
 
-    def _build(self, rows: Sequence[Row], changed: Mapping[str, FloatArray]) -> ExactView:
-        old = {row.key: i for i, row in enumerate(self._view.rows)}
-        groups: list[FloatArray] = []
-        dimension: int | None = None
-        for row in rows:
+    def _build(
+        self, rows: Sequence[Row], changed: Mapping[str, FloatArray]
+    ) -> tuple[ExactView, dict[str, int]]:
+        kept = any(row.key not in changed for row in rows)
+        dimension = self._view.segments.dimension if kept and self._places else None
+        source = np.empty(len(rows), np.int64)
+        fresh: list[FloatArray] = []
+        for i, row in enumerate(rows):
             vectors = changed.get(row.key)
-            if vectors is None:
-                if self._digests.get(row.key) != row.digest:
-                    raise BackendError(f"tool {row.key}: no vectors given and none stored")
-                vectors = self._view.group(old[row.key])
-            dimension = check_vectors(row.key, vectors, dimension)
-            groups.append(vectors)
-        return ExactView(rows, Segments(groups, dimension or 0))
+            if vectors is not None:
+                dimension = check_vectors(row.key, vectors, dimension)
+                fresh.append(vectors)
+                source[i] = -len(fresh)
+            elif self._digests.get(row.key) == row.digest:
+                source[i] = self._places[row.key]
+            else:
+                raise BackendError(f"tool {row.key}: no vectors given and none stored")
+        new = Segments.of(fresh, dimension or 0)
+        view = ExactView(rows, self._view.segments.after(source, new))
+        return view, {row.key: i for i, row in enumerate(rows)}

@@ -1,0 +1,45 @@
+"""Vectors side by side: the next state from the last one, and products in blocks."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from armory.retrieval.indexes.base import SAMPLE, Background, Segments
+from armory.retrieval.ports import FloatArray
+
+
+def vectors(sizes: list[int], seed: int = 0) -> list[FloatArray]:
+    rng = np.random.default_rng(seed)
+    return [rng.normal(size=(size, 8)).astype(np.float32) for size in sizes]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [[0, 1, 2, 3], [3, 0], [-1, -2, -3], [-2, 1, -1, 3, 0, -3], [2, -1], []],
+    ids=str,
+)
+def test_the_next_state_is_made_of_the_last_and_of_what_is_new(source: list[int]) -> None:
+    old, new = vectors([2, 1, 3, 1]), vectors([1, 2, 1], seed=1)
+    wanted = [old[i] if i >= 0 else new[-1 - i] for i in source]
+    found = Segments.of(old, 8).after(np.array(source, np.int64), Segments.of(new, 8))
+    assert len(found) == len(source)
+    for i, group in enumerate(wanted):
+        np.testing.assert_array_equal(found.group(i), group)
+
+
+@pytest.mark.parametrize("queries", [1, 2, 5, 9])
+def test_blocks_change_nothing(queries: int) -> None:
+    groups = vectors([1 + i % 2 for i in range(700)])
+    asked = vectors([queries], seed=3)[0] / 100
+    found = Segments.of(groups, 8).best(asked)
+    wanted = np.stack([(asked @ group.T).max(1) for group in groups], axis=1)
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+
+
+def test_the_sample_is_stable_and_bounded() -> None:
+    keys = [f"server__tool_{i}" for i in range(SAMPLE + 50)]
+    chosen = Background.choose(keys)
+    assert len(set(chosen)) == SAMPLE
+    assert set(Background.choose(keys[::-1])) == set(chosen)
+    assert Background.choose(keys[:10]) == keys[:10]
