@@ -7,6 +7,7 @@ framework.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -19,10 +20,17 @@ from msgspec import Raw
 from armory.cli.output import err, waiting
 from armory.config import Loaded
 from armory.domain.principal import Principal
-from armory.errors import ArmoryError, ConfigError, UpstreamUnavailable
+from armory.errors import (
+    ArmoryError,
+    AuthenticationFailed,
+    ConfigError,
+    UnknownTool,
+    UpstreamUnavailable,
+)
 from armory.gateway.exchange import Exchange
 from armory.runtime import Runtime, open_runtime
 from armory.runtime.settings import armory_version
+from armory.upstreams.http_client import HttpFailure
 from armory.upstreams.link import Answer, Call, ClientGone, Owner, Params, Reply
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import MODERN_VERSIONS, UpstreamSpec
@@ -31,6 +39,7 @@ from armory.wire.interaction import Interactions
 
 OPERATOR = Principal("operator", method="internal")
 _MAX_PAGES = 1_000
+_GATEWAY = "gateway"
 
 
 class Asker(Protocol):
@@ -86,8 +95,11 @@ class Here:
 
 
 class _There:
-    def __init__(self, pool: Pool) -> None:
+    """Asks a gateway that runs elsewhere."""
+
+    def __init__(self, pool: Pool, url: str) -> None:
         self._pool = pool
+        self._url = url
 
     async def ask(
         self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any] | None = None
@@ -97,7 +109,10 @@ class _There:
             sent["_meta"] = _raw(meta)
         name = params.get("name") or params.get("uri")
         call = Call(method, sent, client=_Face(), name_header=cast("str | None", name))
-        return _result(await self._pool.request("gateway", Owner(OPERATOR), call))
+        try:
+            return _result(await self._pool.request(_GATEWAY, Owner(OPERATOR), call))
+        except UpstreamUnavailable as error:
+            raise _not_reached(self._url, error) from None
 
 
 @asynccontextmanager
@@ -121,10 +136,10 @@ async def asker(
             yield Here(runtime, mode)
         return
     headers = {"Authorization": f"Bearer {token}"} if token else {}
-    spec = UpstreamSpec(key="gateway", url=endpoint_url(url, mode), headers=headers)
+    spec = UpstreamSpec(key=_GATEWAY, url=endpoint_url(url, mode), headers=headers)
     pool = Pool([spec], client_info={"name": "armory-cli", "version": armory_version()})
     try:
-        yield _There(pool)
+        yield _There(pool, endpoint_url(url))
     finally:
         await pool.close()
 
@@ -202,4 +217,31 @@ def _refuse(error: Mapping[str, Any]) -> NoReturn:
     code, message = error.get("code"), str(error.get("message", "refused"))
     if code in (1001, 1002):
         raise UpstreamUnavailable(message)
+    if message.startswith("unknown tool"):
+        raise UnknownTool(message)
     raise ArmoryError(message)
+
+
+def _not_reached(url: str, error: UpstreamUnavailable) -> ArmoryError:
+    """The failure of `--url` in words of the command line, which knows no upstream."""
+    said = error.message.removeprefix(f"upstream {_GATEWAY!r}").lstrip(": ")
+    status = error.status if isinstance(error, HttpFailure) else None
+    refused = re.match(r"refused to initialize: -?\d+ (.*)", said, re.DOTALL)
+    answer = refused[1] if refused else ""
+    if isinstance(error, HttpFailure):
+        answer = (
+            f"HTTP {status} {' '.join(bytes(error.body[:200]).decode(errors='replace').split())}"
+        )
+    if status == 401 or "credential" in answer:
+        return AuthenticationFailed(
+            f"the gateway at {url} refuses: {answer}\nGive a token with --token or $ARMORY_TOKEN"
+        )
+    if answer:
+        return UpstreamUnavailable(
+            f"{url} is no MCP endpoint of a gateway: {answer}\nThe path is /mcp, /mcp/set/NAME or "
+            "/mcp/SERVER, below server.base_path where that is set"
+        )
+    return UpstreamUnavailable(
+        f"no gateway answers at {url}: {said}\nStart one with `armory serve`, or give another "
+        "--url. Without --url the command opens the servers of armory.yaml itself"
+    )

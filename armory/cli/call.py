@@ -8,15 +8,17 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Iterable
 from typing import Any, cast
 
 import click
 
-from armory.cli.asking import Here, asker, opened
+from armory.cli.asking import Here, all_tools, asker, opened
 from armory.cli.options import config_option, gateway_options, json_option, loaded_config
 from armory.cli.output import out, print_json, say_error
+from armory.config.problems import nearest
 from armory.domain.naming import split_name
-from armory.errors import UpstreamUnavailable
+from armory.errors import UnknownTool, UpstreamUnavailable
 
 _UNREACHABLE = ("upstream_unavailable", "upstream_timeout", "upstream_overloaded")
 
@@ -54,8 +56,12 @@ async def _call(
 ) -> dict[str, Any]:
     request = {"name": tool, "arguments": arguments}
     if url is not None:
-        async with asker(url, token, lambda: loaded_config(config)) as asked:
-            return await asked.ask("tools/call", request)
+        async with asker(url, token, lambda: loaded_config(config), mode="all") as asked:
+            try:
+                return await asked.ask("tools/call", request)
+            except UnknownTool:
+                listed, _ = await all_tools(asked)
+                raise _unknown(tool, [str(found.get("name")) for found in listed]) from None
     loaded = loaded_config(config)
     parts = split_name(tool)
     server = parts[0] if parts else ""
@@ -63,7 +69,16 @@ async def _call(
         found = runtime.supervisor.status().get(server)
         if found is not None and found.state != "ready" and not found.tools:
             raise UpstreamUnavailable(found.error or f"upstream {server!r} did not answer in time")
-        return await Here(runtime).ask("tools/call", request)
+        try:
+            return await Here(runtime).ask("tools/call", request)
+        except UnknownTool:
+            raise _unknown(tool, runtime.gateway.view.catalog.tools) from None
+
+
+def _unknown(tool: str, known: Iterable[str]) -> UnknownTool:
+    near = nearest(tool, known)
+    hint = f"; did you mean {near!r}?" if near else "."
+    return UnknownTool(f"no tool is called {tool!r}{hint} `armory tools` lists all")
 
 
 def _parsed(arguments: str) -> dict[str, Any]:
@@ -71,14 +86,19 @@ def _parsed(arguments: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise click.BadParameter(f"not valid JSON: {error}", param_hint="ARGUMENTS") from None
+        raise _no_object(text, f"is not valid JSON ({error})") from None
     if not isinstance(value, dict):
-        raise click.BadParameter(
-            f"a JSON object is expected, this is {type(value).__name__}; "
-            """write e.g. '{"timezone": "UTC"}'""",
-            param_hint="ARGUMENTS",
-        )
+        raise _no_object(text, "is JSON, and not an object")
     return cast("dict[str, Any]", value)
+
+
+def _no_object(text: str, what: str) -> click.BadParameter:
+    shown = text.strip() if len(text) <= 80 else f"{text[:77].strip()}..."
+    return click.BadParameter(
+        f"{shown!r} {what}; a JSON object is expected, in quotes of the shell: "
+        """'{"timezone": "UTC"}'""",
+        param_hint="ARGUMENTS",
+    )
 
 
 def _brief(block: dict[str, Any]) -> str:

@@ -11,10 +11,12 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from typing import Any
 
 import click
 
-from armory.cli.output import say_error
+from armory.cli.output import say_failure
+from armory.config.problems import ConfigProblems, nearest
 from armory.errors import ArmoryError, ConfigError, InvalidRequest, UpstreamUnavailable
 from armory.observability.logging import configure_logging
 
@@ -37,6 +39,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "users": ("armory.cli.users", "users", "Make, list, change and delete users."),
     "packs": ("armory.cli.packs", "packs", "Packs of tools, and who has installed them."),
     "usage": ("armory.cli.usage", "usage", "What was called, how it fared, what is left."),
+    "login": ("armory.cli.login", "login", "Log in at an upstream that wants a person."),
+    "logout": ("armory.cli.login", "logout", "Forget that login."),
     "approve": ("armory.cli.approve", "approve", "Take changed tool definitions as good."),
     "schema": ("armory.cli.schema", "schema", "Print the JSON Schema of armory.yaml."),
     "version": ("armory.cli.version", "version", "Print the version."),
@@ -56,6 +60,14 @@ class _Commands(click.Group):
             return None
         command: click.Command = getattr(importlib.import_module(found[0]), found[1])
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if not name.startswith("-") and name not in COMMANDS and (near := nearest(name, COMMANDS)):
+            ctx.fail(f"No such command {name!r}. Did you mean {near!r}?")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -79,25 +91,46 @@ def exit_code(error: ArmoryError) -> int:
     return UNREACHABLE if isinstance(error, UpstreamUnavailable) else FAILED
 
 
+def told(error: ArmoryError) -> dict[str, Any]:
+    """An error as `--json` shows it."""
+    shown: dict[str, Any] = {
+        "code": error.code,
+        "message": str(error) or error.message,
+        "exit_code": exit_code(error),
+    }
+    for name in ("path", "parameter", "retry_after_s"):
+        if (value := getattr(error, name, None)) not in (None, ""):
+            shown[name] = value
+    if isinstance(error, ConfigProblems):
+        shown["problems"] = error.as_json()
+    return shown
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run and exit. No traceback reaches a user; `ARMORY_DEBUG=1` shows it."""
     # Before NumPy loads: its threads spin for each other, which costs a busy machine 2x the CPU
     # and 10x the time of a search; searches run side by side in threads of their own instead.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    as_json = "--json" in given[: given.index("--") if "--" in given else None]
     try:
-        code = cli.main(
-            args=None if arguments is None else list(arguments),
-            prog_name="armory",
-            standalone_mode=False,
-        )
+        code = cli.main(args=given, prog_name="armory", standalone_mode=False)
     except click.exceptions.Abort:
         code = INTERRUPTED
-    except click.ClickException as error:
+    except click.exceptions.NoArgsIsHelpError as error:
         error.show()
         code = error.exit_code
+    except click.ClickException as error:
+        code = error.exit_code
+        if as_json:
+            usage = {"code": "usage", "message": error.format_message(), "exit_code": code}
+            say_failure(usage, as_json=True)
+        else:
+            error.show()
     except ArmoryError as error:
-        say_error(error.message if not str(error) else str(error))
-        code = exit_code(error)
+        failure = told(error)
+        say_failure(failure, as_json=as_json)
+        code = failure["exit_code"]
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:  # the reader of a pipe went away
@@ -106,10 +139,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:  # noqa: BLE001 - the last line of defence before a user's terminal
         if os.environ.get("ARMORY_DEBUG"):
             traceback.print_exc()
-        say_error(
+        message = (
             f"unexpected {type(error).__name__}: {error}\n"
             "This is a defect of Armory; ARMORY_DEBUG=1 shows where it happened."
         )
+        defect = {"code": "internal", "message": message, "exit_code": FAILED}
+        say_failure(defect, as_json=as_json)
         code = FAILED
     sys.exit(code if isinstance(code, int) else 0)
 

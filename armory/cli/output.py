@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -35,6 +35,21 @@ def print_json(value: Any) -> None:
 def say_error(message: str) -> None:
     """A problem, on standard error."""
     err().print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+
+
+def say_failure(told: Mapping[str, Any], *, as_json: bool) -> None:
+    """How a command ended that did not do what it was asked for.
+
+    With `--json` it is the answer, on standard output, so that a program finds it where it looks.
+
+    Args:
+        told: `code`, `message`, `exit_code`, and what else is known; the message is for people.
+        as_json: whether the command was called with `--json`.
+    """
+    if as_json:
+        print_json({"error": dict(told)})
+    else:
+        say_error(told["message"])
 
 
 def say_notice(message: str) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -28,28 +29,26 @@ def validate(connect: bool, config: str | None, as_json: bool) -> None:
     """Check the configuration and print every problem at once, each with its path."""
     path = find_config(config)
     loaded: Loaded | None = None
-    problems: list[Problem] = []
+    wrong: ConfigProblems | None = None
     try:
         loaded = checked(path)
     except ConfigProblems as error:
-        problems = list(error.problems)
+        wrong = error
     report: dict[str, Any] = {
         "file": str(path),
-        "ok": not problems,
-        "problems": [
-            {"path": found.path, "line": found.line, "message": found.message} for found in problems
-        ],
+        "ok": wrong is None,
+        "problems": [] if wrong is None else wrong.as_json(),
         "notices": [*loaded.notices, *warnings_of(loaded.config)] if loaded else [],
     }
-    code = 2 if problems else 0
-    if connect and loaded is not None and not problems:
+    code = 0 if wrong is None else 2
+    if connect and loaded is not None:
         report["upstreams"] = asyncio.run(_connect(loaded))
         if any(found["state"] != "ready" for found in report["upstreams"].values()):
             report["ok"], code = False, 3
     if as_json:
         print_json(report)
     else:
-        _show(report, problems, loaded)
+        _show(report, wrong.problems if wrong else (), loaded)
     sys.exit(code)
 
 
@@ -70,7 +69,7 @@ async def _connect(loaded: Loaded) -> dict[str, Any]:
             }
 
 
-def _show(report: dict[str, Any], problems: list[Problem], loaded: Loaded | None) -> None:
+def _show(report: dict[str, Any], problems: Sequence[Problem], loaded: Loaded | None) -> None:
     for line in report["notices"]:
         say_notice(line)
     console = out()

@@ -80,3 +80,10 @@ class ConfigProblems(ConfigError):
         count = len(self.problems)
         lines = "\n".join(f"  {problem}" for problem in self.problems)
         super().__init__(f"{head}{count} problem{'s' if count != 1 else ''}\n{lines}")
+
+    def as_json(self) -> list[dict[str, str | int | None]]:
+        """Path, line and message of each."""
+        return [
+            {"path": found.path, "line": found.line, "message": found.message}
+            for found in self.problems
+        ]

@@ -137,3 +137,76 @@ def test_a_running_gateway_answers_the_same(
     called = armory("call", "--url", served.url, "notes__add_note", '{"title": "milk"}')
     assert called.returncode == 0
     assert "milk" in called.stdout
+
+
+def failure(done: Any) -> dict[str, Any]:
+    """The error that a command called with `--json` answered with."""
+    found: dict[str, Any] = json.loads(done.stdout)["error"]
+    assert found["exit_code"] == done.returncode
+    return found
+
+
+def test_with_json_a_failure_is_the_answer(armory: Run, tmp_path: Path) -> None:
+    found = failure(armory("tools", "--json"))
+    assert (found["code"], found["exit_code"]) == ("config", 2)
+    assert "armory init" in found["message"]
+
+    (tmp_path / "armory.yaml").write_text("server: {port: x}\nsets: {a: {servers: [b]}}\n")
+    found = failure(armory("serve", "--json"))
+    assert [problem["path"] for problem in found["problems"]] == [
+        "server.port",
+        "sets.a.servers[0]",
+    ]
+    assert found["problems"][1]["line"] == 2
+
+    found = failure(armory("tools", "--nope", "--json"))
+    assert (found["code"], found["exit_code"]) == ("usage", 2)
+    found = failure(armory("call", "x__y", "{a: 1}", "--json"))
+    assert "'{a: 1}' is not valid JSON" in found["message"]
+
+    plain = armory("tools", "--nope")
+    assert plain.stdout == ""
+    assert "--nope" in plain.stderr
+
+
+def test_a_mistyped_command_is_told_the_near_one(armory: Run) -> None:
+    done = armory("tols")
+    assert done.returncode == 2
+    assert "Did you mean 'tools'?" in done.stderr
+
+
+def test_a_url_where_no_gateway_is(armory: Run) -> None:
+    url = "http://127.0.0.1:9"
+    done = armory("tools", "--url", url)
+    assert done.returncode == 3
+    assert f"no gateway answers at {url}/mcp" in done.stderr
+    assert "armory serve" in done.stderr
+    assert "upstream" not in done.stderr
+    assert failure(armory("tools", "--url", url, "--json"))["code"] == "upstream_unavailable"
+
+
+def test_what_a_gateway_refuses_says_what_to_give_it(
+    armory: Run, serve: Callable[..., Any], demo_upstreams: dict[str, Any]
+) -> None:
+    security = {"tokens": {"a": {"token": "a-long-token"}}, "allow_anonymous": False}
+    served = serve({"upstreams": demo_upstreams, "security": security}).ready()
+    found = failure(armory("tools", "--url", served.url, "--json"))
+    assert (found["code"], found["exit_code"]) == ("authentication_failed", 1)
+    assert "--token or $ARMORY_TOKEN" in found["message"]
+    token = ("--token", "a-long-token")
+    found = failure(armory("tools", "--url", served.url + "/nothing", *token, "--json"))
+    assert found["exit_code"] == 3
+    assert "is no MCP endpoint of a gateway" in found["message"]
+    call = ("call", "--url", served.url, *token, "time__get_curent_time", "--json")
+    found = failure(armory(*call))
+    assert (found["code"], found["exit_code"]) == ("unknown", 1)
+    assert "did you mean 'time__get_current_time'?" in found["message"]
+
+
+def test_an_unknown_tool_of_a_server_opened_here(
+    armory: Run, tmp_path: Path, demo_upstreams: dict[str, Any]
+) -> None:
+    (tmp_path / "armory.yaml").write_text(yaml.safe_dump({"upstreams": demo_upstreams}))
+    done = armory("call", "time__get_curent_time")
+    assert done.returncode == 1
+    assert "did you mean 'time__get_current_time'?" in done.stderr
