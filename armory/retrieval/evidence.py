@@ -20,8 +20,8 @@ from armory.retrieval.ports import (
     Hits,
     IntArray,
     Leg,
+    Recalled,
     UsageSource,
-    UseMemory,
 )
 from armory.retrieval.postings import Hits as LexicalHits
 from armory.retrieval.snapshot import Snapshot
@@ -29,6 +29,14 @@ from armory.retrieval.snapshot import Snapshot
 MAX_LEGS = 12
 #: Best lexical rows of a leg whose cosine is wanted even from an index that returns only the best.
 _LEXICAL_CANDIDATES = 100
+#: The same for tools that similar queries led to.
+_PAST_CANDIDATES = 20
+#: Where past queries of unrelated tools lie: so many standard deviations of the descriptions'
+#: cosines above their mean, for the best and for the mean of a tool's queries. Counts as so many
+#: tools beside the remembered ones, which alone say little while they are few.
+_PAST_ABOVE = (1.0, 0.4)
+_PAST_TOOLS = 20
+_LEAST_STD = 0.06
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,27 +164,44 @@ def _candidates(
     return joined[order], np.concatenate([hits.cosine, filler], axis=1)[:, order]
 
 
+def remembered(snapshot: Snapshot, allowed: IntArray | None, recalled: Recalled) -> IntArray:
+    """Ascending allowed rows of the tools that the most similar past queries led to."""
+    chosen: set[int] = set()
+    for cosine in recalled.cosine:
+        best = np.argsort(-cosine, kind="stable")[:_PAST_CANDIDATES]
+        rows = (snapshot.row_of.get(recalled.names[int(i)]) for i in best.tolist())
+        chosen.update(row for row in rows if row is not None)
+    found = np.array(sorted(chosen), np.int64)
+    return found if allowed is None else np.intersect1d(found, allowed, assume_unique=True)
+
+
+def _standard(values: FloatArray, above: float, mean: FloatArray, std: FloatArray) -> FloatArray:
+    """(m, t) standard scores of cosines with past queries, against those of all tools."""
+    count, beside = values.shape[1], _PAST_TOOLS
+    std = np.maximum(std, _LEAST_STD)
+    prior = mean + above * std
+    middle = (values.sum(1) + beside * prior) / (count + beside)
+    square = ((values - middle[:, None]) ** 2).sum(1) + beside * (std**2 + (prior - middle) ** 2)
+    return (values - middle[:, None]) / np.sqrt(square / (count + beside))[:, None]
+
+
 def _past(
-    snapshot: Snapshot,
-    rows: IntArray,
-    query: Query,
-    vectors: FloatArray | None,
-    uses: UseMemory | None,
-) -> tuple[FloatArray | None, FloatArray | None]:
-    """(m, c) best cosine with a past query and (c,) uses behind it, for the candidates."""
-    if uses is None or vectors is None:
-        return None, None
-    recalled = uses.recall(vectors, query.user)
+    snapshot: Snapshot, rows: IntArray, recalled: Recalled, hits: Hits
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """(m, c) best cosine with a past query, (m, c) standard scores, (c,) uses behind them."""
     known = [(t, snapshot.row_of[n]) for t, n in enumerate(recalled.names) if n in snapshot.row_of]
-    used = np.zeros((len(vectors), len(rows)), np.float32)
-    counts = np.zeros(len(rows), np.float32)
+    used = np.zeros((len(recalled.cosine), len(rows)), np.float32)
+    past, counts = np.zeros_like(used), np.zeros(len(rows), np.float32)
     if known and len(rows):
         found, places = np.array(known, np.int64).T
         at = np.minimum(np.searchsorted(rows, places), len(rows) - 1)
         inside = rows[at] == places
-        used[:, at[inside]] = recalled.cosine[:, found[inside]]
-        counts[at[inside]] = recalled.uses[found[inside]]
-    return used, counts
+        to, of = at[inside], found[inside]
+        both = zip((recalled.cosine, recalled.centre), _PAST_ABOVE, strict=True)
+        scores = [_standard(values, above, hits.mean, hits.std)[:, of] for values, above in both]
+        used[:, to], past[:, to] = recalled.cosine[:, of], (scores[0] + scores[1]) / 2
+        counts[to] = recalled.uses[of]
+    return used, past, counts
 
 
 def gather(
@@ -187,15 +212,17 @@ def gather(
     words: Words,
     hits: Hits | None,
     vectors: FloatArray | None,
+    recalled: Recalled | None,
     embedder: str,
     usage: UsageSource | None,
-    uses: UseMemory | None,
 ) -> Evidence:
     """Join both halves over the same candidates."""
     rows, cosine = _candidates(snapshot, allowed, words, hits)
     whole = len(rows) == len(snapshot.records)
     records = snapshot.records if whole else [snapshot.records[i] for i in rows.tolist()]
-    used, counts = _past(snapshot, rows, query, vectors, uses)
+    used = past = counts = None
+    if recalled is not None and hits is not None:
+        used, past, counts = _past(snapshot, rows, recalled, hits)
     joined = [
         Leg(
             text=leg.text,
@@ -209,6 +236,7 @@ def gather(
             bm25_std=float(words.std[i]),
             hits=words.hits[i],
             used=None if used is None else used[i],
+            past=None if past is None else past[i],
             vector=None if vectors is None or hits is None else vectors[i],
         )
         for i, leg in enumerate(legs)

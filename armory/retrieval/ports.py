@@ -148,6 +148,8 @@ class Leg:
         cosine_mean, cosine_std: over the visible set.
         used: (c,) best cosine with a past query that led to this tool, 0 without one; None: no
             memory of use.
+        past: (c,) how like the queries that led to this tool the text is, in standard scores
+            against other tools' queries, 0 without any; None: no memory of use.
         bm25: (c,) BM25F over all fields, at least 0.
         bm25_mean, bm25_std: over the visible set.
         hits: the same words as pairs, for `Evidence.postings.fields`; its rows are snapshot rows.
@@ -165,6 +167,7 @@ class Leg:
     bm25_std: float
     hits: LexicalHits
     used: FloatArray | None = None
+    past: FloatArray | None = None
     vector: FloatArray | None = None
 
     @property
@@ -297,11 +300,13 @@ class Recalled:
     Attributes:
         names: exposed names of the t tools that have enough past queries.
         cosine: (m, t) float32, best cosine with a past query of each, in [0, 1].
+        centre: (m, t) float32, cosine with the mean of the past queries of each.
         uses: (t,) float32, how many uses stand behind it, older ones counting less.
     """
 
     names: Sequence[str]
     cosine: FloatArray
+    centre: FloatArray
     uses: FloatArray
 
 

@@ -31,6 +31,7 @@ from armory.retrieval.evidence import (
     filtered,
     gather,
     legs_of,
+    remembered,
     to_dense,
     words_of,
 )
@@ -236,7 +237,7 @@ class Retriever:
         snapshot = self._snapshot
         if snapshot is None:
             return Verdict(None, None, _NONE, "nothing is indexed yet", ranker)
-        allowed = filtered(snapshot, self._allowed(snapshot, visible), query)
+        allowed = filtered(snapshot, await self._allowed(snapshot, visible), query)
         if not len(snapshot.records) or (allowed is not None and not len(allowed)):
             return Verdict(None, None, _NONE, self.degraded, ranker)
         legs = legs_of(query.texts)
@@ -244,18 +245,21 @@ class Retriever:
         words_soon = loop.run_in_executor(self._pool, words_of, snapshot, legs, allowed)
         vectors, problem = await self._embed(snapshot, legs)
         words = await words_soon
-        hits: Hits | None = None
+        hits = recalled = None
         if vectors is not None:
-            hits, problem = await self._dense(snapshot, vectors, allowed, words.best)
+            also = words.best
+            if self._uses is not None:
+                recalled = await asyncio.to_thread(self._uses.recall, vectors, query.user)
+                also = np.union1d(also, remembered(snapshot, allowed, recalled))
+            hits, problem = await self._dense(snapshot, vectors, allowed, also)
         if hits is None:
             tools = len(snapshot.records) if allowed is None else len(allowed)
             ranker = stand_in(ranker, self._rankers, tools)
 
         def rank() -> tuple[Evidence, Ranked]:
             evidence = gather(
-                snapshot, query, legs, allowed, words, hits, vectors,
-                self._embedder.identity if self._embedder is not None else "",
-                self._usage, self._uses,
+                snapshot, query, legs, allowed, words, hits, vectors, recalled,
+                self._embedder.identity if self._embedder is not None else "", self._usage,
             )  # fmt: skip
             return evidence, ranker.rank(evidence, self.settings.rank)
 
@@ -305,14 +309,17 @@ class Retriever:
             limits = replace(limits, max_tools=query.top_k)
         return limits
 
-    def _allowed(self, snapshot: Snapshot, visible: VisibleSet | None) -> IntArray | None:
+    async def _allowed(self, snapshot: Snapshot, visible: VisibleSet | None) -> IntArray | None:
         if visible is None:
             return None
         known = self._masks.get(id(visible))
-        if known is None or known[0] is not visible:
-            known = (visible, allowed_rows(snapshot, visible.names))
-            self._masks[id(visible)] = known
-        return known[1]
+        if known is not None and known[0] is visible:
+            return known[1]
+        loop = asyncio.get_running_loop()
+        rows = await loop.run_in_executor(self._pool, allowed_rows, snapshot, visible.names)
+        if snapshot is self._snapshot:  # another one has other rows
+            self._masks[id(visible)] = (visible, rows)
+        return rows
 
     def _publish(self, snapshot: Snapshot, problem: str) -> None:
         self._snapshot = snapshot

@@ -55,6 +55,7 @@ class _Table:
     group_known: NDArray[np.bool_]
     group_of: dict[str, IntArray]
     at: NDArray[np.float64]
+    centre: FloatArray
 
 
 class UseVectors:
@@ -166,14 +167,15 @@ class UseVectors:
         return gone
 
     def recall(self, queries: FloatArray, user: str | None) -> Recalled:
-        """Best cosine with a past query of each tool that has enough of them.
+        """Cosines with the past queries of each tool that has enough of them, and their mean.
 
         `user` does not narrow: everybody's successes are evidence; his own count double, and
         another's no more than `others_see` a tool.
         """
         table = self._current()
         if not len(table.names) or table.matrix.shape[1] != queries.shape[1]:
-            return Recalled((), np.zeros((len(queries), 0), np.float32), np.zeros(0, np.float32))
+            none = np.zeros((len(queries), 0), np.float32)
+            return Recalled((), none, none, np.zeros(0, np.float32))
         age = np.maximum(self._clock() - table.at, 0)
         weight = 0.5 ** (age / self._half_life_s)
         worth = np.bincount(table.group, weight, len(table.group_owner))
@@ -186,7 +188,8 @@ class UseVectors:
         best = np.maximum.reduceat(queries @ table.matrix.T, starts, axis=1)
         enough = np.flatnonzero(mass >= self._floor)
         names: Sequence[str] = [table.names[i] for i in enough.tolist()]
-        return Recalled(names, np.clip(best[:, enough], 0, 1), mass[enough])
+        centre = queries @ table.centre[enough].T
+        return Recalled(names, np.clip(best[:, enough], 0, 1), centre, mass[enough])
 
     def _current(self) -> _Table:
         with self._lock:
@@ -205,8 +208,9 @@ class UseVectors:
                 for (_, user), number in groups.items():
                     if user is not None:
                         users.setdefault(user, []).append(number)
+                matrix = np.stack([e.vector for e in found]) if found else empty
                 self._table = _Table(
-                    matrix=np.stack([e.vector for e in found]) if found else empty,
+                    matrix=matrix,
                     owner=owner,
                     names=names,
                     group=np.array(group, np.int64),
@@ -214,5 +218,20 @@ class UseVectors:
                     group_known=np.array([user is not None for _, user in groups], np.bool_),
                     group_of={user: np.array(own, np.int64) for user, own in users.items()},
                     at=np.array([e.at for e in found], np.float64),
+                    centre=self._centres(matrix, owner, np.array(group, np.int64), found),
                 )
             return self._table
+
+    def _centres(
+        self, matrix: FloatArray, owner: IntArray, group: IntArray, found: Sequence[UseEntry]
+    ) -> FloatArray:
+        """(t, d) unit mean of each tool's queries; one user's together weigh `others_see`."""
+        if not found:
+            return matrix
+        sizes = np.bincount(group)[group]
+        known = np.array([entry.user is not None for entry in found])
+        weight = np.where(known, np.minimum(sizes, self._others_see) / sizes, 1.0)
+        starts = np.flatnonzero(np.diff(owner, prepend=-1))
+        summed = np.add.reduceat(matrix * weight[:, None].astype(np.float32), starts, axis=0)
+        length = np.linalg.norm(summed, axis=1, keepdims=True)
+        return (summed / np.maximum(length, 1e-9)).astype(np.float32)

@@ -26,8 +26,8 @@ from armory.retrieval.ports import (
 )
 from armory.retrieval.rankers.base import verdict
 from armory.retrieval.rankers.formulas import FormulaRanker, SemanticRanker
+from armory.retrieval.rankers.remembered import USE_HALF
 from armory.retrieval.rankers.signals import (
-    USE_HALF,
     best_of,
     candidate_signals,
     fuse,

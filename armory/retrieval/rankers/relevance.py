@@ -5,8 +5,11 @@ Owns: the `relevance` ranker. Never imports indexes, embedders or the retriever.
 
 from __future__ import annotations
 
+import numpy as np
+
 from armory.retrieval.ports import Evidence, Ranked, RankSettings
 from armory.retrieval.rankers.base import explain, verdict
+from armory.retrieval.rankers.remembered import with_uses
 from armory.retrieval.rankers.signals import candidate_signals, fuse, query_signals
 
 
@@ -17,10 +20,15 @@ class RelevanceRanker:
     needs_dense = True
 
     def rank(self, evidence: Evidence, settings: RankSettings) -> Ranked:
-        """Fuse the legs, weigh the signals of the best hundred, calibrate."""
-        fusion = fuse(evidence)
-        signals = candidate_signals(evidence, fusion)
-        query = query_signals(evidence, signals)
+        """Fuse the legs, weigh the signals of the best hundred, calibrate.
+
+        Memory of use says which tool; whether any is needed is judged by the descriptions.
+        """
+        learnt = with_uses(evidence)
+        fusion = fuse(learnt)
+        signals = candidate_signals(learnt, fusion)
+        told = [leg.cosine[fusion.best] for leg in evidence.legs if leg.cosine is not None]
+        query = query_signals(learnt, signals, np.max(told, axis=0) if told else None)
         return verdict(
             self.name, evidence, settings, values=fusion.total, raw=None, best=fusion.best,
             signals=signals, query=query,

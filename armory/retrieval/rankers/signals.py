@@ -20,9 +20,6 @@ from armory.retrieval.ports import Evidence, FloatArray, IntArray, Leg
 DEPTH = 100
 DENSE_SHARE = 0.7
 _NAME, _SERVER, _DESCRIPTION, _PARAMS = 0, 1, 3, 4
-#: A past use weighs up to this much of a cosine, half of it from so many uses on.
-USE_SHARE = 2.0
-USE_HALF = 6.0
 _ALONE = -6.0
 #: Fewer tools than this are judged as if unrelated ones stood beside them: two tools say nothing
 #: about how far cosines spread, and nothing was learned on catalogues so small.
@@ -92,25 +89,15 @@ def spread(
     return middle, float(np.sqrt(variance / FEW))
 
 
-def _meaning(leg: Leg, uses: FloatArray | None) -> FloatArray:
-    """Standard scores of a leg's cosines, past uses added where there are any.
-
-    A past query adds what its cosine exceeds the mean cosine by, and more the more uses stand
-    behind it; then the whole is brought back to its spread, so that a catalogue that remembers
-    everything is judged like one that remembers nothing.
-    """
+def cosine_spread(leg: Leg) -> tuple[float, float]:
+    """Mean and standard deviation that a leg's cosines are measured by; see `spread`."""
     assert leg.cosine is not None
-    mean, std = spread(leg.cosine, leg.cosine_mean, leg.cosine_std, _APART_COSINE, _LEAST_COSINE)
-    plain = z(leg.cosine, mean, std)
-    if leg.used is None or uses is None or not leg.used.any():
-        return plain
-    share = USE_SHARE * uses / (uses + USE_HALF)
-    gained = plain + share * np.maximum(z(leg.used, mean, std), 0)
-    width = float(gained.std())
-    if width < _LEAST_STD:
-        return plain
-    scale = float(plain.std()) / width
-    return ((gained - gained.mean()) * scale + plain.mean()).astype(np.float32)
+    return spread(leg.cosine, leg.cosine_mean, leg.cosine_std, _APART_COSINE, _LEAST_COSINE)
+
+
+def _meaning(leg: Leg) -> FloatArray:
+    assert leg.cosine is not None
+    return z(leg.cosine, *cosine_spread(leg))
 
 
 def _over_legs(legs: Sequence[Leg], values: FloatArray) -> FloatArray:
@@ -130,7 +117,7 @@ def fuse(evidence: Evidence) -> Fusion:
     words = np.stack(
         [z(leg.bm25, *spread(leg.bm25, leg.bm25_mean, leg.bm25_std, _APART_WORDS)) for leg in legs]
     )
-    dense = np.stack([_meaning(leg, evidence.uses) for leg in legs]) if evidence.dense else words
+    dense = np.stack([_meaning(leg) for leg in legs]) if evidence.dense else words
     each = (DENSE_SHARE * dense + (1 - DENSE_SHARE) * words).astype(np.float32)
     over_dense, over_words = _over_legs(legs, dense), _over_legs(legs, words)
     total = (DENSE_SHARE * over_dense + (1 - DENSE_SHARE) * over_words).astype(np.float32)
@@ -241,8 +228,16 @@ def candidate_signals(evidence: Evidence, fusion: Fusion) -> dict[str, FloatArra
     return {name: np.asarray(values, np.float32) for name, values in found.items()}
 
 
-def query_signals(evidence: Evidence, signals: Mapping[str, FloatArray]) -> dict[str, float]:
-    """What the candidates together, and the way it is put, say about the query."""
+def query_signals(
+    evidence: Evidence, signals: Mapping[str, FloatArray], cosine: FloatArray | None = None
+) -> dict[str, float]:
+    """What the candidates together, and the way it is put, say about the query.
+
+    Args:
+        evidence: the query.
+        signals: of its best candidates.
+        cosine: (k,) best cosine of each with the description alone; None: as in the signals.
+    """
     gap, covered = signals["fusion_gap"], signals["covered"]
     whole = [leg.text for leg in evidence.legs if leg.whole]
     few = max(0.0, float(np.log(_MANY / max(evidence.visible, _LEAST_VISIBLE))))
@@ -260,7 +255,7 @@ def query_signals(evidence: Evidence, signals: Mapping[str, FloatArray]) -> dict
         **form(" ".join(whole)),
     }
     if "cosine_best" in signals:
-        cosine = signals["cosine_best"]
+        cosine = signals["cosine_best"] if cosine is None else cosine
         found["top_cosine"] = float(cosine.max())
         found["top3_cosine"] = float(-np.sort(-cosine)[:3].mean())
         found["agreement"] = float(covered[0] * cosine[0])

@@ -21,6 +21,7 @@ from armory.retrieval.rankers.formulas import (
     keyword,
 )
 from armory.retrieval.rankers.relevance import RelevanceRanker
+from armory.retrieval.rankers.remembered import with_uses
 from armory.retrieval.rankers.signals import candidate_signals, fuse
 
 RANKERS: list[Ranker] = [RelevanceRanker(), HybridRanker(), SemanticRanker(), LexicalRanker()]
@@ -142,7 +143,7 @@ def test_past_uses_lift_a_tool() -> None:
     used = np.zeros(count, np.float32)
     used[0] = 0.9
     uses = np.where(used > 0, 10, 0).astype(np.float32)
-    legs = [replace(leg, used=used) for leg in found.legs]
+    legs = [replace(leg, used=used, past=9 * used) for leg in found.legs]
     learnt = replace(found, legs=legs, uses=uses)
     ranker = RelevanceRanker()
     before = names(found, ranker.rank(found, RankSettings()).order).index("git__commit")
@@ -151,12 +152,48 @@ def test_past_uses_lift_a_tool() -> None:
     assert "led to it before" in ranker.reason(learnt, after, 0)
 
 
-def test_memory_of_everything_changes_nothing() -> None:
+def test_one_remembered_tool_does_not_push_down_the_others() -> None:
     found = evidence(["send an email"], {"mail__send": 0.7})
-    used = np.full(len(found.records), 0.5, np.float32)
-    uses = np.full(len(found.records), 30, np.float32)
-    learnt = replace(found, legs=[replace(leg, used=used) for leg in found.legs], uses=uses)
-    np.testing.assert_allclose(fuse(learnt).total, fuse(found).total, atol=1e-3)
+    past = np.zeros(len(found.records), np.float32)
+    past[0] = 1.5  # somewhat like the queries that led to git__commit
+    learnt = replace(
+        found,
+        legs=[replace(leg, past=past, used=past / 4) for leg in found.legs],
+        uses=np.where(past > 0, 30, 0).astype(np.float32),
+    )
+    ranked = RelevanceRanker().rank(learnt, RankSettings())
+    assert names(learnt, ranked.order)[0] == "mail__send"
+    before, after = fuse(found).total, fuse(with_uses(learnt)).total
+    np.testing.assert_array_equal(before[1:], after[1:])
+
+
+def test_memory_reads_the_clauses_of_a_text_that_has_some() -> None:
+    text = "Please show me the commit history and then send an email message to Anna"
+    found = evidence([text], {"git__log": 0.5, "mail__send": 0.5})
+    assert len(found.legs) > 1
+    past = np.full(len(found.records), 4, np.float32)
+    learnt = replace(
+        found,
+        legs=[replace(leg, past=past) for leg in found.legs],
+        uses=np.full(len(found.records), 9, np.float32),
+    )
+    for leg, mixed in zip(found.legs, with_uses(learnt).legs, strict=True):
+        assert leg.whole == np.array_equal(leg.cosine, mixed.cosine)  # type: ignore[arg-type]
+
+
+def test_memory_lifts_cosines_and_says_nothing_of_need() -> None:
+    found = evidence(["ship it"], {"git__log": 0.3})
+    past = np.zeros(len(found.records), np.float32)
+    past[0] = 4.0
+    legs = [replace(leg, past=past, used=past / 8) for leg in found.legs]
+    learnt = replace(found, legs=legs, uses=np.where(past > 0, 10, 0).astype(np.float32))
+    lifted = with_uses(learnt)
+    assert lifted.legs[0].cosine is not None
+    assert found.legs[0].cosine is not None
+    assert lifted.legs[0].cosine[0] > found.legs[0].cosine[0]
+    ranker = RelevanceRanker()
+    need = [ranker.rank(e, RankSettings()).signals["need"][0] for e in (found, learnt)]
+    assert need[1] <= need[0] + 0.05, "a lifted tool is no sign that one is needed"
 
 
 def test_stated_cost_and_tag_boosts() -> None:

@@ -109,3 +109,13 @@ def test_there_is_an_end_to_what_is_kept() -> None:
     before = memory.stamp
     assert memory.forget(user="flood") == 3
     assert memory.stamp != before
+
+
+def test_one_users_queries_do_not_move_the_mean_far() -> None:
+    memory = UseVectors(floor=1.0, others_see=2.0)
+    for i in range(4):
+        memory.learn(f"shared {i}", axis(0), "tool")
+    for i in range(30):
+        memory.learn(f"flood {i}", axis(1), "tool", "flood")
+    found = memory.recall(np.stack([axis(0), axis(1)]), None)
+    assert found.centre[:, 0] == pytest.approx([2 / 5**0.5, 1 / 5**0.5])

@@ -1,0 +1,48 @@
+"""Memory of use within the dense side: past queries become part of a tool's cosine.
+
+Owns: how much the queries that led to a tool count. Pure NumPy; never imports indexes, embedders or
+the retriever.
+
+A remembered tool's standard score is a mean of two: of its description, and of the queries that
+led to it, which weigh the more the more of them there are. A mean, not a gain on top: what is
+remembered may not push down what is not. A text that falls into clauses is left as it is and its
+clauses are judged instead, since past queries asked for one thing, and half a match would hide the
+other half.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from armory.retrieval.ports import Evidence, FloatArray, Leg
+from armory.retrieval.rankers.signals import cosine_spread
+
+#: Weight of past queries against the description's one, and after how many uses it is half of that.
+USE_SHARE = 2.0
+USE_HALF = 3.0
+#: The right tool's own queries stand out more than its description does.
+_PAST_SCALE = 1.1
+
+
+def with_uses(evidence: Evidence) -> Evidence:
+    """The same evidence, cosines as if the past queries were part of the descriptions."""
+    uses = evidence.uses
+    if uses is None or not uses.any():
+        return evidence
+    known = USE_SHARE * uses / (uses + USE_HALF)
+    share = (known / (1 + USE_SHARE)).astype(np.float32)
+    split = {leg.parent for leg in evidence.legs if not leg.whole}
+    legs = [
+        leg if leg.whole and leg.parent in split else _mixed(leg, share) for leg in evidence.legs
+    ]
+    return replace(evidence, legs=legs)
+
+
+def _mixed(leg: Leg, share: FloatArray) -> Leg:
+    if leg.cosine is None or leg.past is None:
+        return leg
+    mean, std = cosine_spread(leg)
+    past = mean + std * _PAST_SCALE * leg.past
+    return replace(leg, cosine=((1 - share) * leg.cosine + share * past).astype(np.float32))
