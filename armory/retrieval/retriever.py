@@ -31,7 +31,6 @@ from armory.retrieval.evidence import (
     filtered,
     gather,
     legs_of,
-    remembered,
     to_dense,
     words_of,
 )
@@ -245,21 +244,18 @@ class Retriever:
         words_soon = loop.run_in_executor(self._pool, words_of, snapshot, legs, allowed)
         vectors, problem = await self._embed(snapshot, legs)
         words = await words_soon
-        hits = recalled = None
+        hits: Hits | None = None
         if vectors is not None:
-            also = words.best
-            if self._uses is not None:
-                recalled = await asyncio.to_thread(self._uses.recall, vectors, query.user)
-                also = np.union1d(also, remembered(snapshot, allowed, recalled))
-            hits, problem = await self._dense(snapshot, vectors, allowed, also)
+            hits, problem = await self._dense(snapshot, vectors, allowed, words.best)
         if hits is None:
             tools = len(snapshot.records) if allowed is None else len(allowed)
             ranker = stand_in(ranker, self._rankers, tools)
 
         def rank() -> tuple[Evidence, Ranked]:
             evidence = gather(
-                snapshot, query, legs, allowed, words, hits, vectors, recalled,
-                self._embedder.identity if self._embedder is not None else "", self._usage,
+                snapshot, query, legs, allowed, words, hits, vectors,
+                self._embedder.identity if self._embedder is not None else "",
+                self._usage, self._uses,
             )  # fmt: skip
             return evidence, ranker.rank(evidence, self.settings.rank)
 

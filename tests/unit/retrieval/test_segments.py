@@ -31,7 +31,7 @@ def test_the_next_state_is_made_of_the_last_and_of_what_is_new(source: list[int]
 @pytest.mark.parametrize("queries", [1, 2, 5, 9])
 def test_blocks_change_nothing(queries: int) -> None:
     groups = vectors([1 + i % 2 for i in range(700)])
-    asked = vectors([queries], seed=3)[0] / 100
+    asked = vectors([queries], seed=3)[0] * np.float32(0.01)
     found = Segments.of(groups, 8).best(asked)
     wanted = np.stack([(asked @ group.T).max(1) for group in groups], axis=1)
     np.testing.assert_allclose(found, wanted, atol=1e-6)
