@@ -6,6 +6,7 @@ Owns: the tasks between the supervisor's news and `Gateway.publish`. Never impor
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
@@ -66,6 +67,7 @@ class CatalogueKeeper:
         self._dirty = asyncio.Event()
         self._wanted = asyncio.Event()
         self._indexed = asyncio.Event()
+        self._late = False
         self._to_index: Sequence[ToolRecord] | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._reported: set[str] = set()
@@ -85,6 +87,12 @@ class CatalogueKeeper:
         if self._tasks:
             await asyncio.wait(self._tasks)
         self._tasks = []
+
+    @property
+    def indexing(self) -> int:
+        """Tools of the newest snapshot while they are being made searchable; 0: all of them are."""
+        waiting = self._retriever is not None and not self._indexed.is_set()
+        return len(self._to_index or ()) if waiting else 0
 
     def changed(self, _server: str = "", _lists: ServerLists | None = None) -> None:
         """Some list differs: build a new snapshot soon."""
@@ -178,6 +186,7 @@ class CatalogueKeeper:
             async with asyncio.timeout(INDEX_S if self._catalog.version > 1 else FIRST_INDEX_S):
                 await self._indexed.wait()
         except TimeoutError:
+            self._late = True
             _log.info("indexing_goes_on", tools=len(tools))
 
     async def _index(self) -> None:
@@ -187,14 +196,23 @@ class CatalogueKeeper:
             tools = self._to_index
             if self._retriever is None or tools is None:
                 continue
+            started = time.monotonic()
             try:
                 await self._retriever.index(tools)
             except ArmoryError as error:
                 _log.error("indexing_failed", error=error.message)
             except Exception:  # noqa: BLE001 - the next list gets its turn
                 _log.exception("indexing_failed")
+            else:
+                self._say_complete(len(tools), time.monotonic() - started)
             if not self._wanted.is_set():
                 self._indexed.set()
+
+    def _say_complete(self, tools: int, took_s: float) -> None:
+        """Whoever was told that indexing goes on is told that it has ended."""
+        if self._late and not self._wanted.is_set():
+            self._late = False
+            _log.info("indexing_complete", tools=tools, took_s=round(took_s, 1))
 
     def _report(self, problems: Sequence[str]) -> None:
         """Log what is new among the problems."""

@@ -36,10 +36,16 @@ class Figures:
         self.metrics = Metrics(self._upstreams, self._clients)
 
     def readiness(
-        self, gateway: Gateway, retriever: Retriever | None, *, snapshot: bool
+        self, gateway: Gateway, retriever: Retriever | None, *, snapshot: bool, indexing: int = 0
     ) -> Readiness:
         """What `/readyz` says. Ready is a gateway that has had its first snapshot, unless every
         upstream is down.
+
+        Args:
+            gateway: whose view is served.
+            retriever: None: Tool RAG is off.
+            snapshot: whether the first snapshot was there.
+            indexing: tools that are being made searchable.
         """
         status = self._supervisor().status()
         served = gateway.view.catalog.servers
@@ -63,6 +69,8 @@ class Figures:
             for key, found in status.items()
             if found.state == "ready" and key not in served
         ]
+        if indexing:
+            missing.append(f"retrieval: {indexing:,} tools are being indexed")
         degraded = retriever.degraded if retriever is not None else None
         if degraded:
             missing.append(f"retrieval: {degraded}")

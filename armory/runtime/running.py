@@ -227,7 +227,10 @@ class Runtime:
     def readiness(self) -> Readiness:
         """What `/readyz` says."""
         return self.figures.readiness(
-            self.gateway, self.retriever, snapshot=self._snapshot.is_set()
+            self.gateway,
+            self.retriever,
+            snapshot=self._snapshot.is_set(),
+            indexing=self.keeper.indexing,
         )
 
     # -- serving -----------------------------------------------------------------------------

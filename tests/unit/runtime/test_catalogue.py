@@ -112,3 +112,28 @@ async def test_changed_definitions_are_withheld_until_they_are_approved(tmp_path
         elsewhere.approve(tool)
         house.keeper.reconfigure({}, Pinning(tmp_path / "pins.json", "block"))
         assert await house.settle() == ["a__x", "a__y"]
+
+
+@pytest.mark.anyio
+async def test_it_tells_how_many_tools_are_being_indexed() -> None:
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    class Slow(Index):
+        async def index(self, tools: Sequence[ToolRecord]) -> object:
+            begun.set()
+            await go.wait()
+            return await super().index(tools)
+
+    house = House()
+    house.index = slow = Slow()
+    house.keeper = CatalogueKeeper(lambda: house.lists, house.published.append, slow, {})
+    async with house:
+        assert house.keeper.indexing == 0
+        house.lists = {"a": lists("x", "y")}
+        settled = asyncio.create_task(house.settle())
+        async with asyncio.timeout(5):
+            await begun.wait()
+        assert house.keeper.indexing == 2
+        go.set()
+        assert await settled == ["a__x", "a__y"]
+        assert house.keeper.indexing == 0
