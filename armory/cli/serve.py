@@ -9,6 +9,8 @@ import asyncio
 import gc
 import os
 import signal
+import time
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
@@ -25,6 +27,7 @@ from armory.runtime.checking import checked
 from armory.wire.stdio import serve_stdio
 
 WATCH_S = 1.0
+PROGRESS_S = 15.0
 _USER_VARIABLES = ("ARMORY_USER", "AGENT_COREX_USER_ID")
 
 
@@ -59,12 +62,40 @@ def _with_address(loaded: Loaded, host: str | None, port: int | None) -> Loaded:
     return replace(loaded, config=config)
 
 
+class Indexing:
+    """Says how far the embedding of tools has come, where it takes long.
+
+    Args:
+        every_s: seconds between two lines; what ends earlier is not spoken of.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self, every_s: float = PROGRESS_S, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._every_s = every_s
+        self._clock = clock
+        self._said: float | None = None
+
+    def shown(self, done: int, total: int) -> None:
+        """So many of so many texts are embedded."""
+        now = self._clock()
+        if self._said is None:
+            self._said = now
+        if done < total and now - self._said >= self._every_s:
+            self._said = now
+            err().print(f"armory: embedding tools, {done:,} of {total:,} texts", markup=False)
+        elif done >= total:
+            self._said = None
+
+
 async def _serve(loaded: Loaded, host: str | None, port: int | None, as_json: bool) -> None:
     server = loaded.config.server
     stop = asyncio.Event()
     reload = asyncio.Event()
     _on_signals(stop, reload)
-    async with open_runtime(loaded, address=(server.host, server.port)) as runtime:
+    address = server.host, server.port
+    async with open_runtime(loaded, address=address, on_progress=Indexing().shown) as runtime:
         assert runtime.listening is not None
         url = f"{runtime.listening.url}/mcp"
         if as_json:

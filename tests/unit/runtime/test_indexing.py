@@ -1,0 +1,68 @@
+"""Whoever is told that indexing goes on is told how far it is, and when it is complete."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+from structlog.testing import capture_logs
+
+from armory.cli.serve import Indexing
+from armory.domain.catalog import Catalog, ServerLists
+from armory.domain.tool import ToolRecord
+from armory.runtime.catalogue import CatalogueKeeper
+
+
+class Held:
+    """An index that takes as long as it is held."""
+
+    def __init__(self) -> None:
+        self.free = asyncio.Event()
+
+    async def index(self, tools: Sequence[ToolRecord]) -> object:
+        await self.free.wait()
+        return None
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize("late", [True, False])
+async def test_the_log_says_when_a_late_index_is_complete(
+    monkeypatch: pytest.MonkeyPatch, late: bool
+) -> None:
+    monkeypatch.setattr("armory.runtime.catalogue.FIRST_INDEX_S", 0.0 if late else 60.0)
+    index, published = Held(), list[Catalog]()
+    lists = {"a": ServerLists(tools=[{"name": "x"}])}
+    keeper = CatalogueKeeper(lambda: lists, published.append, index, {})
+    keeper.start()
+    try:
+        with capture_logs() as logs:
+            async with asyncio.timeout(10):
+                if not late:
+                    index.free.set()
+                await keeper.settle()
+                index.free.set()
+                said: list[str] = []
+                while late and "indexing_complete" not in said:
+                    await asyncio.sleep(0)
+                    said = [entry["event"] for entry in logs]
+    finally:
+        await keeper.stop()
+    events = [entry["event"] for entry in logs if entry["event"].startswith("indexing")]
+    assert events == (["indexing_goes_on", "indexing_complete"] if late else [])
+
+
+def test_progress_is_said_now_and_then_and_never_of_what_is_quick(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    now = 0.0
+    indexing = Indexing(10.0, clock=lambda: now)
+    indexing.shown(100, 4_000)
+    indexing.shown(4_000, 4_000)
+    assert capsys.readouterr().err == ""
+    for now in (100.0, 105.0, 111.0, 112.0, 122.0):
+        indexing.shown(int(now) * 10, 4_000)
+    assert capsys.readouterr().err.splitlines() == [
+        "armory: embedding tools, 1,110 of 4,000 texts",
+        "armory: embedding tools, 1,220 of 4,000 texts",
+    ]
