@@ -18,7 +18,7 @@ import structlog
 from cachetools import LRUCache
 
 from armory.domain.query import Query, VisibleSet
-from armory.domain.results import Match, Selection
+from armory.domain.results import Selection
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError, InvalidRequest
 from armory.retrieval.diversity import mmr
@@ -49,7 +49,7 @@ from armory.retrieval.ports import (
     VectorIndex,
 )
 from armory.retrieval.rerank import Reranker, reranked
-from armory.retrieval.selection import Limits, RetrieverSettings, Verdict, cut
+from armory.retrieval.selection import Limits, RetrieverSettings, Verdict, cut, match_of
 from armory.retrieval.snapshot import Snapshot
 from armory.retrieval.tokens import definition_tokens
 
@@ -218,13 +218,13 @@ class Retriever:
         shown = self.shown(query, verdict, withheld)
         everything = verdict.order.tolist() if explain or full_ranking else []
         selection = Selection(
-            matches=tuple(self._match(verdict, i) for i in shown),
+            matches=tuple(match_of(verdict, i) for i in shown),
             visible=evidence.visible,
             threshold=limits.threshold,
             refused=ranked.refused,
             degraded=verdict.degraded,
             top_score=float(ranked.score.max()) if len(ranked.score) else 0.0,
-            ranking=tuple(self._match(verdict, i) for i in everything),
+            ranking=tuple(match_of(verdict, i) for i in everything),
             withheld={evidence.records[i].name: why for i, why in (withheld or {}).items()},
         )
         return replace(selection, took_ms=(time.perf_counter() - started) * 1000)
@@ -384,16 +384,3 @@ class Retriever:
             return known
 
         return count
-
-    def _match(self, verdict: Verdict, position: int) -> Match:
-        evidence, ranked = verdict.evidence, verdict.ranked
-        assert evidence is not None
-        assert ranked is not None
-        return Match(
-            tool=evidence.records[position],
-            score=float(ranked.score[position]),
-            probability=float(ranked.probability[position]),
-            raw_score=float(ranked.raw[position]),
-            signals={name: float(values[position]) for name, values in ranked.signals.items()},
-            reason=verdict.ranker.reason(evidence, ranked, position),
-        )

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armory.domain.query import Ranker as RankerName
+from armory.domain.results import Match
 from armory.retrieval.fallback import plain_hits
 from armory.retrieval.ports import Evidence, FloatArray, IntArray, Ranked, Ranker, RankSettings
 
@@ -81,6 +82,21 @@ class Verdict:
     order: IntArray
     degraded: str | None
     ranker: Ranker
+
+
+def match_of(verdict: Verdict, position: int) -> Match:
+    """One candidate of a verdict that was reached, as callers see it."""
+    evidence, ranked = verdict.evidence, verdict.ranked
+    assert evidence is not None
+    assert ranked is not None
+    return Match(
+        tool=evidence.records[position],
+        score=float(ranked.score[position]),
+        probability=float(ranked.probability[position]),
+        raw_score=float(ranked.raw[position]),
+        signals={name: float(values[position]) for name, values in ranked.signals.items()},
+        reason=verdict.ranker.reason(evidence, ranked, position),
+    )
 
 
 def cut(

@@ -125,7 +125,7 @@ class EmbeddedEmbedder:
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
-        options.add_free_dimension_override_by_name("batch", 1)  # shapes are folded: a little faster
+        options.add_free_dimension_override_by_name("batch", 1)  # folds shapes: a bit faster
         try:
             tokenizer: Any = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
             session: Any = onnxruntime.InferenceSession(
