@@ -210,7 +210,7 @@ def _packed(values: Mapping[str, Any]) -> dict[str, Raw]:
 def _result(reply: Reply) -> dict[str, Any]:
     if reply.error is not None:
         _refuse(msgspec.json.decode(reply.error))
-    return msgspec.json.decode(reply.result or Raw(b"{}"))
+    return msgspec.json.decode(b"".join(reply.parts))
 
 
 def _refuse(error: Mapping[str, Any]) -> NoReturn:

@@ -77,7 +77,16 @@ def need_text(params: Mapping[str, Raw], name: str) -> str:
     try:
         return _text.decode(raw)
     except msgspec.DecodeError:
-        raise RpcError(INVALID_PARAMS, f"params.{name} is not a string") from None
+        raise RpcError(
+            INVALID_PARAMS, f"params.{name} is {brief(raw)}; expected a string"
+        ) from None
+
+
+def brief(value: object) -> str:
+    """What somebody sent, for a message about it: JSON as it came, cut after 80 characters."""
+    raw = bytes(memoryview(value)) if isinstance(value, Raw) else encode(value)
+    text = raw[:400].decode("utf-8", "replace")
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def open_or_none(raw: Raw | None) -> dict[str, Raw] | None:
@@ -90,16 +99,15 @@ def open_or_none(raw: Raw | None) -> dict[str, Raw] | None:
         return None
 
 
-def completed(result: Raw, outline: bytes, info: bytes) -> Raw | None:
-    """A tool's result with what the modern era wants put at its end, unopened; None where it
-    cannot be told what is there already.
+def completing(outline: bytes, info: bytes) -> bytes | None:
+    """What takes the place of the last brace of a tool's result, so that it has what the modern era
+    wants; None where it cannot be told what is there already.
 
     A member before the last brace, or after the first one, is the result's own, and a key that
-    occurs nowhere is not there: so a large result is copied once instead of parsed.
+    occurs nowhere is not there: so a large result need not be parsed.
 
     Args:
-        result: the result.
-        outline: the same without its long strings.
+        outline: the result without its long strings.
         info: the member of `_meta` that says who answers, `"key":value`.
     """
     if not (outline.startswith(b'{"') and outline.endswith(b"}")) or b'"_meta"' in outline:
@@ -110,4 +118,4 @@ def completed(result: Raw, outline: bytes, info: bytes) -> Raw | None:
     if not typed and b'"resultType"' in outline:
         return None
     kind = b',"_meta":{' if typed else b',"resultType":"complete","_meta":{'
-    return Raw(b"".join((memoryview(result)[:-1], kind, info, b"}}")))
+    return b"".join((kind, info, b"}}"))

@@ -51,12 +51,23 @@ class Reply(msgspec.Struct, gc=False):
     Attributes:
         era: the era of the session that answered; None where no upstream did.
         short: `outline`, where that is known already.
+        tail: what takes the place of the result's last byte; empty: nothing does. So something is
+            put at the end of a large result without copying it.
     """
 
     result: Raw | None = None
     error: Raw | None = None
     era: Era | None = None
     short: bytes | None = None
+    tail: bytes = b""
+
+    @property
+    def parts(self) -> tuple[bytes | memoryview, ...]:
+        """The whole result, in pieces; `{}` where there is none."""
+        if self.result is None:
+            return (b"{}",)
+        view = memoryview(self.result)
+        return (view[:-1], self.tail) if self.tail else (view,)
 
     @property
     def outline(self) -> bytes:

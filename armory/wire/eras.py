@@ -21,11 +21,12 @@ from mcp.shared.inbound import (
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from msgspec import Raw
 
-from armory.gateway.rawjson import completed, encode, open_or_none, pack, text_of, value
+from armory.gateway.rawjson import brief, completing, encode, open_or_none, pack, text_of, value
 from armory.upstreams.link import Era, Reply
 from armory.wire import jsonrpc
 from armory.wire.errors import code_of
 from armory.wire.methods import METHODS
+from armory.wire.mismatch import explained
 
 LEGACY_VERSIONS: tuple[str, ...] = tuple(HANDSHAKE_PROTOCOL_VERSIONS)
 MODERN_VERSIONS: tuple[str, ...] = tuple(MODERN_PROTOCOL_VERSIONS)
@@ -52,6 +53,8 @@ _HOP_KEYS = frozenset(
 )
 _OWN_PREFIX = "dev.armory/"
 _SERVER_INFO = SERVER_INFO_KEY.encode()
+_LARGE_BYTES = 16 * 1024
+"""From here on a result is passed on in parts rather than copied."""
 _COMPLETE = Raw(b'"complete"')
 _ZERO = Raw(b"0")
 _PRIVATE = Raw(b'"private"')
@@ -122,10 +125,14 @@ def refusal(
             body, headers=folded, supported_modern_versions=MODERN_VERSIONS
         )
         if isinstance(verdict, InboundLadderRejection):
-            return verdict
+            named = body["params"].get(field)
+            said = {"mcp-protocol-version": version, "mcp-method": method, "mcp-name": named}
+            return verdict if folded is None else explained(verdict, folded, said)
         if not _object(meta):
             return InboundLadderRejection(
-                jsonrpc.INVALID_PARAMS, f"params._meta[{CAPABILITIES_KEY}] is not an object"
+                jsonrpc.INVALID_PARAMS,
+                f"params._meta[{CAPABILITIES_KEY}] is {brief(meta[CAPABILITIES_KEY])}; expected an "
+                "object",
             )
         if field is not None and headers is not None:
             return _task_name(method, field, params, headers)
@@ -239,11 +246,18 @@ def shape(
     if reply.era == "modern" and transparent and not private:
         return reply
     if method == "tools/call":
-        quick = completed(result, reply.outline, b'"%b":%b' % (_SERVER_INFO, encode(info)))
-        if quick is not None:
-            return Reply(result=quick, era="modern")
+        tail = completing(reply.outline, b'"%b":%b' % (_SERVER_INFO, encode(info)))
+        if tail is not None:
+            return _completed(result, tail)
     shaped = _for_modern(result, method, info, private=private)
     return Reply(result=shaped, era="modern")
+
+
+def _completed(result: Raw, tail: bytes) -> Reply:
+    view = memoryview(result)
+    if len(view) >= _LARGE_BYTES:
+        return Reply(result, era="modern", tail=tail)
+    return Reply(Raw(b"".join((view[:-1], tail))), era="modern")
 
 
 def _for_modern(result: Raw, method: str, info: Mapping[str, Any], *, private: bool) -> Raw:

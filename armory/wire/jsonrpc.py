@@ -11,6 +11,8 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
+from armory.gateway.rawjson import brief
+
 PARSE_ERROR = -32700
 INVALID_REQUEST = -32600
 METHOD_NOT_FOUND = -32601
@@ -99,9 +101,15 @@ def decode(body: bytes | Raw) -> Message:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Malformed(PARSE_ERROR, f"the body is not JSON: {error}") from None
     if message.jsonrpc != "2.0":
-        raise Malformed(INVALID_REQUEST, 'jsonrpc is not "2.0"', _valid_id(message) or NULL)
+        raise Malformed(
+            INVALID_REQUEST,
+            f'jsonrpc is {brief(message.jsonrpc)}; expected "2.0"',
+            _valid_id(message) or NULL,
+        )
     if message.id is not UNSET and _valid_id(message) is None:
-        raise Malformed(INVALID_REQUEST, "id is neither a string nor an integer")
+        raise Malformed(
+            INVALID_REQUEST, f"id is {brief(message.id)}; expected a string or an integer"
+        )
     if message.method is UNSET:
         if message.id is UNSET or (message.result is UNSET) == (message.error is UNSET):
             raise Malformed(
@@ -152,7 +160,7 @@ def decode_batch(body: bytes) -> list[Raw]:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise Malformed(PARSE_ERROR, f"the body is not JSON: {error}") from None
     if not found:
-        raise Malformed(INVALID_REQUEST, "the batch is empty")
+        raise Malformed(INVALID_REQUEST, "the batch is empty: []; expected at least one message")
     return found
 
 
@@ -167,7 +175,11 @@ def params_of(message: Message) -> dict[str, Raw]:
     try:
         return _params.decode(message.params)
     except (msgspec.DecodeError, RecursionError):
-        raise Malformed(INVALID_PARAMS, "params is not an object", message.key or NULL) from None
+        raise Malformed(
+            INVALID_PARAMS,
+            f"params is {brief(message.params)}; expected an object",
+            message.key or NULL,
+        ) from None
 
 
 def _valid_id(message: Message) -> bytes | None:
@@ -193,13 +205,14 @@ def _id_in(body: bytes | Raw) -> bytes:
 
 def response(id: bytes, result: bytes | Raw) -> bytes:
     """A result as it goes on the wire."""
-    # A join copies at memory speed; bytes formatting takes a buffer byte by byte.
-    return b"".join(response_parts(id, result))
+    return b"".join(response_parts(id, (memoryview(result),)))
 
 
-def response_parts(id: bytes, result: bytes | Raw) -> tuple[bytes | memoryview, ...]:
-    """The same in parts, the result not copied."""
-    return b'{"jsonrpc":"2.0","id":', id, b',"result":', memoryview(result), b"}"
+def response_parts(
+    id: bytes, result: tuple[bytes | memoryview, ...]
+) -> tuple[bytes | memoryview, ...]:
+    """The same in parts: a join copies at memory speed, bytes formatting byte by byte."""
+    return b'{"jsonrpc":"2.0","id":', id, b',"result":', *result, b"}"
 
 
 def error_response(id: bytes, error: bytes | Raw) -> bytes:

@@ -6,6 +6,7 @@ a web framework.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 
 from msgspec import UNSET, Raw
@@ -66,7 +67,7 @@ def encoded(id: bytes, reply: Reply) -> bytes:
     """A reply as the message that answers request `id`."""
     if reply.error is not None:
         return jsonrpc.error_response(id, reply.error)
-    return jsonrpc.response(id, reply.result if reply.result is not None else jsonrpc.EMPTY)
+    return b"".join(jsonrpc.response_parts(id, reply.parts))
 
 
 async def serve(
@@ -105,6 +106,11 @@ async def _session_method(
     return _EMPTY
 
 
+def cancel(task: asyncio.Task[None]) -> None:
+    """Cancel a call, once it has begun: a task that never ran would not clean up after itself."""
+    asyncio.get_running_loop().call_soon(task.cancel)
+
+
 def take(gateway: Gateway, session: Session, message: Message) -> None:
     """A notification or a response of the client."""
     if not message.is_notification:
@@ -123,4 +129,4 @@ def take(gateway: Gateway, session: Session, message: Message) -> None:
             return
         task = session.inflight.get(bytes(memoryview(request))) if request is not None else None
         if task is not None:
-            task.cancel()
+            cancel(task)

@@ -143,8 +143,7 @@ class LazyAnswer:
             return response
         if reply.error is not None:
             return json_answer(self._visit, encoded(id, reply), status_of(reply.error))
-        result = reply.result if reply.result is not None else jsonrpc.EMPTY
-        return json_answer(self._visit, jsonrpc.response_parts(id, result))
+        return json_answer(self._visit, jsonrpc.response_parts(id, reply.parts))
 
     def stop(self) -> None:
         """No more keep-alives."""

@@ -344,3 +344,27 @@ def test_a_result_for_a_modern_client_keeps_all_and_gains_what_it_lacks(sent: st
     expected.setdefault("resultType", "complete")
     expected.setdefault("_meta", {})[eras.SERVER_INFO_KEY] = INFO
     assert got == expected
+
+
+@pytest.mark.parametrize("end", ['"}', '","resultType":"complete"}'])
+def test_a_large_result_is_completed_without_being_copied(end: str) -> None:
+    raw = Raw(('{"content":[],"x":"' + "y" * 50_000 + end).encode())
+    done = eras.shape(Reply(raw, era="legacy"), "tools/call", "modern", INFO)
+    assert done.result is raw
+    whole = msgspec.json.decode(b"".join(done.parts))
+    small = msgspec.json.decode(bytes(memoryview(raw)))
+    assert whole == {
+        **small,
+        "resultType": "complete",
+        "_meta": {"io.modelcontextprotocol/serverInfo": INFO},
+    }
+
+
+@pytest.mark.parametrize("inside", ['"_meta":{"a":1},', '"resultType":"input_required",'])
+def test_a_large_result_that_has_its_own_is_opened(inside: str) -> None:
+    raw = Raw(("{" + inside + '"x":"' + "y" * 50_000 + '"}').encode())
+    done = eras.shape(Reply(raw, era="modern"), "tools/call", "modern", INFO)
+    whole = msgspec.json.decode(b"".join(done.parts))
+    assert whole["_meta"]["io.modelcontextprotocol/serverInfo"] == INFO
+    assert whole["x"] == "y" * 50_000
+    assert whole["resultType"] == ("input_required" if "input" in inside else "complete")
