@@ -23,7 +23,7 @@ from armory.gateway.find import find_tools
 from armory.gateway.links import expose_result, has_links
 from armory.gateway.mirrored import mirrored_headers
 from armory.gateway.oldtasks import drive, needs_task
-from armory.gateway.rawjson import encode, need_text, open_or_none, pack
+from armory.gateway.rawjson import brief, encode, need_text, open_or_none, pack
 from armory.gateway.tools import search
 from armory.gateway.view import View
 from armory.upstreams.link import Call, Owner, Reply
@@ -199,7 +199,9 @@ def _check_arguments(params: Mapping[str, Raw]) -> None:
     first = bytes(memoryview(raw)[:1])
     if first != b"{" and bytes(memoryview(raw)) != b"null":
         raise RpcError(
-            INVALID_PARAMS, "params.arguments is not an object", {"parameter": "arguments"}
+            INVALID_PARAMS,
+            f"params.arguments is {brief(raw)}; expected an object",
+            {"parameter": "arguments"},
         )
 
 

@@ -18,7 +18,7 @@ from armory.domain.query import MAX_QUERY_CHARS, MAX_TOP_K, Query
 from armory.domain.results import Selection
 from armory.gateway.carriers import check_names, check_texts, check_top_k
 from armory.gateway.exchange import INVALID_PARAMS, RpcError
-from armory.gateway.rawjson import open_or_none, text_of, value
+from armory.gateway.rawjson import brief, open_or_none, text_of, value
 
 SEARCH = "search_tools"
 CALL = "call_tool"
@@ -171,7 +171,11 @@ def read_search(params: Mapping[str, Raw]) -> SearchArguments:
     arguments = _arguments(params)
     raw = arguments.get("query")
     if raw is None:
-        raise RpcError(INVALID_PARAMS, "arguments.query is missing", {"parameter": "query"})
+        raise RpcError(
+            INVALID_PARAMS,
+            "arguments.query is missing; expected what you want to do, in plain words",
+            {"parameter": "query"},
+        )
     texts = check_texts(value(raw), "arguments.query")
     top_k = _optional(arguments, "top_k")
     servers = _optional(arguments, "servers")
@@ -203,7 +207,8 @@ def read_call(params: Mapping[str, Raw]) -> dict[str, Raw]:
         if open_or_none(inner) is None:
             raise RpcError(
                 INVALID_PARAMS,
-                "arguments.arguments is not an object",
+                f"arguments.arguments is {brief(inner)}; expected an object, the called tool's own "
+                "arguments",
                 {"parameter": "arguments"},
             )
         changed["arguments"] = inner
@@ -217,7 +222,9 @@ def _arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:
     opened = open_or_none(raw)
     if opened is None:
         raise RpcError(
-            INVALID_PARAMS, "params.arguments is not an object", {"parameter": "arguments"}
+            INVALID_PARAMS,
+            f"params.arguments is {brief(raw)}; expected an object",
+            {"parameter": "arguments"},
         )
     return opened
 

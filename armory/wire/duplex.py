@@ -24,7 +24,7 @@ from armory.wire.errors import error_object
 from armory.wire.interaction import Elsewhere
 from armory.wire.jsonrpc import Malformed, Message
 from armory.wire.listening import Listening, start_listening
-from armory.wire.session_calls import encoded, exchange_of, opened, serve, take
+from armory.wire.session_calls import cancel, encoded, exchange_of, opened, serve, take
 from armory.wire.sessions import Session, Sessions, TooMany
 from armory.wire.streams import EventStream
 
@@ -112,7 +112,11 @@ class Duplex:
 
     async def _batch(self, items: list[Raw]) -> None:
         if self.session is None or self.session.version != eras.BATCH_VERSION:
-            raise Malformed(jsonrpc.INVALID_REQUEST, "this revision has no batches")
+            raise Malformed(
+                jsonrpc.INVALID_REQUEST,
+                f"only revision {eras.BATCH_VERSION} has batches, after its handshake; send one "
+                "message per line",
+            )
         answers: list[bytes] = []
         for item in items:
             try:
@@ -149,7 +153,7 @@ class Duplex:
             key = bytes(memoryview(request)) if request is not None else b""
             task = self._inflight.get(key)
             if task is not None:
-                task.cancel()
+                cancel(task)
         elif self.session is not None:
             take(self._gateway, self.session, message)
 

@@ -13,7 +13,6 @@ import msgspec
 from mcp.shared.inbound import (
     InboundLadderRejection,
     classify_inbound_request,
-    decode_header_value,
     find_duplicated_routing_header,
     unsupported_protocol_version_rejection,
     validate_mcp_param_headers,
@@ -26,7 +25,7 @@ from armory.upstreams.link import Era, Reply
 from armory.wire import jsonrpc
 from armory.wire.errors import code_of
 from armory.wire.methods import METHODS
-from armory.wire.mismatch import explained
+from armory.wire.mismatch import explained, task_name
 
 LEGACY_VERSIONS: tuple[str, ...] = tuple(HANDSHAKE_PROTOCOL_VERSIONS)
 MODERN_VERSIONS: tuple[str, ...] = tuple(MODERN_PROTOCOL_VERSIONS)
@@ -135,7 +134,7 @@ def refusal(
                 "object",
             )
         if field is not None and headers is not None:
-            return _task_name(method, field, params, headers)
+            return task_name(field, params, headers)
     return None
 
 
@@ -158,21 +157,6 @@ def _clean(
 def _object(meta: Mapping[str, Raw]) -> bool:
     raw = meta.get(CAPABILITIES_KEY)
     return raw is not None and bytes(memoryview(raw)[:1]) == b"{"
-
-
-def _task_name(
-    method: str, field: str, params: Mapping[str, Raw], headers: Mapping[str, str]
-) -> InboundLadderRejection | None:
-    """The rung that the SDK's ladder lacks: `Mcp-Name` of tasks/*."""
-    if field != "taskId":
-        return None
-    named = text_of(params, field)
-    if named is not None and decode_header_value(headers.get("Mcp-Name")) != named:
-        return InboundLadderRejection(
-            jsonrpc.HEADER_MISMATCH,
-            f"mcp-name header does not match the request body's {field!r} parameter of {method}",
-        )
-    return None
 
 
 def version_refusal(version: str) -> InboundLadderRejection | None:

@@ -310,7 +310,10 @@ class HttpEdge:
         visit.body = body
         if jsonrpc.is_batch(body):
             if version is not None and version not in eras.LEGACY_VERSIONS:
-                raise Malformed(jsonrpc.INVALID_REQUEST, "this revision has no batches")
+                raise Malformed(
+                    jsonrpc.INVALID_REQUEST,
+                    f"revision {version!r} has no batches; send one message per request",
+                )
             return await legacy.post_batch(self, visit, body)
         message = jsonrpc.decode(body)
         params = jsonrpc.params_of(message) if message.is_request else {}

@@ -1,0 +1,82 @@
+"""A refusal says what came, what was expected and where."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec import Raw
+
+from armory.gateway.exchange import RpcError
+from armory.gateway.metatools import read_call
+from armory.wire import jsonrpc
+from armory.wire.eras import refusal
+
+META = (
+    b'{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
+    b'"io.modelcontextprotocol/clientCapabilities":{}}'
+)
+VERSION = "2026-07-28"
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b'{"jsonrpc":"1.0","id":1,"method":"ping"}', 'jsonrpc is "1.0"; expected "2.0"'),
+        (b'{"id":1,"method":"ping"}', 'jsonrpc is null; expected "2.0"'),
+        (b'{"jsonrpc":"2.0","id":[7],"method":"ping"}', "id is [7]; expected a string or"),
+        (b"[]", "the batch is empty: []"),
+    ],
+)
+def test_what_is_no_message(body: bytes, said: str) -> None:
+    read = jsonrpc.decode_batch if jsonrpc.is_batch(body) else jsonrpc.decode
+    with pytest.raises(jsonrpc.Malformed) as refused:
+        read(body)
+    assert said in refused.value.message
+
+
+def test_params_and_arguments_show_what_came() -> None:
+    message = jsonrpc.decode(b'{"jsonrpc":"2.0","id":1,"method":"x","params":[1,2]}')
+    with pytest.raises(jsonrpc.Malformed, match=r"params is \[1,2\]; expected an object"):
+        jsonrpc.params_of(message)
+    given = Raw(b'{"name":"a__b","arguments":"' + b"x" * 500 + b'"}')
+    with pytest.raises(RpcError) as refused:
+        read_call({"name": Raw(b'"call_tool"'), "arguments": given})
+    assert 'arguments.arguments is "xxx' in refused.value.message
+    assert len(refused.value.message) < 250
+
+
+@pytest.mark.parametrize(
+    ("method", "params", "headers", "said"),
+    [
+        ("tools/list", {}, {}, 'it is missing; expected "2026-07-28", as in the body'),
+        (
+            "tools/list",
+            {},
+            {"MCP-Protocol-Version": VERSION, "Mcp-Method": "tools/call"},
+            'mcp-method header does not match the request body\'s method: it is "tools/call"; '
+            'expected "tools/list"',
+        ),
+        (
+            "tools/call",
+            {"name": Raw(b'"a__b"')},
+            {"MCP-Protocol-Version": VERSION, "Mcp-Method": "tools/call", "Mcp-Name": "a__c"},
+            'it is "a__c"; expected "a__b"',
+        ),
+        (
+            "tasks/get",
+            {"taskId": Raw(b'"s:1"')},
+            {"MCP-Protocol-Version": VERSION, "Mcp-Method": "tasks/get", "Mcp-Name": "s:2"},
+            'it is "s:2"; expected "s:1"',
+        ),
+    ],
+)
+def test_a_header_that_does_not_match_shows_both_values(
+    method: str, params: dict[str, Raw], headers: dict[str, str], said: str
+) -> None:
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": Raw(b'"2026-07-28"'),
+        "io.modelcontextprotocol/clientCapabilities": Raw(b"{}"),
+    }
+    verdict = refusal(method, VERSION, {**params, "_meta": Raw(META)}, meta, headers)
+    assert verdict is not None
+    assert verdict.code == jsonrpc.HEADER_MISMATCH
+    assert said in verdict.message
