@@ -111,7 +111,7 @@ def await_ready(base: str, timeout_s: float) -> float:
                     return time.monotonic() - begun
         except (OSError, urllib.error.HTTPError):
             pass
-        time.sleep(0.05)
+        time.sleep(0.2)
     raise RuntimeError(f"not ready after {timeout_s} s")
 
 
@@ -165,8 +165,10 @@ def measure(
         serve = [sys.executable, "-m", "armory.cli.main", "serve", "--config", str(file)]
         base = f"http://127.0.0.1:{port}"
         with process([*argv, "--port", str(upstream)], 1, upstream, folder / "upstream.log"):
-            with process(serve, 0, port, folder / "first.log"):
-                first = await_ready(base, 3600)
+            first = None  # with prepared vectors a first start is no other than a later one
+            if not known:
+                with process(serve, 0, port, folder / "first.log"):
+                    first = await_ready(base, 3600)
             with process(serve, 0, port, folder / "again.log") as pid:
                 again = await_ready(base, 3600)
                 asyncio.run(ask(f"{base}/mcp", texts[:10], pid))
