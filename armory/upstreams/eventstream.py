@@ -66,14 +66,17 @@ class EventParser:
             self._after_cr = chunk.endswith(b"\r")
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         events: list[Event] = []
-        *lines, rest = chunk.split(b"\n")
-        for part in lines:
+        begin = 0
+        while (end := chunk.find(b"\n", begin)) >= 0:  # `split` looks at each byte by itself
+            part = chunk[begin:end]
+            begin = end + 1
             if self._line:
                 self._line.append(part)
                 self._take_joined(events)
             else:
                 self._take(part, events)
-        if rest:
+        if begin < len(chunk):
+            rest = chunk[begin:]
             self._line.append(rest)
             self._line_size += len(rest)
         if self._size + self._line_size > self._limit:

@@ -258,12 +258,13 @@ class ServerProcess(asyncio.SubprocessProtocol):
             self._on_end(reason)
 
     def _take(self, chunk: bytes) -> None:
-        *lines, rest = chunk.split(b"\n")
-        for part in lines:
-            self._extend(part)
+        begin = 0
+        while (end := chunk.find(b"\n", begin)) >= 0:  # `split` looks at each byte by itself
+            self._extend(chunk[begin:end])
             self._finish_line()
-        if rest:
-            self._extend(rest)
+            begin = end + 1
+        if begin < len(chunk):
+            self._extend(chunk[begin:])
 
     def _extend(self, part: bytes) -> None:
         self._line_size += len(part)
