@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from msgspec import Raw
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.anyio
 
 
-def request(url: str, headers: dict[str, str], message: dict[str, object]) -> bytes:
+def request(url: str, headers: dict[str, str], message: dict[str, Any]) -> bytes:
     """A POST as bytes."""
     body = json.dumps({"jsonrpc": "2.0", **message}).encode()
     path = "/" + url.split("/", 3)[3]
