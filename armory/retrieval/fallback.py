@@ -25,6 +25,8 @@ _RELEVANCE_UP_TO = 5_000
 _PLAIN = 0.2
 _PLAIN_OF_BEST = 0.6
 _PLAIN_HITS = 5
+#: Failures in a row after which the tools are indexed again.
+_LOST = 3
 
 
 def stand_in(ranker: Ranker, rankers: Mapping[str, Ranker], tools: int) -> Ranker:
@@ -68,6 +70,11 @@ class Patience:
     def waiting(self) -> bool:
         """Whether it is too early to ask again."""
         return time.monotonic() < self._retry_at
+
+    @property
+    def lost(self) -> bool:
+        """Whether it failed so often that what was stored may be gone."""
+        return self._failures >= _LOST
 
     def failed(self, error: Exception, timeout_s: float) -> str:
         """Count a failure; what the answer says of it."""

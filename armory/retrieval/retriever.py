@@ -7,6 +7,7 @@ back. Never imports policy, upstreams, a concrete embedder, index or ranker.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -175,8 +176,8 @@ class Retriever:
             "tools_indexed", tools=report.tools, embedded=report.embedded, cached=report.cached,
             missing=report.missing,
         )  # fmt: skip
-        if problem and (self._recovery is None or self._recovery.done()):
-            self._recovery = asyncio.create_task(self._recover())
+        if problem:
+            self._mend()
         return report
 
     async def embed(self, texts: Sequence[str]) -> FloatArray:
@@ -347,17 +348,24 @@ class Retriever:
             async with asyncio.timeout(self.settings.dense_timeout_s):
                 hits = await snapshot.view.search(vectors, self.settings.candidates, inside, extra)
         except (BackendError, TimeoutError) as error:
-            return None, self._patience.failed(error, self.settings.dense_timeout_s)
+            why = self._patience.failed(error, self.settings.dense_timeout_s)
+            if self._patience.lost:  # perhaps the store is back and empty
+                self._mend()
+            return None, why
         self._patience.succeeded()
         return hits, ""
 
+    def _mend(self) -> None:
+        if self._recovery is None or self._recovery.done():
+            self._recovery = asyncio.create_task(self._recover())
+
     async def _recover(self) -> None:
         """Index again, ever more patiently, until nothing is missing."""
-        attempt = 0
-        while self._problem:
+        for attempt in itertools.count():
             await asyncio.sleep(BACKOFF_S[min(attempt, len(BACKOFF_S) - 1)])
-            attempt += 1
             await self.index(self._tools)
+            if not self._problem:
+                return
 
     async def _reorder(
         self, snapshot: Snapshot, query: Query, evidence: Evidence, ranked: Ranked, dense: bool

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.indexes.faiss import FaissIndex
 from armory.retrieval.indexes.qdrant import QdrantIndex
 from armory.retrieval.ports import FloatArray, Hits, Row, VectorIndex
+from tests.contract.qdrant_server import QdrantServer
 
 pytestmark = pytest.mark.anyio
 DIM = 16
@@ -24,6 +25,7 @@ KINDS = [
     "faiss-graph",
     "qdrant-memory",
     "qdrant-path",
+    "qdrant-http",
     pytest.param(
         "qdrant-server",
         marks=pytest.mark.skipif("QDRANT_URL" not in os.environ, reason="QDRANT_URL is not set"),
@@ -32,8 +34,17 @@ KINDS = [
 Maker = Callable[[], VectorIndex]
 
 
+@pytest.fixture
+def server() -> Iterator[QdrantServer]:
+    """A Qdrant server's REST interface on a local port."""
+    server = QdrantServer()
+    server.start()
+    yield server
+    server.close()
+
+
 @pytest.fixture(params=KINDS)
-def make(request: pytest.FixtureRequest, tmp_path: Path) -> Maker:
+def make(request: pytest.FixtureRequest, tmp_path: Path, server: QdrantServer) -> Maker:
     identity = f"test-{uuid.uuid4().hex}"
     kind: str = request.param
     makers: dict[str, Maker] = {
@@ -42,6 +53,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Maker:
         "faiss-graph": lambda: FaissIndex(hnsw_above=10),
         "qdrant-memory": lambda: QdrantIndex(identity, DIM),
         "qdrant-path": lambda: QdrantIndex(identity, DIM, path=str(tmp_path / "qdrant")),
+        "qdrant-http": lambda: QdrantIndex(identity, DIM, url=server.url),
         "qdrant-server": lambda: QdrantIndex(identity, DIM, url=os.environ.get("QDRANT_URL")),
     }
     return makers[kind]

@@ -15,7 +15,11 @@ from typing import TypeVar
 import numpy as np
 import structlog
 from qdrant_client import QdrantClient, models
-from qdrant_client.http.exceptions import ApiException, ResponseHandlingException
+from qdrant_client.http.exceptions import (
+    ApiException,
+    ResponseHandlingException,
+    UnexpectedResponse,
+)
 
 from armory.errors import BackendError
 from armory.retrieval.indexes.base import Background, statistics
@@ -66,6 +70,14 @@ class Access:
             return work(self.client)
         except ResponseHandlingException as error:
             raise BackendError(f"Qdrant at {self._where} does not answer: {error}") from error
+        except UnexpectedResponse as error:
+            hint = "; check tool_rag.qdrant.api_key" if error.status_code in (401, 403) else ""
+            text = f"HTTP {error.status_code}: {error.content.decode('utf-8', 'replace')[:300]}"
+            raise BackendError(f"Qdrant at {self._where} answered {text}{hint}") from error
+        except AssertionError as error:  # the client's way to say that an answer has no result
+            raise BackendError(
+                f"Qdrant at {self._where} sent something that is no answer; is it a Qdrant server?"
+            ) from error
         except (ApiException, ValueError, RuntimeError, OSError) as error:
             raise BackendError(f"Qdrant at {self._where} failed: {str(error)[:500]}") from error
 
@@ -162,20 +174,30 @@ class QdrantView:
         return [{row: float((group @ q).max()) for row, group in known} for q in queries]
 
     def _filter(self, allowed: IntArray | None) -> models.Filter | None:
-        """Whole servers by name, which is indexed, the rest by id."""
+        """Whole servers by name, which is indexed, the rest by id; what is allowed, or what is not,
+        whichever takes fewer ids.
+        """
         if allowed is None or len(allowed) == len(self.rows):
             return None
-        owners = self._servers[allowed]
+        denied = np.setdiff1d(np.arange(len(self.rows)), allowed, assume_unique=True)
+        inside, outside = self._conditions(allowed), self._conditions(denied)
+        if inside[1] <= outside[1]:
+            return models.Filter(should=inside[0])
+        return models.Filter(must_not=outside[0])
+
+    def _conditions(self, rows: IntArray) -> tuple[list[models.Condition], int]:
+        """Conditions one of which holds for these rows and no others, and their number of ids."""
+        owners = self._servers[rows]
         counts = np.bincount(owners, minlength=len(self._server_sizes))
         whole = np.flatnonzero((counts == self._server_sizes) & (counts > 0))
-        rest = allowed[~np.isin(owners, whole)]
+        rest = rows[~np.isin(owners, whole)]
         options: list[models.Condition] = []
         if len(whole):
             names = [self._server_names[i] for i in whole.tolist()]
             options.append(models.FieldCondition(key="server", match=models.MatchAny(any=names)))
         if len(rest):
             options.append(models.HasIdCondition(has_id=[self._ids[i] for i in rest.tolist()]))
-        return models.Filter(should=options)
+        return options, len(rest)
 
     def _exactly(self, rows: Sequence[int]) -> models.Filter:
         wanted = models.HasIdCondition(has_id=[self._ids[i] for i in rows])

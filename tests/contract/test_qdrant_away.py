@@ -1,0 +1,189 @@
+"""A Qdrant server that fails, hangs, goes away and comes back: over HTTP, by the real client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+
+import numpy as np
+import pytest
+
+from armory.domain.query import Query
+from armory.domain.tool import ToolRecord, fingerprint
+from armory.errors import BackendError
+from armory.retrieval.indexes.qdrant import QdrantIndex
+from armory.retrieval.ports import FloatArray, Row
+from armory.retrieval.registry import make_rankers
+from armory.retrieval.retriever import Retriever
+from armory.testing.embedder import HashingEmbedder
+from armory.testing.waiting import until
+from tests.contract.qdrant_server import QdrantServer
+
+pytestmark = pytest.mark.anyio
+DIM = 8
+ROWS = [Row(f"t{i}", f"d{i}", f"s{i // 10}", "c") for i in range(40)]
+
+
+def unit(shape: tuple[int, int], seed: int = 0) -> FloatArray:
+    found = np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+    return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+VECTORS = {row.key: unit((1, DIM), i) for i, row in enumerate(ROWS)}
+
+
+@pytest.fixture
+def server() -> Iterator[QdrantServer]:
+    server = QdrantServer()
+    server.start()
+    yield server
+    server.close()
+
+
+@pytest.fixture
+async def index(server: QdrantServer) -> AsyncIterator[QdrantIndex]:
+    index = QdrantIndex("model", DIM, url=server.url, timeout_s=1)
+    yield index
+    await index.aclose()
+
+
+async def test_what_filters_look_at_is_indexed(server: QdrantServer, index: QdrantIndex) -> None:
+    await index.update(ROWS, VECTORS)
+    assert list(server.indexed.values()) == [{"key", "server", "category"}]
+
+
+@pytest.mark.parametrize(
+    ("allowed", "clause", "servers", "ids"),
+    [
+        (list(range(10, 30)), "should", {"s1", "s2"}, 0),
+        ([*range(10, 20), 35], "should", {"s1"}, 1),
+        ([i for i in range(40) if i != 7], "must_not", set[str](), 1),
+    ],
+)
+async def test_the_visible_set_is_part_of_the_search(
+    server: QdrantServer,
+    index: QdrantIndex,
+    allowed: list[int],
+    clause: str,
+    servers: set[str],
+    ids: int,
+) -> None:
+    view = await index.update(ROWS, VECTORS)
+    hits = await view.search(unit((1, DIM), 99), 5, np.array(allowed))
+    assert len(hits.rows) == 5
+    assert set(hits.rows.tolist()) <= set(allowed)
+    (sent,) = server.filters
+    conditions = getattr(sent, clause)
+    named = {name for c in conditions if hasattr(c, "match") for name in c.match.any}
+    assert named == servers
+    assert sum(len(c.has_id) for c in conditions if hasattr(c, "has_id")) == ids
+
+
+@pytest.mark.parametrize("fault", [500, 503, 429, 404, "garbage", "hang"])
+async def test_a_fault_in_mid_search_is_told_and_passes(
+    server: QdrantServer, index: QdrantIndex, fault: int | str
+) -> None:
+    view = await index.update(ROWS, VECTORS)
+    server.fault = fault
+    with pytest.raises(BackendError, match=server.url):
+        await view.search(unit((1, DIM)), 5)
+    server.released.set()
+    server.fault = None
+    assert len((await view.search(unit((1, DIM)), 5)).rows) == 5
+
+
+async def test_a_server_that_goes_and_comes_back(server: QdrantServer, index: QdrantIndex) -> None:
+    view = await index.update(ROWS, VECTORS)
+    server.stop()
+    with pytest.raises(BackendError, match=server.url):
+        await view.search(unit((1, DIM)), 5)
+    with pytest.raises(BackendError, match=server.url):
+        await index.update(ROWS[:5], {})
+    server.start()
+    assert len((await view.search(unit((1, DIM)), 5)).rows) == 5
+    assert len(await index.stored()) == len(ROWS), "nothing lost"
+
+
+@pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
+async def test_a_refused_key_is_told(server: QdrantServer) -> None:
+    server.api_key = "right"
+    wrong = QdrantIndex("model", DIM, url=server.url, api_key="wrong")
+    with pytest.raises(BackendError, match=r"401.*tool_rag\.qdrant\.api_key"):
+        await wrong.stored()
+    await wrong.aclose()
+    right = QdrantIndex("model", DIM, url=server.url, api_key="right")
+    assert await right.stored() == {}
+    await right.aclose()
+
+
+def tools() -> list[ToolRecord]:
+    def tool(name: str, description: str) -> ToolRecord:
+        definition = {"name": name, "description": description, "inputSchema": {"type": "object"}}
+        return ToolRecord(
+            f"srv__{name}", "srv", name, definition, fingerprint(definition), description
+        )
+
+    return [
+        tool("send_email", "Send an email message to somebody"),
+        tool("get_time", "Tell the current time of a city"),
+        tool("read_file", "Read the contents of a file"),
+    ]
+
+
+def retriever(server: QdrantServer) -> Retriever:
+    model = HashingEmbedder()
+    index = QdrantIndex(model.identity, model.dimension, url=server.url, timeout_s=1)
+    return Retriever(model, index, make_rankers())
+
+
+async def names(retriever: Retriever) -> tuple[list[str], str]:
+    found = await retriever.search(Query(("send an email",)))
+    return [match.tool.name for match in found.matches], found.degraded or ""
+
+
+async def test_words_answer_while_the_server_is_away(
+    server: QdrantServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("armory.retrieval.fallback.BACKOFF_S", (0.0,))
+    async with retriever(server) as one:
+        await one.index(tools())
+        assert (await names(one))[1] == ""
+        server.stop()
+        found, degraded = await names(one)
+        assert found[:1] == ["srv__send_email"]
+        assert degraded.startswith(f"lexical only: Qdrant at {server.url} does not answer")
+        server.start()
+        found, degraded = await names(one)
+        assert (found[:1], degraded) == (["srv__send_email"], "")
+
+
+async def test_a_server_that_is_away_at_start_is_used_once_it_is_there(
+    server: QdrantServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("armory.retrieval.retriever.BACKOFF_S", (0.02,))
+    server.stop()
+    async with retriever(server) as one:
+        report = await one.index(tools())
+        assert report.problem.startswith(f"Qdrant at {server.url} does not answer")
+        found, degraded = await names(one)
+        assert found[:1] == ["srv__send_email"]
+        assert server.url in degraded
+        server.start()
+        await until(lambda: one.degraded is None)
+        assert (await names(one))[1] == ""
+
+
+async def test_a_server_that_comes_back_empty_is_filled_again(
+    server: QdrantServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("armory.retrieval.retriever.BACKOFF_S", (0.02,))
+    monkeypatch.setattr("armory.retrieval.fallback.BACKOFF_S", (0.0,))
+    async with retriever(server) as one:
+        await one.index(tools())
+        server.forget()
+        for _ in range(3):
+            assert "HTTP 404" in (await names(one))[1]
+        async with asyncio.timeout(20):
+            while (await names(one))[1]:
+                pass
+        assert (await names(one))[0][:1] == ["srv__send_email"]
