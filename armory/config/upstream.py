@@ -49,29 +49,31 @@ class BreakerConfig(Block):
 
 
 class AuthConfig(Block):
-    """How the gateway gets an access token for the upstream: as a machine, for itself."""
+    """How the gateway gets an access token for the upstream."""
 
-    type: Literal["client_credentials"] = "client_credentials"
-    """The OAuth 2.1 grant."""
-    client_id: str = Field(min_length=1)
-    """As registered with the authorization server."""
+    type: Literal["client_credentials", "authorization_code"] = "client_credentials"
+    """The OAuth 2.1 grant: a machine for itself, or a person, who runs `armory login` once."""
+    client_id: OptionalText = None
+    """As registered with the authorization server. null, with `authorization_code`: the gateway
+    registers itself."""
     client_secret: OptionalSecret = None
     """Likewise; take it from a variable: `${DOCS_SECRET}`. Or give `private_key`."""
     private_key: OptionalSecret = None
-    """PEM of the key that signs assertions."""
+    """PEM of the key that signs assertions (`client_credentials`)."""
     signing_algorithm: Literal["ES256", "ES384", "RS256", "PS256", "EdDSA"] = "ES256"
     """What `private_key` signs with."""
+    client_metadata_url: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
+    """A client metadata document, for servers that take its URL as id (`authorization_code`)."""
     token_url: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
-    """Where tokens are given; null: what the server's metadata say."""
+    """Where tokens are given (`client_credentials`); null: what the server's metadata say."""
     issuer: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
-    """The only authorization server that gets the credentials; null: the one that the server named
-    first."""
+    """The only authorization server that is believed; null: the one that the server names."""
     scopes: Texts = Field(default_factory=list[str])
     """Asked for; none: what the server asks for."""
     client_auth: Literal["auto", "client_secret_basic", "client_secret_post", "private_key_jwt"] = (
         "auto"
     )
-    """How the gateway proves who it is; `auto`: what the authorization server takes."""
+    """How a machine proves who it is; `auto`: what the authorization server takes."""
 
 
 class UpstreamConfig(Block):

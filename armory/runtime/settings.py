@@ -16,13 +16,13 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from armory.config import Config, Loaded
-from armory.config.upstream import AuthConfig, UpstreamConfig
+from armory.config.upstream import UpstreamConfig
 from armory.domain.catalog import ToolRules
 from armory.errors import ConfigError
 from armory.gateway.settings import GatewaySettings, Personal, SetSpec
+from armory.runtime.grants import grant
 from armory.security.authentication import Admission, Authenticator, Scheme, StaticToken
 from armory.security.policy import Packs, Policy, Rule
-from armory.upstreams.grants import ClientCredentials
 from armory.upstreams.spec import UpstreamSpec
 from armory.wire.admission import is_loopback
 from armory.wire.http import HttpSettings
@@ -109,7 +109,7 @@ def upstream_spec(key: str, block: UpstreamConfig, loaded: Loaded) -> UpstreamSp
         url=block.url,
         transport=block.transport,
         headers=dict(block.headers),
-        auth=None if block.auth is None else client_credentials(block.auth),
+        auth=None if block.auth is None else grant(key, block.auth, loaded.home),
         ca_file=None if block.tls.ca_file is None else str(loaded.folder / block.tls.ca_file),
         verify=block.tls.verify,
         proxy=block.proxy,
@@ -127,20 +127,6 @@ def upstream_spec(key: str, block: UpstreamConfig, loaded: Loaded) -> UpstreamSp
         message_bytes=loaded.config.server.limits.stdio_line_bytes,
         list_entries=loaded.config.server.limits.list_entries,
         health_interval_s=block.health_interval_s,
-    )
-
-
-def client_credentials(block: AuthConfig) -> ClientCredentials:
-    """How an access token is got."""
-    return ClientCredentials(
-        client_id=block.client_id,
-        client_secret=secret(block.client_secret) or "",
-        private_key=secret(block.private_key) or "",
-        signing_algorithm=block.signing_algorithm,
-        token_url=block.token_url or "",
-        issuer=block.issuer or "",
-        scopes=tuple(block.scopes),
-        client_auth=block.client_auth,
     )
 
 

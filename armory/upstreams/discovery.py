@@ -50,6 +50,12 @@ class Place:
         methods: client authentication that it takes; empty: it does not say.
         scopes: what the upstream says that it supports.
         resource: identifier of the upstream (RFC 8707).
+        login_url: where a person is sent; "": nowhere.
+        register_url: where clients register; "": nowhere.
+        pkce: whether S256 code challenges are taken.
+        says_issuer: whether it names itself when it sends a person back (RFC 9207).
+        takes_documents: whether a client may be known by its metadata document.
+        refreshes: whether it knows the scope `offline_access`.
     """
 
     token_url: str
@@ -57,6 +63,12 @@ class Place:
     methods: tuple[str, ...] = ()
     scopes: tuple[str, ...] = ()
     resource: str = ""
+    login_url: str = ""
+    register_url: str = ""
+    pkce: bool = False
+    says_issuer: bool = False
+    takes_documents: bool = False
+    refreshes: bool = False
 
 
 def challenge_of(header: str | None) -> Challenge:
@@ -111,12 +123,22 @@ async def discover(url: URL, challenge: Challenge, issuer: str, known: str, fetc
         raise Undiscovered(f"the metadata of {chosen!r} name no token_endpoint")
     if not (may_carry_secrets(token_url, url) or issuer.startswith("http://")):
         raise Undiscovered(f"the token_endpoint {token_url!r} is not reached over https")
+    for key in ("authorization_endpoint", "registration_endpoint"):
+        place = _text(server.get(key))
+        if place and not (may_carry_secrets(place, url) or issuer.startswith("http://")):
+            raise Undiscovered(f"the {key} {place!r} is not reached over https")
     return Place(
         token_url,
-        chosen,
+        _text(server.get("issuer")),
         tuple(_texts(server.get("token_endpoint_auth_methods_supported"))),
         tuple(_texts(resource.get("scopes_supported"))),
         _text(resource.get("resource")) or canonical(url),
+        login_url=_text(server.get("authorization_endpoint")),
+        register_url=_text(server.get("registration_endpoint")),
+        pkce="S256" in _texts(server.get("code_challenge_methods_supported")),
+        says_issuer=server.get("authorization_response_iss_parameter_supported") is True,
+        takes_documents=server.get("client_id_metadata_document_supported") is True,
+        refreshes="offline_access" in _texts(server.get("scopes_supported")),
     )
 
 

@@ -1,6 +1,6 @@
 """What the configuration says about getting an access token for an upstream.
 
-Owns: `ClientCredentials`. Never imports a transport.
+Owns: the grants. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -46,6 +46,8 @@ class ClientCredentials:
         Raises:
             ConfigError: they do not.
         """
+        if not self.client_id:
+            raise ConfigError("client_credentials need a 'client_id'", path=where)
         if bool(self.client_secret) == bool(self.private_key):
             raise ConfigError("give exactly one of 'client_secret' and 'private_key'", path=where)
         if self.private_key and self.client_auth not in ("auto", "private_key_jwt"):
@@ -70,3 +72,39 @@ class ClientCredentials:
     def signed(self, claims: Mapping[str, Any]) -> str:
         """A JSON Web Token with these claims, signed with the private key."""
         return jwt.encode(dict(claims), self.private_key, self.signing_algorithm)
+
+
+@dataclass(frozen=True, slots=True)
+class AuthorizationCode:
+    """The OAuth 2.1 grant of a person, who logs in once with `armory login`.
+
+    Attributes:
+        client_id: where one was registered by hand; "": by metadata document, or dynamically.
+        client_secret: likewise.
+        client_metadata_url: https URL of a client metadata document, which is the client's id at
+            servers that take such.
+        issuer: the only authorization server that is believed; "": the one that the upstream names.
+        scopes: asked for; none: what the upstream asks for.
+        store: the file that keeps who is logged in.
+    """
+
+    client_id: str = ""
+    client_secret: str = field(default="", repr=False)
+    client_metadata_url: str = ""
+    issuer: str = ""
+    scopes: tuple[str, ...] = ()
+    store: str = ""
+
+    def check(self, where: str) -> None:
+        """Whether the keys fit each other.
+
+        Raises:
+            ConfigError: they do not.
+        """
+        if self.client_secret and not self.client_id:
+            raise ConfigError("a 'client_secret' needs its 'client_id'", path=where)
+        if self.client_metadata_url and not self.client_metadata_url.startswith("https://"):
+            raise ConfigError("expected an https URL", path=f"{where}.client_metadata_url")
+
+
+Grant = ClientCredentials | AuthorizationCode

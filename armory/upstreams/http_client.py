@@ -16,9 +16,10 @@ import aiohttp
 from yarl import URL
 
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
-from armory.upstreams.discovery import challenge_of
+from armory.upstreams.discovery import Challenge, challenge_of
 from armory.upstreams.http1_pool import Connections, Fields
 from armory.upstreams.http1_response import BadAnswer, ClosedEarly, NoConnection, Response
+from armory.upstreams.person import tokens_for
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.tokens import Tokens
 
@@ -82,9 +83,9 @@ class HttpClient:
         self._connections = Connections(self._ssl, spec.connect_timeout_s, _KEEPALIVE_S)
         self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
         self.url = URL(spec.url or "")
-        self._tokens: Tokens | None = None
+        self.tokens: Tokens | None = None
         if spec.auth is not None:
-            self._tokens = Tokens(
+            self.tokens = tokens_for(
                 spec.key,
                 spec.auth,
                 tls=self._ssl,
@@ -128,9 +129,9 @@ class HttpClient:
             UpstreamUnavailable: no response came, or no access token could be had.
             UpstreamTimeout: none came in time.
         """
-        if self._tokens is not None and not bare:
+        if self.tokens is not None and not bare:
             return await self._authorized(
-                self._tokens, method, headers, data, timeout_s, url=url, what=what
+                self.tokens, method, headers, data, timeout_s, url=url, what=what
             )
         target = self.url if url is None else url
         try:
@@ -147,6 +148,21 @@ class HttpClient:
             except TimeoutError:
                 raise self._timed_out(what, timeout_s) from None
         return response
+
+    async def challenged(self) -> Challenge:
+        """What the upstream answers to a request without any token.
+
+        Raises:
+            UpstreamUnavailable: nothing.
+        """
+        headers = {**self._spec.headers, "Accept": JSON_AND_EVENTS}
+        body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+        headers["Content-Type"] = "application/json"
+        response = await self.send(
+            "POST", headers, body, self._spec.connect_timeout_s, bare=True, what="without a token"
+        )
+        response.close()
+        return challenge_of(response.headers.get("WWW-Authenticate"))
 
     async def _authorized(
         self,

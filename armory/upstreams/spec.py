@@ -11,7 +11,7 @@ from typing import Literal
 
 from armory.domain.principal import Principal
 from armory.errors import ConfigError
-from armory.upstreams.grants import ClientCredentials
+from armory.upstreams.grants import Grant
 
 MODERN_VERSIONS = ("2026-07-28",)
 LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
@@ -67,7 +67,7 @@ class UpstreamSpec:
     url: str | None = None
     transport: Transport = "auto"
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    auth: ClientCredentials | None = None
+    auth: Grant | None = None
     ca_file: str | None = None
     verify: bool = True
     proxy: str | None = None
@@ -115,7 +115,7 @@ class UpstreamSpec:
                 path=f"{where}.lists",
             )
 
-    def _check_auth(self, auth: ClientCredentials, where: str) -> None:
+    def _check_auth(self, auth: Grant, where: str) -> None:
         if self.url is None:
             raise ConfigError("a server with a 'command' takes no access token", path=where)
         if any(name.lower() == "authorization" for name in self.headers):

@@ -1,7 +1,7 @@
 """Access tokens for one upstream: got when they are needed, kept until shortly before they expire.
 
-Owns: the client-credentials grant, its requests, and the token. Never imports the protocol's eras;
-never logs or repeats a secret.
+Owns: requests to authorization servers, and the client-credentials grant. Never imports the
+protocol's eras; never logs or repeats a secret.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ import asyncio
 import base64
 import secrets
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
+from dataclasses import dataclass
 from ssl import SSLContext
 from typing import Any
 from urllib.parse import quote_plus
@@ -25,7 +27,7 @@ from armory.upstreams.discovery import Challenge, Place, Undiscovered, canonical
 from armory.upstreams.grants import ClientCredentials
 
 _log = structlog.get_logger(__name__)
-_LEAD_S = 30.0
+LEAD_S = 30.0
 _AGAIN_S = 5.0
 _ASSERTION_S = 120
 _BODY_BYTES = 1 << 20
@@ -37,12 +39,28 @@ class NoToken(UpstreamUnavailable):
     """No access token could be had."""
 
 
-class Tokens:
+@dataclass(frozen=True, slots=True)
+class Given:
+    """What a token endpoint gave out.
+
+    Attributes:
+        token: the access token.
+        lifetime_s: seconds until it expires; infinite where it does not say.
+        refresh: refresh token, or "".
+        scopes: that it grants, where it says so.
+    """
+
+    token: str
+    lifetime_s: float = float("inf")
+    refresh: str = ""
+    scopes: tuple[str, ...] = ()
+
+
+class Tokens(ABC):
     """The access token of one upstream, shared by all its callers: it is the gateway's own.
 
     Args:
         server: key of the upstream, for messages.
-        grant: as configured.
         tls: as for the upstream itself.
         proxy: likewise.
         timeout_s: for each request.
@@ -51,18 +69,118 @@ class Tokens:
     def __init__(
         self,
         server: str,
-        grant: ClientCredentials,
         *,
         tls: SSLContext | bool = True,
         proxy: str | None = None,
         timeout_s: float = 15.0,
     ) -> None:
         self._server = server
-        self._grant = grant
         self._tls = tls
         self._proxy = proxy
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._lock = asyncio.Lock()
+
+    @abstractmethod
+    async def current(self, url: URL) -> str | None:
+        """The token to send, a new one where it is about to expire; None where the upstream must
+        be asked first who gives it out.
+
+        Raises:
+            NoToken: none could be had.
+        """
+
+    @abstractmethod
+    def lacks(self, challenge: Challenge) -> bool:
+        """Whether a challenge names scopes that were not asked for, and may be."""
+
+    @abstractmethod
+    async def renewed(self, refused: str | None, url: URL, challenge: Challenge) -> str:
+        """A token in place of the one that the upstream refused.
+
+        Raises:
+            NoToken: none could be had.
+        """
+
+    async def given(
+        self, place: Place, headers: Mapping[str, str], form: Mapping[str, str]
+    ) -> Given:
+        """Ask a token endpoint.
+
+        Raises:
+            NoToken: it refused.
+        """
+        status, body = await self.request("POST", place.token_url, headers, form)
+        answer = json_object(body) or {}
+        token = answer.get("access_token")
+        if status != 200 or not isinstance(token, str) or not token:
+            raise self.failed(f"{place.token_url} gave no token: {why(status, answer)}")
+        kind = answer.get("token_type", "Bearer")
+        if not isinstance(kind, str) or kind.lower() != "bearer":
+            raise self.failed(f"{place.token_url} gave a token of type {str(kind)[:40]!r}")
+        lifetime, refresh = answer.get("expires_in"), answer.get("refresh_token")
+        scope = answer.get("scope")
+        _log.info("upstream_token_obtained", upstream=self._server, expires_in_s=lifetime)
+        return Given(
+            token,
+            float(lifetime) if isinstance(lifetime, int | float) else float("inf"),
+            refresh if isinstance(refresh, str) else "",
+            tuple(scope.split()) if isinstance(scope, str) else (),
+        )
+
+    async def fetch(self, url: str) -> Mapping[str, Any] | None:
+        """A JSON object, as `discovery.Fetch`."""
+        status, body = await self.request("GET", url, {"Accept": "application/json"}, None)
+        return json_object(body) if status == 200 else None
+
+    async def request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        form: Mapping[str, str] | None,
+        json: Any = None,
+    ) -> tuple[int, bytes]:
+        """(status, beginning of the body) of one exchange with an authorization server.
+
+        Raises:
+            NoToken: there was no answer.
+        """
+        try:
+            async with (
+                aiohttp.ClientSession(
+                    timeout=self._timeout, cookie_jar=aiohttp.DummyCookieJar()
+                ) as http,
+                http.request(
+                    method, url, headers=headers, data=form, json=json,
+                    ssl=self._tls, proxy=self._proxy, allow_redirects=False,
+                ) as answer,
+            ):  # fmt: skip
+                body = b""
+                while len(body) < _BODY_BYTES and (chunk := await answer.content.readany()):
+                    body += chunk
+                return answer.status, body
+        except (aiohttp.ClientError, OSError, ValueError, TimeoutError) as error:
+            where = url.partition("?")[0]
+            raise self.failed(f"{where} did not answer ({type(error).__name__})") from None
+
+    def failed(self, reason: str) -> NoToken:
+        """The error that says why there is no token."""
+        message = f"upstream {self._server!r}: no access token: {reason}"
+        return NoToken(message, upstream=self._server)
+
+
+class MachineTokens(Tokens):
+    """By client credentials; see `Tokens`.
+
+    Args:
+        server: key of the upstream, for messages.
+        grant: as configured.
+        more: as for `Tokens`.
+    """
+
+    def __init__(self, server: str, grant: ClientCredentials, **more: Any) -> None:
+        super().__init__(server, **more)
+        self._grant = grant
         self._place: Place | None = None
         self._issuer = ""
         self._scopes: tuple[str, ...] = ()
@@ -70,12 +188,7 @@ class Tokens:
         self._until = self._expires = 0.0
 
     async def current(self, url: URL) -> str | None:
-        """The token to send, a new one where it is about to expire; None before the first
-        challenge, where the upstream must be asked first who gives it out.
-
-        Raises:
-            NoToken: none could be had.
-        """
+        """As `Tokens.current`."""
         if self._token is not None and time.monotonic() < self._until:
             return self._token
         if self._place is None and not self._grant.token_url:
@@ -91,16 +204,12 @@ class Tokens:
             return self._token
 
     def lacks(self, challenge: Challenge) -> bool:
-        """Whether a challenge names scopes that were not asked for, and may be."""
+        """As `Tokens.lacks`."""
         asked = self._grant.scopes or self._scopes or (self._place.scopes if self._place else ())
         return not self._grant.scopes and not set(challenge.scopes) <= set(asked)
 
     async def renewed(self, refused: str | None, url: URL, challenge: Challenge) -> str:
-        """A token in place of the one that the upstream refused.
-
-        Raises:
-            NoToken: none could be had.
-        """
+        """As `Tokens.renewed`."""
         async with self._lock:
             if self._token is None or self._token == refused:
                 self._token = None
@@ -114,9 +223,9 @@ class Tokens:
 
     async def _found(self, url: URL, challenge: Challenge) -> Place:
         try:
-            place = await discover(url, challenge, self._grant.issuer, self._issuer, self._fetch)
+            place = await discover(url, challenge, self._grant.issuer, self._issuer, self.fetch)
         except Undiscovered as error:
-            raise self._failed(str(error)) from None
+            raise self.failed(str(error)) from None
         self._issuer = place.issuer
         return place
 
@@ -127,21 +236,10 @@ class Tokens:
         form = {"grant_type": "client_credentials", "resource": place.resource or canonical(url)}
         if scopes:
             form["scope"] = " ".join(scopes)
-        headers = self._authenticated(place, form)
-        status, body = await self._request("POST", place.token_url, headers, form)
-        answer = _object(body) or {}
-        token = answer.get("access_token")
-        if status != 200 or not isinstance(token, str) or not token:
-            raise self._failed(f"{place.token_url} gave no token: {_why(status, answer)}")
-        kind = answer.get("token_type", "Bearer")
-        if not isinstance(kind, str) or kind.lower() != "bearer":
-            raise self._failed(f"{place.token_url} gave a token of type {str(kind)[:40]!r}")
-        lifetime = answer.get("expires_in")
-        seconds = float(lifetime) if isinstance(lifetime, int | float) else float("inf")
-        self._token = token
-        self._expires = time.monotonic() + seconds
-        self._until = self._expires - min(_LEAD_S, seconds / 4)
-        _log.info("upstream_token_obtained", upstream=self._server, expires_in_s=lifetime)
+        given = await self.given(place, self._authenticated(place, form), form)
+        self._token = given.token
+        self._expires = time.monotonic() + given.lifetime_s
+        self._until = self._expires - min(LEAD_S, given.lifetime_s / 4)
 
     def _authenticated(self, place: Place, form: dict[str, str]) -> dict[str, str]:
         """Headers (and members of `form`) that prove who the client is."""
@@ -152,14 +250,8 @@ class Tokens:
             return {}
         method = grant.client_auth
         if method == "auto":
-            basic = not place.methods or "client_secret_basic" in place.methods
-            method = "client_secret_basic" if basic else "client_secret_post"
-        if method == "client_secret_basic":
-            pair = f"{quote_plus(grant.client_id)}:{quote_plus(grant.client_secret)}"
-            return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
-        form["client_id"] = grant.client_id
-        form["client_secret"] = grant.client_secret
-        return {}
+            method = secret_method(place)
+        return authenticated(method, grant.client_id, grant.client_secret, form)
 
     def _assertion(self, place: Place) -> str:
         now = int(time.time())
@@ -173,44 +265,33 @@ class Tokens:
         }
         return self._grant.signed(claims)
 
-    async def _fetch(self, url: str) -> Mapping[str, Any] | None:
-        status, body = await self._request("GET", url, {"Accept": "application/json"}, None)
-        return _object(body) if status == 200 else None
 
-    async def _request(
-        self, method: str, url: str, headers: Mapping[str, str], form: Mapping[str, str] | None
-    ) -> tuple[int, bytes]:
-        try:
-            async with (
-                aiohttp.ClientSession(
-                    timeout=self._timeout, cookie_jar=aiohttp.DummyCookieJar()
-                ) as http,
-                http.request(
-                    method, url, headers=headers, data=form,
-                    ssl=self._tls, proxy=self._proxy, allow_redirects=False,
-                ) as answer,
-            ):  # fmt: skip
-                body = b""
-                while len(body) < _BODY_BYTES and (chunk := await answer.content.readany()):
-                    body += chunk
-                return answer.status, body
-        except (aiohttp.ClientError, OSError, ValueError, TimeoutError) as error:
-            where = URL(url).with_user(None).with_query(None)
-            raise self._failed(f"{where} did not answer ({type(error).__name__})") from None
-
-    def _failed(self, why: str) -> NoToken:
-        message = f"upstream {self._server!r}: no access token: {why}"
-        return NoToken(message, upstream=self._server)
+def secret_method(place: Place) -> str:
+    """How a client with a secret proves who it is there."""
+    basic = not place.methods or "client_secret_basic" in place.methods
+    return "client_secret_basic" if basic else "client_secret_post"
 
 
-def _object(body: bytes) -> Mapping[str, Any] | None:
+def authenticated(method: str, id: str, secret: str, form: dict[str, str]) -> dict[str, str]:
+    """Headers (and members of `form`) with which a client says who it is, in a `method`."""
+    if method == "client_secret_basic":
+        pair = f"{quote_plus(id)}:{quote_plus(secret)}"
+        return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+    form["client_id"] = id
+    if method == "client_secret_post":
+        form["client_secret"] = secret
+    return {}
+
+
+def json_object(body: bytes) -> Mapping[str, Any] | None:
+    """A JSON object; None for anything else."""
     try:
         return _decode(body)
     except (msgspec.DecodeError, RecursionError):
         return None
 
 
-def _why(status: int, answer: Mapping[str, Any]) -> str:
+def why(status: int, answer: Mapping[str, Any]) -> str:
     """What an error answer of a token endpoint says (RFC 6749, 5.2)."""
     said = [answer.get(key) for key in ("error", "error_description")]
     words = [part[:200] for part in said if isinstance(part, str)]

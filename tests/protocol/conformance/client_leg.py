@@ -16,12 +16,16 @@ from collections.abc import Mapping
 from typing import Any
 
 import aiohttp
+from yarl import URL
 
 from armory.config import load_text
 from armory.runtime import open_runtime
+from armory.runtime.logins import log_in
 from armory.testing import talking
 from armory.testing.talking import Talker
 
+CLIENT_METADATA = "https://conformance-test.local/client-metadata.json"
+REDIRECT = "http://127.0.0.1:3456/callback"
 SAMPLES: Mapping[str, Any] = {
     "string": "value",
     "integer": 2,
@@ -30,6 +34,12 @@ SAMPLES: Mapping[str, Any] = {
     "array": [],
     "object": {},
 }
+
+
+async def visit(url: str) -> Mapping[str, str]:
+    """What a person would do, whom the authorization server sends back without a question."""
+    async with aiohttp.ClientSession() as http, http.get(url, allow_redirects=False) as answer:
+        return dict(URL(answer.headers["Location"]).query)
 
 
 def arguments_of(schema: Mapping[str, Any], listed: Mapping[str, Any]) -> dict[str, Any]:
@@ -65,11 +75,23 @@ async def drive(url: str) -> None:
             "private_key": context.get("private_key_pem"),
             "signing_algorithm": context.get("signing_algorithm", "ES256"),
         }
+    elif scenario.startswith("auth/"):
+        suite["auth"] = {
+            "type": "authorization_code",
+            "client_id": context.get("client_id"),
+            "client_secret": context.get("client_secret"),
+            "client_metadata_url": CLIENT_METADATA,
+        }
     config = {"upstreams": {"suite": suite}, "tool_rag": {"enabled": False}}
     with tempfile.TemporaryDirectory() as home:
         loaded = load_text(json.dumps(config), environ={**os.environ, "ARMORY_HOME": home})
+        if scenario.startswith("auth/") and "client-credentials" not in scenario:
+            await log_in(loaded, "suite", REDIRECT, visit)
         async with open_runtime(loaded, address=("127.0.0.1", 0)) as runtime:
             await runtime.ready()
+            if "armory login" in runtime.supervisor.status()["suite"].error:
+                await log_in(loaded, "suite", REDIRECT, visit)
+                await runtime.gateway.relist("suite")
             assert runtime.listening is not None
             front = f"{runtime.listening.url}/mcp"
             async with aiohttp.ClientSession() as http:
@@ -85,6 +107,10 @@ async def drive(url: str) -> None:
                 ]
                 for name, arguments in calls:
                     told = await talker.tell("tools/call", {"name": name, "arguments": arguments})
+                    if "armory login" in json.dumps(told.message):
+                        await log_in(loaded, "suite", REDIRECT, visit)
+                        call = {"name": name, "arguments": arguments}
+                        told = await talker.tell("tools/call", call)
                     sys.stderr.write(f"{name}: {json.dumps(told.message)[:300]}\n")
 
 

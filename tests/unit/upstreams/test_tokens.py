@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
 from typing import Any
 
 import jwt
 import pytest
-from aiohttp import web
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from msgspec import Raw
@@ -19,111 +17,22 @@ from structlog.testing import capture_logs
 from armory.domain.principal import Principal
 from armory.errors import ConfigError, UpstreamUnavailable
 from armory.testing.client import plain
+from armory.testing.oauth import World
 from armory.upstreams.grants import ClientCredentials
 from armory.upstreams.link import Call, Owner
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
 
 pytestmark = pytest.mark.anyio
-META = "io.modelcontextprotocol/"
 SECRET = "s3cr/et+of:armory"
 GRANT = ClientCredentials("armory id", SECRET)
 ANN, BOB = Owner(Principal("ann")), Owner(Principal("bob"))
 
 
-@dataclass
-class World:
-    """Both servers, on one port: the upstream at /mcp, the authorization server at /as."""
-
-    url: str = ""
-    issuer_path: str = "/as"
-    named: str | None = None
-    resource: str | None = None
-    methods: list[str] | None = None
-    scopes_supported: list[str] | None = None
-    challenge_scope: str = ""
-    needed: set[str] = field(default_factory=set[str])
-    lifetime: int | None = 3600
-    refusal: dict[str, Any] | None = None
-    valid: set[str] = field(default_factory=set[str])
-    requests: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    tokens: list[str | None] = field(default_factory=list[str | None])
-    gate: asyncio.Event = field(default_factory=asyncio.Event)
-
-    @property
-    def issuer(self) -> str:
-        return f"{self.url}{self.issuer_path}"
-
-    async def resource_metadata(self, request: web.Request) -> web.Response:
-        del request
-        found: dict[str, Any] = {
-            "resource": self.resource or f"{self.url}/mcp",
-            "authorization_servers": [self.named or self.issuer],
-        }
-        if self.scopes_supported is not None:
-            found["scopes_supported"] = self.scopes_supported
-        return web.json_response(found)
-
-    async def server_metadata(self, request: web.Request) -> web.Response:
-        del request
-        found: dict[str, Any] = {"issuer": self.issuer, "token_endpoint": f"{self.url}/as/token"}
-        if self.methods is not None:
-            found["token_endpoint_auth_methods_supported"] = self.methods
-        return web.json_response(found)
-
-    async def token(self, request: web.Request) -> web.Response:
-        form = {name: str(text) for name, text in (await request.post()).items()}
-        self.requests.append({**form, "basic": request.headers.get("Authorization")})
-        await self.gate.wait()
-        if self.refusal is not None:
-            return web.json_response(self.refusal, status=401)
-        token = f"token-{len(self.requests)}"
-        self.valid.add(token)
-        found = {"access_token": token, "token_type": "Bearer"}
-        more = {} if self.lifetime is None else {"expires_in": self.lifetime}
-        return web.json_response({**found, **more})
-
-    async def mcp(self, request: web.Request) -> web.Response:
-        given = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        self.tokens.append(given or None)
-        scope = f', scope="{self.challenge_scope}"' if self.challenge_scope else ""
-        place = f'resource_metadata="{self.url}/.well-known/oauth-protected-resource/mcp"'
-        if given not in self.valid:
-            headers = {"WWW-Authenticate": f"Bearer {place}{scope}"}
-            return web.Response(status=401, headers=headers)
-        granted = set(self.requests[-1].get("scope", "").split())
-        if not self.needed <= granted:
-            wanted = " ".join(sorted(self.needed))
-            error = f'Bearer error="insufficient_scope", scope="{wanted}", {place}'
-            return web.Response(status=403, headers={"WWW-Authenticate": error})
-        body = await request.json()
-        result: dict[str, Any] = {"resultType": "complete", "content": []}
-        if body["method"] == "server/discover":
-            result = {
-                "resultType": "complete",
-                "supportedVersions": ["2026-07-28"],
-                "capabilities": {"tools": {}},
-                "_meta": {META + "serverInfo": {"name": "kept", "version": "1"}},
-            }
-        return web.json_response({"jsonrpc": "2.0", "id": body["id"], "result": result})
-
-
 @pytest.fixture
 async def world() -> AsyncIterator[World]:
-    world = World()
-    world.gate.set()
-    app = web.Application()
-    app.router.add_get("/.well-known/oauth-protected-resource/mcp", world.resource_metadata)
-    app.router.add_get("/.well-known/oauth-authorization-server/as", world.server_metadata)
-    app.router.add_post("/as/token", world.token)
-    app.router.add_post("/mcp", world.mcp)
-    runner = web.AppRunner(app, shutdown_timeout=1.0)
-    await runner.setup()
-    site = web.TCPSite(runner, "127.0.0.1", 0)
-    await site.start()
-    world.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    yield world
-    await runner.cleanup()
+    async with World() as world:
+        yield world
 
 
 @pytest.fixture

@@ -1,0 +1,88 @@
+"""`armory login` and `armory logout`: a person's access to an upstream that wants one.
+
+Owns: the commands, the browser, and the page that it comes back to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import webbrowser
+from collections.abc import Mapping
+from contextlib import suppress
+from urllib.parse import parse_qsl, urlsplit
+
+import click
+
+from armory.cli.options import config_option, loaded_config
+from armory.cli.output import err, out
+from armory.errors import UpstreamUnavailable
+from armory.runtime.logins import log_in, log_out
+
+WAIT_S = 600.0
+_DONE = "Logged in. You may close this page."
+_PATH = "/callback"
+
+
+@click.command()
+@click.argument("server")
+@click.option("--no-browser", is_flag=True, help="Only print the address to open.")
+@config_option
+def login(server: str, config: str | None, *, no_browser: bool) -> None:
+    """Log in at the upstream SERVER, for everybody who may use it through the gateway.
+
+    A gateway that runs takes it over with its next request there.
+    """
+    issuer = asyncio.run(_login(server, config, browser=not no_browser))
+    out().print(f"Logged in at {issuer}.", markup=False)
+
+
+@click.command()
+@click.argument("server")
+@config_option
+def logout(server: str, config: str | None) -> None:
+    """Forget the login at the upstream SERVER."""
+    log_out(loaded_config(config), server)
+    out().print(f"Logged out of {server}; a gateway that runs forgets its token when that expires.")
+
+
+async def _login(server: str, config: str | None, *, browser: bool) -> str:
+    loaded = loaded_config(config)
+    back: asyncio.Future[Mapping[str, str]] = asyncio.get_running_loop().create_future()
+
+    async def came(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(ConnectionError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            head = await reader.readuntil(b"\r\n\r\n")
+            target = urlsplit(head.split(b" ")[1].decode("ascii", "replace"))
+            here = target.path == _PATH
+            if here and not back.done():
+                back.set_result(dict(parse_qsl(target.query)))
+            writer.write(_page("200 OK", _DONE) if here else _page("404 Not Found", "Not here."))
+            await writer.drain()
+        writer.close()
+
+    listening = await asyncio.start_server(came, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+
+    async def visit(url: str) -> Mapping[str, str]:
+        err().print(f"Open this address to log in:\n{url}", markup=False, soft_wrap=True)
+        if browser:
+            await asyncio.to_thread(webbrowser.open, url)
+        try:
+            async with asyncio.timeout(WAIT_S):
+                return await back
+        except TimeoutError:
+            raise UpstreamUnavailable(
+                f"nobody came back from the login page within {WAIT_S:g} s", upstream=server
+            ) from None
+
+    try:
+        return await log_in(loaded, server, f"http://127.0.0.1:{port}{_PATH}", visit)
+    finally:
+        listening.close()
+
+
+def _page(status: str, text: str) -> bytes:
+    return (
+        f"HTTP/1.1 {status}\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\n"
+        f"Connection: close\r\n\r\n{text}"
+    ).encode("ascii")

@@ -1,0 +1,68 @@
+"""`armory login`, a browser that is not one, and a gateway that takes the login over."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import subprocess
+import sys
+import urllib.parse
+import urllib.request
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from armory.testing.oauth import World
+
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
+
+
+async def test_a_person_logs_in_and_the_gateway_goes_on(
+    serve: Callable[..., Any], armory: Callable[..., Any], environ: dict[str, str], tmp_path: Path
+) -> None:
+    async with World() as world:
+        world.takes_people()
+        upstream = {"url": f"{world.url}/mcp", "auth": {"type": "authorization_code"}}
+        config = {"upstreams": {"kept": upstream}}
+        served = await asyncio.to_thread(serve, config)
+        await asyncio.to_thread(served.wait_for, "armory login kept")
+        file = tmp_path / "armory.yaml"
+        file.write_text(yaml.safe_dump(config))
+        login = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "armory.cli.main", "login", "kept", "--no-browser",
+            "--config", str(file), env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert login.stderr is not None
+        async with asyncio.timeout(60):
+            while not (line := await login.stderr.readline()).startswith(b"http"):
+                assert line
+        url = line.decode().strip()
+        back = world.sent_back(url)
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/callback", world.asked["redirect_uri"])
+        query = urllib.parse.urlencode(back)
+        page = f"{world.asked['redirect_uri']}?{query}"
+        said = await asyncio.to_thread(lambda: urllib.request.urlopen(page, timeout=10).read())
+        assert b"Logged in" in said
+        out, _ = await asyncio.wait_for(login.communicate(), 60)
+        assert (login.returncode, out.decode()) == (0, f"Logged in at {world.issuer}.\n")
+        async with asyncio.timeout(60):
+            while not world.tokens or world.tokens[-1] is None:  # noqa: ASYNC110 # another process
+                await asyncio.sleep(0.1)
+        assert world.tokens[-1] == "token-1"
+        kept = Path(environ["ARMORY_HOME"]) / "logins.json"
+        assert "token-1" in kept.read_text()
+        assert not any("token-1" in line for line in served.log)
+        assert armory("logout", "kept", "--config", str(file)).returncode == 0
+        assert "token-1" not in kept.read_text()
+
+
+def test_who_need_not_log_in_is_told_so(armory: Callable[..., Any], tmp_path: Path) -> None:
+    file = tmp_path / "armory.yaml"
+    file.write_text(yaml.safe_dump({"upstreams": {"open": {"url": "http://127.0.0.1:1/mcp"}}}))
+    for name, says in (("nobody", "there is no such upstream"), ("open", "authorization_code")):
+        done = armory("login", name, "--config", str(file))
+        assert done.returncode == 2
+        assert says in done.stderr
