@@ -53,7 +53,7 @@ class Access:
     def __init__(self, client: QdrantClient, where: str, *, local: bool) -> None:
         self.client = client
         self.local = local
-        self._where = where
+        self.where = where
         self._closed = False
         # the local store is not thread-safe: one thread for it
         self._pool = ThreadPoolExecutor(1 if local else 4, "armory-qdrant")
@@ -61,7 +61,7 @@ class Access:
     async def run(self, work: Callable[[QdrantClient], T]) -> T:
         """Run blocking work on the client."""
         if self._closed:
-            raise BackendError(f"Qdrant at {self._where}: the connection is closed")
+            raise BackendError(f"Qdrant at {self.where}: the connection is closed")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, self._guarded, work)
 
@@ -69,17 +69,17 @@ class Access:
         try:
             return work(self.client)
         except ResponseHandlingException as error:
-            raise BackendError(f"Qdrant at {self._where} does not answer: {error}") from error
+            raise BackendError(f"Qdrant at {self.where} does not answer: {error}") from error
         except UnexpectedResponse as error:
             hint = "; check tool_rag.qdrant.api_key" if error.status_code in (401, 403) else ""
             text = f"HTTP {error.status_code}: {error.content.decode('utf-8', 'replace')[:300]}"
-            raise BackendError(f"Qdrant at {self._where} answered {text}{hint}") from error
+            raise BackendError(f"Qdrant at {self.where} answered {text}{hint}") from error
         except AssertionError as error:  # the client's way to say that an answer has no result
             raise BackendError(
-                f"Qdrant at {self._where} sent something that is no answer; is it a Qdrant server?"
+                f"Qdrant at {self.where} sent something that is no answer; is it a Qdrant server?"
             ) from error
         except (ApiException, ValueError, RuntimeError, OSError) as error:
-            raise BackendError(f"Qdrant at {self._where} failed: {str(error)[:500]}") from error
+            raise BackendError(f"Qdrant at {self.where} failed: {str(error)[:500]}") from error
 
     async def aclose(self) -> None:
         """Close client and threads; once is enough."""
@@ -129,6 +129,11 @@ class QdrantView:
         else:
             found = await self._query(queries, min(k, len(every)), self._filter(allowed))
         rows = np.unique(np.array([row for hit in found for row in hit], np.int64))
+        if not len(rows):
+            raise BackendError(
+                f"Qdrant at {self._access.where} holds none of {len(every)} tools; the collection "
+                f"{self._collection} was emptied by something else"
+            )
         if len(every) > k and also is not None:
             rows = np.union1d(rows, also)
         missing = [row for row in rows.tolist() if any(row not in hit for hit in found)]
