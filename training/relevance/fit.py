@@ -13,7 +13,7 @@ import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,6 @@ if __package__ in (None, ""):
 from armory.retrieval.fitting import (
     SHAPE,
     Observations,
-    fit_linear,
     fit_steps,
     log_odds_of,
     miss_cost_for,
@@ -34,11 +33,11 @@ from armory.retrieval.relevance import (
     GENERIC,
     VERSION,
     Calibration,
-    Linear,
     read_calibrations,
 )
+from training.relevance.need import Acts, fit_need, with_acts
 from training.relevance.sets import FOLD_OF, LABELLED, NO_TOOL, SETS, CachedModel, group_of
-from training.relevance.tables import APART, PLAIN, Tables, read_all, read_written
+from training.relevance.tables import PLAIN, Tables, read_all, read_written
 
 FIRST = (
     "fusion", "fusion_gap", "dense_z", "dense_by_size", "words_by_size", "dense_by_length",
@@ -55,7 +54,7 @@ FORMULA_SECOND = (*SHAPE, "clauses", "log_tools", "top_covered", "raw")
 NEED = (
     "top_cosine", "top3_cosine", "top_covered", "agreement", "top_name_said", "top_words",
     "log_tools", "clauses", "form_request", "form_wh", "form_why", "form_supposed", "form_others",
-    "form_mine", "form_concrete", "form_language", "form_length",
+    "form_mine", "form_concrete", "form_language", "form_length", "few", "few_cosine", "acts",
 )  # fmt: skip
 #: The fold whose embedder sees the written queries: of servers that none was trained on.
 WRITTEN_FOLD = "a"
@@ -66,8 +65,6 @@ REFUSE_BELOW = 0.11
 #: For embedders that nothing was fitted for: refuse only what is plain.
 REFUSE_BELOW_GENERIC = 0.05
 RIDGE = 50.0
-#: What the kinds of no-tool queries weigh, where a set of queries that want a tool weighs 1.
-_KINDS = {"hand": 0.6, "cross": 0.15, NO_TOOL: 4.0}
 
 
 @dataclass(frozen=True)
@@ -83,7 +80,9 @@ class Recipe:
         """The same for embedders whose cosines are not known."""
         bare = [
             tuple(
-                n for n in names if "cosine" not in n and n not in ("agreement", "raw", "raw_gap")
+                n
+                for n in names
+                if "cosine" not in n and n not in ("agreement", "raw", "raw_gap", "acts")
             )
             for names in (self.first, self.second, self.need)
         ]
@@ -96,52 +95,35 @@ FORMULA = Recipe(FORMULA_FIRST, FORMULA_SECOND, NEED, REFUSE_BELOW)
 LEXICAL = Recipe(
     FORMULA_FIRST,
     FORMULA_SECOND,
-    tuple(n for n in NEED if "cosine" not in n and n != "agreement"),
+    tuple(n for n in NEED if "cosine" not in n and n not in ("agreement", "acts")),
     REFUSE_BELOW_GENERIC,
 )
-
-
-def fit_need(
-    labelled: Mapping[str, Observations],
-    needless: Mapping[str, Observations],
-    names: Sequence[str],
-    *,
-    ridge: float = 5.0,
-) -> Linear:
-    """Whether a query needs any tool; `labelled` may hold the no-tool set."""
-    blocks: list[np.ndarray] = []
-    target: list[np.ndarray] = []
-    weight: list[np.ndarray] = []
-    for _, part, kind in (
-        *((n, p, NO_TOOL if n.startswith(NO_TOOL) else "own") for n, p in labelled.items()),
-        *((n, p, n.split(":")[0]) for n, p in needless.items() if not n.startswith(APART)),
-    ):
-        count = len(part)
-        blocks.append(np.column_stack([part.query[n] for n in names]).astype(np.float64))
-        target.append(np.full(count, float(kind == "own")))
-        weight.append(np.full(count, _KINDS.get(kind, 1.0) * part.weight / count))
-    return fit_linear(
-        names, np.concatenate(blocks), np.concatenate(target), np.concatenate(weight), ridge=ridge
-    )
 
 
 def fit_calibration(
     tables: Mapping[str, Observations],
     needless: Mapping[str, Observations],
     recipe: Recipe,
+    acts: Acts,
     *,
     need_tables: Mapping[str, Observations] | None = None,
     ridge: float = RIDGE,
 ) -> Calibration:
-    """All constants of one ranker from all given sets."""
+    """All constants of one ranker from all given sets; `acts` is of the embedder they are for."""
     wanted = [t for n, t in tables.items() if n != NO_TOOL]
     first, second = fit_steps(wanted, recipe.first, recipe.second, ridge=ridge)
-    need = fit_need(need_tables or tables, needless, recipe.need)
+    asked, spare = need_tables or tables, needless
+    direction = None
+    if "acts" in recipe.need:
+        asked, spare, direction = with_acts(asked, needless, acts)
+    need = fit_need(asked, spare, recipe.need)
+    if direction is not None:
+        need = replace(need, bias=need.bias + need.weights["acts"] * float(direction[-1]))
+        direction = direction[:-1].astype(np.float32)
     usual = [t for n, t in tables.items() if n in LABELLED]  # a small catalogue lists few anyway
     odds = [log_odds_of(part, first, second) for part in usual]
-    return Calibration(
-        first, second, need, recipe.refuse_below, miss_cost_for(usual, odds, RETURNED)
-    )
+    cost = miss_cost_for(usual, odds, RETURNED)
+    return Calibration(first, second, need, recipe.refuse_below, cost, direction)
 
 
 def without(
@@ -160,26 +142,28 @@ def without(
 def fit_all(
     tables: Tables,
     needless: Mapping[str, Observations],
+    embed: CachedModel,
     identity: str,
     seen: Mapping[str, Observations] | None = None,
 ) -> dict[str, Any]:
-    """The whole calibration file.
+    """The whole calibration file, for the embedder given.
 
     `seen` are queries as the shipped embedder sees them on sets that it was trained on, where
     cosines are higher; refusal has to hold there as well as on sets that are new to it.
     """
     both = {**tables["relevance"], **{f"{n} seen": p for n, p in (seen or {}).items()}}
+    acts = Acts(embed)
     rankers: dict[str, dict[str, Any]] = {}
     for ranker, found in tables.items():
         if ranker == PLAIN:
             continue
         if ranker == "lexical":
-            rankers[ranker] = {GENERIC: fit_calibration(found, needless, LEXICAL).to_json()}
+            rankers[ranker] = {GENERIC: fit_calibration(found, needless, LEXICAL, acts).to_json()}
             continue
         recipe = RELEVANCE if ranker == "relevance" else FORMULA
         rankers[ranker] = {
-            GENERIC: fit_calibration(found, needless, recipe.without_cosine()).to_json(),
-            identity: fit_calibration(found, needless, recipe, need_tables=both).to_json(),
+            GENERIC: fit_calibration(found, needless, recipe.without_cosine(), acts).to_json(),
+            identity: fit_calibration(found, needless, recipe, acts, need_tables=both).to_json(),
         }
     return {"version": VERSION, "rankers": rankers}
 
@@ -237,7 +221,9 @@ def main() -> None:
     if args.seen:
         embed = CachedModel(args.model, args.cache)
         seen = read_all(args.data, embed, cap=args.cap, validation=True)[0]["relevance"]
-    fitted = fit_all(tables, needless, args.identity or identity, seen)
+    embed = CachedModel(args.model, args.cache)
+    fitted = fit_all(tables, needless, embed, args.identity or identity, seen)
+    embed.save()
     if args.keep and args.out.exists():
         for ranker, entries in read_calibrations(args.out.read_text(encoding="utf-8")).items():
             fitted["rankers"][ranker] = {**entries, **fitted["rankers"].get(ranker, {})}

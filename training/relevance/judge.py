@@ -13,7 +13,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,9 @@ if __package__ in (None, ""):
 
 from armory.retrieval.fitting import Observations, log_odds_of, scores_of
 from armory.retrieval.relevance import Calibration, sigmoid
-from training.relevance.fit import RELEVANCE, fit_calibration, gather, without
-from training.relevance.sets import LABELLED, NO_TOOL, CachedModel, group_of
+from training.relevance.fit import RELEVANCE, WRITTEN_FOLD, fit_calibration, gather, without
+from training.relevance.need import Acts
+from training.relevance.sets import FOLD_OF, LABELLED, NO_TOOL, CachedModel, group_of
 from training.relevance.tables import PLAIN, read_all
 
 Doubles = NDArray[np.float64]
@@ -105,6 +106,7 @@ def leave_out(
     judged: Mapping[str, Observations],
     fitted_on: Mapping[str, Observations],
     needless: Mapping[str, Observations],
+    acts_of: Callable[[str], Acts],
     seen: Mapping[str, Observations] | None = None,
     idle: Mapping[str, Observations] | None = None,
 ) -> tuple[dict[str, Any], dict[str, NDArray[np.bool_]]]:
@@ -114,6 +116,7 @@ def leave_out(
         judged: labelled sets, by name.
         fitted_on: sets that the constants come from.
         needless: queries without a tool that they come from.
+        acts_of: directions of the embedder that has not seen a group.
         seen: see `fit_all`.
         idle: queries without a tool that are judged, by `kind:catalogue:set`.
 
@@ -125,22 +128,28 @@ def leave_out(
     for group in dict.fromkeys(group_of(name) for name in judged):
         tables, spare = without(fitted_on, needless, group)
         known = {f"{n} seen": p for n, p in (seen or {}).items() if group_of(n) != group}
-        constants = fit_calibration(tables, spare, RELEVANCE, need_tables={**tables, **known})
+        acts = acts_of(group)
+        both = {**tables, **known}
+        constants = fit_calibration(tables, spare, RELEVANCE, acts, need_tables=both)
         for name, part in judged.items():
             if group_of(name) != group:
                 continue
             odds = log_odds_of(part, constants.first, constants.second)
             scores = scores_of(odds, constants.miss_cost)
-            found[name] = (part, odds, scores, is_refused(constants, part))
+            found[name] = (part, odds, scores, is_refused(constants, part, acts))
         for name, part in (idle or {}).items():
             if group_of(name.split(":")[1]) == group:
-                refused[name] = is_refused(constants, part)
+                refused[name] = is_refused(constants, part, acts)
     return found, refused
 
 
-def is_refused(constants: Calibration, part: Observations) -> NDArray[np.bool_]:
+def is_refused(constants: Calibration, part: Observations, acts: Acts) -> NDArray[np.bool_]:
     """Which of the queries are taken to need no tool."""
-    rows = [{n: float(v[i]) for n, v in part.query.items()} for i in range(len(part))]
+    vectors = acts.vectors(part.texts)[:, :-1].astype(np.float32)
+    rows = [
+        {**{n: float(v[i]) for n, v in part.query.items()}, **constants.asked([vectors[i]])}
+        for i in range(len(part))
+    ]
     need = sigmoid(np.array([constants.need.of(row) for row in rows], np.float32))
     return need < constants.refuse_below
 
@@ -249,7 +258,10 @@ def main() -> None:
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     tables, needless, _ = gather(args.data, args.base, None, args.cache, args.cap)
-    same, turned = leave_out(tables["relevance"], tables["relevance"], needless, idle=needless)
+    base = Acts(CachedModel(args.base, args.cache))
+    same, turned = leave_out(
+        tables["relevance"], tables["relevance"], needless, lambda _: base, idle=needless
+    )
     if args.folds is None:
         report = report_of(same, turned, tables[PLAIN], None)
     else:
@@ -261,7 +273,17 @@ def main() -> None:
         if args.seen is not None:
             embed = CachedModel(args.seen, args.cache)
             seen = read_all(args.data, embed, cap=args.cap, validation=True)[0]["relevance"]
-        found, turned = leave_out(tuned["relevance"], *source, seen, idle=spare)
+        folds = {
+            fold: Acts(CachedModel(args.folds / fold, args.cache))
+            for fold in sorted({*FOLD_OF.values(), WRITTEN_FOLD})
+        }
+        found, turned = leave_out(
+            tuned["relevance"],
+            *source,
+            lambda group: folds[FOLD_OF.get(group, WRITTEN_FOLD)],
+            seen,
+            idle=spare,
+        )
         report = report_of(found, turned, tables[PLAIN], same)
     show(report)
     if args.json:
