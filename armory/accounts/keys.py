@@ -188,7 +188,8 @@ class ApiKeys:
             raise AuthenticationFailed(_REFUSED)
         if known.expires_at_ms is not None and known.expires_at_ms <= self._now_ms():
             raise AuthenticationFailed(_REFUSED)
-        return Principal(known.id, known.user, frozenset(known.scopes), "api_key")
+        until = None if known.expires_at_ms is None else known.expires_at_ms / 1000
+        return Principal(known.id, known.user, frozenset(known.scopes), "api_key", until)
 
     async def _load(self, digest: str) -> _Known:
         joined = api_keys.outerjoin(users, users.c.id == api_keys.c.user_id)

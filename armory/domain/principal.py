@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 Method = Literal["anonymous", "token", "api_key", "jwt", "environment", "internal"]
@@ -24,12 +24,15 @@ class Principal:
         user: the account that usage and packs belong to; None for callers without one.
         scopes: what the credential grants.
         method: how the caller proved who it is.
+        expires_at: seconds since 1970 from which on the credential is not valid any more; None:
+            never. No part of who it is: a renewed credential makes the same principal.
     """
 
     subject: str
     user: str | None = None
     scopes: frozenset[str] = frozenset()
     method: Method = "token"
+    expires_at: float | None = field(default=None, compare=False)
 
     @property
     def key(self) -> str:

@@ -264,6 +264,7 @@ class JwtScheme:
             user,
             frozenset(scopes),
             "jwt",
+            float(claims["exp"]) + self._leeway_s,
         )
 
 

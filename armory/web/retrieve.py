@@ -20,7 +20,8 @@ from armory.accounts.querylog import QueryRecord
 from armory.accounts.quotas import Quota
 from armory.accounts.service import owner_of
 from armory.domain.query import RANKERS, Query, Ranker
-from armory.errors import InvalidRequest
+from armory.errors import AuthenticationFailed, InvalidRequest
+from armory.security.expiry import while_valid
 from armory.web.middleware import encode
 from armory.web.problems import Problem
 from armory.web.routes import Reply, RestCall, Route, Shape, Text
@@ -264,18 +265,28 @@ class RetrieveHandlers:
     ) -> web.StreamResponse:
         headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         response = web.StreamResponse(headers={**headers, "X-Request-ID": call.request_id})
-        async with aclosing(agent.stream(question, **asked)) as events:
-            async for event in events:
-                if not response.prepared:  # an error before the first event is still a problem
-                    await response.prepare(call.request)
-                data = event.as_json()
-                if event.result is not None:
-                    data["result"] = event.result.as_json()
-                await response.write(
-                    b"event: %b\ndata: %b\n\n" % (event.kind.encode(), encode(data))
-                )
+
+        async def steps() -> None:
+            async with aclosing(agent.stream(question, **asked)) as events:
+                async for event in events:
+                    if not response.prepared:  # an error before the first event is still a problem
+                        await response.prepare(call.request)
+                    data = event.as_json()
+                    if event.result is not None:
+                        data["result"] = event.result.as_json()
+                    await response.write(_event(event.kind, data))
+
+        if not await while_valid(call.principal, steps()):
+            if not response.prepared:
+                raise AuthenticationFailed(_EXPIRED)
+            problem = {"code": AuthenticationFailed.code, "detail": _EXPIRED}
+            await response.write(_event("error", problem))
         await response.write_eof()
         return response
+
+
+def _event(kind: str, data: Mapping[str, Any]) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), encode(data))
 
 
 def limit_headers(quota: Quota | None) -> dict[str, str]:
@@ -313,6 +324,7 @@ def _check_tool(tool: Mapping[str, Any], place: int) -> None:
         raise InvalidRequest(f"{where}: contains a NUL or a lone surrogate", parameter=where)
 
 
+_EXPIRED = "the credential has expired meanwhile; ask again with a new one"
 _V1 = "Tools by meaning alone, over everything that policy allows"
 _V2 = "Tools by meaning and words, within the user's active packs and servers"
 _RANKED = "Tools ranked by several factors, with filters, reasons and numbers"

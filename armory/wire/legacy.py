@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from armory.gateway.rawjson import text_of
+from armory.security.expiry import while_valid
 from armory.upstreams.link import Reply
 from armory.wire import eras, jsonrpc
 from armory.wire.jsonrpc import Malformed, Message
@@ -243,7 +244,7 @@ async def get(edge: HttpEdge, visit: Visit) -> web.StreamResponse:
         await response.prepare(visit.request)
         if stream is session.general and session.version >= eras.PRIMING_VERSION:
             await response.write(priming(stream.event_id(after or stream.delivered)))
-        await pump(response.write, stream, ids=True, after=after)
+        await while_valid(visit.principal, pump(response.write, stream, ids=True, after=after))
         session.touch()
         await response.write_eof()
         return response

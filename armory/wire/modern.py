@@ -20,6 +20,7 @@ from armory.errors import ArmoryError
 from armory.gateway.carriers import read_mode
 from armory.gateway.exchange import Exchange, RpcError
 from armory.gateway.rawjson import text_of
+from armory.security.expiry import while_valid
 from armory.wire import eras, jsonrpc
 from armory.wire.errors import error_object, status_of
 from armory.wire.interaction import Elsewhere
@@ -156,7 +157,7 @@ async def _listen(
         edge.listening.add(listening)
         response = new_stream(visit)
         await response.prepare(visit.request)
-        await pump(response.write, listening.stream, ids=False)
+        await while_valid(visit.principal, pump(response.write, listening.stream, ids=False))
         if edge.closing:
             await response.write(frame(listening.result()))
         edge.listening.discard(listening)

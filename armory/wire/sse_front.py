@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from armory.gateway.exchange import ALL
+from armory.security.expiry import while_valid
 from armory.wire import jsonrpc
 from armory.wire.duplex import Duplex
 from armory.wire.streams import EventStream, pump
@@ -66,7 +67,7 @@ class SseFront:
             await response.prepare(request)
             path = f"{edge.settings.base_path}/messages?session_id={key}"
             await response.write(b"event: endpoint\ndata: %b\n\n" % path.encode())
-            await pump(response.write, out, ids=False)
+            await while_valid(visit.principal, pump(response.write, out, ids=False))
             await response.write_eof()
             return response
         finally:
