@@ -185,6 +185,7 @@ class Tally:
 
     begun: int = 0
     errors: int = 0
+    first_error: str = ""
     seconds: float = 0.0
     latencies: list[float] = field(default_factory=list[float])
 
@@ -207,6 +208,8 @@ async def phase(
             tally.latencies.append(time.perf_counter() - begun)
             if status != 200 or b'"result"' not in content or b'"isError":true' in content:
                 tally.errors += 1
+                said = " ".join(content[:400].decode(errors="replace").split())
+                tally.first_error = tally.first_error or f"HTTP {status} {said}"
 
     begun = time.perf_counter()
     tasks = [asyncio.create_task(loop(c)) for c in connections]
@@ -242,6 +245,8 @@ async def run(args: argparse.Namespace) -> dict[str, float]:
     count = len(latencies)
     if not count:
         raise SystemExit(f"no answer within {args.seconds + args.patience:.0f} s")
+    if tally.errors == count:
+        raise SystemExit(f"every call failed: {tally.first_error}")
     if count == tally.begun:
         for connection in connections:
             await connection.close()

@@ -173,7 +173,7 @@ class Cell:
             try:
                 found = one_round(running, options, seconds)
             except (RuntimeError, subprocess.TimeoutExpired, OSError) as error:
-                self._failed[name] = str(error)[:200]
+                self._failed[name] = str(error)[:300]
                 continue
             self._runs.setdefault(name, []).append(found)
             if name == FLOOR:
@@ -245,7 +245,7 @@ def run_label(
             try:
                 every.append(start(stack, target, label, upstream_port, scratch))
             except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
-                rows.append({**head, "unavailable": str(error)[:200]})
+                rows.append({**head, "unavailable": str(error)[:300]})
         for row in rows:
             print(f"{label}: {row['target']}: {row['unavailable']}", file=sys.stderr)
         for concurrency, size in CELLS[:3] if args.quick else CELLS:
