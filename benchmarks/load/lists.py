@@ -25,7 +25,7 @@ from aiohttp import web
 
 from benchmarks.load import vectors
 from benchmarks.load.driver import Connection, cpu_seconds, modern_meta, prepare
-from benchmarks.load.processes import free_port, machine, process, rss_mb, versions
+from benchmarks.load.processes import end_on_sigterm, free_port, machine, process, rss_mb, versions
 from benchmarks.load.upstream import MODERN
 
 SETS = ("livemcpbench", "mcpproxy-golden", "sealtools", "toolbench-stable")
@@ -197,6 +197,7 @@ def main() -> None:
     parser.add_argument("--serve", type=int, default=None, help="serve so many tools (internal)")
     parser.add_argument("--port", type=int, default=0)
     args = parser.parse_args()
+    end_on_sigterm()
     if args.serve is not None:
         app = upstream_app(catalogue(args.data, args.serve))
         web.run_app(app, host="127.0.0.1", port=args.port, print=None)

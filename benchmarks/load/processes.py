@@ -21,6 +21,11 @@ ROOT = str(Path(__file__).resolve().parents[2])
 ENV = {**os.environ, "PYTHONPATH": ROOT}
 
 
+def end_on_sigterm() -> None:
+    """Let SIGTERM end this program as Ctrl-C does: what it started ends, too."""
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
 def free_port() -> int:
     """A port that was free a moment ago."""
     with socket.socket() as probe:

@@ -23,6 +23,7 @@ from benchmarks.load.processes import (
     ENV,
     ROOT,
     await_port,
+    end_on_sigterm,
     free_port,
     machine,
     process,
@@ -271,6 +272,7 @@ def main() -> None:
     parser.add_argument("--label", action="append", choices=LABELS, help="likewise of the labels")
     parser.add_argument("--quick", action="store_true", help="without 256 clients")
     args = parser.parse_args()
+    end_on_sigterm()
     chosen = targets(args.peers)
     if args.only is not None:
         names = [target.name for target in chosen]

@@ -25,7 +25,16 @@ from typing import Any
 import yaml
 
 from benchmarks.load.driver import Connection, modern_meta, prepare
-from benchmarks.load.processes import ROOT, free_port, machine, process, sleep, versions, wake
+from benchmarks.load.processes import (
+    ROOT,
+    end_on_sigterm,
+    free_port,
+    machine,
+    process,
+    sleep,
+    versions,
+    wake,
+)
 
 ALONE, BESIDE = "alone", "beside three bad ones"
 SETTLE_S = 20.0  # the first snapshot is there, and restarts are some seconds apart
@@ -231,6 +240,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("benchmarks/soak/disturbance.json"))
     parser.add_argument("--rounds", type=int, default=15)
     args = parser.parse_args()
+    end_on_sigterm()
     port = free_port()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

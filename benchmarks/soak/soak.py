@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.load.driver import Connection, modern_meta, prepare
-from benchmarks.load.processes import free_port, machine, process, versions
+from benchmarks.load.processes import end_on_sigterm, free_port, machine, process, versions
 from benchmarks.soak.watch import Sample, judge, watch
 
 CONFIG = """\
@@ -272,6 +272,7 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/soak/results.json"))
     args = parser.parse_args()
+    end_on_sigterm()
     here = str(Path(__file__).resolve().parents[2])
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
