@@ -11,6 +11,8 @@ from pathlib import Path as File
 from armory.config import ConfigProblems, Loaded, Problem, load_file
 from armory.config.problems import Path
 from armory.errors import ConfigError
+from armory.runtime.extras import absent_extras
+from armory.runtime.retrieval import retriever_settings
 from armory.runtime.settings import problems_of
 
 _WHO_MAY_CONNECT = (("security",), ("server", "host"))
@@ -31,7 +33,7 @@ def checked(path: File) -> Loaded:
         if error.rest is None:
             raise
         loaded, wrong, problems = error.rest, error.wrong, list(error.problems)
-    for error in problems_of(loaded):
+    for error in (*problems_of(loaded), *_retrieval(loaded), *absent_extras(loaded)):
         inner: Path = tuple(error.path.split(".")) if error.path else ()
         if not _follows(inner, wrong):
             where, line = loaded.place(inner)
@@ -39,6 +41,15 @@ def checked(path: File) -> Loaded:
     if problems:
         raise ConfigProblems(problems, str(path))
     return loaded
+
+
+def _retrieval(loaded: Loaded) -> list[ConfigError]:
+    """What of the ranking cannot be used: weights, a calibration file."""
+    try:
+        retriever_settings(loaded.config.tool_rag, loaded.home)
+    except ConfigError as error:
+        return [error]
+    return []
 
 
 def _follows(inner: Path, wrong: Collection[Path]) -> bool:

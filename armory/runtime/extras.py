@@ -1,0 +1,38 @@
+"""Which optional parts a configuration asks for and this installation lacks.
+
+Owns: the table of keys, modules and extras. Imports none of the parts.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+
+from armory.config import Loaded
+from armory.config.checks import provider
+from armory.errors import ConfigError
+
+
+def absent_extras(loaded: Loaded) -> list[ConfigError]:
+    """One error for every extra that is asked for and not installed."""
+    return [
+        ConfigError(f'{what} needs an extra: pip install "armory-mcp-gateway[{extra}]"', path=path)
+        for path, what, module, extra in _asked(loaded)
+        if importlib.util.find_spec(module) is None
+    ]
+
+
+def _asked(loaded: Loaded) -> Iterator[tuple[str, str, str, str]]:
+    """(path, what asks, module, extra)."""
+    rag, storage = loaded.config.tool_rag, loaded.config.storage
+    if rag.enabled:
+        if rag.index == "faiss":
+            yield "tool_rag.index", "'faiss'", "faiss", "faiss"
+        if provider(loaded.config) == "fastembed":
+            yield "tool_rag.embedding_model", repr(rag.embedding_model), "fastembed", "local"
+        if rag.rerank is not None:
+            yield "tool_rag.rerank", "a cross-encoder", "fastembed", "rerank"
+    if storage.redis is not None:
+        yield "storage.redis", "Redis", "redis", "redis"
+    if storage.url.startswith("postgres"):
+        yield "storage.url", "Postgres", "asyncpg", "postgres"
