@@ -34,7 +34,8 @@ def wants_toon(headers: Mapping[str, str], configured: ResultFormat = "json") ->
     preferred = headers.get("X-Prefer-Format", "").strip().lower()
     if preferred in ("toon", "json"):
         return preferred == "toon"
-    for part in headers.get("Accept", "").split(",") if headers else ():
+    accept = headers.get("Accept", "")
+    for part in accept.split(",") if "toon" in accept.lower() else ():
         kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
         if kind == MEDIA_TYPE:
             return not any(p.replace(" ", "") in ("q=0", "q=0.0", "q=0.00") for p in parameters)

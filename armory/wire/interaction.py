@@ -155,7 +155,8 @@ class Interactions:
             self._running.discard(live)
             await live.end()
             raise RpcError(
-                jsonrpc.LIMITED, "too many calls wait for input at this gateway; try again later"
+                jsonrpc.LIMITED,
+                "too many calls wait for input (server.limits.parked_interactions); try again later",
             )
         handle = secrets.token_urlsafe(18)
         self._parked[handle] = live
@@ -276,7 +277,7 @@ def asks_for_input(reply: Reply) -> bool:
 
 
 def _interactive(capabilities: Mapping[str, Any]) -> bool:
-    return any(name in capabilities for name in eras.ASKABLE.values())
+    return bool(capabilities) and any(name in capabilities for name in eras.ASKABLE.values())
 
 
 def _undeclared(exchange: Exchange, requests: Mapping[str, Raw]) -> Raw | None:
