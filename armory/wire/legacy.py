@@ -238,7 +238,12 @@ async def get(edge: HttpEdge, visit: Visit) -> web.StreamResponse:
         if known is not None and resumed is not None:
             stream, after = resumed, known[1]
     if not edge.take_stream():
-        return refusal(503, jsonrpc.LIMITED, "too many streams are open", headers=visit.extra)
+        return refusal(
+            503,
+            jsonrpc.LIMITED,
+            "too many streams are open (server.limits.streams); try again later",
+            headers=visit.extra,
+        )
     try:
         response = new_stream(visit, {SESSION_HEADER: session.id})
         await response.prepare(visit.request)

@@ -144,7 +144,12 @@ async def _listen(
     if not visit.takes_sse:
         return refusal(406, jsonrpc.INVALID_REQUEST, "Accept must list text/event-stream", id=id)
     if not edge.take_stream():
-        return refusal(503, jsonrpc.LIMITED, "too many streams are open", id=id)
+        return refusal(
+            503,
+            jsonrpc.LIMITED,
+            "too many streams are open (server.limits.streams); try again later",
+            id=id,
+        )
     subscription = None
     try:
         version = eras.MODERN_VERSIONS[-1]

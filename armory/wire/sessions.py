@@ -306,7 +306,9 @@ class Sessions:
         if len(self._sessions) >= self._capacity:
             await self.expire()
             if len(self._sessions) >= self._capacity:
-                raise TooMany(f"{self._capacity} sessions are open; try again later")
+                raise TooMany(
+                    f"{self._capacity} sessions are open (server.limits.sessions); try again later"
+                )
         id = secrets.token_hex(16)
         session = Session(id, principal, endpoint, version, capabilities, general)
         self._sessions[session.id] = session

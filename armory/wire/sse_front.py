@@ -45,7 +45,7 @@ class SseFront:
         if request.method != "GET":
             return _only(visit, "GET")
         if not edge.take_stream():
-            message = "too many streams are open"
+            message = "too many streams are open (server.limits.streams); try again later"
             return refusal(503, jsonrpc.LIMITED, message, headers=visit.extra)
         out = EventStream("sse", keep_bytes=0)
         duplex = Duplex(

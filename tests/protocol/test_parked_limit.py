@@ -1,0 +1,29 @@
+"""Only so many calls may wait for a client's answer."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from armory.testing.front import asking, serving
+from armory.wire.http import HttpSettings
+
+if TYPE_CHECKING:
+    from tests.protocol.conftest import Front
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_one_call_too_many_is_refused_and_ended(front: Front) -> None:
+    front.pool.upstreams["old"].answer = asking
+    params = {"name": "old__now", "arguments": {}}
+    able = {"elicitation": {"form": {}}}
+    async with serving(front.gateway, settings=HttpSettings(parked=2)) as (url, edge):
+        front.url = url
+        waiting = [(await front.modern("tools/call", params, capabilities=able))[1] for _ in "12"]
+        assert {found["result"]["resultType"] for found in waiting} == {"input_required"}
+        _, refused = await front.modern("tools/call", params, capabilities=able)
+        assert refused["error"]["code"] == 1003
+        assert "server.limits.parked_interactions" in refused["error"]["message"]
+        assert edge.interactions.parked == 2
