@@ -35,7 +35,7 @@ from armory.retrieval.relevance import (
     Calibration,
     read_calibrations,
 )
-from training.relevance.need import Acts, fit_need, with_acts
+from training.relevance.need import Acts, fit_need, kind_of, with_acts
 from training.relevance.sets import FOLD_OF, LABELLED, NO_TOOL, SETS, CachedModel, group_of
 from training.relevance.tables import PLAIN, Tables, read_all, read_written
 
@@ -59,12 +59,14 @@ NEED = (
 #: The fold whose embedder sees the written queries: of servers that none was trained on.
 WRITTEN_FOLD = "a"
 #: Tools that a query should list on average at the default threshold.
-RETURNED = 5.7
+RETURNED = 6.0
 #: A wrong refusal is about eight times as bad as a missing one.
 REFUSE_BELOW = 0.11
 #: For embedders that nothing was fitted for: refuse only what is plain.
 REFUSE_BELOW_GENERIC = 0.05
 RIDGE = 50.0
+#: What the written queries weigh in the two steps, as shares of their weight in refusal.
+_STEPS = {"written": 0.4, "small": 0.1}
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,11 @@ def fit_calibration(
     ridge: float = RIDGE,
 ) -> Calibration:
     """All constants of one ranker from all given sets; `acts` is of the embedder they are for."""
-    wanted = [t for n, t in tables.items() if n != NO_TOOL]
+    wanted = [
+        replace(t, weight=t.weight * _STEPS.get(kind_of(n), 1.0))
+        for n, t in tables.items()
+        if n != NO_TOOL
+    ]
     first, second = fit_steps(wanted, recipe.first, recipe.second, ridge=ridge)
     asked, spare = need_tables or tables, needless
     direction = None

@@ -26,8 +26,8 @@ Embed = Callable[[Sequence[str]], Array]
 #: requests written by hand, queries of another set, of other servers over a small catalogue, the
 #: no-tool set, and (wanting one) written queries over a large and over small catalogues.
 KINDS = {
-    "own": 1.0, "written": 0.15, "small": 0.3,
-    NO_TOOL: 4.0, "hand": 0.8, "cross": 0.03, "vain": 0.25,
+    "own": 1.0, "written": 0.15, "small": 0.25,
+    NO_TOOL: 4.0, "hand": 1.2, "cross": 0.03, "vain": 0.25,
 }  # fmt: skip
 _RIDGE = 0.001
 #: What the written queries weigh in the direction, for each half.
