@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.load.run import table as load_table
+from benchmarks.load.targets import FLOOR
 from benchmarks.quality import summary
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -32,30 +33,42 @@ def _markdown(head: list[str], rows: list[list[str]]) -> str:
 
 
 def load() -> str | None:
-    """Ratios to the bare proxy, small results."""
+    """Ratios to the bare proxy, small results, one line a target and number of clients."""
     found = _read("load/results.json")
     if found is None:
         return None
+    small = [row for row in found["rows"] if row.get("bytes") == 64 and "cpu_ratio" in row]
+    labels = list(dict.fromkeys(row["label"] for row in small))
+    lines: dict[tuple[str, int], dict[str, str]] = {}
+    for row in small:
+        if row["target"] != FLOOR and row["concurrency"] in (1, 32):
+            cells = lines.setdefault((row["target"], row["concurrency"]), {})
+            cells[row["label"]] = f"{row['cpu_ratio']:.2f} / {row['p50_ratio']:.2f}"
     rows = [
-        [
-            f"{row['target']}, {row['label']}, c={row['concurrency']}",
-            f"{row['rps']:.0f}",
-            f"{row['p50_ms']:.2f}",
-            f"{row['cpu_us']:.0f}",
-            f"{row['cpu_ratio']:.2f}",
-            f"{row['p50_ratio']:.2f}",
-        ]
-        for row in found["rows"]
-        if row["bytes"] == 64 and row["concurrency"] in (1, 32) and "cpu_ratio" in row
+        [target, str(clients), *(cells.get(label, "-") for label in labels)]
+        for (target, clients), cells in sorted(lines.items(), key=lambda line: line[0][1])
     ]
-    head = ["target", "req/s", "p50 ms", "CPU µs/req", "CPU ratio", "p50 ratio"]
-    return _markdown(head, rows)
+    return _markdown(["CPU per call / p50, the bare proxy's = 1", "clients", *labels], rows)
 
 
 def load_all() -> str | None:
-    """Every row of the load benchmark."""
+    """Every row of the load benchmark, and why some are missing."""
     found = _read("load/results.json")
-    return None if found is None else load_table(found["rows"])
+    if found is None:
+        return None
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for row in found["rows"]:
+        if "unavailable" in row:
+            what = row["label"]
+            if "concurrency" in row:
+                size = "1 MiB" if row["bytes"] > 64 else "small"
+                what += f", c={row['concurrency']}, {size}"
+            reasons.setdefault((row["target"], row["unavailable"]), []).append(what)
+    missing = [
+        f"- {name}: {'; '.join(where)}: {why[:280]}" for (name, why), where in reasons.items()
+    ]
+    listed = "\n\nWithout figures:\n\n" + "\n".join(missing) if missing else ""
+    return load_table(found["rows"]) + listed
 
 
 def lists() -> str | None:
@@ -70,34 +83,47 @@ def lists() -> str | None:
             f"{row['p95_ms']:.1f}",
             f"{row['cpu_ms']:.1f}",
             f"{row['returned_mean']:.1f}",
-            f"{row['first_start_s']:.0f}",
+            "-" if row["first_start_s"] is None else f"{row['first_start_s']:.0f}",
             f"{row['restart_s']:.1f}",
             f"{row['rss_mb']:.0f}",
         ]
         for row in found["rows"]
     ]
     head = ["catalogue", "p50 ms", "p95 ms", "CPU ms", "tools listed", "first start s"]
-    return _markdown([*head, "restart s", "MB"], rows)
+    moved = [row for row in found["rows"] if isinstance(row["vectors"], dict)]
+    words = "".join(
+        f" The vectors of {row['vectors']['real_tools']:,} of the {row['tools']:,} tools are the "
+        f"model's, the other {row['vectors']['moved_tools']:,} are such vectors moved by a little "
+        "noise."
+        for row in moved
+        if row["vectors"]["moved_tools"]
+    )
+    return _markdown([*head, "restart s", "MB"], rows) + (f"\n\n{words.strip()}" if words else "")
 
 
 def soak() -> str | None:
-    """What was injected, and what came of it."""
+    """What stayed flat; what was injected, and what came of it."""
     found = _read("soak/results.json")
     if found is None:
         return None
-    kinds = ("value", "tool error", "rpc error", "client left")
+    words = (
+        f"{found['calls']:,} calls in {found['seconds']:,.0f} s; answered wrongly, twice or not at "
+        f"all: {len(found['wrong'])}. After a minute's warm-up, medians of the first and the last "
+        "quarter; `gone`: half a minute after every client has left."
+    )
+    names = {"rss_mb": "memory, MB", "fds": "descriptors", "tasks": "tasks"}
+    names |= {"sessions": "client sessions", "children": "processes"}
+    grown = [
+        [text, *(f"{found['growth'][key][when]:.0f}" for when in ("first", "last", "most", "idle"))]
+        for key, text in names.items()
+    ]
+    kinds = ("value", "tool error", "rpc error", "cancelled", "client left")
     rows = [
         [what, *(f"{outcomes.get(kind, 0):,}" for kind in kinds)]
         for what, outcomes in found["outcomes"].items()
     ]
-    first, last = found["samples"][1], found["samples"][-1]
-    words = (
-        f"{found['calls']:,} calls in {found['seconds']:,.0f} s; answered wrongly, twice or not at "
-        f"all: {len(found['wrong'])}. Memory {first['rss_mb']:.0f} MB after {first['calls']:,} "
-        f"calls, {last['rss_mb']:.0f} MB after {last['calls']:,}; descriptors {first['fds']} and "
-        f"{last['fds']}.\n\n"
-    )
-    return words + _markdown(["upstream: what it did", *kinds], rows)
+    growth = _markdown(["of the gateway", "first quarter", "last quarter", "most", "gone"], grown)
+    return "\n\n".join((words, growth, _markdown(["upstream: what it did", *kinds], rows)))
 
 
 def disturbance() -> str | None:
@@ -109,7 +135,8 @@ def disturbance() -> str | None:
     rows = [
         [
             "p99 of seven good upstreams beside a dead, a hanging and a crashing one",
-            f"{near['p99_ratio']:.2f} times their own",
+            f"{near['p99_ratio']:.2f} times their own (median of {near['rounds']} rounds; "
+            f"worst {near['p99_ratio_worst']:.2f})",
         ],
         [
             f"calls that failed during {hup['signals']} reloads",

@@ -176,6 +176,10 @@ class Client:
     async def _one(self, number: int) -> None:
         rng, book = self._rng, self._book
         upstream, fault = pick(rng)
+        leave = rng.random()
+        cancels = VANISH <= leave < VANISH + CANCEL and self._era == "legacy"
+        if cancels and (upstream, fault) in (("web", "none"), ("old", "none")):
+            fault = "late"  # so that there is something to cancel
         name, value = f"{upstream}__echo", f"v{number}"
         connection = await self._connect(name)
         params: dict[str, Any] = {"name": name, "arguments": {"value": value, "fault": fault}}
@@ -186,14 +190,12 @@ class Client:
             extra = f"Mcp-Name: {name}\r\n"
         message = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
         body = json.dumps(message).encode()
-        leave = rng.random()
         if leave < VANISH:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(connection.post(body, extra), 0)
             self._leave()
             book.note(upstream, fault, "client left")
             return
-        cancels = leave < VANISH + CANCEL and self._era == "legacy"
         try:
             answer = asyncio.ensure_future(connection.post(body, extra))
             if cancels:
