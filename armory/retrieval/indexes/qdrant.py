@@ -1,12 +1,14 @@
 """Vectors in Qdrant: in memory, in a folder, or on a server that replicas share.
 
 Owns: collections, aliases, what is written; with `qdrant_view` the only import of
-`qdrant_client`. Never imports an embedder
-or a ranker.
+`qdrant_client`. Never imports an embedder or a ranker.
 
 A tool is one point with a multivector; the server takes the best of its vectors (MaxSim with one
 query vector). A collection belongs to one model: its name is an alias made of the configured name,
 the embedder's identity and the dimension, so another model means another collection.
+
+The client library's local mode visits every point in Python to search: seconds among 10,000. There
+the points are what is kept, and a matrix beside them is what is searched.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from qdrant_client import QdrantClient, models
 from armory.errors import BackendError, ConfigError
 from armory.retrieval.embedders.base import text_hash
 from armory.retrieval.indexes.base import Background, check_vectors
+from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.indexes.qdrant_view import (
     BATCH,
     Access,
@@ -30,7 +33,7 @@ from armory.retrieval.indexes.qdrant_view import (
     retrieve,
     rounded,
 )
-from armory.retrieval.ports import FloatArray, Row
+from armory.retrieval.ports import FloatArray, Row, VectorView
 
 _log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -88,21 +91,32 @@ class QdrantIndex:
                 path="tool_rag.qdrant",
             ) from error
         self._access = Access(client, where, local=not url)
+        self._exact = ExactIndex()  # what the local mode is searched by
 
     async def stored(self) -> Mapping[str, str]:
         """Digest by key of every point of the model's collection."""
         return await self._access.run(self._stored)
 
-    async def update(self, rows: Sequence[Row], changed: Mapping[str, FloatArray]) -> QdrantView:
+    async def update(self, rows: Sequence[Row], changed: Mapping[str, FloatArray]) -> VectorView:
         """The next view; see `ports.VectorIndex.update`."""
         for key, vectors in changed.items():
             check_vectors(key, vectors, self._dimension)
-        if self._access.local and len(rows) > LOCAL_LIMIT:
+        await self._access.run(lambda client: self._write(client, rows, changed))
+        if not self._access.local:
+            return QdrantView(
+                self._access,
+                self.alias,
+                rows,
+                await self._access.run(lambda client: self._background(client, rows, changed)),
+            )
+        if len(rows) > LOCAL_LIMIT:
             _log.warning(
                 "qdrant_local_mode_is_for_small_catalogues", tools=len(rows), limit=LOCAL_LIMIT
             )
-        background = await self._access.run(lambda client: self._update(client, rows, changed))
-        return QdrantView(self._access, self.alias, rows, background)
+        known = await self._exact.stored()
+        absent = [r.key for r in rows if r.key not in changed and known.get(r.key) != r.digest]
+        read = await self._access.run(lambda client: self._read(client, absent))
+        return await self._exact.update(rows, {**read, **changed})
 
     async def recreate(self) -> None:
         """Copy everything into a new collection and switch the alias; searches go on meanwhile.
@@ -180,9 +194,9 @@ class QdrantIndex:
                 )
         self._point_alias(client, name, old)
 
-    def _update(
+    def _write(
         self, client: QdrantClient, rows: Sequence[Row], changed: Mapping[str, FloatArray]
-    ) -> Background:
+    ) -> None:
         known = self._stored(client)
         wanted = {row.key: row for row in rows}
         for row in rows:
@@ -207,18 +221,23 @@ class QdrantIndex:
         gone = [point_id(key) for key in known if key not in wanted]
         for page in _chunks(gone, _PAGE):
             client.delete(self.alias, models.PointIdsList(points=list(page)), wait=True)
-        return self._background(client, rows, changed)
+
+    def _read(self, client: QdrantClient, keys: Iterable[str]) -> dict[str, FloatArray]:
+        """Stored vectors of some tools."""
+        found: dict[str, FloatArray] = {}
+        for page in _chunks(keys, BATCH):
+            names = {point_id(key): key for key in page}
+            for identifier, vectors in retrieve(client, self.alias, list(names)).items():
+                found[names[identifier]] = vectors
+        return found
 
     def _background(
         self, client: QdrantClient, rows: Sequence[Row], changed: Mapping[str, FloatArray]
     ) -> Background:
         """Vectors of the sample; those that were stored before are fetched."""
         names = Background.choose([row.key for row in rows])
-        absent = {point_id(key): key for key in names if key not in changed}
-        groups = {key: changed[key] for key in names if key in changed}
-        for page in _chunks(absent, BATCH):
-            for identifier, vectors in retrieve(client, self.alias, page).items():
-                groups[absent[identifier]] = vectors
+        groups = self._read(client, (key for key in names if key not in changed))
+        groups |= {key: changed[key] for key in names if key in changed}
         return Background(rows, groups, self._dimension)
 
 

@@ -32,8 +32,6 @@ T = TypeVar("T")
 BATCH = 256
 #: Points up to which the server is asked to compare with every allowed one.
 _EXACT_BELOW = 20_000
-#: Allowed tools up to which the local mode is given a filter.
-_SMALL = 64
 _NAMESPACE = uuid.UUID("4bb8a0a5-7f43-4b0e-9d38-6a0f6a3f6e2b")
 
 
@@ -91,7 +89,7 @@ class Access:
 
 
 class QdrantView:
-    """One state of the collection: which points are which rows."""
+    """One state of a server's collection: which points are which rows."""
 
     def __init__(
         self, access: Access, collection: str, rows: Sequence[Row], background: Background
@@ -124,10 +122,7 @@ class QdrantView:
                 np.zeros(len(queries), np.float32),
             )
             return Hits(every, empty, zero, zero)
-        if self._access.local and len(every) > _SMALL and allowed is not None:
-            found = await self._widening(queries, min(k, len(every)), allowed)
-        else:
-            found = await self._query(queries, min(k, len(every)), self._filter(allowed))
+        found = await self._query(queries, min(k, len(every)), self._filter(allowed))
         rows = np.unique(np.array([row for hit in found for row in hit], np.int64))
         if not len(rows):
             raise BackendError(
@@ -155,28 +150,10 @@ class QdrantView:
         groups = await self._access.run(lambda c: retrieve(c, self._collection, ids))
         return np.stack([groups[identifier][0] for identifier in ids])
 
-    async def _widening(
-        self, queries: FloatArray, k: int, allowed: IntArray
-    ) -> list[dict[int, float]]:
-        """The local mode's filters cost (points x ids): ask for more and more instead, and sift."""
-        inside = set(allowed.tolist())
-        limit = 2 * k
-        while True:
-            limit = min(limit, len(self.rows))
-            found = await self._query(queries, limit, None)
-            sifted = [{r: c for r, c in hit.items() if r in inside} for hit in found]
-            if limit == len(self.rows) or min(map(len, sifted)) >= k:
-                return sifted
-            limit *= 4
-
     async def _score(self, queries: FloatArray, rows: Sequence[int]) -> list[dict[int, float]]:
         """Cosines of certain rows."""
-        if not self._access.local:
-            return await self._query(queries, len(rows), self._exactly(rows))
-        ids = [self._ids[row] for row in rows]
-        groups = await self._access.run(lambda c: retrieve(c, self._collection, ids))
-        known = [(row, groups[i]) for row, i in zip(rows, ids, strict=True) if i in groups]
-        return [{row: float((group @ q).max()) for row, group in known} for q in queries]
+        wanted = models.HasIdCondition(has_id=[self._ids[i] for i in rows])
+        return await self._query(queries, len(rows), models.Filter(must=[wanted]))
 
     def _filter(self, allowed: IntArray | None) -> models.Filter | None:
         """Whole servers by name, which is indexed, the rest by id; what is allowed, or what is not,
@@ -204,18 +181,12 @@ class QdrantView:
             options.append(models.HasIdCondition(has_id=[self._ids[i] for i in rest.tolist()]))
         return options, len(rest)
 
-    def _exactly(self, rows: Sequence[int]) -> models.Filter:
-        wanted = models.HasIdCondition(has_id=[self._ids[i] for i in rows])
-        return models.Filter(must=[wanted])
-
     async def _query(
         self, queries: FloatArray, limit: int, chosen: models.Filter | None
     ) -> list[dict[int, float]]:
         """Cosine by row, for every query. Points of other replicas' newer tools are left out."""
         exact = len(self.rows) <= _EXACT_BELOW or limit > BATCH
         params = models.SearchParams(exact=True) if exact else models.SearchParams(hnsw_ef=256)
-        if self._access.local:  # always exact, and warns about parameters
-            params = None
         requests = [
             models.QueryRequest(
                 query=[vector], filter=chosen, limit=limit, params=params, with_payload=False

@@ -100,21 +100,6 @@ async def test_away_in_mid_search_then_back(
         assert (await one.search(Query(("send an email",)))).degraded is None
 
 
-async def test_a_qdrant_that_is_closed_in_mid_search(
-    rankers: dict[str, Ranker], tools: list[ToolRecord]
-) -> None:
-    model = HashingEmbedder()
-    index = QdrantIndex(model.identity, model.dimension)
-    async with Retriever(model, index, rankers, LOW) as one:
-        await one.index(tools)
-        assert (await one.search(Query(("send an email",)))).degraded is None
-        await index.aclose()
-        found = await one.search(Query(("send a letter by email",)))
-        assert found.matches[0].tool.name == "mail__send_email"
-        assert found.degraded is not None
-        assert found.degraded.startswith("lexical only: Qdrant at memory")
-
-
 async def test_a_qdrant_server_that_is_not_there(
     rankers: dict[str, Ranker], tools: list[ToolRecord]
 ) -> None:
