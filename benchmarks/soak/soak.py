@@ -67,7 +67,7 @@ FAULTS = {
 }  # fmt: skip
 HONEST = ("web", "old", "pipe", "steady")
 VANISH = 0.002  # share of calls whose client goes away in mid-call
-CANCEL = 0.001  # of a legacy client's that it cancels
+CANCEL = 0.004  # of a legacy client's that it cancels
 ABANDON = 0.001  # after which a client starts anew, and leaves its session behind
 
 
