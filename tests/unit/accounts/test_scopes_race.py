@@ -1,0 +1,51 @@
+"""A change is in force when it returns, whatever older news of the same user arrives meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from armory.accounts.packs import Packs
+from armory.accounts.scopes import PackScopes
+from armory.accounts.users import Users
+from armory.domain.principal import Principal
+from armory.storage.cache import MemoryCache
+from armory.storage.changes import ChangeFeed
+from armory.storage.database import Database
+
+
+@pytest.mark.anyio
+async def test_news_of_an_older_change_does_not_delay_a_newer_one(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'a.db'}")
+    await database.open()
+    try:
+        feed = ChangeFeed(database, MemoryCache())
+        users = Users(database, feed, default_plan="free")
+        packs, scopes = Packs(database, feed, users), PackScopes(database, feed)
+        await packs.install("ann", [("server", "mail"), ("server", "pager")])
+        await scopes.admit(Principal("ann", "ann"))
+        assert scopes.view_of("ann").servers == {"mail", "pager"}
+
+        older: list[asyncio.Task[None]] = []
+        first_is_done = asyncio.Event()
+        usual = scopes._load  # pyright: ignore[reportPrivateUsage]
+
+        async def load(user: str) -> object:
+            """The first one hears of an older change meanwhile; the one for that ends later."""
+            if older:
+                await first_is_done.wait()
+                return await usual(user)
+            changed = scopes._user_changed(user)  # pyright: ignore[reportPrivateUsage]
+            older.append(asyncio.create_task(changed))
+            found = await usual(user)
+            first_is_done.set()
+            return found
+
+        scopes._load = load  # pyright: ignore
+        assert await packs.set_active("ann", "server", "pager", active=False)
+        assert scopes.view_of("ann").servers == {"mail"}
+        await asyncio.gather(*older)
+    finally:
+        await database.close()
