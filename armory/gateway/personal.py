@@ -29,8 +29,8 @@ from armory.security.policy import Sight
 from armory.upstreams.link import Owner
 
 _log = structlog.get_logger(__name__)
-FETCH_S = 15.0
-"""So long a request waits for lists that are not there yet."""
+FETCH_S = 5.0
+"""So long a caller's first request waits for its lists; of later ones its clients are told."""
 FRESH_S = 30.0
 """So long lists are believed at least, unless the upstream says that they changed."""
 RETRY_S = 5.0
@@ -57,12 +57,20 @@ async def _nothing() -> None:
 
 @dataclass(slots=True)
 class _Entry:
-    """The lists of one upstream as one owner has them; `lists` is None until they were had."""
+    """The lists of one upstream as one owner has them.
+
+    Attributes:
+        lists: None until they were had.
+        until: from when on they are to be fetched again; 0: now.
+        generation: another one for other lists.
+        late: whether somebody was shown nothing in their place.
+    """
 
     owner: Owner
     lists: ServerLists | None = None
     until: float = 0.0
     generation: int = 0
+    late: bool = False
     task: asyncio.Task[None] | None = None
 
 
@@ -168,17 +176,20 @@ class Personal:
         must be `current`. An upstream that does not give them offers this caller nothing.
         """
         now = time.monotonic()
-        waits: list[asyncio.Task[None]] = []
+        waits: dict[asyncio.Task[None], _Entry] = {}
         for server, key, owner in self._places(exchange):
             entry = self._entry(server, key, owner)
             if entry.until > now:
                 continue
             task = self._refresh(server, key, entry)
-            if entry.lists is None or current:
-                waits.append(task)
+            # Once is enough: an upstream that is slow or down must not hold up calls to others.
+            if not entry.late and (entry.lists is None or current):
+                waits[task] = entry
         if not waits:
             return
         await asyncio.wait(waits, timeout=FETCH_S)
+        for entry in waits.values():
+            entry.late = entry.lists is None
         before = self._extra.keys() & self._extra.keys()
         self.view(exchange, base)
         if self._extra.keys() - before:
@@ -283,7 +294,7 @@ class Personal:
 
     async def _fetch(self, server: str, key: str, entry: _Entry) -> None:
         while True:
-            entry.until = time.monotonic() + FETCH_S  # 0 again: news came meanwhile
+            entry.until = time.monotonic() + RETRY_S  # 0 again: news came meanwhile
             try:
                 lists = await self._pool.fetch_lists(server, entry.owner)
             except ArmoryError as error:
@@ -299,11 +310,12 @@ class Personal:
 
     def _take(self, server: str, key: str, entry: _Entry, lists: ServerLists) -> None:
         before, entry.lists = entry.lists, lists
-        changed = _changed(before, lists)
+        changed = _changed(before or ServerLists(), lists)
+        late, entry.late = entry.late, False
         if before is None or changed:
             self._count += 1
             entry.generation = self._count
-        if before is not None and changed:
+        if changed and (before is not None or late):
             self._tell(server, key, changed)
 
 
@@ -311,12 +323,10 @@ def _private(lists: ServerLists) -> bool:
     return any(scope == "private" for _, scope in lists.cache.values())
 
 
-def _changed(before: ServerLists | None, now: ServerLists) -> frozenset[str]:
-    if before is None:
-        return frozenset()
+def _changed(before: ServerLists, now: ServerLists) -> frozenset[str]:
     pairs = (
-        (TOOLS, before.tools, now.tools),
-        (PROMPTS, before.prompts, now.prompts),
+        (TOOLS, [*before.tools], [*now.tools]),
+        (PROMPTS, [*before.prompts], [*now.prompts]),
         (RESOURCES, [*before.resources, *before.templates], [*now.resources, *now.templates]),
     )
     return frozenset(method for method, old, new in pairs if old != new)

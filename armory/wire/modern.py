@@ -94,7 +94,7 @@ def mirrored_refusal(
     edge: HttpEdge, exchange: Exchange, params: Mapping[str, Raw], headers: Mapping[str, str]
 ) -> InboundLadderRejection | None:
     """Check `Mcp-Param-*` headers where the client has seen which ones there are."""
-    view = edge.gateway.view
+    view = edge.gateway.view_for(exchange)
     name = text_of(params, "name")
     record = view.tool(exchange, name) if name is not None else None
     if record is None or not view.headers_of(record):

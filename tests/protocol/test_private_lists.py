@@ -15,6 +15,7 @@ import yaml
 from aiohttp import web
 
 from armory.config import load_file
+from armory.gateway import personal
 from armory.runtime import open_runtime
 from armory.runtime.running import Runtime
 from armory.testing.clients import LegacyClient, messages, modern_body, modern_headers
@@ -189,6 +190,18 @@ async def test_news_of_one_caller_are_its_own(rig: Rig) -> None:
 async def test_who_is_given_no_list_is_offered_nothing(rig: Rig) -> None:
     rig.server.broken = True
     assert await rig.tools("ann") == {}
+
+
+async def test_lists_that_come_late_are_told_of(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(personal, "RETRY_S", 0.0)
+    rig.server.broken = True
+    ann = await listening(rig, "ann")
+    assert await rig.tools("ann") == {}
+    rig.server.broken = False
+    assert await rig.tools("ann") == {}  # nobody waits twice
+    assert await next_change(ann) == "notifications/tools/list_changed"
+    assert "up__paint" in await rig.tools("ann")
+    ann.close()
 
 
 @pytest.mark.parametrize("rig", [{"scope": "public"}, {"lists": "shared"}], indirect=True)
