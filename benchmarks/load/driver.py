@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 
 MODERN = "2026-07-28"
 LIMIT = 1 << 22
+AT_ONCE = 32
 
 
 class Connection:
@@ -232,8 +233,9 @@ async def run(args: argparse.Namespace) -> dict[str, float]:
     body = body_of(args)
     kind = SsePair if args.front == "sse" else Connection
     connections = [kind(args.url) for _ in range(args.concurrency)]
-    for connection in connections:
-        await prepare(connection, args.era, args.method, args.name)
+    for start in range(0, len(connections), AT_ONCE):
+        batch = connections[start : start + AT_ONCE]
+        await asyncio.gather(*(prepare(c, args.era, args.method, args.name) for c in batch))
     warm = await phase(connections, body, args.concurrency * 20, args.warm, args.patience)
     if len(warm.latencies) < warm.begun:
         raise SystemExit(f"{warm.begun - len(warm.latencies)} calls of the warm-up had no answer")
@@ -248,8 +250,8 @@ async def run(args: argparse.Namespace) -> dict[str, float]:
     if tally.errors == count:
         raise SystemExit(f"every call failed: {tally.first_error}")
     if count == tally.begun:
-        for connection in connections:
-            await connection.close()
+        closing = [asyncio.create_task(connection.close()) for connection in connections]
+        await asyncio.wait(closing, timeout=args.patience)
     found = {
         "requests": count,
         "seconds": tally.seconds,

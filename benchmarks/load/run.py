@@ -77,7 +77,7 @@ def drive(url: str, **options: Any) -> dict[str, float]:
     for key, value in options.items():
         argv += [f"--{key}", str(value)]
     done = subprocess.run(
-        ["taskset", "-c", "1", *argv], env=ENV, capture_output=True, text=True, timeout=120
+        ["taskset", "-c", "1", *argv], env=ENV, capture_output=True, text=True, timeout=90
     )
     if done.returncode:
         raise RuntimeError(done.stderr.strip().splitlines()[-1] if done.stderr else "driver failed")
