@@ -7,6 +7,7 @@ what arrives, `http1_pool` keeps the connections. Never imports the protocol.
 from __future__ import annotations
 
 import asyncio
+import threading
 import zlib
 from typing import Protocol
 
@@ -17,6 +18,17 @@ from armory.upstreams.deadlines import Deadlines
 from armory.upstreams.http1_response import BadAnswer, ClosedEarly, Response
 
 _MAX_HEADERS = 256 * 1024
+_READ_BYTES = 256 * 1024
+
+
+class _Scratch(threading.local):
+    """What the connections of a thread's loop read into; used up before the next one reads."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(_READ_BYTES))
+
+
+_scratch = _Scratch()
 
 
 class Home(Protocol):
@@ -24,11 +36,9 @@ class Home(Protocol):
 
     Attributes:
         deadlines: of the exchanges under way.
-        buffer: what a connection reads into; used up before the next one reads.
     """
 
     deadlines: Deadlines
-    buffer: memoryview
 
     def give(self, connection: Connection) -> None:
         """A connection is free again."""
@@ -58,6 +68,7 @@ class Connection(asyncio.BufferedProtocol):
         self._paused = False
         self._endless = False
         self._place: memoryview | None = None
+        self._buffer = _scratch.view
         self.idle_since = 0.0
 
     @property
@@ -105,7 +116,7 @@ class Connection(asyncio.BufferedProtocol):
         room for what must not follow it.
         """
         place = self._place
-        return self._home.buffer if place is None or len(place) == 1 else place[:-1]
+        return self._buffer if place is None or len(place) == 1 else place[:-1]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes from the other side."""
@@ -115,13 +126,13 @@ class Connection(asyncio.BufferedProtocol):
             self.abort()
         elif place is None:
             try:
-                self._parser.feed_data(self._home.buffer[:nbytes])
+                self._parser.feed_data(self._buffer[:nbytes])
             except (httptools.HttpParserError, BadAnswer, zlib.error) as error:
                 self._break(BadAnswer(f"not a usable HTTP answer: {error}"))
         elif len(place) > 1:
             self._place = place[nbytes:]
         else:
-            place[0] = self._home.buffer[0]
+            place[0] = self._buffer[0]
             self._place = None
             keep = nbytes == 1 and self._parser.should_keep_alive()
             self._parser = httptools.HttpResponseParser(self)  # the old one still waits for a body

@@ -17,7 +17,6 @@ from armory.upstreams.deadlines import Deadlines
 from armory.upstreams.http1 import Connection
 from armory.upstreams.http1_response import NoConnection, Response
 
-_READ_BYTES = 256 * 1024
 Place = tuple[str, str, int]
 
 
@@ -54,7 +53,6 @@ class Connections:
         self._open: set[Connection] = set()
         self._sweep: asyncio.TimerHandle | None = None
         self.deadlines = Deadlines()
-        self.buffer = memoryview(bytearray(_READ_BYTES))
         self._targets: dict[URL, tuple[Place, str]] = {}
 
     async def request(
