@@ -106,6 +106,11 @@ class PersonTokens(Tokens):
         try:
             given = await self.given(Place(login.token_url), headers, form)
         except NoToken as error:
+            # Refresh tokens tend to work once: another process may have been first.
+            newer = self._logins.load(self._server)
+            if newer is not None and newer.refresh_token != login.refresh_token and _fresh(newer):
+                self._login = newer
+                return newer
             raise NoToken(error.message + self._hint(), upstream=self._server) from None
         return self._keep(_with(login, given))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import hashlib
 import stat
@@ -10,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec import Raw
 
@@ -20,6 +22,7 @@ from armory.testing.oauth import World
 from armory.upstreams.grants import AuthorizationCode
 from armory.upstreams.http_client import HttpClient
 from armory.upstreams.link import Call, Owner
+from armory.upstreams.logins import Logins
 from armory.upstreams.person import PersonTokens
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
@@ -104,6 +107,27 @@ async def test_tokens_are_refreshed_before_they_expire_and_when_they_are_refused
     rig.world.refusal = {"error": "invalid_grant"}
     with pytest.raises(UpstreamUnavailable, match="invalid_grant; run: armory login kept"):
         await rig.call()
+
+
+async def test_another_process_may_have_refreshed_first(rig: Rig) -> None:
+    await rig.log_in()
+    await rig.call()
+    logins = Logins(rig.file)
+    mine = logins.load("kept")
+    assert mine is not None
+    world = rig.world
+    world.gate.clear()
+    world.valid.clear()
+    world.refusal = {"error": "invalid_grant"}
+    calling = asyncio.ensure_future(rig.call())
+    while len(world.requests) < 2:  # noqa: ASYNC110 # the server takes the request
+        await asyncio.sleep(0)
+    world.valid.add("theirs")
+    theirs = msgspec.structs.replace(mine, access_token="theirs", refresh_token="rotated")
+    logins.save("kept", theirs)
+    world.gate.set()
+    assert (await asyncio.wait_for(calling, 10))["content"] == []
+    assert world.tokens[-1] == "theirs"
 
 
 async def test_further_permissions_take_another_login_that_keeps_the_old_ones(rig: Rig) -> None:
