@@ -1,0 +1,55 @@
+"""The bounds of the limits themselves, and where each ends up."""
+
+from __future__ import annotations
+
+import pytest
+
+from armory.config import ConfigProblems, load_text
+from armory.runtime.settings import http_settings, upstream_specs
+
+LIMITS = "server.limits"
+UP = "upstreams.a"
+
+
+def text_of(path: str, value: str) -> str:
+    key = path.rpartition(".")[2]
+    if path.startswith(LIMITS):
+        return f"server: {{limits: {{{key}: {value}}}}}"
+    return f"upstreams: {{a: {{command: x, {key}: {value}}}}}"
+
+
+@pytest.mark.parametrize(
+    ("path", "least", "below"),
+    [
+        (f"{LIMITS}.body_bytes", "1", "0"),
+        (f"{LIMITS}.header_bytes", "1024", "1023"),
+        (f"{LIMITS}.json_depth", "8", "7"),
+        (f"{LIMITS}.json_depth", "512", "513"),
+        (f"{LIMITS}.stdio_line_bytes", "1", "0"),
+        (f"{LIMITS}.list_entries", "1", "0"),
+        (f"{LIMITS}.sessions", "1", "0"),
+        (f"{LIMITS}.session_idle_s", "0.5", "0"),
+        (f"{LIMITS}.streams", "1", "0"),
+        (f"{LIMITS}.parked_interactions", "1", "0"),
+        (f"{UP}.max_concurrency", "1", "0"),
+        (f"{UP}.max_queue", "0", "-1"),
+        (f"{UP}.max_sessions", "1", "0"),
+        (f"{UP}.health_interval_s", "0.5", "0"),
+    ],
+)
+def test_what_lies_beyond_is_refused_with_its_path(path: str, least: str, below: str) -> None:
+    load_text(text_of(path, least), environ={})
+    with pytest.raises(ConfigProblems) as refused:
+        load_text(text_of(path, below), environ={})
+    assert [found.path for found in refused.value.problems] == [path]
+
+
+def test_they_arrive_where_they_are_kept() -> None:
+    limits = "{json_depth: 9, session_idle_s: 7, list_entries: 5, stdio_line_bytes: 6, sessions: 4}"
+    block = "{command: x, max_queue: 3, health_interval_s: 2}"
+    loaded = load_text(f"server: {{limits: {limits}}}\nupstreams: {{a: {block}}}", environ={})
+    http = http_settings(loaded.config)
+    assert (http.json_depth, http.session_idle_s, http.sessions) == (9, 7, 4)
+    (spec,) = upstream_specs(loaded)
+    assert (spec.list_entries, spec.message_bytes) == (5, 6)
+    assert (spec.max_queue, spec.health_interval_s) == (3, 2)
