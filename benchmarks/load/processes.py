@@ -108,12 +108,12 @@ def rss_mb(pid: int) -> float:
 
 def machine() -> dict[str, str | int]:
     """What it was measured on."""
-    names = [
-        line.partition(":")[2].strip()
-        for line in Path("/proc/cpuinfo").read_text().splitlines()
-        if line.startswith("model name")
-    ]
-    return {"cpu": names[0] if names else platform.machine(), "cores": os.cpu_count() or 0}
+    return {"system": platform.system(), "processor": platform.machine(), "cores": cores()}
+
+
+def cores() -> int:
+    """How many this program may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def versions() -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import json
+import re
 import statistics
 import subprocess
 import sys
@@ -174,7 +175,7 @@ class Cell:
             try:
                 found = one_round(running, options, seconds)
             except (RuntimeError, subprocess.TimeoutExpired, OSError) as error:
-                self._failed[name] = str(error)[:300]
+                self._failed[name] = said(error)
                 continue
             self._runs.setdefault(name, []).append(found)
             if name == FLOOR:
@@ -231,6 +232,11 @@ def table(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
+def said(error: BaseException) -> str:
+    """Its text without folders, which are nobody's business but this machine's."""
+    return re.sub(r"(?:/[\w.+-]+)+/", "", str(error))[:300]
+
+
 def run_label(
     label: str, chosen: list[Target], upstream_port: int, scratch: Path, args: argparse.Namespace
 ) -> list[Row]:
@@ -246,7 +252,7 @@ def run_label(
             try:
                 every.append(start(stack, target, label, upstream_port, scratch))
             except (RuntimeError, OSError, subprocess.TimeoutExpired) as error:
-                rows.append({**head, "unavailable": str(error)[:300]})
+                rows.append({**head, "unavailable": said(error)})
         for row in rows:
             print(f"{label}: {row['target']}: {row['unavailable']}", file=sys.stderr)
         for concurrency, size in CELLS[:3] if args.quick else CELLS:
