@@ -87,7 +87,7 @@ def test_imports_go_down_only() -> None:
     [
         ("onnxruntime", {"armory/retrieval/embedders/embedded.py"}),
         ("qdrant_client", {"armory/retrieval/indexes"}),
-        ("faiss", {"armory/retrieval/indexes/faiss.py"}),
+        ("faiss", {"armory/retrieval/indexes/faiss_store.py"}),
         ("fastembed", {"armory/retrieval/embedders/fastembed.py", "armory/retrieval/rerank.py"}),
         ("redis", {"armory/storage"}),
         ("asyncpg", {"armory/storage"}),

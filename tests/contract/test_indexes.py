@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -12,7 +12,7 @@ import pytest
 
 from armory.errors import BackendError, ConfigError
 from armory.retrieval.indexes.exact import ExactIndex
-from armory.retrieval.indexes.faiss import FaissIndex
+from armory.retrieval.indexes.faiss import FaissIndex, FaissView
 from armory.retrieval.indexes.qdrant import QdrantIndex
 from armory.retrieval.ports import FloatArray, Hits, Row, VectorIndex
 from tests.contract.qdrant_server import QdrantServer
@@ -34,6 +34,15 @@ KINDS = [
 Maker = Callable[[], VectorIndex]
 
 
+class Grown(FaissIndex):
+    """FAISS whose graph is there when an update returns."""
+
+    async def update(self, rows: Sequence[Row], changed: Mapping[str, FloatArray]) -> FaissView:
+        view = await super().update(rows, changed)
+        await self.settled()
+        return view
+
+
 @pytest.fixture
 def server() -> Iterator[QdrantServer]:
     """A Qdrant server's REST interface on a local port."""
@@ -50,7 +59,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path, server: QdrantServer) -
     makers: dict[str, Maker] = {
         "exact": ExactIndex,
         "faiss": FaissIndex,
-        "faiss-graph": lambda: FaissIndex(hnsw_above=10),
+        "faiss-graph": lambda: Grown(hnsw_above=10),
         "qdrant-memory": lambda: QdrantIndex(identity, DIM),
         "qdrant-path": lambda: QdrantIndex(identity, DIM, path=str(tmp_path / "qdrant")),
         "qdrant-http": lambda: QdrantIndex(identity, DIM, url=server.url),
@@ -237,4 +246,26 @@ async def test_an_absent_server_is_a_backend_error() -> None:
     index = QdrantIndex("model", DIM, url="http://127.0.0.1:9", timeout_s=1)
     with pytest.raises(BackendError, match=r"127\.0\.0\.1:9"):
         await index.stored()
+    await index.aclose()
+
+
+async def test_a_graph_grows_in_the_background_and_takes_over() -> None:
+    index = FaissIndex(hnsw_above=50)
+    rows, vectors = catalogue(60)
+    view = await index.update(rows, vectors)
+    assert not view.held.store.graph, "scanned at first"
+    fresh = Row("fresh", "f", "s0")
+    later = await index.update([*rows[5:], fresh], {"fresh": unit((2, DIM), 98)})
+    vectors["fresh"] = unit((2, DIM), 98)
+    queries = unit((3, DIM), 7)
+    scanned = await later.search(queries, 5)
+    await index.settled()
+    assert later.held.store.graph
+    hits = await later.search(queries, 5)
+    assert top(hits, 5) == top(scanned, 5)
+    np.testing.assert_allclose(hits.cosine, truth(queries, list(later.rows), vectors)[:, hits.rows],
+                               atol=2e-6)  # fmt: skip
+    assert len((await view.search(queries, 100)).rows) == 60, "the older view still answers"
+    few = await index.update(rows[5:15], {})
+    assert not few.held.store.graph, "a few are scanned again"
     await index.aclose()

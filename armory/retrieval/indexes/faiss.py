@@ -1,110 +1,60 @@
 """Vectors in FAISS (extra `faiss`): exact up to 50,000 vectors, an HNSW graph above.
 
-Owns: the only import of `faiss`. Never imports an embedder or a ranker.
+Owns: views, what belongs to which tool, when a graph is grown. Never imports an embedder or a
+ranker.
+
+What is new is appended, what is gone stays until a quarter is dead. A graph grows in the background
+(a minute for 100,000 vectors); until it is there every vector is scanned.
 """
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from armory.errors import BackendError, ConfigError
+from armory.errors import BackendError
 from armory.retrieval.indexes.base import Background, check_vectors, statistics
+from armory.retrieval.indexes.faiss_store import BoolArray, Store, require_faiss
 from armory.retrieval.ports import FloatArray, Hits, IntArray, Row
 
-BoolArray = NDArray[np.bool_]
-
 _HNSW_ABOVE = 50_000
-_LINKS = 32
-_EF = 256
-_CHUNK = 512
 #: Share of dead vectors in the store from which it is rebuilt.
 _DEAD = 0.25
-#: Share of allowed vectors below which scanning them beats walking the graph.
-_SCAN = 0.1
 
 
-def _faiss() -> Any:
-    try:
-        import faiss
-    except ImportError as error:
-        raise ConfigError(
-            'index: faiss needs faiss-cpu: pip install "armory-mcp-gateway[faiss]"',
-            path="tool_rag.index",
-        ) from error
-    return faiss
+Spans = Mapping[str, tuple[int, int]]
+"""First vector and number of vectors of each tool in a store."""
 
 
-class _Store:
-    """A FAISS index that only grows; ids count from 0. Thread-safe."""
+class _Held:
+    """Which vectors of a store belong to which row."""
 
-    def __init__(self, dimension: int, graph: bool) -> None:
-        self._faiss = _faiss()
-        self.graph = graph
-        self.dimension = dimension
-        self._lock = threading.Lock()
-        inner = self._faiss.METRIC_INNER_PRODUCT
-        if graph:
-            self._index: Any = self._faiss.IndexHNSWFlat(dimension, _LINKS, inner)
-            self._index.hnsw.efConstruction = 100
-            self._flat: Any = self._faiss.downcast_index(self._index.storage)
-        else:
-            self._index = self._flat = self._faiss.IndexFlatIP(dimension)
+    def __init__(self, rows: Sequence[Row], store: Store, spans: Spans) -> None:
+        self.store = store
+        self.first: IntArray = np.array([spans[row.key][0] for row in rows], np.int64)
+        self.count: IntArray = np.array([spans[row.key][1] for row in rows], np.int64)
+        ids, owners = self.ids(np.arange(len(rows)))
+        self.owner: IntArray = np.full(len(store), -1, np.int64)
+        self.owner[ids] = owners
+        self.live = len(ids) == len(store)
 
-    def __len__(self) -> int:
-        return int(self._index.ntotal)
-
-    def add(self, vectors: FloatArray) -> None:
-        """Append, a chunk at a time, so that searches get their turn."""
-        for start in range(0, len(vectors), _CHUNK):
-            with self._lock:
-                self._index.add(np.ascontiguousarray(vectors[start : start + _CHUNK]))
-
-    def vectors(self, ids: IntArray) -> FloatArray:
-        """(i, d) stored vectors."""
-        if not len(ids):
-            return np.zeros((0, self.dimension), np.float32)
-        with self._lock:
-            return self._flat.reconstruct_batch(ids)
-
-    def search(self, queries: FloatArray, k: int, mask: BoolArray | None) -> IntArray:
-        """(m, k) ids of the nearest vectors, -1 where there are none; `mask` says which may be."""
-        faiss = self._faiss
-        with self._lock:
-            bits = None
-            if mask is not None:
-                later = np.zeros(len(self) - len(mask), np.bool_)  # added since the view was made
-                bits = np.packbits(np.concatenate([mask, later]), bitorder="little")
-            selector = None if bits is None else faiss.IDSelectorBitmap(bits)
-            few = mask is not None and mask.sum() < _SCAN * len(self)
-            if self.graph and not few:
-                params = faiss.SearchParametersHNSW(efSearch=max(_EF, k), sel=selector)
-                found = self._index.search(queries, k, params=params)
-            else:
-                params = faiss.SearchParameters(sel=selector)
-                found = self._flat.search(queries, k, params=params)
-        return found[1]
+    def ids(self, rows: IntArray) -> tuple[IntArray, IntArray]:
+        """Vector ids of some rows, side by side, and the row of each."""
+        counts = self.count[rows]
+        ends = np.cumsum(counts)
+        total = int(ends[-1]) if len(ends) else 0
+        ids = np.arange(total) + np.repeat(self.first[rows] - (ends - counts), counts)
+        return ids, np.repeat(rows, counts)
 
 
 class FaissView:
-    """One state of the index: which vectors of the store belong to which row."""
+    """One state of the index. Where its vectors lie may change, what they are does not."""
 
-    def __init__(
-        self, rows: Sequence[Row], store: _Store, spans: Sequence[tuple[int, int]], back: Background
-    ) -> None:
+    def __init__(self, rows: Sequence[Row], held: _Held, back: Background) -> None:
         self.rows = tuple(rows)
-        self._store = store
-        self._first: IntArray = np.array([s for s, _ in spans], np.int64)
-        self._count: IntArray = np.array([c for _, c in spans], np.int64)
-        self._owner: IntArray = np.full(len(store), -1, np.int64)
-        ids, owners = self._ids(np.arange(len(spans)))
-        self._owner[ids] = owners
-        self._live = len(ids) == len(store)
+        self.held = held
         self._background = back
 
     async def search(
@@ -115,76 +65,73 @@ class FaissView:
         also: IntArray | None = None,
     ) -> Hits:
         """See `ports.VectorView.search`."""
-        if self.rows and queries.shape[1] != self._store.dimension:
+        dimension = self.held.store.dimension
+        if self.rows and queries.shape[1] != dimension:
             raise BackendError(
-                f"the query has {queries.shape[1]} dimensions, the index "
-                f"{self._store.dimension}; both need the same model"
+                f"the query has {queries.shape[1]} dimensions, the index {dimension}; both need "
+                "the same model"
             )
         return await asyncio.to_thread(self._search, queries, k, allowed, also)
 
     async def vectors(self, rows: IntArray) -> FloatArray:
         """(r, d) the first vector of each row."""
-        return self._store.vectors(self._first[rows])
-
-    def group(self, row: int) -> FloatArray:
-        """(v, d) the vectors of one row."""
-        return self._store.vectors(self._ids(np.array([row]))[0])
-
-    def _ids(self, rows: IntArray) -> tuple[IntArray, IntArray]:
-        """Vector ids of some rows, side by side, and the row of each."""
-        counts = self._count[rows]
-        ends = np.cumsum(counts)
-        total = int(ends[-1]) if len(ends) else 0
-        ids = np.arange(total) + np.repeat(self._first[rows] - (ends - counts), counts)
-        return ids, np.repeat(rows, counts)
+        held = self.held
+        return held.store.vectors(held.first[rows])
 
     def _search(
         self, queries: FloatArray, k: int, allowed: IntArray | None, also: IntArray | None
     ) -> Hits:
+        held = self.held
         every = np.arange(len(self.rows)) if allowed is None else allowed
         if len(every) <= k:
             rows = every
         else:
-            rows = self._nearest(queries, k, allowed)
+            rows = _nearest(held, queries, k, allowed, len(self.rows))
             if also is not None:
                 rows = np.union1d(rows, also)
-        cosine = self._cosine(queries, rows)
+        cosine = _cosine(held, queries, rows)
         if len(rows) == len(every):
             mean, std = statistics(cosine)
         else:
             mean, std = self._background.statistics(queries, allowed)
         return Hits(rows, cosine, mean, std)
 
-    def _nearest(self, queries: FloatArray, k: int, allowed: IntArray | None) -> IntArray:
-        mask: BoolArray | None = None
-        if allowed is not None or not self._live or len(self._store) > len(self._owner):
-            inside = np.zeros(len(self.rows) + 1, np.bool_)  # the last one: owner -1
-            inside[allowed if allowed is not None else slice(0, -1)] = True
-            mask = inside[self._owner]
-        reachable = len(self._owner) if mask is None else int(mask.sum())
-        wanted = min(2 * k, reachable)
-        while True:
-            found = self._store.search(queries, wanted, mask)
-            # ids past the owners were added for a later view
-            valid = (found >= 0) & (found < len(self._owner))
-            pairs = zip(found, valid, strict=True)
-            best = [np.unique(self._owner[ids[good]]) for ids, good in pairs]
-            if wanted == reachable or min(map(len, best)) >= k:
-                rows = np.unique(np.concatenate(best))
-                return rows[rows >= 0]
-            wanted = min(2 * wanted, reachable)
 
-    def _cosine(self, queries: FloatArray, rows: IntArray) -> FloatArray:
-        if not len(rows):
-            return np.zeros((len(queries), 0), np.float32)
-        ids, _ = self._ids(rows)
-        starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(self._count[rows])[:-1]])
-        cosines = queries @ self._store.vectors(ids).T
-        return np.clip(np.maximum.reduceat(cosines, starts, axis=1), -1.0, 1.0)
+def _nearest(
+    held: _Held, queries: FloatArray, k: int, allowed: IntArray | None, size: int
+) -> IntArray:
+    """At least the best `k` rows of every query, ascending."""
+    store, owner = held.store, held.owner
+    mask: BoolArray | None = None
+    if allowed is not None or not held.live or len(store) > len(owner):
+        inside = np.zeros(size + 1, np.bool_)  # the last one: owner -1
+        inside[allowed if allowed is not None else slice(0, -1)] = True
+        mask = inside[owner]
+    reachable = len(owner) if mask is None else int(mask.sum())
+    wanted = min(2 * k, reachable)
+    while True:
+        found = store.search(queries, wanted, mask)
+        # ids past the owners were added for a later view
+        valid = (found >= 0) & (found < len(owner))
+        pairs = zip(found, valid, strict=True)
+        best = [np.unique(owner[ids[good]]) for ids, good in pairs]
+        if wanted == reachable or min(map(len, best)) >= k:
+            rows = np.unique(np.concatenate(best))
+            return rows[rows >= 0]
+        wanted = min(2 * wanted, reachable)
+
+
+def _cosine(held: _Held, queries: FloatArray, rows: IntArray) -> FloatArray:
+    if not len(rows):
+        return np.zeros((len(queries), 0), np.float32)
+    ids, _ = held.ids(rows)
+    starts = np.concatenate([np.zeros(1, np.int64), np.cumsum(held.count[rows])[:-1]])
+    cosines = queries @ held.store.vectors(ids).T
+    return np.clip(np.maximum.reduceat(cosines, starts, axis=1), -1.0, 1.0)
 
 
 class FaissIndex:
-    """In process; appends what is new, forgets by rebuilding once a quarter is dead.
+    """In process; see the file.
 
     Args:
         hnsw_above: vectors above which a graph replaces the scan. A graph finds nearly all of the
@@ -195,12 +142,15 @@ class FaissIndex:
     """
 
     def __init__(self, *, hnsw_above: int = _HNSW_ABOVE) -> None:
-        _faiss()
+        require_faiss()
         self._hnsw_above = hnsw_above
-        self._store: _Store | None = None
+        self._store: Store | None = None
         self._spans: dict[str, tuple[int, int]] = {}
         self._digests: dict[str, str] = {}
         self._view: FaissView | None = None
+        self._lock = asyncio.Lock()
+        self._growing: asyncio.Task[None] | None = None
+        self._closed = False
 
     async def stored(self) -> Mapping[str, str]:
         """Digests of the last update."""
@@ -208,38 +158,79 @@ class FaissIndex:
 
     async def update(self, rows: Sequence[Row], changed: Mapping[str, FloatArray]) -> FaissView:
         """The next view; see `ports.VectorIndex.update`."""
-        view, spans = await asyncio.to_thread(self._build, rows, changed)
-        self._view, self._spans = view, spans
-        self._digests = {row.key: row.digest for row in rows}
+        async with self._lock:
+            view, spans = await asyncio.to_thread(self._build, rows, changed)
+            self._view, self._spans, self._store = view, spans, view.held.store
+            self._digests = {row.key: row.digest for row in rows}
+        if self._wants_graph() and (self._growing is None or self._growing.done()):
+            self._growing = asyncio.create_task(self._grow())
         return view
 
+    async def settled(self) -> None:
+        """Wait until no graph is growing."""
+        while self._growing is not None and not self._growing.done():
+            await asyncio.wait([self._growing])
+
     async def aclose(self) -> None:
-        """Nothing is held outside memory."""
+        """Nothing is held outside memory; a growing graph is given up."""
+        self._closed = True
+        await self.settled()
+
+    def _vectors(self) -> int:
+        return sum(count for _, count in self._spans.values())
+
+    def _wants_graph(self) -> bool:
+        """Whether the store in use should be a graph and is none, or one that is too dead."""
+        store, live = self._store, self._vectors()
+        if store is None or live <= self._hnsw_above:
+            return False
+        return not store.graph or live < (1 - _DEAD) * len(store)
+
+    async def _grow(self) -> None:
+        """Build a graph of what is live, then move the view in use to it."""
+        while self._wants_graph() and not self._closed:
+            store, spans = self._store, dict(self._spans)
+            assert store is not None
+            graph, placed = await asyncio.to_thread(self._graph_of, store, spans)
+            async with self._lock:
+                view = self._view
+                if self._closed or view is None or self._store is not store:
+                    continue  # rebuilt meanwhile: begin again
+                held, now = await asyncio.to_thread(
+                    _moved, view.rows, store, self._spans, graph, spans, placed
+                )
+                view.held, self._store, self._spans = held, graph, now
+
+    def _graph_of(self, store: Store, spans: Spans) -> tuple[Store, dict[str, tuple[int, int]]]:
+        graph = Store(store.dimension, graph=True)
+        graph.add(store.vectors(_all_ids(spans)), lambda: self._closed)
+        return graph, _consecutive({key: count for key, (_, count) in spans.items()}, 0)
 
     def _build(
         self, rows: Sequence[Row], changed: Mapping[str, FloatArray]
     ) -> tuple[FaissView, dict[str, tuple[int, int]]]:
         kept, dimension = self._check(rows, changed)
-        new = [row.key for row in rows if row.key in changed]
-        total = sum(self._spans[key][1] for key in kept) + sum(len(changed[key]) for key in new)
-        graph = total > self._hnsw_above
-        store = self._store
+        new = {row.key: len(changed[row.key]) for row in rows if row.key in changed}
         spans = {key: self._spans[key] for key in kept}
-        grown = (len(store) if store else 0) + sum(len(changed[key]) for key in new)
-        stale = store is None or store.graph != graph or total < (1 - _DEAD) * grown
-        if stale or (store is not None and store.dimension != dimension):
-            fresh = _Store(dimension, graph)
-            if store is not None and kept:
-                ids = [np.arange(s, s + c) for s, c in spans.values()]
-                fresh.add(store.vectors(np.concatenate(ids)))
+        total = sum(count for _, count in spans.values()) + sum(new.values())
+        store = self._store
+        grown = (len(store) if store is not None else 0) + sum(new.values())
+        large = store is not None and store.graph and total > self._hnsw_above
+        if (
+            store is None
+            or store.dimension != dimension
+            or (not large and (store.graph or total < (1 - _DEAD) * grown))
+        ):  # a scan is rebuilt at once; a graph by `_grow`
+            fresh = Store(dimension, graph=False)
+            if store is not None and spans:
+                fresh.add(store.vectors(_all_ids(spans)))
                 spans = _consecutive({key: c for key, (_, c) in spans.items()}, 0)
             store = fresh
-        assert store is not None
-        spans |= _consecutive({key: len(changed[key]) for key in new}, len(store))
+        spans |= _consecutive(new, len(store))
         if new:
             store.add(np.concatenate([changed[key] for key in new]))
-        self._store = store
-        return self._view_of(rows, store, spans), spans
+        back = Background(rows, _Lazy(store, spans), store.dimension)
+        return FaissView(rows, _Held(rows, store, spans), back), spans
 
     def _check(
         self, rows: Sequence[Row], changed: Mapping[str, FloatArray]
@@ -262,12 +253,23 @@ class FaissIndex:
             dimension = self._store.dimension
         return kept, dimension or 1
 
-    def _view_of(
-        self, rows: Sequence[Row], store: _Store, spans: Mapping[str, tuple[int, int]]
-    ) -> FaissView:
-        groups = _Lazy(store, spans)
-        back = Background(rows, groups, store.dimension)
-        return FaissView(rows, store, [spans[row.key] for row in rows], back)
+
+def _moved(
+    rows: Sequence[Row], store: Store, spans: Spans, graph: Store, old: Spans, placed: Spans
+) -> tuple[_Held, dict[str, tuple[int, int]]]:
+    """The vectors in use in a graph that was built of earlier ones; what came since is added."""
+    same = {key: placed[key] for key, span in spans.items() if old.get(key) == span}
+    since = {key: span for key, span in spans.items() if key not in same}
+    now = same | _consecutive({key: count for key, (_, count) in since.items()}, len(graph))
+    graph.add(store.vectors(_all_ids(since)))
+    return _Held(rows, graph, now), now
+
+
+def _all_ids(spans: Spans) -> IntArray:
+    """Ids of the vectors of all tools, side by side."""
+    return np.concatenate(
+        [np.zeros(0, np.int64), *(np.arange(s, s + c) for s, c in spans.values())]
+    )
 
 
 def _consecutive(counts: Mapping[str, int], start: int) -> dict[str, tuple[int, int]]:
@@ -281,7 +283,7 @@ def _consecutive(counts: Mapping[str, int], start: int) -> dict[str, tuple[int, 
 class _Lazy(Mapping[str, FloatArray]):
     """The vectors of each tool, read from the store when asked for."""
 
-    def __init__(self, store: _Store, spans: Mapping[str, tuple[int, int]]) -> None:
+    def __init__(self, store: Store, spans: Spans) -> None:
         self._store = store
         self._spans = spans
 
