@@ -34,7 +34,7 @@ from armory.evaluation.dataset import load_tools
 from armory.retrieval.embedders.base import text_hash
 from armory.retrieval.embedders.cache import DocumentCache
 from armory.retrieval.embedders.embedded import EmbeddedEmbedder
-from armory.retrieval.ports import FloatArray
+from armory.retrieval.ports import FloatArray, VectorIndex
 from armory.retrieval.registry import make_index, make_rankers
 from armory.retrieval.retriever import Retriever
 
@@ -102,6 +102,13 @@ async def base_vectors(path: Path, count: int, cache: DocumentCache) -> FloatArr
     return np.stack([known[h] for h in hashes])
 
 
+async def settled(index: VectorIndex | None) -> None:
+    """Wait for what an index does in the background."""
+    wait = getattr(index, "settled", None)
+    if wait is not None:
+        await wait()
+
+
 async def measure(args: argparse.Namespace, index: str, size: int) -> dict[str, Any]:
     known = await base_vectors(args.tools, args.base, DocumentCache(args.cache))
     tools = catalogue(args.tools, size)
@@ -110,11 +117,11 @@ async def measure(args: argparse.Namespace, index: str, size: int) -> dict[str, 
         " ".join(t.description.split()[:14]) or t.original_name for t in tools[:: size // 120]
     ]
     before = resident_mb()
-    async with Retriever(
-        embedder, make_index(index, embedder), make_rankers(), query_cache=0
-    ) as retriever:
+    found_index = make_index(index, embedder)
+    async with Retriever(embedder, found_index, make_rankers(), query_cache=0) as retriever:
         started, cpu = time.perf_counter(), time.process_time()
         await retriever.index(tools)
+        await settled(found_index)
         built, built_cpu = time.perf_counter() - started, time.process_time() - cpu
         started = time.perf_counter()
         await retriever.index(tools[1:])
