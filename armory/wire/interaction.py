@@ -156,7 +156,7 @@ class Interactions:
             await live.end()
             raise RpcError(
                 jsonrpc.LIMITED,
-                "too many calls wait for input (server.limits.parked_interactions); try again later",
+                "too many calls wait for input (server.limits.parked_interactions); try later",
             )
         handle = secrets.token_urlsafe(18)
         self._parked[handle] = live
