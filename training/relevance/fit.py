@@ -61,7 +61,7 @@ WRITTEN_FOLD = "a"
 #: Tools that a query should list on average at the default threshold.
 RETURNED = 6.0
 #: A wrong refusal is about eight times as bad as a missing one.
-REFUSE_BELOW = 0.11
+REFUSE_BELOW = 0.13
 #: For embedders that nothing was fitted for: refuse only what is plain.
 REFUSE_BELOW_GENERIC = 0.05
 RIDGE = 50.0

@@ -1,9 +1,20 @@
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import numpy as np
 import pytest
 
+from armory.demo.server import build_server
+from armory.demo.store import NoteStore
+from armory.domain.query import Query
+from armory.domain.tool import ToolRecord
+from armory.retrieval.embedders.embedded import EmbeddedEmbedder
+from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.rankers.signals import FEW, spread, z
+from armory.retrieval.registry import make_rankers
+from armory.retrieval.retriever import Retriever
 
 APART = (0.25, 0.2)
 
@@ -36,3 +47,51 @@ def test_the_least_spread_keeps_weak_tools_weak() -> None:
     values = np.array([0.12, 0.10], np.float32)
     low = spread(values, 0.11, 0.01, APART, (0.1, 0.1))
     assert z(values, *low)[0] < 0.5
+
+
+@pytest.fixture
+def demo(tmp_path: Path) -> list[ToolRecord]:
+    """The note server that comes along, and two tools about time."""
+    listed = [
+        ("notes", tool.name, tool.description or "", tool.input_schema)
+        for tool in asyncio.run(build_server(NoteStore(tmp_path / "notes.db")).list_tools())
+    ]
+    listed.append(("time", "get_current_time", "Get current time in a specific timezone", {}))
+    listed.append(("time", "convert_time", "Convert time between timezones", {}))
+    return [
+        ToolRecord(
+            name=f"{server}__{name}",
+            server=server,
+            original_name=name,
+            definition={"name": name, "description": description, "inputSchema": schema},
+            fingerprint=name,
+            description=description,
+        )
+        for server, name, description, schema in listed
+    ]
+
+
+@pytest.mark.anyio
+async def test_over_a_few_tools_a_wish_is_answered_and_a_strangers_is_not(
+    demo: list[ToolRecord],
+) -> None:
+    wishes = {
+        "what time is it in Tokyo": "time__get_current_time",
+        "9am New York in London time": "time__convert_time",
+        "remove note 7": "notes__delete_note",
+        "write a note about the meeting": "notes__add_note",
+        "put the shopping list on top": "notes__pin_note",
+        "move the old plans out of the way": "notes__archive_note",
+        "dump all notes to a file": "notes__export_notes",
+    }
+    in_vain = (
+        "what is the meaning of life", "send an email to Bob", "weather in Paris", "Hi there",
+        "translate hello into French", "tell me a joke", "how do I bake bread", "2+2",
+    )  # fmt: skip
+    async with Retriever(EmbeddedEmbedder(), ExactIndex(), make_rankers()) as retriever:
+        await retriever.index(demo)
+        for text, wanted in wishes.items():
+            found = await retriever.search(Query((text,)))
+            assert wanted in [match.tool.name for match in found.matches], text
+        for text in in_vain:
+            assert not (await retriever.search(Query((text,)))).matches, text

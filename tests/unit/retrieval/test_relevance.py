@@ -115,6 +115,24 @@ def test_refusal_looks_at_the_query_alone() -> None:
     assert p > 0.9
 
 
+def test_the_direction_of_requests_survives_the_file_and_counts_once() -> None:
+    need = Linear({"acts": 4.0}, -2.0)
+    constants = Calibration(Linear(), Linear(), need, 0.15, 20.0, array(1.0, -0.5))
+    again = parse_calibration(json.loads(json.dumps(constants.to_json())))
+    vectors = [array(0.0, 1.0), array(1.0, 0.0)]  # the caller's texts: one asks for an act
+    assert again.asked(vectors) == constants.asked(vectors) == {"acts": 1.0}
+    assert not judge(again, {}, again.asked(vectors), 1)[1]
+    assert judge(again, {}, again.asked(vectors[:1]), 1)[1]
+    assert constants.asked([]) == {}
+    assert Calibration(Linear(), Linear(), need, 0.15, 20.0).asked(vectors) == {}
+
+
+def test_a_direction_that_is_no_base64_says_what_to_do() -> None:
+    entry = Calibration(Linear(), Linear(), Linear(), 0.1, 9.0).to_json()
+    with pytest.raises(ConfigError, match="armory tune"):
+        parse_calibration({**entry, "acts": "no base64"})
+
+
 def test_logistic_regression_finds_the_weights_it_was_made_with() -> None:
     chance = np.random.default_rng(0)
     x = chance.normal(size=(20_000, 2)) * [1.0, 5.0] + [3.0, 0.0]
