@@ -3,7 +3,7 @@
     python training/relevance/fit.py DATA --model FOLDER [--folds FOLDER] [--keep] [--out FILE]
 
 DATA holds the labelled sets, FOLDER an exported embedder. With `--folds`, a folder of embedders
-`a` to `d`, each trained without some sets, every set's signals come from the embedder that has not
+`a` to `c`, each trained without some sets, every set's signals come from the embedder that has not
 seen it: constants fitted to what the embedder does on catalogues that are new to it.
 """
 
@@ -217,7 +217,7 @@ def main() -> None:
     )
     parser.add_argument("--identity", help="of the embedder; default: as its config.json says")
     parser.add_argument("--keep", action="store_true", help="keep other embedders' entries")
-    parser.add_argument("--folds", type=Path, help="folder with embedders a, b, c, d")
+    parser.add_argument("--folds", type=Path, help="folder with embedders a, b, c")
     parser.add_argument("--cap", type=int, default=1000, help="queries a set at most")
     parser.add_argument("--cache", type=Path, default=Path(".cache/relevance"))
     parser.add_argument("--out", type=Path, default=Path("armory/retrieval/calibration.json"))

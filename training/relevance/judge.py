@@ -250,7 +250,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Judge the relevance score leave-one-set-out.")
     parser.add_argument("data", type=Path)
     parser.add_argument("--base", type=Path, required=True, help="the untouched embedder")
-    parser.add_argument("--folds", type=Path, help="embedders a, b, c, d")
+    parser.add_argument("--folds", type=Path, help="embedders a, b, c")
     parser.add_argument("--seen", type=Path, help="the shipped embedder, as in fit.py --seen")
     parser.add_argument("--constants", choices=("base", "folds"), default="folds")
     parser.add_argument("--cap", type=int, default=1000)
