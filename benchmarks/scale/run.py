@@ -37,15 +37,10 @@ from armory.retrieval.embedders.embedded import EmbeddedEmbedder
 from armory.retrieval.ports import FloatArray, VectorIndex
 from armory.retrieval.registry import make_index, make_rankers
 from armory.retrieval.retriever import Retriever
+from benchmarks.scale.show import plot, write_docs
 
 HERE = Path(__file__).parent
 LOCAL_QDRANT_LIMIT = 20_000
-BEGIN, END = "<!-- scale:begin (generated) -->", "<!-- scale:end -->"
-NOTE = (
-    "A query: embedding included, filtered to every second tool, nothing cached. CPU milliseconds "
-    "are what it costs; wall milliseconds depend on what else the machine does (load: running "
-    "processes at the time)."
-)
 
 
 class Noisy(EmbeddedEmbedder):
@@ -123,9 +118,9 @@ async def measure(args: argparse.Namespace, index: str, size: int) -> dict[str, 
         await retriever.index(tools)
         await settled(found_index)
         built, built_cpu = time.perf_counter() - started, time.process_time() - cpu
-        started = time.perf_counter()
+        started, cpu = time.perf_counter(), time.process_time()
         await retriever.index(tools[1:])
-        changed = time.perf_counter() - started
+        changed, changed_cpu = time.perf_counter() - started, time.process_time() - cpu
         visible = VisibleSet(frozenset(tool.name for tool in tools[::2]))
         for query in queries[:10]:
             await retriever.search(Query((query,)), visible)
@@ -142,6 +137,7 @@ async def measure(args: argparse.Namespace, index: str, size: int) -> dict[str, 
             "build_s": round(built, 2),
             "build_cpu_s": round(built_cpu, 2),
             "one_tool_removed_s": round(changed, 3),
+            "one_tool_removed_cpu_s": round(changed_cpu, 3),
             "resident_mb": round(resident_mb() - before),
             "query_ms": {"p50": pct(walls, 50), "p95": pct(walls, 95)},
             "query_cpu_ms": {"p50": pct(cpus, 50), "p95": pct(cpus, 95)},
@@ -152,68 +148,6 @@ async def measure(args: argparse.Namespace, index: str, size: int) -> dict[str, 
 
 def pct(values: Sequence[float], q: float) -> float:
     return round(float(np.percentile(values, q)), 2)
-
-
-def plot(rows: Sequence[dict[str, Any]], path: Path) -> None:
-    """Query time (median, CPU milliseconds) over tools, both axes logarithmic, as an SVG."""
-    width, height, left, bottom = 640, 360, 60, 40
-    colours = {"exact": "#1f6feb", "faiss": "#d1242f", "qdrant": "#1a7f37"}
-    top = max(row["query_cpu_ms"]["p50"] for row in rows) * 1.5
-
-    def at(tools: float, ms: float) -> tuple[float, float]:
-        x = left + (np.log10(tools) - 3) / 2 * (width - left - 90)
-        y = height - bottom - np.log10(max(ms, 1)) / np.log10(top) * (height - bottom - 20)
-        return round(float(x), 1), round(float(y), 1)
-
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
-        'font-family="sans-serif" font-size="12"><rect width="100%" height="100%" fill="#fff"/>'
-    ]
-    for tools in (1_000, 10_000, 100_000):
-        x, y = at(tools, 1)
-        parts.append(f'<text x="{x}" y="{y + 18}" text-anchor="middle">{tools:,} tools</text>')
-    for ms in (m for m in (1, 2, 5, 10, 20, 50, 100, 200, 500) if m <= top):
-        x, y = at(1_000, ms)
-        parts.append(f'<line x1="{left}" x2="{width - 90}" y1="{y}" y2="{y}" stroke="#ddd"/>')
-        parts.append(f'<text x="{left - 6}" y="{y + 4}" text-anchor="end">{ms} ms</text>')
-    for name, colour in colours.items():
-        points = [at(r["tools"], r["query_cpu_ms"]["p50"]) for r in rows if r["index"] == name]
-        if points:
-            line = " ".join(f"{x},{y}" for x, y in points)
-            parts.append(f'<polyline points="{line}" fill="none" stroke="{colour}"/>')
-            x, y = points[-1]
-            parts.append(f'<text x="{x + 6}" y="{y + 4}" fill="{colour}">{name}</text>')
-    path.write_text("\n".join([*parts, "</svg>"]) + "\n", encoding="utf-8")
-
-
-def table(rows: Sequence[dict[str, Any]]) -> str:
-    """A Markdown table."""
-    lines = [
-        "| index | tools | build, CPU s | one tool removed, s | memory, MB "
-        "| query p50 / p95, ms CPU | wall ms | load |",
-        "|---" * 8 + "|",
-    ]
-    for row in rows:
-        cpu, wall = row["query_cpu_ms"], row["query_ms"]
-        lines.append(
-            f"| {row['index']} | {row['tools']:,} | {row['build_cpu_s']:.1f} "
-            f"| {row['one_tool_removed_s']:.2f} | {row['resident_mb']} "
-            f"| {cpu['p50']:.1f} / {cpu['p95']:.1f} | {wall['p50']:.1f} / {wall['p95']:.1f} "
-            f"| {row['load']:.0f} |"
-        )
-    return "\n".join(lines)
-
-
-def write_docs(path: Path, rows: Sequence[dict[str, Any]], image: Path | None) -> None:
-    """Put table and plot between the markers of a Markdown file."""
-    text = path.read_text(encoding="utf-8")
-    head, rest = text.split(BEGIN, 1)
-    tail = rest.split(END, 1)[1]
-    picture = (
-        f"\n\n![Query time over tools]({os.path.relpath(image, path.parent)})" if image else ""
-    )
-    body = f"\n{table(rows)}{picture}\n\n{NOTE}\n"
-    path.write_text(head + BEGIN + body + END + tail, encoding="utf-8")
 
 
 def main() -> None:
