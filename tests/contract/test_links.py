@@ -255,6 +255,19 @@ async def test_a_megabyte_and_a_limit(rig: Rig) -> None:
     assert (await rig.call("echo"))["isError"] is False
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["AZaz09+/" * 40_000, 'say "hello"\n' * 20_000, "é\u2028" * 30_000, "x" * 70_000 + '\\"'],
+    ids=["plain", "escapes", "letters", "end"],
+)
+async def test_large_values_come_back_as_they_went(rig: Rig, text: str) -> None:
+    result = await rig.call("echo", {"text": text, "more": [text[:9_000]]})
+    assert result["content"][0]["text"] == text
+    assert result["content"][2]["payload"] == [1, 2.5, None]
+    assert result["structuredContent"]["arguments"] == {"text": text, "more": [text[:9_000]]}
+    assert result["x-unknown"] == 12345678901234567890123
+
+
 async def test_a_crash_in_mid_call_is_an_error_and_the_upstream_comes_back(rig: Rig) -> None:
     if rig.kind == "sse":
         assert rig.server is not None
