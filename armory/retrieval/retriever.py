@@ -32,6 +32,7 @@ from armory.retrieval.evidence import (
     filtered,
     gather,
     legs_of,
+    remembered,
     to_dense,
     words_of,
 )
@@ -245,18 +246,21 @@ class Retriever:
         words_soon = loop.run_in_executor(self._pool, words_of, snapshot, legs, allowed)
         vectors, problem = await self._embed(snapshot, legs)
         words = await words_soon
-        hits: Hits | None = None
+        hits = recalled = None
         if vectors is not None:
-            hits, problem = await self._dense(snapshot, vectors, allowed, words.best)
+            also = words.best
+            if self._uses is not None:
+                recalled = await asyncio.to_thread(self._uses.recall, vectors, query.user)
+                also = np.union1d(also, remembered(snapshot, allowed, recalled))
+            hits, problem = await self._dense(snapshot, vectors, allowed, also)
         if hits is None:
             tools = len(snapshot.records) if allowed is None else len(allowed)
             ranker = stand_in(ranker, self._rankers, tools)
 
         def rank() -> tuple[Evidence, Ranked]:
             evidence = gather(
-                snapshot, query, legs, allowed, words, hits, vectors,
-                self._embedder.identity if self._embedder is not None else "",
-                self._usage, self._uses,
+                snapshot, query, legs, allowed, words, hits, vectors, recalled,
+                self._embedder.identity if self._embedder is not None else "", self._usage,
             )  # fmt: skip
             return evidence, ranker.rank(evidence, self.settings.rank)
 
