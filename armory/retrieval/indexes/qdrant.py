@@ -92,6 +92,7 @@ class QdrantIndex:
             ) from error
         self._access = Access(client, where, local=not url)
         self._exact = ExactIndex()  # what the local mode is searched by
+        self._kept: dict[str, str] | None = None  # what it holds: nobody else writes there
 
     async def stored(self) -> Mapping[str, str]:
         """Digest by key of every point of the model's collection."""
@@ -129,7 +130,9 @@ class QdrantIndex:
         """Close the connection or the folder."""
         await self._access.aclose()
 
-    def _stored(self, client: QdrantClient) -> dict[str, str]:
+    def _stored(self, client: QdrantClient) -> Mapping[str, str]:
+        if self._kept is not None:
+            return self._kept
         self._ensure(client)
         found: dict[str, str] = {}
         for point in _scroll(client, self.alias):
@@ -216,11 +219,14 @@ class QdrantIndex:
             for key, vectors in changed.items()
             if key in wanted
         )
+        self._kept = None
         for page in _chunks(points, BATCH):
             client.upsert(self.alias, page, wait=True)
         gone = [point_id(key) for key in known if key not in wanted]
         for page in _chunks(gone, _PAGE):
             client.delete(self.alias, models.PointIdsList(points=list(page)), wait=True)
+        if self._access.local:
+            self._kept = {row.key: row.digest for row in rows}
 
     def _read(self, client: QdrantClient, keys: Iterable[str]) -> dict[str, FloatArray]:
         """Stored vectors of some tools."""
