@@ -6,6 +6,7 @@ Never knows what a route does.
 
 from __future__ import annotations
 
+import json
 import re
 import time
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ import msgspec
 import structlog
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed
@@ -201,9 +203,25 @@ def _validated(model: type[BaseModel], value: object) -> BaseModel:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+        first = error.errors(include_url=False, include_context=False)[0]
         where = ".".join(_short(str(part)) for part in first["loc"]) or "body"
-        raise Problem(422, "invalid_request", f"{where}: {first['msg']}", parameter=where) from None
+        said = f"{where}: {_said(model, first)}"
+        raise Problem(422, "invalid_request", said, parameter=where) from None
+
+
+def _said(model: type[BaseModel], error: ErrorDetails) -> str:
+    """What is wrong, what came and what is expected."""
+    if error["type"] == "missing":
+        return "is needed and missing"
+    if error["type"] == "extra_forbidden":
+        if len(error["loc"]) > 1:
+            return "is not known here"
+        return f"is not known here; known: {', '.join(model.model_fields)}"
+    given = json.dumps(error["input"], default=str)
+    message = error["msg"].removeprefix("Value error, ")
+    if isinstance(error["input"], str):
+        message = message.replace("items after validation", "characters")
+    return f"{message}; it is {_short(given)}"
 
 
 def _short(name: str) -> str:

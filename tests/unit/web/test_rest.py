@@ -303,3 +303,25 @@ async def test_answers_of_an_index_that_lags_behind_are_not_kept(client: Any) ->
     assert "space__orbit" not in await client.names("/retrieve_tools", query=query)
     await indexed()
     assert (await client.names("/retrieve_tools", query=query))[0] == "space__orbit"
+
+
+async def test_a_refused_parameter_shows_what_came_and_what_is_known(client: Any) -> None:
+    async def detail(**params: str) -> str:
+        found = await client("GET", "/retrieve_tools", params=params)
+        assert found.status == 422
+        return str(found.body["detail"])
+
+    assert await detail() == "query: is needed and missing"
+    assert await detail(query="x", foo="1") == "foo: is not known here; known: query, top_k"
+    assert '50; it is "51"' in await detail(query="x", top_k="51")
+    long = await detail(query="y" * 501)
+    assert "at most 500 characters" in long
+    assert len(long) < 150
+    found = await client(
+        "POST",
+        "/v1/retrieve_tools",
+        data=b'{"query":"x","top_k":[1]}',
+        headers={"Content-Type": "application/json"},
+    )
+    assert (found.status, found.body["parameter"]) == (422, "top_k")
+    assert found.body["detail"].endswith("it is [1]")
