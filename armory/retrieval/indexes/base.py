@@ -81,10 +81,11 @@ class Segments:
         sizes = np.empty(len(source), np.int64)
         sizes[kept] = np.diff(self.starts)[source[kept]]
         sizes[~kept] = np.diff(fresh.starts)[-1 - source[~kept]]
-        matrix = np.empty((int(sizes.sum()), self.dimension), np.float32)
         new = np.repeat(~kept, sizes)
-        matrix[~new] = self.matrix[self._places(source[kept])]
-        matrix[new] = fresh.matrix[fresh._places(-1 - source[~kept])]
+        places = np.zeros(len(new), np.int64)
+        places[~new] = self._places(source[kept])
+        matrix = self.matrix[places]
+        matrix[np.flatnonzero(new)] = fresh.matrix[fresh._places(-1 - source[~kept])]
         return Segments(matrix, sizes)
 
     def take(self, rows: IntArray) -> Segments:
