@@ -47,9 +47,9 @@ async def read_to_the_end(answer: aiohttp.ClientResponse) -> bytes:
 
 @pytest.mark.parametrize("kind", ["legacy", "modern", "sse"])
 async def test_a_stream_ends_with_its_token(url: str, kind: str) -> None:
-    limit = aiohttp.ClientTimeout(total=20)
+    limit = aiohttp.ClientTimeout(total=60)
     async with aiohttp.ClientSession(timeout=limit) as session:
-        short = {"Authorization": f"Bearer {token(1.0)}", "Accept": BOTH}
+        short = {"Authorization": f"Bearer {token(5.0)}", "Accept": BOTH}
         if kind == "sse":
             async with session.get(f"{url}/sse", headers=short) as answer:
                 assert b"event: endpoint" in await read_to_the_end(answer)

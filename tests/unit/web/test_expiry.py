@@ -48,9 +48,9 @@ async def test_the_stream_of_an_expired_token_ends(tmp_path: Path) -> None:
             agent=agent,
             schemes=[JwtScheme(secret=SECRET, algorithms=["HS256"], leeway_s=leeway_s)],
         ) as service,
-        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=20)) as session,
+        aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session,
     ):
-        claims = {"sub": "ann", "exp": time.time() + 1.0 - leeway_s}
+        claims = {"sub": "ann", "exp": time.time() + 5.0 - leeway_s}
         headers = {
             "Authorization": f"Bearer {jwt.encode(claims, SECRET, algorithm='HS256')}",
             "Accept": "text/event-stream",
