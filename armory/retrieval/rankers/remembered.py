@@ -22,6 +22,8 @@ from armory.retrieval.rankers.signals import cosine_spread
 #: Weight of past queries against the description's one, and after how many uses it is half of that.
 USE_SHARE = 2.0
 USE_HALF = 3.0
+#: From this cosine with a past query on fewer uses suffice: the same question says more.
+_ALIKE = 0.7
 #: The right tool's own queries stand out more than its description does.
 _PAST_SCALE = 1.1
 
@@ -31,18 +33,18 @@ def with_uses(evidence: Evidence) -> Evidence:
     uses = evidence.uses
     if uses is None or not uses.any():
         return evidence
-    known = USE_SHARE * uses / (uses + USE_HALF)
-    share = (known / (1 + USE_SHARE)).astype(np.float32)
     split = {leg.parent for leg in evidence.legs if not leg.whole}
     legs = [
-        leg if leg.whole and leg.parent in split else _mixed(leg, share) for leg in evidence.legs
+        leg if leg.whole and leg.parent in split else _mixed(leg, uses) for leg in evidence.legs
     ]
     return replace(evidence, legs=legs)
 
 
-def _mixed(leg: Leg, share: FloatArray) -> Leg:
-    if leg.cosine is None or leg.past is None:
+def _mixed(leg: Leg, uses: FloatArray) -> Leg:
+    if leg.cosine is None or leg.past is None or leg.used is None:
         return leg
+    half = USE_HALF * np.minimum((1 - leg.used) / (1 - _ALIKE), 1)
+    share = USE_SHARE / (1 + USE_SHARE) * uses / np.maximum(uses + half, 1e-6)
     mean, std = cosine_spread(leg)
     past = mean + std * _PAST_SCALE * leg.past
     return replace(leg, cosine=((1 - share) * leg.cosine + share * past).astype(np.float32))

@@ -174,7 +174,7 @@ def test_memory_reads_the_clauses_of_a_text_that_has_some() -> None:
     past = np.full(len(found.records), 4, np.float32)
     learnt = replace(
         found,
-        legs=[replace(leg, past=past) for leg in found.legs],
+        legs=[replace(leg, past=past, used=past / 8) for leg in found.legs],
         uses=np.full(len(found.records), 9, np.float32),
     )
     for leg, mixed in zip(found.legs, with_uses(learnt).legs, strict=True):
