@@ -3,11 +3,11 @@
 Owns: how much the queries that led to a tool count. Pure NumPy; never imports indexes, embedders or
 the retriever.
 
-A remembered tool's standard score is a mean of two: of its description, and of the queries that
-led to it, which weigh the more the more of them there are. A mean, not a gain on top: what is
-remembered may not push down what is not. A text that falls into clauses is left as it is and its
-clauses are judged instead, since past queries asked for one thing, and half a match would hide the
-other half.
+A text that is more like the queries that led to a tool than like its description moves that tool's
+cosine towards them, the further the more of them there are; a text that is less like them leaves it
+alone. Towards, not on top: what is remembered may not push down what is not. A text that falls into
+clauses is left as it is and its clauses are judged instead, since past queries asked for one thing,
+and half a match would hide the other half.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ USE_HALF = 3.0
 #: From this cosine with a past query on fewer uses suffice: the same question says more.
 _ALIKE = 0.7
 #: The right tool's own queries stand out more than its description does.
-_PAST_SCALE = 1.1
+_PAST_SCALE = 1.25
 
 
 def with_uses(evidence: Evidence) -> Evidence:
@@ -47,4 +47,5 @@ def _mixed(leg: Leg, uses: FloatArray) -> Leg:
     share = USE_SHARE / (1 + USE_SHARE) * uses / np.maximum(uses + half, 1e-6)
     mean, std = cosine_spread(leg)
     past = mean + std * _PAST_SCALE * leg.past
-    return replace(leg, cosine=((1 - share) * leg.cosine + share * past).astype(np.float32))
+    gain = share * np.maximum(past - leg.cosine, 0)
+    return replace(leg, cosine=(leg.cosine + gain).astype(np.float32))

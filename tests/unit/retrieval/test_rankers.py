@@ -167,6 +167,21 @@ def test_one_remembered_tool_does_not_push_down_the_others() -> None:
     np.testing.assert_array_equal(before[1:], after[1:])
 
 
+def test_a_tool_used_for_something_else_is_still_found_by_its_description() -> None:
+    found = evidence(["send an email"], {"mail__send": 0.7})
+    unlike = np.full(len(found.records), -1, np.float32)
+    learnt = replace(
+        found,
+        legs=[replace(leg, past=unlike, used=np.zeros_like(unlike)) for leg in found.legs],
+        uses=np.full(len(found.records), 30, np.float32),
+    )
+    position = [record.name for record in found.records].index("mail__send")
+    before, after = found.legs[0].cosine, with_uses(learnt).legs[0].cosine
+    assert before is not None
+    assert after is not None
+    assert after[position] == before[position]
+
+
 def test_memory_reads_the_clauses_of_a_text_that_has_some() -> None:
     text = "Please show me the commit history and then send an email message to Anna"
     found = evidence([text], {"git__log": 0.5, "mail__send": 0.5})
