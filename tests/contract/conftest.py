@@ -20,6 +20,7 @@ from armory.testing.servers import (
     postgres_folder,
     redis_binary,
 )
+from tests.contract.qdrant_server import QdrantServer
 
 
 @dataclass
@@ -105,3 +106,12 @@ async def processes(stores: Stores) -> AsyncIterator[Processes]:
     opened = Processes(stores)
     yield opened
     await opened.close()
+
+
+@pytest.fixture
+def server() -> Iterator[QdrantServer]:
+    """A Qdrant server's REST interface on a local port."""
+    server = QdrantServer()
+    server.start()
+    yield server
+    server.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -41,15 +41,6 @@ class Grown(FaissIndex):
         view = await super().update(rows, changed)
         await self.settled()
         return view
-
-
-@pytest.fixture
-def server() -> Iterator[QdrantServer]:
-    """A Qdrant server's REST interface on a local port."""
-    server = QdrantServer()
-    server.start()
-    yield server
-    server.close()
 
 
 @pytest.fixture(params=KINDS)

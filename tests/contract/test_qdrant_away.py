@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator
 
 import numpy as np
 import pytest
@@ -30,14 +30,6 @@ def unit(shape: tuple[int, int], seed: int = 0) -> FloatArray:
 
 
 VECTORS = {row.key: unit((1, DIM), i) for i, row in enumerate(ROWS)}
-
-
-@pytest.fixture
-def server() -> Iterator[QdrantServer]:
-    server = QdrantServer()
-    server.start()
-    yield server
-    server.close()
 
 
 @pytest.fixture

@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import re
 import sys
-import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import aiohttp
@@ -16,6 +14,7 @@ import pytest
 
 from armory.testing.clients import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.processes import GatewayProcess
+from tests.protocol.figures import figure, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 ELICIT = {"elicitation": {"form": {}}}
@@ -46,20 +45,6 @@ async def http() -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-def figure(gateway: GatewayProcess, name: str) -> float:
-    with urllib.request.urlopen(f"{gateway.url}/metrics", timeout=10) as answer:
-        text = answer.read().decode()
-    found = re.findall(rf"^{name}(?:{{[^}}]*}})? ([0-9.e+]+)$", text, re.MULTILINE)
-    assert found, name
-    return sum(map(float, found))
-
-
-async def until(what: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not await asyncio.to_thread(what):  # noqa: ASYNC110 # another process
-            await asyncio.sleep(0.05)
-
-
 async def call(
     gateway: GatewayProcess, http: aiohttp.ClientSession, tool: str, **more: Any
 ) -> dict[str, Any]:
@@ -75,8 +60,8 @@ async def test_a_modern_client_that_never_comes_back_leaves_nothing(
 ) -> None:
     asked = (await call(gateway, http, "elicit"))["result"]
     assert asked["resultType"] == "input_required"
-    await until(lambda: figure(gateway, "armory_client_parked") == 0)
-    await until(lambda: figure(gateway, "armory_upstream_calls_in_flight") == 0)
+    await until(lambda: figure(gateway.url, "armory_client_parked") == 0)
+    await until(lambda: figure(gateway.url, "armory_upstream_calls_in_flight") == 0)
     # The process is free: another call that asks gets its turn, and is answered in time.
     again = (await call(gateway, http, "elicit"))["result"]
     (key,) = again["inputRequests"]

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
-import re
 import sys
-import urllib.request
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,6 +15,7 @@ from mcp import Client
 from armory.testing.clients import LegacyClient
 from armory.testing.processes import GatewayProcess, Program
 from armory.testing.talking import CAPABILITIES, Talker
+from tests.protocol.figures import figure, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.node, pytest.mark.timeout(120)]
 FIXTURE = Path(__file__).parents[1] / "conformance" / "fixture_server.py"
@@ -97,20 +95,6 @@ async def test_a_modern_server_asks(modern_upstream: Gateway, mode: str) -> None
         assert "Ada" in text_of(rounds)
 
 
-def figure(gateway: Gateway, name: str) -> float:
-    with urllib.request.urlopen(f"{gateway.url}/metrics", timeout=10) as answer:
-        text = answer.read().decode()
-    found = re.findall(rf"^{name}(?:{{[^}}]*}})? ([0-9.e+]+)$", text, re.MULTILINE)
-    assert found, name
-    return sum(map(float, found))
-
-
-async def until(what: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not await asyncio.to_thread(what):  # noqa: ASYNC110 # another process
-            await asyncio.sleep(0.05)
-
-
 @pytest.fixture
 async def http() -> AsyncIterator[aiohttp.ClientSession]:
     async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as session:
@@ -137,15 +121,15 @@ async def test_a_legacy_client_that_vanishes_leaves_nothing(
         if upstream == "legacy"
         else (modern_upstream, "asker__test_input_required_result_elicitation")
     )
-    before = figure(front, "armory_client_sessions")
+    before = figure(front.url, "armory_client_sessions")
     client = LegacyClient(f"{front.url}/mcp", http, "2025-11-25")
     await client.initialize(CAPABILITIES)
     await first_question(client, tool, http)
     async with http.delete(client.url, headers=client.headers) as response:
         assert response.status in (200, 202, 204)
-    await until(lambda: figure(front, "armory_client_sessions") <= before)
-    await until(lambda: figure(front, "armory_upstream_calls_in_flight") == 0)
-    assert figure(front, "armory_client_parked") == 0
+    await until(lambda: figure(front.url, "armory_client_sessions") <= before)
+    await until(lambda: figure(front.url, "armory_upstream_calls_in_flight") == 0)
+    assert figure(front.url, "armory_client_parked") == 0
 
 
 async def test_a_modern_client_that_is_refused_leaves_nothing(
@@ -155,5 +139,5 @@ async def test_a_modern_client_that_is_refused_leaves_nothing(
     call = {"name": "everything__trigger-elicitation-request", "arguments": {}}
     done = await talker.tell("tools/call", call)
     assert [method for method, _ in done.asked] == ["elicitation/create"], done
-    assert figure(gateway, "armory_client_parked") == 0
-    await until(lambda: figure(gateway, "armory_upstream_calls_in_flight") == 0)
+    assert figure(gateway.url, "armory_client_parked") == 0
+    await until(lambda: figure(gateway.url, "armory_upstream_calls_in_flight") == 0)
