@@ -27,8 +27,11 @@ class RelevanceRanker:
         learnt = with_uses(evidence)
         fusion = fuse(learnt)
         signals = candidate_signals(learnt, fusion)
-        told = [leg.cosine[fusion.best] for leg in evidence.legs if leg.cosine is not None]
-        query = query_signals(learnt, signals, np.max(told, axis=0) if told else None)
+        told = None
+        if learnt is not evidence:
+            cosines = [leg.cosine[fusion.best] for leg in evidence.legs if leg.cosine is not None]
+            told = np.max(cosines, axis=0) if cosines else None
+        query = query_signals(learnt, signals, told)
         return verdict(
             self.name, evidence, settings, values=fusion.total, raw=None, best=fusion.best,
             signals=signals, query=query,
