@@ -5,6 +5,8 @@ Owns: the trigrams of a growing vocabulary. Never imports embedders, indexes or 
 
 from __future__ import annotations
 
+from array import array
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -21,23 +23,27 @@ class Spelling:
     """
 
     def __init__(self) -> None:
-        self._terms: dict[str, list[int]] = {}
-        self._sizes: list[int] = []
+        self._terms: dict[str, array[int]] = {}
+        self._sizes = array("i")
 
     def add(self, term: str, number: int) -> None:
         """Take in a new term; numbers come in order, without gaps."""
         grams = trigrams(term) if len(term) >= 3 and not is_cjk(term) else frozenset[str]()
         self._sizes.append(max(len(grams), 1))
         for gram in grams:
-            self._terms.setdefault(gram, []).append(number)
+            self._terms.setdefault(gram, array("i")).append(number)
 
     def alike(self, term: str, df: NDArray[np.int64]) -> list[tuple[int, float]]:
         """Up to four terms in use with a Dice coefficient of at least 0.5, best first."""
         grams = trigrams(term)
-        lists = [np.array(self._terms[gram], np.int64) for gram in grams if gram in self._terms]
+        # copies, made without letting another thread run: a term may be added at any time
+        lists = [self._terms[gram].tobytes() for gram in grams if gram in self._terms]
         if not lists:
             return []
-        numbers, shared = np.unique(np.concatenate(lists), return_counts=True)
+        numbers, shared = np.unique(np.frombuffer(b"".join(lists), np.int32), return_counts=True)
+        # others share too little whatever their size: they have no fewer trigrams than they share
+        close = shared * (2 / _SIMILARITY - 1) >= len(grams)
+        numbers, shared = numbers[close], shared[close]
         known = numbers < len(df)
         numbers, shared = numbers[known], shared[known]
         used = df[numbers] > 0
