@@ -176,13 +176,16 @@ def clauses(text: str) -> list[str]:
     return [p.strip(" ,.") for p in parts if len(p.split()) >= 4]
 
 
-def join(first: str, second: str, rng: random.Random) -> str:
-    """Two requests as one query."""
+def join(
+    first: str, second: str, rng: random.Random
+) -> tuple[str, tuple[tuple[int, int], tuple[int, int]]]:
+    """Two requests as one query, and which of its characters are either."""
     first = first.rstrip(" .!?")
     joiner = rng.choice((". ", ". Also, ", " and ", ", and then ", "? ", ". Then "))
     if joiner[0] not in ".?" and second[:2] != "I ":
         second = second[:1].lower() + second[1:]
-    return first + joiner + second
+    text = first + joiner + second
+    return text, ((0, len(first)), (len(first) + len(joiner), len(text)))
 
 
 _OPENERS = (

@@ -79,8 +79,10 @@ class Encoder(nn.Module):
         """The word vectors of the ids; a subclass may keep them in int8."""
         return self.words(ids)
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
-        """Embed a padded batch."""
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, pooled: Tensor | None = None
+    ) -> Tensor:
+        """Embed a padded batch; `pooled`: 1 for the tokens whose mean counts (None: all)."""
         mask = attention_mask.to(self.norm.weight.dtype)
         bias = (1.0 - mask)[:, None, None, :] * -1e4
         places = torch.arange(input_ids.shape[1], device=input_ids.device)
@@ -88,7 +90,7 @@ class Encoder(nn.Module):
         x = self.norm(x)
         for layer in self.layers:
             x = layer(x, bias)
-        weights = mask.unsqueeze(-1)
+        weights = mask.unsqueeze(-1) if pooled is None else pooled.to(mask.dtype).unsqueeze(-1)
         pooled = (x.float() * weights).sum(1) / weights.sum(1).clamp(min=1e-9)
         return F.normalize(pooled, dim=-1)
 

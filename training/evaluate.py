@@ -19,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
+from armory.retrieval.embedders.embedded import tokens_within
 from training.data import LABELLED, Catalogue, Query, Tool, is_validation, load, split_name, view
 from training.encoder import Encoder, load_encoder, load_tokenizer
 
@@ -41,6 +42,22 @@ def tokenise(tokenizer: Tokenizer, texts: Sequence[str], limit: int) -> list[lis
     """Token ids, cut to `limit` with the closing token kept."""
     rows = (e.ids for e in tokenizer.encode_batch(list(texts)))
     return [r if len(r) <= limit else [*r[: limit - 1], r[-1]] for r in rows]
+
+
+def tokenise_spans(
+    tokenizer: Tokenizer, texts: Sequence[tuple[str, tuple[int, int] | None]], limit: int
+) -> tuple[list[list[int]], list[list[int]]]:
+    """Token ids as `tokenise` gives them, and which tokens lie within each span of characters.
+
+    Without a span, and where none of its tokens is left: all tokens of the row.
+    """
+    rows = tokenise(tokenizer, [text for text, _ in texts], limit)
+    found: list[list[int]] = []
+    for (text, span), row in zip(texts, rows, strict=True):
+        inside = tokens_within(tokenizer.encode(text).offsets, span) if span else []
+        inside = [i for i in inside if i < len(row) - 1]
+        found.append(inside or list(range(len(row))))
+    return rows, found
 
 
 def torch_embedder(model: Encoder, limit: int = 256, batch_tokens: int = 6144) -> Embed:

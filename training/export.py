@@ -5,9 +5,9 @@ Usage: python -m training.export --out armory/retrieval/models/embedded --identi
 
 Several weights are averaged; `--factor` then interpolates with the untouched base.
 
-The graph pools and normalises by itself: `input_ids`, `attention_mask` → `embedding`. Word
-vectors are kept in int8 with one scale a row; every matrix product is quantised per channel
-(int8 weights, dynamic uint8 activations).
+The graph: `input_ids`, `attention_mask` → `embedding`, pooled and of unit length, and
+`last_hidden_state`, of which clauses are pooled. Word vectors are kept in int8 with one scale a
+row; every matrix product is quantised per channel (int8 weights, dynamic uint8 activations).
 """
 
 from __future__ import annotations
@@ -23,42 +23,71 @@ import onnx
 import torch
 from onnxruntime.quantization import QuantType, quantize_dynamic
 from torch import Tensor, nn
+from torch.nn import functional as F
 
-from training.encoder import Encoder, blend, load_encoder, load_tokenizer
+from training.encoder import Encoder, Layer, Shape, blend, load_encoder, load_tokenizer
 
 MAX_TOKENS = 256
 
 
-class Deployed(Encoder):
-    """The encoder with word vectors in int8 and fewer position rows: what the graph holds."""
+class Deployed(nn.Module):
+    """The encoder as the graph holds it: word vectors in int8, fewer position rows, the three
+    projections of attention as one matrix.
+    """
 
     def __init__(self, source: Encoder) -> None:
-        super().__init__(source.shape, fused=False)
-        self.load_state_dict(source.state_dict())
-        self.positions = nn.Embedding.from_pretrained(source.positions.weight[:MAX_TOKENS].clone())
+        super().__init__()
+        self.shape, self.source = source.shape, source
+        self.places = nn.Parameter(source.positions.weight[:MAX_TOKENS] + source.segment.weight[0])
         rows = source.words.weight.detach()
         scale = rows.abs().amax(1, keepdim=True).clamp(min=1e-8) / 127
         self.register_buffer("row_scale", scale)
         self.register_buffer("row_values", (rows / scale).round().to(torch.int8))
-        del self.words
+        self.projections = nn.ModuleList(_projection(layer, self.shape) for layer in source.layers)
 
-    def embed_words(self, ids: Tensor) -> Tensor:
-        """Look the int8 rows up, then scale them."""
-        return self.row_values[ids].to(torch.float32) * self.row_scale[ids]  # type: ignore[index]
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> tuple[Tensor, Tensor]:
+        """(b, t) ids and mask → (b, d) unit vectors and (b, t, d) of the tokens, in context."""
+        heads, width = self.shape.heads, self.shape.width
+        words = self.row_values[input_ids].to(torch.float32) * self.row_scale[input_ids]  # type: ignore[index]
+        x = self.source.norm(words + self.places[: input_ids.shape[1]])
+        mask = attention_mask.to(x.dtype)
+        bias = (1.0 - mask)[:, None, None, :] * -1e4
+        for layer, projection in zip(self.source.layers, self.projections, strict=True):
+            parts = projection(x).view(x.shape[0], -1, 3 * heads, width // heads).transpose(1, 2)
+            q, k, v = parts.split(heads, 1)
+            attended = (q @ k.transpose(-1, -2) + bias).softmax(-1) @ v
+            x = layer.norm1(x + layer.out(attended.transpose(1, 2).reshape(x.shape)))
+            x = layer.norm2(x + layer.down(F.gelu(layer.up(x))))
+        # By the length, which the mean would be divided by, nothing changes: it is normalised.
+        return F.normalize((mask[:, None, :] @ x)[:, 0], dim=-1), x
+
+
+def _projection(layer: Layer, shape: Shape) -> nn.Linear:
+    """Query, key and value in one; the query's scale within."""
+    joined, scale = nn.Linear(shape.width, 3 * shape.width), (shape.width // shape.heads) ** -0.5
+    with torch.no_grad():
+        for part in ("weight", "bias"):
+            q, k, v = (getattr(one, part) for one in (layer.q, layer.k, layer.v))
+            getattr(joined, part).copy_(torch.cat([q * scale, k, v]))
+    return joined
 
 
 def to_onnx(model: nn.Module, path: Path) -> None:
-    """Write the fp32 graph with free batch and length axes."""
+    """Write the fp32 graph with free axes."""
     ids = torch.randint(1000, 20000, (2, 16))
-    mask = torch.ones_like(ids)
-    axes = {0: "batch", 1: "tokens"}
+    tokens = {0: "batch", 1: "tokens"}
     torch.onnx.export(
         model.eval(),
-        (ids, mask),
+        (ids, torch.ones_like(ids)),
         str(path),
         input_names=["input_ids", "attention_mask"],
-        output_names=["embedding"],
-        dynamic_axes={"input_ids": axes, "attention_mask": axes, "embedding": {0: "batch"}},
+        output_names=["embedding", "last_hidden_state"],
+        dynamic_axes={
+            "input_ids": tokens,
+            "attention_mask": tokens,
+            "embedding": {0: "batch"},
+            "last_hidden_state": tokens,
+        },
         opset_version=17,
         dynamo=False,
     )

@@ -39,7 +39,7 @@ from training.data import (
     view,
 )
 from training.encoder import Encoder, load_encoder, load_tokenizer, save_state
-from training.evaluate import pad, tokenise
+from training.evaluate import pad, tokenise, tokenise_spans
 from training.mine import DUPLICATE
 
 VIEW_WEIGHTS = (0.35, 0.3, 0.15, 0.15, 0.05)
@@ -74,13 +74,18 @@ class Settings:
 
 @dataclass
 class Example:
-    """One row of a batch; `tools` and `wanted` are (catalogue, index) keys."""
+    """One row of a batch; `tools` and `wanted` are (catalogue, index) keys.
+
+    With `span`, the query's vector is the mean over the tokens of these characters, read in the
+    whole text: how a clause is embedded.
+    """
 
     query: str
     document: str
     tool: tuple[str, int]
     wanted: frozenset[tuple[str, int]]
     negatives: list[tuple[str, tuple[str, int]]]
+    span: tuple[int, int] | None = None
 
 
 class Source:
@@ -135,20 +140,34 @@ class Source:
         """A labelled query: whole, a clause of it, or two queries made into one."""
         i, text, wanted = self._next()
         tool = self.rng.choice(wanted)
+        span = beside = None
         if i in self.matched and self.rng.random() < 0.35:
-            text, tool = self.rng.choice(self.matched[i])
+            clause, tool = self.rng.choice(self.matched[i])
+            at = text.find(clause)
+            if at >= 0 and self.rng.random() < 0.7:
+                span = (at, at + len(clause))
+            else:
+                text = clause
         elif len(wanted) == 1 and self.rng.random() < joined:
             other, more, also = self._next()
-            text = join(text, more, self.rng)
-            wanted = wanted + also
-            if self.rng.random() < 0.5:
+            text, halves = join(text, more, self.rng)
+            first, second = wanted, self.rng.random() < 0.5
+            if second:
                 i, tool = other, self.rng.choice(also)
+            if self.rng.random() < 0.6:
+                span, wanted = halves[second], also if second else first
+                beside = self.rng.choice(first if second else also)
+            else:
+                wanted = first + also
         elif len(wanted) == 1 and self.rng.random() < 0.15:
             text = self.rng.choice([text.split(" system:")[0], *clauses(text)[:1]])
         assert self.negatives is not None
         keys = frozenset((self.name, w) for w in wanted)
-        negatives = [n for n in self._negatives(self.negatives[i], count) if n[1] not in keys]
-        return Example(text, self._text(tool), (self.name, tool), keys, negatives)
+        negatives = self._negatives(self.negatives[i], count)
+        if beside is not None:  # what the other half wants, this half does not
+            negatives = [(self._text(beside), (self.name, beside)), *negatives[1:]]
+        negatives = [n for n in negatives if n[1] not in keys]
+        return Example(text, self._text(tool), (self.name, tool), keys, negatives, span)
 
     def template(self, joined: float) -> Example:
         """A template query of a random tool, sometimes with a second request behind it."""
@@ -163,7 +182,7 @@ class Source:
                     if more and near != index:
                         pair = [text, more[0]]
                         self.rng.shuffle(pair)
-                        text = join(*pair, self.rng)
+                        text, _ = join(*pair, self.rng)
                         keys.add((self.name, near))
                 negatives = self._negatives(self.neighbours[index], 1)
                 negatives = [n for n in negatives if n[1] not in keys]
@@ -225,14 +244,27 @@ class Batches:
         return out
 
 
-def embed(model: Encoder, rows: list[list[int]], pieces: int = 3) -> Tensor:
-    """Vectors with gradient; rows of similar length go through together."""
+def embed(
+    model: Encoder, rows: list[list[int]], pooled: list[list[int]] | None = None, pieces: int = 3
+) -> Tensor:
+    """Vectors with gradient; rows of similar length go through together.
+
+    Args:
+        model: what embeds.
+        rows: token ids.
+        pooled: the tokens of each row whose mean is its vector; None: all.
+        pieces: parts that the rows are run in.
+    """
     order = sorted(range(len(rows)), key=lambda i: len(rows[i]))
     parts = []
     for chunk in np.array_split(np.array(order), pieces):
         ids, mask = pad([rows[i] for i in chunk])
+        counted = mask if pooled is None else np.zeros_like(mask)
+        for at, i in enumerate(chunk if pooled is not None else ()):
+            assert pooled is not None
+            counted[at, pooled[i]] = 1
         with torch.autocast("cpu", torch.bfloat16):
-            parts.append(model(torch.from_numpy(ids), torch.from_numpy(mask)))
+            parts.append(model(*(torch.from_numpy(a) for a in (ids, mask, counted))))
     back = torch.empty(len(rows), dtype=torch.long)
     back[torch.tensor(order)] = torch.arange(len(rows))
     return torch.cat(parts)[back]
@@ -255,14 +287,15 @@ def train(batches: Batches, settings: Settings, out: Path, start: Path | None = 
         batch = batches.draw()
         extra = [n for e in batch for n in e.negatives]
         keys = [e.tool for e in batch] + [k for _, k in extra]
-        queries = tokenise(tokenizer, [e.query for e in batch], settings.query_tokens)
+        asked_of = [(e.query, e.span) for e in batch]
+        queries, pooled = tokenise_spans(tokenizer, asked_of, settings.query_tokens)
         texts = [e.document for e in batch] + [t for t, _ in extra]
         documents = tokenise(tokenizer, texts, settings.document_tokens)
         warm = settings.warmup * settings.steps
         rate = min((step + 1) / warm, (settings.steps - step) / (settings.steps - warm))
         for group in optimiser.param_groups:
             group["lr"] = settings.rate * rate
-        asked, offered = embed(model, queries), embed(model, documents)
+        asked, offered = embed(model, queries, pooled), embed(model, documents)
         scores = settings.scale * asked @ offered.T
         scores = scores.masked_fill(batches.masked(batch, keys), -1e4)
         target = torch.arange(len(batch))

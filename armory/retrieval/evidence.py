@@ -20,6 +20,7 @@ from armory.retrieval.ports import (
     Hits,
     IntArray,
     Leg,
+    Passage,
     Recalled,
     UsageSource,
 )
@@ -41,11 +42,12 @@ _LEAST_STD = 0.06
 
 @dataclass(frozen=True, slots=True)
 class LegText:
-    """One text to search for; see `ports.Leg`."""
+    """One text to search for; see `ports.Leg`. `passage` is what of the query is embedded."""
 
     text: str
     parent: int
     whole: bool
+    passage: Passage
 
 
 def check_query(query: Query) -> None:
@@ -73,9 +75,9 @@ def check_query(query: Query) -> None:
 
 def legs_of(texts: Sequence[str]) -> list[LegText]:
     """The whole texts in order, then their clauses; at most twelve."""
-    legs = [LegText(text, i, True) for i, text in enumerate(texts)]
+    legs = [LegText(text, i, True, Passage(text)) for i, text in enumerate(texts)]
     for i, text in enumerate(texts):
-        legs += [LegText(clause, i, False) for clause in clauses(text)]
+        legs += [LegText(text[slice(*s)], i, False, Passage(text, s)) for s in clauses(text)]
     return legs[: max(MAX_LEGS, len(texts))]
 
 

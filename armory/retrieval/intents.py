@@ -33,6 +33,7 @@ transcribe transform translate turn uninstall unsubscribe update upgrade upload 
 view visit visualize watch write zip
 """
 _VERB = "|".join(_VERBS.split())
+_EDGES = " ,.;:!?\t\"'\u3002\uff01\uff1f\uff1b"
 _SPLIT = re.compile(
     r"(?<=[.?!;\u3002\uff01\uff1f\uff1b])\s*(?=\s|[^\x00-\x7f])"
     r"|[\r\n]+"
@@ -45,21 +46,26 @@ _SPLIT = re.compile(
 )
 
 
-def clauses(text: str) -> list[str]:
-    """The clauses of a query that can be searched by themselves, in order, at most six.
+def clauses(text: str) -> list[tuple[int, int]]:
+    """Where the clauses of a query stand that can be searched by themselves, at most six.
 
-    Fewer than two such clauses: none, the query is one wish. A clause needs two searchable terms
-    (one, where a verb begins it), so that "deploy and notify the team" gives both halves.
+    (start, end) in characters, in order. Fewer than two such clauses: none, the query is one wish.
+    A clause needs two searchable terms (one, where a verb begins it), so that "deploy and notify
+    the team" gives both halves.
     """
-    found: list[str] = []
-    for part in _SPLIT.split(text):
-        clause = part.strip(" ,.;:!?\t\"'\u3002\uff01\uff1f\uff1b")
-        if not clause:
+    found: dict[str, tuple[int, int]] = {}
+    at = 0
+    for gap in (*_SPLIT.finditer(text), None):
+        part, start = text[at : gap.start() if gap else None], at
+        at = gap.end() if gap else at
+        clause = part.strip(_EDGES)
+        if not clause or clause in found:
             continue
         needed = 1 if _STARTS.match(clause) else _MIN_TERMS
-        if len(terms(clause, _MIN_TERMS)) >= needed and clause not in found:
-            found.append(clause)
-    return found[:MAX_CLAUSES] if len(found) > 1 else []
+        if len(terms(clause, _MIN_TERMS)) >= needed:
+            start += len(part) - len(part.lstrip(_EDGES))
+            found[clause] = (start, start + len(clause))
+    return list(found.values())[:MAX_CLAUSES] if len(found) > 1 else []
 
 
 _STARTS = re.compile(rf"(?:{_VERB})\b", re.IGNORECASE)

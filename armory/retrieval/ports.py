@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -48,6 +48,28 @@ class Embedder(Protocol):
 
     async def aclose(self) -> None:
         """Let connections and threads go."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """What is embedded of a query: a text, or the characters of a span of it (start, end)."""
+
+    text: str
+    span: tuple[int, int] | None = None
+
+    @property
+    def words(self) -> str:
+        """The text by itself."""
+        return self.text if self.span is None else self.text[slice(*self.span)]
+
+
+@runtime_checkable
+class ClauseReader(Protocol):
+    """What an embedder also is whose model reads a text once for all of its clauses."""
+
+    async def embed_clauses(self, text: str, spans: Sequence[tuple[int, int]]) -> FloatArray:
+        """(1 + s, d) float32 unit rows: the query, then each span of it, read in its context."""
         ...
 
 

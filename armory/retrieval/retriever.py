@@ -96,10 +96,11 @@ class Retriever:
         reranker: Reranker | None = None,
         on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
-        if embedder is not None and not isinstance(embedder, CachedEmbedder):
-            embedder = CachedEmbedder(embedder, size=query_cache)
+        cached = embedder if isinstance(embedder, CachedEmbedder) else None
+        if embedder is not None and cached is None:
+            cached = CachedEmbedder(embedder, size=query_cache)
         self.settings = settings or RetrieverSettings()
-        self._embedder = embedder
+        self._embedder = cached
         self._index = index
         self._rankers = dict(rankers)
         self._usage = usage
@@ -339,7 +340,7 @@ class Retriever:
             return None, "lexical only: the embedder or the vector store failed a moment ago"
         try:
             async with asyncio.timeout(self.settings.dense_timeout_s):
-                return await self._embedder.embed_queries([leg.text for leg in legs]), ""
+                return await self._embedder.embed_passages([leg.passage for leg in legs]), ""
         except (BackendError, TimeoutError) as error:
             return None, self._patience.failed(error, self.settings.dense_timeout_s)
 

@@ -22,9 +22,10 @@ from tokenizers import Tokenizer
 
 from armory.domain.tool import ToolRecord
 from armory.retrieval.document import document_of
+from armory.retrieval.embedders.embedded import tokens_within
 from armory.retrieval.evidence import LegText, legs_of
 from armory.retrieval.lexical import LexicalIndex
-from armory.retrieval.ports import Evidence, Leg
+from armory.retrieval.ports import Evidence, Leg, Passage
 from armory.retrieval.postings import Postings
 
 Array = NDArray[np.float32]
@@ -65,13 +66,16 @@ def group_of(name: str) -> str:
 class CachedModel:
     """An exported model folder whose vectors are kept in one file per model.
 
-    Texts of equal length run together, so that nothing is padded.
+    Texts of equal length run together, so that nothing is padded. Clauses are read in their query,
+    as the package does; by themselves, without `in_context`, as with any other embedder.
     """
 
-    def __init__(self, folder: Path, cache: Path, *, limit: int = 256) -> None:
+    def __init__(
+        self, folder: Path, cache: Path, *, limit: int = 256, in_context: bool = True
+    ) -> None:
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         self.identity = str(config["identity"])
-        self._limit = limit
+        self._limit, self._in_context = limit, in_context
         self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
         self._tokenizer.no_padding()
         self._tokenizer.no_truncation()
@@ -112,6 +116,45 @@ class CachedModel:
         if not texts:
             return np.zeros((0, 384), np.float32)
         return np.stack([self._known[k] for k in keys]).astype(np.float32)
+
+    def passages(self, passages: Sequence[Passage]) -> Array:
+        """(n, 384) float32 unit rows of queries and their clauses."""
+        if not self._in_context:
+            return self([passage.words for passage in passages])
+        keys = [
+            hashlib.md5(f"{p.span}\0{p.text}".encode("utf-8", "replace")).hexdigest()
+            for p in passages
+        ]
+        fresh: dict[str, list[tuple[str, tuple[int, int]]]] = {}
+        for key, passage in zip(keys, passages, strict=True):
+            if passage.span is not None and key not in self._known:
+                fresh.setdefault(passage.text, []).append((key, passage.span))
+        for text, wanted in fresh.items():
+            self._read(text, wanted)
+        self._dirty |= bool(fresh)
+        alone = [p.text if p.span is None else p.words for p in passages]
+        unread = [k not in self._known for k in keys]
+        found = self([text for text, bare in zip(alone, unread, strict=True) if bare])
+        rest = iter(found)
+        return np.stack(
+            [
+                next(rest) if bare else self._known[key].astype(np.float32)
+                for key, bare in zip(keys, unread, strict=True)
+            ]
+        )
+
+    def _read(self, text: str, wanted: Sequence[tuple[str, tuple[int, int]]]) -> None:
+        """Run a query once; a clause beyond the limit is left to be read by itself."""
+        encoded = self._tokenizer.encode(text)
+        encoded.truncate(self._limit)
+        ids = np.array([encoded.ids], np.int64)
+        feed = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
+        ((tokens,),) = self._session.run(["last_hidden_state"], feed)
+        for key, span in wanted:
+            inside = tokens_within(encoded.offsets, span)
+            if inside:
+                mean = tokens[inside].mean(0)
+                self._known[key] = (mean / np.linalg.norm(mean)).astype(np.float16)
 
     def save(self) -> None:
         """Write what is new."""
@@ -200,7 +243,7 @@ def evidence_of(
 ) -> Iterator[Evidence]:
     """Evidence of each text over the whole catalogue."""
     legs: list[list[LegText]] = [legs_of((text,)) for text in texts]
-    vectors = embed([leg.text for part in legs for leg in part])
+    vectors = embed.passages([leg.passage for part in legs for leg in part])
     rows = np.arange(len(catalogue.records))
     at = 0
     for part in legs:

@@ -21,7 +21,7 @@ from cachetools import LRUCache
 
 from armory.errors import BackendError
 from armory.retrieval.embedders.base import text_hash
-from armory.retrieval.ports import Embedder, FloatArray
+from armory.retrieval.ports import ClauseReader, Embedder, FloatArray, Passage
 
 _log = structlog.get_logger(__name__)
 _CHUNK = 500
@@ -223,11 +223,11 @@ class CachedEmbedder:
         ttl_s: float = 86_400,
     ) -> None:
         self.inner = inner
-        self._kept: LRUCache[str, FloatArray] = LRUCache(max(size, 1))
+        self._kept: LRUCache[Passage, FloatArray] = LRUCache(max(size, 1))
         self._size = size
         self._store = store
         self._ttl_s = ttl_s
-        self._running: dict[str, asyncio.Future[FloatArray]] = {}
+        self._running: dict[Passage, asyncio.Future[FloatArray]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -246,28 +246,38 @@ class CachedEmbedder:
 
     async def embed_queries(self, texts: Sequence[str]) -> FloatArray:
         """(n, d) float32 unit rows, from the cache where known."""
-        waiting: dict[str, asyncio.Future[FloatArray]] = {}
-        known: dict[str, FloatArray] = {}
-        fresh: list[str] = []
-        for text in dict.fromkeys(texts):
-            vector = self._kept.get(text)
+        return await self.embed_passages([Passage(text) for text in texts])
+
+    async def embed_passages(self, passages: Sequence[Passage]) -> FloatArray:
+        """(n, d) float32 unit rows: of whole queries and of parts of them.
+
+        A part is read in its context where the inner embedder can (`ports.ClauseReader`), else by
+        itself.
+        """
+        if not passages:
+            return np.zeros((0, self.dimension), np.float32)
+        if not isinstance(self.inner, ClauseReader):
+            passages = [p if p.span is None else Passage(p.words) for p in passages]
+        waiting: dict[Passage, asyncio.Future[FloatArray]] = {}
+        known: dict[Passage, FloatArray] = {}
+        fresh: list[Passage] = []
+        for passage in dict.fromkeys(passages):
+            vector = self._kept.get(passage)
             if vector is not None:
-                known[text] = vector
-            elif text in self._running:
-                waiting[text] = self._running[text]
+                known[passage] = vector
+            elif passage in self._running:
+                waiting[passage] = self._running[passage]
             else:
                 future: asyncio.Future[FloatArray] = asyncio.get_running_loop().create_future()
-                self._running[text] = waiting[text] = future
-                fresh.append(text)
+                self._running[passage] = waiting[passage] = future
+                fresh.append(passage)
         if fresh:  # in a task of its own: a caller who leaves does not take others' vectors along
             task = asyncio.create_task(self._compute(fresh))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        for text, future in waiting.items():
-            known[text] = await asyncio.shield(future)
-        if not texts:
-            return np.zeros((0, self.dimension), np.float32)
-        return np.stack([known[text] for text in texts])
+        for passage, future in waiting.items():
+            known[passage] = await asyncio.shield(future)
+        return np.stack([known[passage] for passage in passages])
 
     async def aclose(self) -> None:
         """Close the inner embedder; running computations are given up."""
@@ -276,18 +286,17 @@ class CachedEmbedder:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self.inner.aclose()
 
-    async def _compute(self, texts: Sequence[str]) -> None:
+    async def _compute(self, passages: Sequence[Passage]) -> None:
         try:
-            found = await self._shared(texts)
-            rest = [text for text in texts if text not in found]
+            found = await self._shared(passages)
+            rest = [passage for passage in passages if passage not in found]
             if rest:
-                vectors = await self.inner.embed_queries(rest)
-                new = dict(zip(rest, vectors, strict=True))
+                new = await self._embed(rest)
                 found |= new
                 await self._share(new)
         except BaseException as error:
-            for text in texts:
-                future = self._running.pop(text)
+            for passage in passages:
+                future = self._running.pop(passage)
                 if isinstance(error, asyncio.CancelledError):
                     future.cancel()
                 else:
@@ -296,30 +305,50 @@ class CachedEmbedder:
             if not isinstance(error, Exception):
                 raise
         else:
-            for text in texts:
+            for passage in passages:
                 if self._size:
-                    self._kept[text] = found[text]
-                self._running.pop(text).set_result(found[text])
+                    self._kept[passage] = found[passage]
+                self._running.pop(passage).set_result(found[passage])
 
-    def _key(self, text: str) -> str:
-        return f"armory:query-vector:{self.identity}:{text_hash(text)}"
+    async def _embed(self, passages: Sequence[Passage]) -> dict[Passage, FloatArray]:
+        """Run the model: once a text for all that is wanted of it."""
+        reader = self.inner if isinstance(self.inner, ClauseReader) else None
+        parts: dict[str, list[tuple[int, int]]] = {}
+        for passage in passages:
+            if passage.span is not None:
+                parts.setdefault(passage.text, []).append(passage.span)
+        found: dict[Passage, FloatArray] = {}
+        for text, spans in parts.items():
+            assert reader is not None
+            vectors = await reader.embed_clauses(text, spans)
+            keys = [Passage(text), *(Passage(text, span) for span in spans)]
+            found |= dict(zip(keys, vectors, strict=True))
+        rest = [passage for passage in passages if passage not in found]
+        if rest:
+            vectors = await self.inner.embed_queries([passage.text for passage in rest])
+            found |= dict(zip(rest, vectors, strict=True))
+        return found
 
-    async def _shared(self, texts: Sequence[str]) -> dict[str, FloatArray]:
+    def _key(self, passage: Passage) -> str:
+        part = "" if passage.span is None else ":{}-{}".format(*passage.span)
+        return f"armory:query-vector:{self.identity}:{text_hash(passage.text)}{part}"
+
+    async def _shared(self, passages: Sequence[Passage]) -> dict[Passage, FloatArray]:
         if self._store is None:
             return {}
         try:
-            blobs = await self._store.get_many([self._key(text) for text in texts])
+            blobs = await self._store.get_many([self._key(passage) for passage in passages])
         except (BackendError, OSError) as error:
             _log.warning("query_cache_unavailable", error=str(error))
             return {}
-        pairs = zip(texts, blobs, strict=True)
-        vectors = {t: _vector(b, self.dimension) for t, b in pairs if b is not None}
-        return {text: vector for text, vector in vectors.items() if vector is not None}
+        pairs = zip(passages, blobs, strict=True)
+        vectors = {p: _vector(b, self.dimension) for p, b in pairs if b is not None}
+        return {passage: vector for passage, vector in vectors.items() if vector is not None}
 
-    async def _share(self, vectors: Mapping[str, FloatArray]) -> None:
+    async def _share(self, vectors: Mapping[Passage, FloatArray]) -> None:
         if self._store is None:
             return
-        values = {self._key(t): v.astype("<f4").tobytes() for t, v in vectors.items()}
+        values = {self._key(p): v.astype("<f4").tobytes() for p, v in vectors.items()}
         try:
             await self._store.set_many(values, self._ttl_s)
         except (BackendError, OSError) as error:

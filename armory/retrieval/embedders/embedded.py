@@ -44,9 +44,11 @@ def _step_back() -> None:
 class EmbeddedEmbedder:
     """A folder with `model.onnx`, `tokenizer.json` and `config.json`, loaded on first use.
 
-    The graph takes `input_ids` and `attention_mask` and gives `embedding`, pooled. Every text runs
-    by itself: int8 activations are scaled over a whole batch, so a text's vector would depend on
-    its neighbours (cosine 0.97 to 0.99 between the two), and padding costs more than batches save.
+    The graph takes `input_ids` and `attention_mask` and gives `embedding`, pooled, and
+    `last_hidden_state`, the tokens in their context: a query is read once for all of its clauses.
+    Every text runs by itself: int8 activations are scaled over a whole batch, so a text's vector
+    would depend on its neighbours (cosine 0.97 to 0.99 between the two), and padding costs more
+    than batches save.
     Queries and documents have threads of their own, so that a query never waits for documents;
     those of documents yield to all others.
 
@@ -95,6 +97,23 @@ class EmbeddedEmbedder:
         """(n, d) float32 unit rows."""
         return await self._embed(self._query_pool, self._prefixes[1], texts, 1)
 
+    async def embed_clauses(self, text: str, spans: Sequence[tuple[int, int]]) -> FloatArray:
+        """(1 + s, d) float32 unit rows: the query, then each span of it, read in its context.
+
+        A span of which the model sees nothing (beyond its longest text) is read by itself.
+        """
+        prefix = self._prefixes[1]
+        (cut,) = self._cut([text])
+        moved = [(start + len(prefix), end + len(prefix)) for start, end in spans]
+        loop = asyncio.get_running_loop()
+        vectors, unseen = await loop.run_in_executor(
+            self._query_pool, self._run_parts, prefix + cut, moved
+        )
+        if unseen:
+            alone = [text[slice(*spans[i])] for i in unseen]
+            vectors[[1 + i for i in unseen]] = await self.embed_queries(alone)
+        return vectors
+
     async def _embed(
         self, pool: ThreadPoolExecutor, prefix: str, texts: Sequence[str], chunk: int
     ) -> FloatArray:
@@ -141,14 +160,32 @@ class EmbeddedEmbedder:
         return tokenizer, session
 
     def _run(self, texts: Sequence[str]) -> FloatArray:
-        tokenizer, session = self._load()
-        return np.concatenate([self._run_one(tokenizer, session, text) for text in texts])
+        return np.concatenate([self._run_parts(text, ())[0] for text in texts])
 
-    def _run_one(self, tokenizer: Any, session: Any, text: str) -> FloatArray:
-        ids = np.array([tokenizer.encode(text).ids], np.int64)
+    def _run_parts(
+        self, text: str, spans: Sequence[tuple[int, int]]
+    ) -> tuple[FloatArray, list[int]]:
+        """(1 + s, d) vectors of the text and its spans, and which spans have no token.
+
+        Those have the text's own vector.
+        """
+        tokenizer, session = self._load()
+        encoded = tokenizer.encode(text)
+        ids = np.array([encoded.ids], np.int64)
+        names = ["embedding", "last_hidden_state"][: 2 if spans else 1]
         try:
-            inputs = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
-            (vectors,) = session.run(["embedding"], inputs)
+            found = session.run(names, {"input_ids": ids, "attention_mask": np.ones_like(ids)})
         except Exception as error:
             raise BackendError(f"embedder {self._identity} failed: {error}") from error
-        return unit_rows(vectors, 1, self._dimension, self._identity)
+        vectors, unseen = [found[0][0]], list[int]()
+        for i, span in enumerate(spans):
+            inside = tokens_within(encoded.offsets, span)
+            vectors.append(found[1][0][inside].mean(0) if inside else found[0][0])
+            if not inside:
+                unseen.append(i)
+        return unit_rows(vectors, len(vectors), self._dimension, self._identity), unseen
+
+
+def tokens_within(offsets: Sequence[tuple[int, int]], span: tuple[int, int]) -> list[int]:
+    """The tokens whose characters lie within a span; special tokens have no characters."""
+    return [i for i, (a, b) in enumerate(offsets) if span[0] <= a < b <= span[1]]

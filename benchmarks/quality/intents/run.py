@@ -67,7 +67,7 @@ async def split(
     source: CatalogueSource, text: str, whole: dict[str, float], top_k: int
 ) -> list[str]:
     """The whole query and every clause, merged."""
-    parts = [await points(source, clause, top_k) for clause in clauses(text)]
+    parts = [await points(source, clause, top_k) for clause in parts_of(text)]
     merged = dict(whole)
     for name in {name for part in parts for name in part}:
         merged[name] = merged.get(name, 0.0) + max(part.get(name, 0.0) for part in parts)
