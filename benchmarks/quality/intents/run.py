@@ -67,7 +67,8 @@ async def split(
     source: CatalogueSource, text: str, whole: dict[str, float], top_k: int
 ) -> list[str]:
     """The whole query and every clause, merged."""
-    parts = [await points(source, clause, top_k) for clause in parts_of(text)]
+    wishes = [text[start:end] for start, end in clauses(text)]
+    parts = [await points(source, clause, top_k) for clause in wishes]
     merged = dict(whole)
     for name in {name for part in parts for name in part}:
         merged[name] = merged.get(name, 0.0) + max(part.get(name, 0.0) for part in parts)
