@@ -86,7 +86,7 @@ class CatalogueSource:
                     score=float(ranked.score[i]),
                     probability=float(ranked.probability[i]),
                     raw_score=float(ranked.raw[i]),
-                    signals={n: float(values[i]) for n, values in ranked.signals.items()},
+                    signals=ranked.signals_at(i),
                     reason=verdict.ranker.reason(evidence, ranked, i),
                 ),
             )

@@ -199,7 +199,7 @@ def _failure(
     assert ranked is not None
 
     def candidate(place: int, position: int) -> Candidate:
-        signals = {name: float(values[position]) for name, values in ranked.signals.items()}
+        signals = ranked.signals_at(position)
         return Candidate(names[place], place + 1, float(ranked.score[position]), signals)
 
     placed = list(enumerate(verdict.order.tolist()))

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-_LEAST = np.int32(-(2**31))
+_MAGNITUDE = np.int32(0x7FFFFFFF)
 
 
 def descending(values: NDArray[np.float32]) -> NDArray[np.int64]:
@@ -17,7 +17,13 @@ def descending(values: NDArray[np.float32]) -> NDArray[np.int64]:
     The same as a stable sort of the negated values, which costs about ten times as much: the bits
     of a float and its position make one integer, and integers sort fast without being stable.
     """
-    bits = (np.float32(0.0) - values).astype(np.float32).view(np.int32)
-    keys = np.where(bits < 0, _LEAST - bits - np.int32(1), bits).astype(np.int64)
-    keys = np.sort((keys << 32) | np.arange(len(values), dtype=np.int64))
-    return keys & np.int64(0xFFFFFFFF)
+    bits = np.subtract(np.float32(0.0), values, dtype=np.float32).view(np.int32)
+    flipped = bits >> 31  # of negative floats the magnitude bits count downwards
+    flipped &= _MAGNITUDE
+    flipped ^= bits
+    keys = flipped.astype(np.int64)
+    keys <<= 32
+    keys |= np.arange(len(values), dtype=np.int64)
+    keys.sort()
+    keys &= np.int64(0xFFFFFFFF)
+    return keys

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from armory.domain.tool import ToolRecord
 from armory.retrieval.postings import Hits as LexicalHits
 from armory.retrieval.postings import Postings
+from armory.retrieval.tables import Spread
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
@@ -192,13 +193,6 @@ class Leg:
     past: FloatArray | None = None
     vector: FloatArray | None = None
 
-    @property
-    def meaning(self) -> FloatArray | None:
-        """(c,) the cosine with past queries counted as further vectors of the tool."""
-        if self.cosine is None or self.used is None:
-            return self.cosine
-        return np.maximum(self.cosine, self.used)
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class UsageArrays:
@@ -274,7 +268,7 @@ class Ranked:
         probability: (c,) calibrated P(wanted) in [0, 1].
         score: (c,) c*P / (c*P + 1 - P), in [0, 1].
         refused: the query needs no tool.
-        signals: named (c,) arrays for explanations.
+        signals: named (c,) arrays for explanations; of one tool, `signals_at`.
     """
 
     order: IntArray
@@ -283,6 +277,12 @@ class Ranked:
     score: FloatArray
     refused: bool = False
     signals: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
+
+    def signals_at(self, position: int) -> dict[str, float]:
+        """Every signal of one candidate."""
+        if isinstance(self.signals, Spread):
+            return self.signals.at(position)
+        return {name: float(values[position]) for name, values in self.signals.items()}
 
 
 class Ranker(Protocol):

@@ -22,6 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armory.errors import ConfigError
+from armory.retrieval.tables import Table
 
 FloatArray = NDArray[np.float32]
 
@@ -36,7 +37,11 @@ _LIMIT = 30.0
 
 def sigmoid(x: FloatArray) -> FloatArray:
     """1 / (1 + exp(-x)), without overflow."""
-    return (1 / (1 + np.exp(-np.clip(x, -_LIMIT, _LIMIT)))).astype(np.float32)
+    found = np.clip(x, -_LIMIT, _LIMIT)
+    np.negative(found, out=found)
+    np.exp(found, out=found)
+    found += 1
+    return np.divide(1, found, out=found).astype(np.float32, copy=False)
 
 
 def log_odds(p: FloatArray) -> FloatArray:
@@ -47,7 +52,11 @@ def log_odds(p: FloatArray) -> FloatArray:
 def cost_weighted(probability: FloatArray, miss_cost: float) -> FloatArray:
     """The score c*P / (c*P + 1 - P), in [0, 1]; c superfluous tools are as bad as one missed."""
     gain = miss_cost * probability
-    return (gain / np.maximum(gain + 1 - probability, 1e-9)).astype(np.float32)
+    weight = gain + 1
+    weight -= probability
+    np.maximum(weight, 1e-9, out=weight)
+    gain /= weight
+    return gain.astype(np.float32, copy=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,9 +65,16 @@ class Linear:
 
     weights: Mapping[str, float] = field(default_factory=dict[str, float])
     bias: float = 0.0
+    _columns: dict[tuple[str, ...], FloatArray] = field(
+        default_factory=dict[tuple[str, ...], FloatArray], init=False, repr=False, compare=False
+    )
 
     def over(self, signals: Mapping[str, FloatArray], size: int) -> FloatArray:
-        """(size,) float32."""
+        """(size,) float32. Equal signals give equal sums, wherever in the table they stand."""
+        if isinstance(signals, Table):
+            total = np.add.reduce(self._column(signals.names) * signals.rows, axis=0)
+            total += np.float32(self.bias)
+            return total
         total = np.full(size, self.bias, np.float32)
         for name, weight in self.weights.items():
             if name in signals:
@@ -68,6 +84,14 @@ class Linear:
     def of(self, signals: Mapping[str, float]) -> float:
         """The same for one row of plain numbers."""
         return self.bias + sum(w * signals.get(name, 0.0) for name, w in self.weights.items())
+
+    def _column(self, names: tuple[str, ...]) -> FloatArray:
+        """(s, 1) the weights of these signals."""
+        found = self._columns.get(names)
+        if found is None:
+            column = np.array([self.weights.get(name, 0.0) for name in names], np.float32)
+            self._columns[names] = found = column[:, None]
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +215,13 @@ def calibration_for(
     return _shipped_calibration(ranker, embedder)
 
 
-def shape(own: FloatArray) -> dict[str, FloatArray]:
+_SHAPE = (
+    "own", "gap", "gap_near", "over_second", "over_fifth", "log_place", "log_share",
+    "log_sharp_share", "top", "rivals", "expected",
+)  # fmt: skip
+
+
+def shape(own: FloatArray) -> Table:
     """First-step log-odds against those of the query's other candidates.
 
     Args:
@@ -200,25 +230,25 @@ def shape(own: FloatArray) -> dict[str, FloatArray]:
     Returns:
         Named (k,) signals; `top`, `rivals` and `expected` are the same for all candidates.
     """
-    ordered = -np.sort(-own)
-    gap = own - ordered[0]
-    ranks = np.empty(len(own), np.float32)
-    ranks[np.argsort(-own, kind="stable")] = np.arange(1, len(own) + 1)
-    soft, sharp = np.exp(gap), np.exp(2 * gap)
-    ones = np.ones_like(own)
-    return {
-        "own": own,
-        "gap": gap,
-        "gap_near": np.maximum(gap, -1.5),
-        "over_second": own - ordered[min(1, len(own) - 1)],
-        "over_fifth": own - ordered[min(4, len(own) - 1)],
-        "log_place": np.log(ranks),
-        "log_share": gap - np.log(soft.sum()),
-        "log_sharp_share": 2 * gap - np.log(sharp.sum()),
-        "top": ones * ordered[0],
-        "rivals": ones * np.log(sharp.sum()),
-        "expected": ones * sigmoid(ordered[:10]).sum(),
-    }
+    size = len(own)
+    order = np.argsort(-own, kind="stable")
+    best: list[float] = own[order[:10]].tolist()
+    rows = np.empty((len(_SHAPE), size), np.float32)
+    rows[0] = own
+    gap = np.subtract(own, np.float32(best[0]), out=rows[1])
+    np.maximum(gap, -1.5, out=rows[2])
+    np.subtract(own, np.float32(best[min(1, size - 1)]), out=rows[3])
+    np.subtract(own, np.float32(best[min(4, size - 1)]), out=rows[4])
+    rows[5, order] = np.log(np.arange(1, size + 1, dtype=np.float32))
+    mass = np.log(np.exp(gap).sum())
+    np.subtract(gap, mass, out=rows[6])
+    twice = gap * 2
+    mass = np.log(np.exp(twice).sum())
+    np.subtract(twice, mass, out=rows[7])
+    rows[8] = best[0]
+    rows[9] = mass
+    rows[10] = sigmoid(own[order[:10]]).sum()
+    return Table(_SHAPE, rows)
 
 
 def judge(
@@ -232,15 +262,16 @@ def judge(
     Args:
         calibration: the constants.
         signals: (size,) each.
-        query: signals of the query.
+        query: signals of the query, under names of their own.
         size: number of candidates, >= 1.
 
     Returns:
         (size,) log-odds of being wanted; refused; probability of need.
     """
     own = calibration.first.over(signals, size)
-    wide = shape(own)
-    broad = {name: np.full(size, value, np.float32) for name, value in query.items()}
-    wanted = calibration.second.over({**signals, **wide, **broad}, size)
+    second = calibration.second
+    wanted = second.over(signals, size)
+    wanted += second.over(shape(own), size)
+    wanted += np.float32(second.of(query) - 2 * second.bias)  # every part has the bias
     need = float(sigmoid(np.array([calibration.need.of(query)], np.float32))[0])
     return wanted, need < calibration.refuse_below, need

@@ -94,7 +94,7 @@ def match_of(verdict: Verdict, position: int) -> Match:
         score=float(ranked.score[position]),
         probability=float(ranked.probability[position]),
         raw_score=float(ranked.raw[position]),
-        signals={name: float(values[position]) for name, values in ranked.signals.items()},
+        signals=ranked.signals_at(position),
         reason=verdict.ranker.reason(evidence, ranked, position),
     )
 

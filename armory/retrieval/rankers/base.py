@@ -13,6 +13,7 @@ import numpy as np
 from armory.retrieval.ordering import descending
 from armory.retrieval.ports import Evidence, FloatArray, IntArray, Ranked, RankSettings
 from armory.retrieval.relevance import calibration_for, cost_weighted, judge, sigmoid
+from armory.retrieval.tables import Spread, Table
 
 LIKE_BEFORE = 0.8
 """Cosine with a past query from which that query's success says that a tool is needed."""
@@ -26,7 +27,7 @@ def verdict(
     values: FloatArray,
     raw: FloatArray | None,
     best: IntArray,
-    signals: Mapping[str, FloatArray],
+    signals: Table,
     query: Mapping[str, float],
 ) -> Ranked:
     """A verdict over all candidates.
@@ -45,26 +46,26 @@ def verdict(
     asked = calibration.asked([g.vector for g in evidence.legs if g.whole and g.vector is not None])
     wanted, refused, need = judge(calibration, signals, {**query, **asked}, len(best))
     refused = refused and not _led_somewhere(evidence)
-    odds = np.empty(len(values), np.float32)
-    floor = float(wanted.min())
-    odds[:] = floor - (float(values[best[-1]]) - np.minimum(values, values[best[-1]]))
+    last = values[best[-1]]
+    odds = np.minimum(values, last)  # of the others: as far below the worst of the best
+    np.subtract(last, odds, out=odds)
+    np.subtract(wanted.min(), odds, out=odds)
     odds[best] = wanted
     odds = _boosted(odds, evidence, settings)
+    order = descending(odds if raw is None else raw)
     if raw is None:
         raw = odds
     else:  # a stricter formula may not be overtaken: probability follows its order
-        odds = _following(odds, raw, best)
+        odds[order] = np.minimum.accumulate(odds[order])
     probability = sigmoid(odds)
     cost = settings.miss_cost if settings.miss_cost is not None else calibration.miss_cost
-    shown = {name: _spread(part, best, len(values)) for name, part in signals.items()}
-    shown["need"] = np.full(len(values), need, np.float32)
     return Ranked(
-        order=descending(raw),
+        order=order,
         raw=raw,
         probability=probability,
         score=cost_weighted(probability, cost),
         refused=refused,
-        signals=shown,
+        signals=Spread(signals, best, len(values), {"need": need}),
     )
 
 
@@ -82,29 +83,16 @@ def _boosted(odds: FloatArray, evidence: Evidence, settings: RankSettings) -> Fl
     return odds + np.array(gains, np.float32)
 
 
-def _following(odds: FloatArray, raw: FloatArray, best: IntArray) -> FloatArray:
-    order = descending(raw)
-    out = odds.copy()
-    out[order] = np.minimum.accumulate(odds[order])
-    return out
-
-
-def _spread(values: FloatArray, best: IntArray, size: int) -> FloatArray:
-    full = np.zeros(size, np.float32)
-    full[best] = values
-    return full
-
-
 def explain(evidence: Evidence, ranked: Ranked, position: int) -> str:
     """One sentence: why this candidate stands where it stands."""
-    signals = {name: float(values[position]) for name, values in ranked.signals.items()}
+    signals = ranked.signals_at(position)
     parts: list[str] = []
     leg = evidence.legs[0]
     if leg.cosine is not None:
         cosine = max(
             float(part.cosine[position]) for part in evidence.legs if part.cosine is not None
         )
-        place = 1 + int((leg.cosine > leg.cosine[position]).sum())
+        place = 1 + int(np.count_nonzero(leg.cosine > leg.cosine[position]))
         parts.append(f"meaning {cosine:.2f} (place {place})")
     if signals.get("name_said", 0.0) >= 0.99:
         parts.append("its name is in the query")

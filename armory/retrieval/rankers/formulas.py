@@ -12,7 +12,15 @@ import numpy as np
 
 from armory.retrieval.ports import Evidence, FloatArray, IntArray, Ranked, RankSettings
 from armory.retrieval.rankers.base import explain, verdict
-from armory.retrieval.rankers.signals import best_of, candidate_signals, fuse, query_signals, z
+from armory.retrieval.rankers.signals import (
+    best_of,
+    candidate_signals,
+    fuse,
+    greatest,
+    query_signals,
+    z,
+)
+from armory.retrieval.tables import Table
 
 VECTOR_SHARE = 0.7
 KEYWORD_SHARE = 0.3
@@ -21,14 +29,15 @@ KEYWORD_SHARE = 0.3
 def keyword(evidence: Evidence) -> FloatArray:
     """(c,) best keyword score of each candidate over the caller's texts, in [0, 1]."""
     rows = evidence.rows
-    texts = [evidence.postings.keyword(leg.text)[rows] for leg in evidence.legs if leg.whole]
-    return np.max(texts, axis=0)
+    every = len(rows) == len(evidence.postings)
+    texts = [evidence.postings.keyword(leg.text) for leg in evidence.legs if leg.whole]
+    return greatest(texts if every else [values[rows] for values in texts])
 
 
 def cosine(evidence: Evidence) -> FloatArray:
     """(c,) best cosine of each candidate over the caller's texts, in [-1, 1]."""
     found = [leg.cosine for leg in evidence.legs if leg.whole and leg.cosine is not None]
-    return np.max(found, axis=0)
+    return greatest(found)
 
 
 class FormulaRanker(ABC):
@@ -51,12 +60,13 @@ class FormulaRanker(ABC):
             raw=raw, best=best, signals=signals, query=query_signals(evidence, near),
         )  # fmt: skip
 
-    def signals(self, raw: FloatArray) -> tuple[dict[str, FloatArray], IntArray]:
+    def signals(self, raw: FloatArray) -> tuple[Table, IntArray]:
         """Signals of the best candidates, (k,) each, and their positions, best first."""
         best = best_of(raw)
         found = raw[best]
         spread = z(found, float(raw.mean()), float(raw.std()))
-        return {"raw": found, "raw_z": spread, "raw_gap": found - found[0]}, best
+        signals = {"raw": found, "raw_z": spread, "raw_gap": found - found[0]}
+        return Table.of(signals, len(best)), best
 
     def reason(self, evidence: Evidence, ranked: Ranked, position: int) -> str:
         """See `Ranker.reason`."""

@@ -31,9 +31,11 @@ from armory.retrieval.rankers.signals import (
     best_of,
     candidate_signals,
     fuse,
+    greatest,
     query_signals,
     z,
 )
+from armory.retrieval.tables import Spread
 
 CANDIDATES = 50
 SIGNALS = ("similarity", "popularity", "history", "performance")
@@ -110,19 +112,22 @@ class MultiFactorRanker(FormulaRanker):
             SemanticRanker.name, evidence, settings, values=z(similarity, mean, std),
             raw=similarity, best=best, signals=signals, query=query_signals(evidence, near),
         )  # fmt: skip
-        shown = {**ranked.signals, **factors}
-        shown["boost"] = np.ones(len(raw), np.float32)
-        shown["boost"][candidates] = [boost.factor for boost in given]
+        boost = np.ones(len(raw), np.float32)
+        boost[candidates] = [one.factor for one in given]
+        shown = {**ranked.signals, **factors, "boost": boost}
+        if isinstance(ranked.signals, Spread):
+            shown = ranked.signals.joined({**factors, "boost": boost})
         order = candidates[np.argsort(-raw[candidates], kind="stable")]
         return replace(ranked, order=order, raw=raw, signals=shown)
 
     def reason(self, evidence: Evidence, ranked: Ranked, position: int) -> str:
         """The factors that decided, the greatest contribution first."""
-        values = {name: float(ranked.signals[name][position]) for name in SIGNALS}
+        signals = ranked.signals_at(position)
+        values = {name: signals[name] for name in SIGNALS}
         parts = [(getattr(DEFAULT_WEIGHTS, n) * v, _phrase(n, v)) for n, v in values.items()]
         said = [phrase for _, phrase in sorted(parts, reverse=True) if phrase]
         text = ", ".join(said) or "little is known of it"
-        factor = float(ranked.signals["boost"][position])
+        factor = signals["boost"]
         if factor > 1.0:
             record = evidence.records[position]
             why = boosts([record], self._hour_of(evidence), evidence.last_tool)[0].reasons
@@ -136,7 +141,7 @@ class MultiFactorRanker(FormulaRanker):
         self, evidence: Evidence, settings: RankSettings
     ) -> tuple[FloatArray, IntArray, dict[str, FloatArray], list[Boost]]:
         cosines = [leg.cosine for leg in evidence.legs if leg.cosine is not None]
-        similarity = np.clip(np.max(cosines, axis=0), 0.0, 1.0).astype(np.float32)
+        similarity = np.clip(greatest(cosines), 0.0, 1.0)
         candidates = best_of(similarity, CANDIDATES)[:CANDIDATES]
         records = [evidence.records[i] for i in candidates.tolist()]
         usage = _usage(evidence, [record.name for record in records])

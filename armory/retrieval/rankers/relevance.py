@@ -5,12 +5,10 @@ Owns: the `relevance` ranker. Never imports indexes, embedders or the retriever.
 
 from __future__ import annotations
 
-import numpy as np
-
 from armory.retrieval.ports import Evidence, Ranked, RankSettings
 from armory.retrieval.rankers.base import explain, verdict
 from armory.retrieval.rankers.remembered import with_uses
-from armory.retrieval.rankers.signals import candidate_signals, fuse, query_signals
+from armory.retrieval.rankers.signals import candidate_signals, fuse, greatest, query_signals
 
 
 class RelevanceRanker:
@@ -30,7 +28,7 @@ class RelevanceRanker:
         told = None
         if learnt is not evidence:
             cosines = [leg.cosine[fusion.best] for leg in evidence.legs if leg.cosine is not None]
-            told = np.max(cosines, axis=0) if cosines else None
+            told = greatest(cosines) if cosines else None
         query = query_signals(learnt, signals, told)
         return verdict(
             self.name, evidence, settings, values=fusion.total, raw=None, best=fusion.best,

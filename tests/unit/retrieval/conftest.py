@@ -21,7 +21,8 @@ class Plain:
 
     def rank(self, evidence: Evidence, settings: RankSettings) -> Ranked:
         raw = np.max([0.1 * leg.bm25 for leg in evidence.legs], axis=0)
-        meanings = [leg.meaning for leg in evidence.legs if leg.meaning is not None]
+        meanings = [leg.cosine for leg in evidence.legs if leg.cosine is not None]
+        meanings += [leg.used for leg in evidence.legs if leg.used is not None]
         if meanings:
             raw = raw + np.max(meanings, axis=0)
         squeezed = np.clip(raw / 2, 0, 1)
