@@ -84,13 +84,13 @@ class Segments:
         new = np.repeat(~kept, sizes)
         places = np.zeros(len(new), np.int64)
         places[~new] = self._places(source[kept])
-        matrix = self.matrix[places]
+        matrix = self.matrix.take(places, 0)
         matrix[np.flatnonzero(new)] = fresh.matrix[fresh._places(-1 - source[~kept])]
         return Segments(matrix, sizes)
 
     def take(self, rows: IntArray) -> Segments:
         """These tools, in this order."""
-        return Segments(self.matrix[self._places(rows)], np.diff(self.starts)[rows])
+        return Segments(self.matrix.take(self._places(rows), 0), np.diff(self.starts)[rows])
 
     def group(self, row: int) -> FloatArray:
         """(v, d) the vectors of one tool."""

@@ -1,6 +1,6 @@
 """The default index: one NumPy matrix in process, every tool scored.
 
-Owns: exact search. Never imports an embedder or a ranker.
+Owns: views, how a search goes over the matrix. Never imports an embedder or a ranker.
 """
 
 from __future__ import annotations
@@ -12,12 +12,14 @@ import numpy as np
 
 from armory.errors import BackendError
 from armory.retrieval.indexes.base import Segments, check_vectors, statistics
+from armory.retrieval.indexes.rounded import Rounded, worth
 from armory.retrieval.ports import FloatArray, Hits, IntArray, Row
 
 #: Multiplications below which a search is done at once; above, in a thread (about 0.2 ms).
 _INLINE = 1_000_000
-#: Share of allowed tools below which copying their vectors beats scoring all.
+#: Share of allowed tools below which copying their vectors beats scoring all, whole or rounded.
 _GATHER = 0.2
+_GATHER_ROUNDED = 0.1
 
 
 class ExactView:
@@ -26,6 +28,7 @@ class ExactView:
     def __init__(self, rows: Sequence[Row], vectors: Segments) -> None:
         self.rows = tuple(rows)
         self.segments = vectors
+        self._rounded = Rounded(vectors) if worth(vectors) else None
 
     async def search(
         self,
@@ -34,7 +37,11 @@ class ExactView:
         allowed: IntArray | None = None,
         also: IntArray | None = None,
     ) -> Hits:
-        """Every allowed tool with its cosine; `k` and `also` change nothing."""
+        """Every allowed tool with its cosine; `k` and `also` change nothing.
+
+        In a large catalogue cosines are off by 0.000006 (root mean square; 0.00005 at most, measured
+        on vectors of 384 dimensions).
+        """
         if len(queries) * self.segments.matrix.size <= _INLINE:
             return self._search(queries, allowed)
         return await asyncio.to_thread(self._search, queries, allowed)
@@ -50,12 +57,14 @@ class ExactView:
                 f"the query has {queries.shape[1]} dimensions, the index "
                 f"{self.segments.matrix.shape[1]}; both need the same model"
             )
+        whole = self._rounded or self.segments
+        gather = _GATHER if self._rounded is None else _GATHER_ROUNDED
         if allowed is None:
-            rows, cosine = np.arange(total), self.segments.best(queries)
-        elif len(allowed) < _GATHER * total:
+            rows, cosine = np.arange(total), whole.best(queries)
+        elif len(allowed) < gather * total:
             rows, cosine = allowed, self.segments.best(queries, allowed)
         else:
-            rows, cosine = allowed, self.segments.best(queries)[:, allowed]
+            rows, cosine = allowed, whole.best(queries)[:, allowed]
         mean, std = statistics(cosine)
         return Hits(rows, cosine, mean, std)
 

@@ -1,0 +1,157 @@
+"""A copy of an index's vectors, rounded to two bytes a component, that is quicker to multiply.
+
+Owns: `Rounded`. Never imports an index, an embedder or a ranker.
+
+A query times a large matrix takes as long as reading the matrix, and more for several queries: two
+bytes are half of a float, and products of bytes are cheap. NumPy has no quick one; onnxruntime has,
+so a model of one operator does it. Sums of integers are exact, so a cosine depends neither on the
+tools beside it nor on the machine.
+"""
+
+from __future__ import annotations
+
+import itertools
+import platform
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armory.retrieval.indexes.base import Segments
+from armory.retrieval.ports import FloatArray
+
+#: Bytes of vectors are within 127, those of queries within 64 +- 63, so that processors which add
+#: pairs of products in 16 bits do not overflow: 2 x 127 x 127 < 2**15.
+_TOP = 127
+_QUERY_TOP = 63
+_QUERY_ZERO = 64
+#: How much finer the second byte is than the first, of vectors and of queries.
+_FINER = 2 * _TOP
+_QUERY_FINER = 2 * _QUERY_TOP
+#: Vectors rounded at a time.
+_BLOCK = 1_024
+#: Fewer vectors are multiplied as quickly as they are.
+_FROM = 8_000
+#: Elements; a model's tensor is smaller than 2 GB. And their sums of products stay within 32 bits.
+_UNTIL = 1_000_000_000
+_DIMENSIONS = 2**31 // (_TOP * _TOP * (_QUERY_FINER + 1))
+
+
+def worth(segments: Segments) -> bool:
+    """Whether `Rounded` is quicker than the vectors themselves; known for x86-64 only."""
+    x86 = platform.machine().lower() in ("x86_64", "amd64")
+    count, dimension = segments.matrix.shape
+    return x86 and count >= _FROM and dimension <= _DIMENSIONS and count * dimension < _UNTIL
+
+
+class Rounded:
+    """The vectors of `segments` (one or more) and their products; immutable."""
+
+    def __init__(self, segments: Segments) -> None:
+        starts = segments.starts
+        sizes = np.diff(starts)
+        # the first vectors of all tools, then the second ones, ...
+        self._owners = [np.flatnonzero(sizes > slot) for slot in range(int(sizes.max()))]
+        places = np.concatenate([starts[of] + slot for slot, of in enumerate(self._owners)])
+        count = len(places)
+        self._scale = np.empty(count, np.float32)
+        # (d, 2, N): a block reads as the (d, 2 N) that is multiplied
+        matrix = np.empty((segments.dimension, 2, count), np.int8)
+        for start in range(0, count, _BLOCK):
+            part = slice(start, start + _BLOCK)
+            vectors = segments.matrix.take(places[part], 0)
+            scale = np.abs(vectors).max(1) / np.float32(_TOP)
+            scale[scale == 0] = 1
+            self._scale[part] = scale
+            vectors /= scale[:, None]
+            first = np.rint(vectors)
+            second = np.rint((vectors - first) * _FINER)
+            matrix[:, 0, part], matrix[:, 1, part] = first.T, second.T
+        # what the zero point of queries adds to the products
+        self._zero = matrix.sum(0, dtype=np.int32) * (_QUERY_ZERO * (_QUERY_FINER + 1))
+        self._session = multiplier(matrix.reshape(segments.dimension, 2 * count))
+
+    def best(self, queries: FloatArray) -> FloatArray:
+        """(m, n) float32: best cosine of each query with each tool, off by some 0.00001."""
+        cosine = self._products(queries)
+        found = cosine[:, : len(self._owners[0])].copy()
+        ends = np.cumsum([len(owners) for owners in self._owners]).tolist()
+        for owners, (start, end) in zip(self._owners[1:], itertools.pairwise(ends), strict=True):
+            others = cosine[:, start:end]
+            if others.shape == found.shape:
+                np.maximum(found, others, out=found)
+            else:
+                found[:, owners] = np.maximum(found[:, owners], others)
+        return np.clip(found, -1.0, 1.0, out=found)
+
+    def _products(self, queries: FloatArray) -> FloatArray:
+        """(m, N) cosines."""
+        step = np.abs(queries).max(1) / np.float32(_QUERY_TOP)
+        step[step == 0] = 1
+        given = queries / step[:, None]
+        first = np.rint(given)
+        second = np.rint((given - first) * _QUERY_FINER)
+        rows = (np.concatenate([first, second]) + _QUERY_ZERO).astype(np.uint8)
+        products: NDArray[np.int32] = self._session.run(None, {"queries": rows})[0]
+        products = products.reshape(2, len(queries), *self._zero.shape)
+        joined = products[0]
+        joined *= np.int32(_QUERY_FINER)
+        joined += products[1]
+        joined -= self._zero
+        found = joined[:, 1].astype(np.float32)
+        found *= np.float32(1 / _FINER)
+        found += joined[:, 0]
+        found *= self._scale
+        found *= (step / _QUERY_FINER)[:, None]
+        return found
+
+
+def multiplier(matrix: NDArray[np.int8]) -> Any:
+    """What multiplies rows of unsigned bytes with a (d, N) matrix; it keeps a packed copy."""
+    import onnxruntime  # heavy: only where a catalogue is large
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.enable_cpu_mem_arena = False
+    given = onnxruntime.OrtValue.ortvalue_from_numpy(matrix)
+    options.add_external_initializers(["matrix"], [given])
+    model = _model(*matrix.shape)
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def _model(dimension: int, count: int) -> bytes:
+    """`products = MatMulInteger(queries, matrix)` as ONNX, a protocol buffer.
+
+    (m, d) uint8 times (d, N) int8 is (m, N) int32. The matrix is not in it: given with the options,
+    it is copied once less.
+    """
+    uint8, int8, int32, external = 2, 3, 6, 1
+    node = _field(1, b"queries") + _field(1, b"matrix") + _field(2, b"products")
+    node += _field(4, b"MatMulInteger")
+    matrix = _field(1, dimension) + _field(1, count) + _field(2, int8) + _field(8, b"matrix")
+    place = _field(1, b"location") + _field(2, b"given with the options")
+    matrix += _field(13, place) + _field(14, external)
+    graph = _field(1, node) + _field(2, b"rounded") + _field(5, matrix)
+    graph += _field(11, _values(b"queries", uint8, b"m", dimension))
+    graph += _field(12, _values(b"products", int32, b"m", count))
+    ir_version, opset = 8, 13
+    return _field(1, ir_version) + _field(7, graph) + _field(8, _field(2, opset))
+
+
+def _values(name: bytes, kind: int, rows: bytes, columns: int) -> bytes:
+    shape = _field(1, _field(2, rows)) + _field(1, _field(1, columns))
+    return _field(1, name) + _field(2, _field(1, _field(1, kind) + _field(2, shape)))
+
+
+def _field(number: int, value: int | bytes) -> bytes:
+    if isinstance(value, int):
+        return _varint(number << 3) + _varint(value)
+    return _varint(number << 3 | 2) + _varint(len(value)) + value
+
+
+def _varint(value: int) -> bytes:
+    found = bytearray()
+    while value > 127:
+        found.append(value & 127 | 128)
+        value >>= 7
+    return bytes([*found, value])
