@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import overload
 
 import numpy as np
 
 from armory.domain.query import MAX_QUERY_CHARS, Query
+from armory.domain.tool import ToolRecord
 from armory.errors import InvalidRequest
 from armory.retrieval.intents import clauses
 from armory.retrieval.ports import (
@@ -128,17 +130,24 @@ class Words:
 def words_of(snapshot: Snapshot, legs: Sequence[LegText], allowed: IntArray | None) -> Words:
     """Score the words of every leg."""
     hits = [snapshot.postings.search(leg.text) for leg in legs]
-    bm25 = np.stack([h.bm25() for h in hits])
-    inside = bm25 if allowed is None else bm25[:, allowed]
-    chosen: set[int] = set()
-    for row in inside:
-        found = np.flatnonzero(row > 0)
+    bm25 = np.empty((len(hits), len(snapshot.records)), np.float32)
+    spread: list[tuple[float, float]] = []
+    chosen: list[IntArray] = []
+    for hit, row in zip(hits, bm25, strict=True):
+        row[:] = sums = hit.sums()
+        inside = sums if allowed is None else sums[allowed]
+        mean = float(inside.mean())
+        square = float(inside @ inside) / len(inside) - mean**2
+        spread.append((mean, max(square, 0.0) ** 0.5))
+        found = np.flatnonzero(inside)
+        if allowed is not None:
+            found = allowed[found]
         if len(found) > _LEXICAL_CANDIDATES:
             part = np.argpartition(-row[found], _LEXICAL_CANDIDATES)[:_LEXICAL_CANDIDATES]
             found = found[part]
-        chosen.update((found if allowed is None else allowed[found]).tolist())
-    best = np.array(sorted(chosen), np.int64)
-    return Words(hits, bm25, inside.mean(1), inside.std(1), best)
+        chosen.append(found)
+    mean, std = np.array(spread, np.float32).T
+    return Words(hits, bm25, mean, std, np.unique(np.concatenate(chosen)))
 
 
 def to_dense(snapshot: Snapshot, rows: IntArray | None) -> IntArray | None:
@@ -175,6 +184,26 @@ def remembered(snapshot: Snapshot, allowed: IntArray | None, recalled: Recalled)
         chosen.update(row for row in rows if row is not None)
     found = np.array(sorted(chosen), np.int64)
     return found if allowed is None else np.intersect1d(found, allowed, assume_unique=True)
+
+
+class Picked(Sequence[ToolRecord]):
+    """Some of the records; no list is made of thousands of which a few are looked at."""
+
+    def __init__(self, records: Sequence[ToolRecord], rows: IntArray) -> None:
+        self._records = records
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> ToolRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> Picked: ...
+    def __getitem__(self, index: int | slice) -> ToolRecord | Picked:
+        if isinstance(index, slice):
+            return Picked(self._records, self._rows[index])
+        return self._records[self._rows[index]]
 
 
 def _standard(values: FloatArray, above: float, mean: FloatArray, std: FloatArray) -> FloatArray:
@@ -221,7 +250,7 @@ def gather(
     """Join both halves over the same candidates."""
     rows, cosine = _candidates(snapshot, allowed, words, hits)
     whole = len(rows) == len(snapshot.records)
-    records = snapshot.records if whole else [snapshot.records[i] for i in rows.tolist()]
+    records = snapshot.records if whole else Picked(snapshot.records, rows)
     used = past = counts = None
     if recalled is not None and hits is not None:
         used, past, counts = _past(snapshot, rows, recalled, hits)

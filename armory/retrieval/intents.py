@@ -78,10 +78,11 @@ def _name_terms(name: str) -> tuple[frozenset[str], frozenset[str]]:
 
 def named(query: str, names: Iterable[str]) -> set[str]:
     """The names that the query says in full: servers ("with GitHub") or categories."""
-    said = set(terms(query)) | set(terms(query.lower()))
+    said = {*terms(query), *terms(query.lower())}
     found: set[str] = set()
     for name in names:
-        if any(words and words <= said for words in _name_terms(name)):
+        words, lower = _name_terms(name)
+        if (words and words <= said) or (lower and lower <= said):
             found.add(name)
     return found
 

@@ -96,7 +96,11 @@ class Hits:
 
     def bm25(self) -> Floats:
         """BM25F of every tool, (n,) float32, at least 0."""
-        return np.bincount(self.rows, self.weights, self.size).astype(np.float32)
+        return self.sums().astype(np.float32)
+
+    def sums(self) -> NDArray[np.float64]:
+        """The same as they were added up."""
+        return np.bincount(self.rows, self.weights, self.size).astype(np.float64, copy=False)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -202,30 +206,31 @@ class Postings:
 
     def fields(self, hits: Hits, rows: NDArray[np.int64] | Ints) -> FieldHits:
         """Where some tools (r rows of the index) were hit by a query."""
+        width, count = len(FIELDS), len(rows)
         place = np.full(self._size, -1, np.int32)
-        place[rows] = np.arange(len(rows), dtype=np.int32)
+        place[rows] = np.arange(count, dtype=np.int32)
         at = place[hits.rows]
-        kept = at >= 0
+        kept = np.flatnonzero(at >= 0)
         at, slots, pairs = at[kept], hits.slots[kept], hits.pairs[kept]
         asked = max(float(hits.idf.sum()), 1e-6)
-        matched = np.zeros((len(rows), len(hits.idf)), np.float32)
+        matched = np.zeros((count, len(hits.idf)), np.float32)
         matched[at, slots] = 1.0
         present = self._counts[pairs] > 0
-        width = len(FIELDS)
-        cells = (at[:, None] * width + np.arange(width)).ravel()
-        gained = np.bincount(
-            cells, (present * hits.idf[slots][:, None]).ravel(), len(rows) * width
-        ).reshape(-1, width)
         whole = self._whole[pairs]
-        mass = (present * (self._idf[self._terms[pairs]] * ~whole)[:, None]).ravel()
-        said = np.bincount(cells, mass, len(rows) * width).reshape(-1, width)
-        joined = np.bincount(cells, (present & whole[:, None]).ravel(), len(rows) * width)
+        # three sums for each tool and field: what the query says, of the field, as a compound
+        weights = np.empty((len(pairs), 3, width), np.float32)
+        np.multiply(present, hits.idf[slots][:, None], out=weights[:, 0])
+        np.multiply(present, (self._idf[self._terms[pairs]] * ~whole)[:, None], out=weights[:, 1])
+        np.multiply(present, whole[:, None], out=weights[:, 2])
+        cells = at[:, None] * (3 * width) + np.arange(3 * width, dtype=np.int32)
+        sums = np.bincount(cells.ravel(), weights.ravel(), count * 3 * width)
+        gained, said, joined = sums.reshape(count, 3, width).transpose(1, 0, 2)
         return FieldHits(
             covered=(matched @ hits.idf) / asked,
             shares=(gained / asked).astype(np.float32),
-            said=np.where(
-                joined.reshape(-1, width) > 0, 1, said / np.maximum(self._mass[rows], 1e-6)
-            ).astype(np.float32),
+            said=np.where(joined > 0, 1, said / np.maximum(self._mass[rows], 1e-6)).astype(
+                np.float32
+            ),
         )
 
     def _variants(self, term: str) -> list[tuple[int, float]]:

@@ -127,7 +127,7 @@ def cut(
         withheld.update(dict.fromkeys(order[~passing].tolist(), why))
     shown: list[int] = []
     spent = 0
-    for position in order[passing].tolist():
+    for position in order[np.flatnonzero(passing)].tolist():
         if len(shown) >= limits.max_tools:
             if withheld is None:
                 break
@@ -149,7 +149,7 @@ def _passing(
 ) -> NDArray[np.bool_]:
     """(r,) which places of `order` may be shown, caps aside."""
     judged = ranked.raw if limits.threshold_on == "raw" else ranked.score
-    passing = judged[order] >= limits.threshold
+    passing = (judged >= limits.threshold)[order]
     if ranked.refused:
         passing[:] = False
     if words is not None and limits.threshold > 0:
