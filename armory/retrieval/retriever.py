@@ -1,7 +1,8 @@
 """The retriever: index tools, then answer queries inside a visible set.
 
-Owns: the straight line of a search, the snapshot that is served, falling back to words and coming
-back. Never imports policy, upstreams, a concrete embedder, index or ranker.
+Owns: the straight line of a search, the snapshot that is served, indexing again after a loss. The
+dense half and its failures are in `dense`, what is shown in `selection`. Never imports policy,
+upstreams, a concrete embedder, index or ranker.
 """
 
 from __future__ import annotations
@@ -22,27 +23,25 @@ from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Selection
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError, InvalidRequest
+from armory.retrieval.dense import DenseSide
 from armory.retrieval.diversity import mmr
 from armory.retrieval.document import Strategy
 from armory.retrieval.embedders.cache import CachedEmbedder, DocumentCache
 from armory.retrieval.evidence import (
-    LegText,
     allowed_rows,
     check_query,
     filtered,
     gather,
     legs_of,
     remembered,
-    to_dense,
     words_of,
 )
-from armory.retrieval.fallback import BACKOFF_S, Patience, stand_in, word_share
+from armory.retrieval.fallback import BACKOFF_S, stand_in, word_share
 from armory.retrieval.indexer import Indexer, IndexReport, QueryGenerator
 from armory.retrieval.ports import (
     Embedder,
     Evidence,
     FloatArray,
-    Hits,
     IntArray,
     Ranked,
     Ranker,
@@ -51,9 +50,15 @@ from armory.retrieval.ports import (
     VectorIndex,
 )
 from armory.retrieval.rerank import Reranker, reranked
-from armory.retrieval.selection import Limits, RetrieverSettings, Verdict, cut, match_of
+from armory.retrieval.selection import (
+    RetrieverSettings,
+    Verdict,
+    cut,
+    limits_for,
+    match_of,
+)
 from armory.retrieval.snapshot import Snapshot
-from armory.retrieval.tokens import definition_tokens
+from armory.retrieval.tokens import TokenCounts
 
 _log = structlog.get_logger(__name__)
 _MASKS = 512
@@ -112,9 +117,9 @@ class Retriever:
         )  # fmt: skip
         self._snapshot: Snapshot | None = None
         self._masks: LRUCache[int, tuple[VisibleSet, IntArray | None]] = LRUCache(_MASKS)
-        self._tokens: dict[str, int] = {}
+        self._tokens = TokenCounts()
         self._problem = ""
-        self._patience = Patience()
+        self._dense = DenseSide(cached, self.settings.dense_timeout_s, self.settings.candidates)
         self._lock = asyncio.Lock()
         self._recovery: asyncio.Task[None] | None = None
         self._tools: Sequence[ToolRecord] = ()
@@ -173,7 +178,7 @@ class Retriever:
                 problem = f"{report.missing} tools have no vectors"
             self._publish(snapshot, problem)
         if report.embedded and not problem:
-            self._patience.succeeded()
+            self._dense.succeeded()
         _log.info(
             "tools_indexed", tools=report.tools, embedded=report.embedded, cached=report.cached,
             missing=report.missing,
@@ -213,7 +218,7 @@ class Retriever:
         """
         started = time.perf_counter()
         verdict = await self.judge(query, visible)
-        limits = self._limits(query)
+        limits = limits_for(query, self.settings.limits)
         if verdict.evidence is None or verdict.ranked is None:
             return Selection((), 0, limits.threshold, degraded=verdict.degraded)
         evidence, ranked = verdict.evidence, verdict.ranked
@@ -245,7 +250,7 @@ class Retriever:
         legs = legs_of(query.texts)
         loop = asyncio.get_running_loop()
         words_soon = loop.run_in_executor(self._pool, words_of, snapshot, legs, allowed)
-        vectors, problem = await self._embed(snapshot, legs)
+        vectors, problem = await self._dense.vectors(snapshot, legs)
         words = await words_soon
         hits = recalled = None
         if vectors is not None:
@@ -253,7 +258,9 @@ class Retriever:
             if self._uses is not None:
                 recalled = await asyncio.to_thread(self._uses.recall, vectors, query.user)
                 also = np.union1d(also, remembered(snapshot, allowed, recalled))
-            hits, problem = await self._dense(snapshot, vectors, allowed, also)
+            hits, problem = await self._dense.hits(snapshot, vectors, allowed, also)
+            if hits is None and self._dense.lost:  # perhaps the store is back and empty
+                self._mend()
         if hits is None:
             tools = len(snapshot.records) if allowed is None else len(allowed)
             ranker = stand_in(ranker, self._rankers, tools)
@@ -261,7 +268,7 @@ class Retriever:
         def rank() -> tuple[Evidence, Ranked]:
             evidence = gather(
                 snapshot, query, legs, allowed, words, hits, vectors, recalled,
-                self._embedder.identity if self._embedder is not None else "", self._usage,
+                self._dense.identity, self._usage,
             )  # fmt: skip
             return evidence, ranker.rank(evidence, self.settings.rank)
 
@@ -271,13 +278,7 @@ class Retriever:
 
     async def embedding(self, text: str) -> FloatArray | None:
         """(d,) float32 unit vector of a query text; None where only words are searched."""
-        if self._embedder is None:
-            return None
-        try:
-            async with asyncio.timeout(self.settings.dense_timeout_s):
-                return (await self._embedder.embed_queries([text]))[0]
-        except (BackendError, TimeoutError):
-            return None
+        return await self._dense.one(text)
 
     def shown(
         self, query: Query, verdict: Verdict, withheld: dict[int, str] | None = None
@@ -288,11 +289,14 @@ class Retriever:
         """
         if verdict.evidence is None or verdict.ranked is None:
             return []
-        count = self._token_counter(verdict.evidence)
+        records, tokens = verdict.evidence.records, self._tokens
         words = None if verdict.evidence.dense else word_share(verdict.evidence)
-        limits = self._limits(query)
+        limits = limits_for(query, self.settings.limits)
         plain = query.threshold is None
-        return cut(verdict.ranked, verdict.order, limits, count, withheld, words=words, plain=plain)
+        return cut(
+            verdict.ranked, verdict.order, limits, lambda place: tokens.of(records[place]),
+            withheld, words=words, plain=plain,
+        )  # fmt: skip
 
     def _ranker(self, name: str) -> Ranker:
         try:
@@ -302,14 +306,6 @@ class Retriever:
                 f"unknown ranker {name!r}; known: {', '.join(sorted(self._rankers))}",
                 parameter="ranker",
             ) from None
-
-    def _limits(self, query: Query) -> Limits:
-        limits = self.settings.limits
-        if query.threshold is not None:
-            limits = replace(limits, threshold=query.threshold)
-        if query.top_k is not None:
-            limits = replace(limits, max_tools=query.top_k)
-        return limits
 
     async def _allowed(self, snapshot: Snapshot, visible: VisibleSet | None) -> IntArray | None:
         if visible is None:
@@ -326,39 +322,10 @@ class Retriever:
     def _publish(self, snapshot: Snapshot, problem: str) -> None:
         self._snapshot = snapshot
         self._masks.clear()
-        self._tokens = {}
+        self._tokens = TokenCounts()
         self._problem = problem and (
             f"lexical only: {problem}" if snapshot.view is None else f"incomplete: {problem}"
         )
-
-    async def _embed(
-        self, snapshot: Snapshot, legs: Sequence[LegText]
-    ) -> tuple[FloatArray | None, str]:
-        if self._embedder is None or snapshot.view is None:
-            return None, ""
-        if self._patience.waiting:
-            return None, "lexical only: the embedder or the vector store failed a moment ago"
-        try:
-            async with asyncio.timeout(self.settings.dense_timeout_s):
-                return await self._embedder.embed_passages([leg.passage for leg in legs]), ""
-        except (BackendError, TimeoutError) as error:
-            return None, self._patience.failed(error, self.settings.dense_timeout_s)
-
-    async def _dense(
-        self, snapshot: Snapshot, vectors: FloatArray, allowed: IntArray | None, also: IntArray
-    ) -> tuple[Hits | None, str]:
-        assert snapshot.view is not None
-        inside, extra = to_dense(snapshot, allowed), to_dense(snapshot, also)
-        try:
-            async with asyncio.timeout(self.settings.dense_timeout_s):
-                hits = await snapshot.view.search(vectors, self.settings.candidates, inside, extra)
-        except (BackendError, TimeoutError) as error:
-            why = self._patience.failed(error, self.settings.dense_timeout_s)
-            if self._patience.lost:  # perhaps the store is back and empty
-                self._mend()
-            return None, why
-        self._patience.succeeded()
-        return hits, ""
 
     def _mend(self) -> None:
         if self._recovery is None or self._recovery.done():
@@ -387,13 +354,3 @@ class Retriever:
             picked = mmr(ranked.score[first], vectors, weight)
             order = np.concatenate([first[picked], order[_DIVERSE:]])
         return order
-
-    def _token_counter(self, evidence: Evidence) -> Callable[[int], int]:
-        def count(position: int) -> int:
-            record = evidence.records[position]
-            known = self._tokens.get(record.name)
-            if known is None:
-                known = self._tokens[record.name] = definition_tokens(record.definition)
-            return known
-
-        return count

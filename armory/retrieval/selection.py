@@ -7,12 +7,13 @@ or indexes.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
+from armory.domain.query import Query
 from armory.domain.query import Ranker as RankerName
 from armory.domain.results import Match
 from armory.retrieval.fallback import plain_hits
@@ -40,6 +41,15 @@ class Limits:
     min_tools: int = 0
     max_tools: int = 20
     token_budget: int | None = None
+
+
+def limits_for(query: Query, limits: Limits) -> Limits:
+    """The configured limits, with what the query sets itself."""
+    if query.threshold is not None:
+        limits = replace(limits, threshold=query.threshold)
+    if query.top_k is not None:
+        limits = replace(limits, max_tools=query.top_k)
+    return limits
 
 
 @dataclass(frozen=True, slots=True)
