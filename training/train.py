@@ -53,7 +53,7 @@ SMALL = {"toole-multi": 0.36, "livemcpbench": 0.22, "mcpproxy-golden": 0.06, "ac
 class Settings:
     """What a run can vary."""
 
-    steps: int = 200
+    steps: int = 300
     rate: float = 7e-5
     frozen: int = 2
     warmup: float = 0.06
@@ -63,7 +63,7 @@ class Settings:
     written: int = 18
     templates: int = 10
     negatives: int = 1
-    joined: float = 0.15
+    joined: float = 0.3
     toole: float = 0.27
     pull: float = 0.02
     average: float = 0.98
@@ -154,7 +154,7 @@ class Source:
             first, second = wanted, self.rng.random() < 0.5
             if second:
                 i, tool = other, self.rng.choice(also)
-            if self.rng.random() < 0.6:
+            if self.rng.random() < 0.5:
                 span, wanted = halves[second], also if second else first
                 beside = self.rng.choice(first if second else also)
             else:

@@ -35,13 +35,14 @@ view visit visualize watch write zip
 _VERB = "|".join(_VERBS.split())
 _EDGES = " ,.;:!?\t\"'\u3002\uff01\uff1f\uff1b"
 _SPLIT = re.compile(
-    r"(?<=[.?!;\u3002\uff01\uff1f\uff1b])\s*(?=\s|[^\x00-\x7f])"
+    r"(?<=[.?!;\u3002\uff01\uff1f\uff1b])(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)"
+    r"(?<!\bvs\.)(?<!\be\.g\.)(?<!\bi\.e\.)\s*(?=\s|[^\x00-\x7f])"
     r"|[\r\n]+"
     r"|,?\s+(?:and\s+(?:then|also|finally|lastly)|then|additionally|furthermore|moreover"
-    r"|afterwards?|as\s+well\s+as|after\s+that|finally|lastly|next)[\s,]+"
-    r"|,\s+and\s+"
+    r"|afterwards?|as\s+well\s+as|after\s+that|finally|lastly|next(?=,))[\s,]+"
     rf"|,?\s+(?:and|or|und|och|et|y|e)\s+(?=(?:{_VERB})\b)"
-    rf"|,\s+(?=(?:{_VERB})\b)",
+    rf"|,\s+(?=(?:{_VERB})\b)"
+    r"|,\s+and\s+",
     re.IGNORECASE,
 )
 

@@ -18,6 +18,8 @@ from armory.retrieval.intents import MAX_CLAUSES, clauses, form, named
             ["Find a hotel in Rome", "book a flight", "convert 100 dollars to euros"],
         ),
         ("查询北京的天气。预订一家酒店", ["查询北京的天气", "预订一家酒店"]),
+        ("I travel to Oslo next week, what is the weather there", []),
+        ("Ask Dr. Hu for the report.  Then mail it!", ["Ask Dr. Hu for the report", "mail it"]),
         ("", []),
     ],
 )
