@@ -19,7 +19,7 @@ from armory.retrieval.intents import MAX_CLAUSES, clauses, form, named
         ),
         ("查询北京的天气。预订一家酒店", ["查询北京的天气", "预订一家酒店"]),
         ("I travel to Oslo next week, what is the weather there", []),
-        ("Ask Dr. Hu for the report.  Then mail it!", ["Ask Dr. Hu for the report", "mail it"]),
+        ("Ask Dr. Hu for his report. Then send it!", ["Ask Dr. Hu for his report", "send it"]),
         ("", []),
     ],
 )
