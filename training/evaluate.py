@@ -107,7 +107,7 @@ def onnx_embedder(folder: Path, limit: int = 256) -> Embed:
                 take = members[at : at + 32]
                 ids, mask = pad([rows[i] for i in take])
                 feed = {"input_ids": ids, "attention_mask": mask}
-                out[take] = session.run(None, feed)[0]
+                out[take] = session.run(["embedding"], feed)[0]
         return out
 
     return embed

@@ -84,7 +84,7 @@ async def measure(args: argparse.Namespace) -> dict[str, Any]:
     patched.words_of = timed(times["words"], stages.words_of)
     patched.gather = timed(times["gather"], stages.gather)
     model: Any = embedder
-    model._run = timed(times["embed"], model._run)
+    model._run_parts = timed(times["embed"], model._run_parts)
     texts = queries(args.data, args.queries + 20)
     index = make_index(args.index, embedder)
     async with Retriever(embedder, index, rankers, query_cache=0) as retriever:

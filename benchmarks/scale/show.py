@@ -106,8 +106,8 @@ def query_text(found: dict[str, Any]) -> str:
         f"{found['queries']} different queries of at most 64 tokens against {found['tools']:,} "
         f"tools on one core, from the text to the list: {cpu['p50']:.1f} ms of CPU in the median, "
         f"{cpu['p95']:.1f} at the 95th percentile (wall {wall['p50']:.1f} and {wall['p95']:.1f}, "
-        f"load {found['load']:.0f}). A run of each stage takes, in CPU ms: {stages}; embedding "
-        "runs for the text and for each of its clauses."
+        f"load {found['load']:.0f}). A run of each stage takes, in CPU ms: {stages}; a query "
+        "is embedded in one run, its clauses included."
     )
 
 

@@ -322,3 +322,28 @@ async def test_the_shipped_files_are_the_ones_that_the_config_names() -> None:
     config = json.loads((SHIPPED / "config.json").read_text(encoding="utf-8"))
     for name, digest in config["sha256"].items():
         assert hashlib.sha256((SHIPPED / name).read_bytes()).hexdigest() == digest
+
+
+async def test_clauses_are_read_in_their_query() -> None:
+    embedder = EmbeddedEmbedder()
+    text = "Créez a calendar event for Monday and translate the invitation into French"
+    first, second = (0, 33), (38, len(text))
+    found = await embedder.embed_clauses(text, [first, second])
+    whole, *alone = await embedder.embed_queries([text, text[slice(*first)], text[slice(*second)]])
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1, atol=1e-5)
+    np.testing.assert_allclose(found[0], whole, atol=1e-5)
+    likeness = found[1:] @ np.stack(alone).T
+    assert likeness[0, 0] > likeness[0, 1] + 0.2
+    assert likeness[1, 1] > likeness[1, 0] + 0.2
+    await embedder.aclose()
+
+
+async def test_a_clause_beyond_what_the_model_reads_is_read_by_itself() -> None:
+    embedder = EmbeddedEmbedder()
+    text = "words " * 600 + "and book a flight"
+    span = (len(text) - 13, len(text))
+    found = await embedder.embed_clauses(text, [(0, 11), span])
+    (alone,) = await embedder.embed_queries(["book a flight"])
+    np.testing.assert_allclose(found[2], alone, atol=1e-5)
+    assert found[1] @ alone < 0.9
+    await embedder.aclose()

@@ -58,10 +58,10 @@ NEED = (
 )  # fmt: skip
 #: The fold whose embedder sees the written queries: of servers that none was trained on.
 WRITTEN_FOLD = "a"
-#: Tools that a query should list on average at the default threshold.
-RETURNED = 6.0
+#: Tools that a query should list on average at the default threshold, before refusals.
+RETURNED = 6.2
 #: A wrong refusal is about eight times as bad as a missing one.
-REFUSE_BELOW = 0.13
+REFUSE_BELOW = 0.12
 #: For embedders that nothing was fitted for: refuse only what is plain.
 REFUSE_BELOW_GENERIC = 0.05
 RIDGE = 50.0
@@ -108,18 +108,22 @@ def fit_calibration(
     recipe: Recipe,
     acts: Acts,
     *,
-    need_tables: Mapping[str, Observations] | None = None,
+    seen: Mapping[str, Observations] | None = None,
     ridge: float = RIDGE,
 ) -> Calibration:
-    """All constants of one ranker from all given sets; `acts` is of the embedder they are for."""
+    """All constants of one ranker from all given sets; `acts` is of the embedder they are for.
+
+    `seen` are queries as the shipped embedder sees them on sets that it was trained on, where
+    cosines are higher: order and refusal have to hold there as well as on sets that are new to it.
+    """
+    asked: Mapping[str, Observations] = {**tables, **as_seen(seen or {})}
     wanted = [
         replace(t, weight=t.weight * _STEPS.get(kind_of(n), 1.0))
-        for n, t in tables.items()
-        if n != NO_TOOL
+        for n, t in asked.items()
+        if kind_of(n) != NO_TOOL
     ]
     first, second = fit_steps(wanted, recipe.first, recipe.second, ridge=ridge)
-    asked, spare = need_tables or tables, needless
-    direction = None
+    spare, direction = needless, None
     if "acts" in recipe.need:
         asked, spare, direction = with_acts(asked, needless, acts)
     need = fit_need(asked, spare, recipe.need)
@@ -130,6 +134,11 @@ def fit_calibration(
     odds = [log_odds_of(part, first, second) for part in usual]
     cost = miss_cost_for(usual, odds, RETURNED)
     return Calibration(first, second, need, recipe.refuse_below, cost, direction)
+
+
+def as_seen(seen: Mapping[str, Observations]) -> dict[str, Observations]:
+    """The same tables under names of their own."""
+    return {f"{name} seen": part for name, part in seen.items()}
 
 
 def without(
@@ -150,14 +159,9 @@ def fit_all(
     needless: Mapping[str, Observations],
     embed: CachedModel,
     identity: str,
-    seen: Mapping[str, Observations] | None = None,
+    seen: Tables | None = None,
 ) -> dict[str, Any]:
-    """The whole calibration file, for the embedder given.
-
-    `seen` are queries as the shipped embedder sees them on sets that it was trained on, where
-    cosines are higher; refusal has to hold there as well as on sets that are new to it.
-    """
-    both = {**tables["relevance"], **{f"{n} seen": p for n, p in (seen or {}).items()}}
+    """The whole calibration file, for the embedder given; `seen` as in `fit_calibration`."""
     acts = Acts(embed)
     rankers: dict[str, dict[str, Any]] = {}
     for ranker, found in tables.items():
@@ -169,16 +173,18 @@ def fit_all(
         recipe = RELEVANCE if ranker == "relevance" else FORMULA
         rankers[ranker] = {
             GENERIC: fit_calibration(found, needless, recipe.without_cosine(), acts).to_json(),
-            identity: fit_calibration(found, needless, recipe, acts, need_tables=both).to_json(),
+            identity: fit_calibration(
+                found, needless, recipe, acts, seen=(seen or {}).get(ranker)
+            ).to_json(),
         }
     return {"version": VERSION, "rankers": rankers}
 
 
 def gather(
-    data: Path, model: Path, folds: Path | None, cache: Path, cap: int
+    data: Path, model: Path, folds: Path | None, cache: Path, cap: int, *, in_context: bool = True
 ) -> tuple[Tables, dict[str, Observations], str]:
     """Tables of the model, or of each set's own fold where folds are given."""
-    embed = CachedModel(model, cache)
+    embed = CachedModel(model, cache, in_context=in_context)
     if folds is None:
         tables, needless = read_all(data, embed, cap=cap)
         _join(tables, needless, read_written(data, embed))
@@ -213,21 +219,25 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--model", type=Path, required=True, help="exported embedder")
     parser.add_argument(
-        "--seen", action="store_true", help="refusal also as the model judges its own sets"
+        "--seen", action="store_true", help="also held-out queries of the sets it was trained on"
     )
     parser.add_argument("--identity", help="of the embedder; default: as its config.json says")
+    parser.add_argument(
+        "--alone", action="store_true", help="clauses read by themselves, as by other embedders"
+    )
     parser.add_argument("--keep", action="store_true", help="keep other embedders' entries")
     parser.add_argument("--folds", type=Path, help="folder with embedders a, b, c")
     parser.add_argument("--cap", type=int, default=1000, help="queries a set at most")
     parser.add_argument("--cache", type=Path, default=Path(".cache/relevance"))
     parser.add_argument("--out", type=Path, default=Path("armory/retrieval/calibration.json"))
     args = parser.parse_args()
-    tables, needless, identity = gather(args.data, args.model, args.folds, args.cache, args.cap)
+    tables, needless, identity = gather(
+        args.data, args.model, args.folds, args.cache, args.cap, in_context=not args.alone
+    )
+    embed = CachedModel(args.model, args.cache, in_context=not args.alone)
     seen = None
     if args.seen:
-        embed = CachedModel(args.model, args.cache)
-        seen = read_all(args.data, embed, cap=args.cap, validation=True)[0]["relevance"]
-    embed = CachedModel(args.model, args.cache)
+        seen = read_all(args.data, embed, cap=args.cap, validation=True)[0]
     fitted = fit_all(tables, needless, embed, args.identity or identity, seen)
     embed.save()
     if args.keep and args.out.exists():

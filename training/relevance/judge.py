@@ -4,8 +4,8 @@
 
 The judged set's signals come from the embedder of its fold (or the base, without `--folds`). The
 constants come from the other sets as their own folds' embedders see them; with `--constants base`
-as the untouched base sees them, so that nothing at all has seen the judged set. `--seen` adds, to
-refusal only, the other sets' held-out queries as the shipped embedder sees them.
+as the untouched base sees them, so that nothing at all has seen the judged set. `--seen` adds the
+other sets' held-out queries as the shipped embedder sees them.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def leave_out(
         fitted_on: sets that the constants come from.
         needless: queries without a tool that they come from.
         acts_of: directions of the embedder that has not seen a group.
-        seen: see `fit_all`.
+        seen: see `fit_calibration`.
         idle: queries without a tool that are judged, by `kind:catalogue:set`.
 
     Returns:
@@ -127,10 +127,9 @@ def leave_out(
     refused: dict[str, NDArray[np.bool_]] = {}
     for group in dict.fromkeys(group_of(name) for name in judged):
         tables, spare = without(fitted_on, needless, group)
-        known = {f"{n} seen": p for n, p in (seen or {}).items() if group_of(n) != group}
+        known = {n: p for n, p in (seen or {}).items() if group_of(n) != group}
         acts = acts_of(group)
-        both = {**tables, **known}
-        constants = fit_calibration(tables, spare, RELEVANCE, acts, need_tables=both)
+        constants = fit_calibration(tables, spare, RELEVANCE, acts, seen=known)
         for name, part in judged.items():
             if group_of(name) != group:
                 continue
@@ -257,7 +256,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path(".cache/relevance"))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
-    tables, needless, _ = gather(args.data, args.base, None, args.cache, args.cap)
+    tables, needless, _ = gather(args.data, args.base, None, args.cache, args.cap, in_context=False)
     base = Acts(CachedModel(args.base, args.cache))
     same, turned = leave_out(
         tables["relevance"], tables["relevance"], needless, lambda _: base, idle=needless

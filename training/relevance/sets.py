@@ -22,7 +22,7 @@ from tokenizers import Tokenizer
 
 from armory.domain.tool import ToolRecord
 from armory.retrieval.document import document_of
-from armory.retrieval.embedders.embedded import tokens_within
+from armory.retrieval.embedders.embedded import AROUND, clause_of, tokens_within
 from armory.retrieval.evidence import LegText, legs_of
 from armory.retrieval.lexical import LexicalIndex
 from armory.retrieval.ports import Evidence, Leg, Passage
@@ -122,7 +122,7 @@ class CachedModel:
         if not self._in_context:
             return self([passage.words for passage in passages])
         keys = [
-            hashlib.md5(f"{p.span}\0{p.text}".encode("utf-8", "replace")).hexdigest()
+            hashlib.md5(f"{AROUND} {p.span}\0{p.text}".encode("utf-8", "replace")).hexdigest()
             for p in passages
         ]
         fresh: dict[str, list[tuple[str, tuple[int, int]]]] = {}
@@ -149,12 +149,13 @@ class CachedModel:
         encoded.truncate(self._limit)
         ids = np.array([encoded.ids], np.int64)
         feed = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
-        ((tokens,),) = self._session.run(["last_hidden_state"], feed)
+        names = ["last_hidden_state", "embedding"]
+        (tokens,), (whole,) = self._session.run(names, feed)
         for key, span in wanted:
             inside = tokens_within(encoded.offsets, span)
             if inside:
-                mean = tokens[inside].mean(0)
-                self._known[key] = (mean / np.linalg.norm(mean)).astype(np.float16)
+                clause = clause_of(tokens, inside, whole)
+                self._known[key] = (clause / np.linalg.norm(clause)).astype(np.float16)
 
     def save(self) -> None:
         """Write what is new."""

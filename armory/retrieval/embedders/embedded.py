@@ -26,6 +26,9 @@ from armory.retrieval.ports import FloatArray
 SHIPPED = Path(__file__).resolve().parent.parent / "models" / "embedded"
 _CHUNK = 16
 _CHARS_A_TOKEN = 12
+#: How much of the whole text is taken off a clause that was read in it: its tokens know the other
+#: wishes, too. See docs/relevance.md.
+AROUND = 0.4
 #: Of threads that embed documents: searches go first, and they still get a tenth of a busy core.
 _NICE = 10
 
@@ -180,10 +183,22 @@ class EmbeddedEmbedder:
         vectors, unseen = [found[0][0]], list[int]()
         for i, span in enumerate(spans):
             inside = tokens_within(encoded.offsets, span)
-            vectors.append(found[1][0][inside].mean(0) if inside else found[0][0])
+            vectors.append(clause_of(found[1][0], inside, found[0][0]) if inside else found[0][0])
             if not inside:
                 unseen.append(i)
         return unit_rows(vectors, len(vectors), self._dimension, self._identity), unseen
+
+
+def clause_of(tokens: FloatArray, inside: Sequence[int], whole: FloatArray) -> FloatArray:
+    """(d,) vector of a clause: the mean of its tokens, less a share of the text around it.
+
+    Args:
+        tokens: (t, d) of the text, in context.
+        inside: which of them are the clause's.
+        whole: (d,) unit vector of the text.
+    """
+    mean = tokens[inside].mean(0)
+    return mean / np.linalg.norm(mean) - AROUND * whole
 
 
 def tokens_within(offsets: Sequence[tuple[int, int]], span: tuple[int, int]) -> list[int]:

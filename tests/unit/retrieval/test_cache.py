@@ -12,7 +12,7 @@ import pytest
 
 from armory.errors import BackendError
 from armory.retrieval.embedders.cache import CachedEmbedder, DocumentCache
-from armory.retrieval.ports import FloatArray
+from armory.retrieval.ports import FloatArray, Passage
 from armory.testing.embedder import HashingEmbedder
 
 
@@ -208,3 +208,45 @@ async def test_the_cache_is_bounded() -> None:
     await none.embed_queries(["a"])
     await none.embed_queries(["a"])
     assert none.inner.queries == 2  # type: ignore[attr-defined]
+
+
+class Reader(HashingEmbedder):
+    """Reads a text once for all of its clauses, and counts how often."""
+
+    readings = 0
+
+    async def embed_clauses(self, text: str, spans: Sequence[tuple[int, int]]) -> FloatArray:
+        self.readings += 1
+        return self._embed([text, *(text[slice(*span)] for span in spans)])
+
+
+@pytest.mark.anyio
+async def test_a_query_is_read_once_for_all_of_its_clauses() -> None:
+    text = "find a hotel and book a flight"
+    passages = [Passage(text), Passage(text, (0, 12)), Passage(text, (17, 30))]
+    inner, store = Reader(), Store()
+    cached = CachedEmbedder(inner, store=store)
+    found = await cached.embed_passages(passages)
+    expected = inner._embed([text, "find a hotel", "book a flight"])
+    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(await cached.embed_passages(passages[::-1]), expected[::-1])
+    np.testing.assert_allclose(await cached.embed_queries([text]), expected[:1])
+    assert (inner.readings, inner.queries) == (1, 0)
+    # A clause by itself is another vector than the clause in its query.
+    await cached.embed_queries(["find a hotel"])
+    assert inner.queries == 1
+    other = Reader()
+    np.testing.assert_allclose(
+        await CachedEmbedder(other, store=store).embed_passages(passages), expected, atol=1e-6
+    )
+    assert other.readings == 0
+
+
+@pytest.mark.anyio
+async def test_clauses_are_embedded_by_themselves_where_the_model_cannot_read_them() -> None:
+    text = "find a hotel and book a flight"
+    inner = HashingEmbedder()
+    found = await CachedEmbedder(inner).embed_passages([Passage(text), Passage(text, (0, 12))])
+    np.testing.assert_allclose(found, inner._embed([text, "find a hotel"]), atol=1e-6)
+    assert inner.queries == 2
+    assert (await CachedEmbedder(inner).embed_passages([])).shape == (0, 64)

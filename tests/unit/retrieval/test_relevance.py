@@ -84,7 +84,10 @@ def test_tuned_constants_come_first() -> None:
 def test_a_pair_that_nothing_was_fitted_for_takes_generic_constants() -> None:
     formula = calibration_for("semantic", "generic")
     assert calibration_for("multi_factor", "") == formula
-    assert calibration_for("multi_factor", "all-MiniLM-L6-v2-int8-1") == formula
+    assert (
+        calibration_for("multi_factor", "fastembed:sentence-transformers/all-MiniLM-L6-v2")
+        == formula
+    )
     assert calibration_for("made up", "made up") == formula
     assert calibration_for("hybrid", "made up") == calibration_for("hybrid", "generic")
 
