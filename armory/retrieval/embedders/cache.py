@@ -223,6 +223,7 @@ class CachedEmbedder:
         ttl_s: float = 86_400,
     ) -> None:
         self.inner = inner
+        self._reader = inner if isinstance(inner, ClauseReader) else None
         self._kept: LRUCache[Passage, FloatArray] = LRUCache(max(size, 1))
         self._size = size
         self._store = store
@@ -256,7 +257,7 @@ class CachedEmbedder:
         """
         if not passages:
             return np.zeros((0, self.dimension), np.float32)
-        if not isinstance(self.inner, ClauseReader):
+        if self._reader is None:
             passages = [p if p.span is None else Passage(p.words) for p in passages]
         waiting: dict[Passage, asyncio.Future[FloatArray]] = {}
         known: dict[Passage, FloatArray] = {}
@@ -312,15 +313,14 @@ class CachedEmbedder:
 
     async def _embed(self, passages: Sequence[Passage]) -> dict[Passage, FloatArray]:
         """Run the model: once a text for all that is wanted of it."""
-        reader = self.inner if isinstance(self.inner, ClauseReader) else None
         parts: dict[str, list[tuple[int, int]]] = {}
         for passage in passages:
             if passage.span is not None:
                 parts.setdefault(passage.text, []).append(passage.span)
         found: dict[Passage, FloatArray] = {}
         for text, spans in parts.items():
-            assert reader is not None
-            vectors = await reader.embed_clauses(text, spans)
+            assert self._reader is not None
+            vectors = await self._reader.embed_clauses(text, spans)
             keys = [Passage(text), *(Passage(text, span) for span in spans)]
             found |= dict(zip(keys, vectors, strict=True))
         rest = [passage for passage in passages if passage not in found]
