@@ -35,7 +35,7 @@ view visit visualize watch write zip
 _VERB = "|".join(_VERBS.split())
 _EDGES = " ,.;:!?\t\"'\u3002\uff01\uff1f\uff1b"
 _SPLIT = re.compile(
-    r"(?<=[.?!;\u3002\uff01\uff1f\uff1b])(?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)"
+    r"(?<=[.?!;\u3002\uff01\uff1f\uff1b])(?<!(?-i:\bMr\.))(?<!(?-i:\bMrs\.))(?<!(?-i:\bDr\.))"
     r"(?<!\bvs\.)(?<!\be\.g\.)(?<!\bi\.e\.)\s*(?=\s|[^\x00-\x7f])"
     r"|[\r\n]+"
     r"|,?\s+(?:and\s+(?:then|also|finally|lastly)|then|additionally|furthermore|moreover"

@@ -7,6 +7,7 @@ Owns: engines, transactions, the upgrade on start, and turning the drivers' fail
 from __future__ import annotations
 
 import importlib.util
+import sqlite3
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -30,6 +31,8 @@ from armory.errors import BackendError, ConfigError
 
 _log = structlog.get_logger(__name__)
 _BUSY_TIMEOUT_MS = 10_000
+#: Attempts at the write-ahead log; each failed one waits until the other process is through.
+_SWITCHES = 20
 _POSTGRES_TIMEOUT_S = 10.0
 _UPGRADE_LOCK = 0x41524D52  # any number that no other program is likely to lock
 _MIGRATIONS = str(Path(__file__).parent / "migrations")
@@ -160,14 +163,28 @@ def _engine(url: URL, pool_size: int) -> AsyncEngine:
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None  # the driver must not begin transactions by itself
     cursor = connection.cursor()
-    for pragma in (
-        f"busy_timeout={_BUSY_TIMEOUT_MS}",
-        "journal_mode=WAL",
-        "synchronous=NORMAL",
-        "foreign_keys=ON",
-    ):
+    cursor.execute(f"PRAGMA busy_timeout={_BUSY_TIMEOUT_MS}")
+    _write_ahead(cursor)
+    for pragma in ("synchronous=NORMAL", "foreign_keys=ON"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
+
+
+def _write_ahead(cursor: Any) -> None:
+    """Switch the file to a write-ahead log, also where another process is about to.
+
+    SQLite does not wait for that lock, whatever the busy timeout; for one to write it does.
+    """
+    for left in reversed(range(_SWITCHES)):
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError:
+            if not left:
+                raise
+            cursor.execute("BEGIN IMMEDIATE")
+            cursor.execute("COMMIT")
+        else:
+            return
 
 
 def _begin_sqlite(connection: Connection) -> None:

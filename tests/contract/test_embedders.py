@@ -14,10 +14,16 @@ import numpy as np
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from tokenizers import Tokenizer
 
 from armory.errors import BackendError, ConfigError
 from armory.retrieval.embedders.cache import CachedEmbedder
-from armory.retrieval.embedders.embedded import SHIPPED, EmbeddedEmbedder
+from armory.retrieval.embedders.embedded import (
+    SHIPPED,
+    EmbeddedEmbedder,
+    clause_of,
+    tokens_within,
+)
 from armory.retrieval.embedders.fastembed import FastembedEmbedder
 from armory.retrieval.embedders.openai import OpenAIEmbedder
 from armory.retrieval.ports import Embedder
@@ -336,6 +342,24 @@ async def test_clauses_are_read_in_their_query() -> None:
     assert likeness[0, 0] > likeness[0, 1] + 0.2
     assert likeness[1, 1] > likeness[1, 0] + 0.2
     await embedder.aclose()
+
+
+def test_a_clause_has_the_tokens_of_its_characters_and_no_others() -> None:
+    tokenizer: Any = Tokenizer.from_file(str(SHIPPED / "tokenizer.json"))
+    text = "Crééz l'événement 😀 lundi, and send an email to Bob now"
+    start = text.index("send")
+    encoded = tokenizer.encode(text)
+    inside = tokens_within(encoded.offsets, (start, start + len("send an email to Bob")))
+    assert [encoded.tokens[i] for i in inside] == ["send", "an", "email", "to", "bob"]
+    assert tokens_within(encoded.offsets, (start + 1, start + 4)) == []
+    everything = tokens_within(encoded.offsets, (0, len(text)))
+    assert everything == list(range(1, len(encoded.tokens) - 1))  # not the special ones
+
+
+def test_a_clause_is_the_mean_of_its_tokens_less_a_share_of_the_text() -> None:
+    tokens = np.array([[9, 9], [3, 0], [0, 1], [0, 3], [9, 9]], np.float32)
+    found = clause_of(tokens, [1, 3], np.array([0, 1], np.float32))
+    np.testing.assert_allclose(found, [0.5**0.5, 0.5**0.5 - 0.4], atol=1e-6)
 
 
 async def test_a_clause_beyond_what_the_model_reads_is_read_by_itself() -> None:

@@ -62,7 +62,7 @@ async def test_writers_wait_for_each_other(processes: Any) -> None:
 
 
 async def test_replicas_upgrade_an_empty_database_together(stores: Any) -> None:
-    databases = [Database(stores.url) for _ in range(3)]
+    databases = [Database(stores.url) for _ in range(8)]
     await asyncio.gather(*(database.open() for database in databases))
     assert await names(databases[0]) == []
     for database in databases:

@@ -145,8 +145,9 @@ class CachedModel:
 
     def _read(self, text: str, wanted: Sequence[tuple[str, tuple[int, int]]]) -> None:
         """Run a query once; a clause beyond the limit is left to be read by itself."""
+        self._tokenizer.enable_truncation(self._limit)
         encoded = self._tokenizer.encode(text)
-        encoded.truncate(self._limit)
+        self._tokenizer.no_truncation()
         ids = np.array([encoded.ids], np.int64)
         feed = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
         names = ["last_hidden_state", "embedding"]

@@ -317,16 +317,16 @@ class CachedEmbedder:
         for passage in passages:
             if passage.span is not None:
                 parts.setdefault(passage.text, []).append(passage.span)
-        found: dict[Passage, FloatArray] = {}
-        for text, spans in parts.items():
-            assert self._reader is not None
-            vectors = await self._reader.embed_clauses(text, spans)
-            keys = [Passage(text), *(Passage(text, span) for span in spans)]
-            found |= dict(zip(keys, vectors, strict=True))
-        rest = [passage for passage in passages if passage not in found]
+        keys = {t: [Passage(t), *(Passage(t, s) for s in spans)] for t, spans in parts.items()}
+        rest = [p for p in passages if p.span is None and p.text not in parts]
+        runs = [self._reader.embed_clauses(t, parts[t]) for t in keys] if self._reader else []
         if rest:
-            vectors = await self.inner.embed_queries([passage.text for passage in rest])
-            found |= dict(zip(rest, vectors, strict=True))
+            runs.append(self.inner.embed_queries([passage.text for passage in rest]))
+        found: dict[Passage, FloatArray] = {}
+        for known, vectors in zip(
+            [*keys.values(), rest], await asyncio.gather(*runs), strict=False
+        ):
+            found |= dict(zip(known, vectors, strict=True))
         return found
 
     def _key(self, passage: Passage) -> str:

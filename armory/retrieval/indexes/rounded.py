@@ -5,7 +5,7 @@ Owns: `Rounded`. Never imports an index, an embedder or a ranker.
 A query times a large matrix takes as long as reading the matrix, and more for several queries: two
 bytes are half of a float, and products of bytes are cheap. NumPy has no quick one; onnxruntime has,
 so a model of one operator does it. Sums of integers are exact, so a cosine depends neither on the
-tools beside it nor on the machine.
+tools beside it nor, among x86-64 machines, on the processor.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from armory.errors import BackendError
 from armory.retrieval.indexes.base import Segments
 from armory.retrieval.ports import FloatArray
 
@@ -30,6 +31,8 @@ _FINER = 2 * _TOP
 _QUERY_FINER = 2 * _QUERY_TOP
 #: Vectors rounded at a time.
 _BLOCK = 1_024
+#: Cosines worked out at a time: each takes some 24 bytes for a while.
+_AT_ONCE = 4_000_000
 #: Fewer vectors are multiplied as quickly as they are.
 _FROM = 8_000
 #: Elements; a model's tensor is smaller than 2 GB. And their sums of products stay within 32 bits.
@@ -69,7 +72,7 @@ class Rounded:
             matrix[:, 0, part], matrix[:, 1, part] = first.T, second.T
         # what the zero point of queries adds to the products
         self._zero = matrix.sum(0, dtype=np.int32) * (_QUERY_ZERO * (_QUERY_FINER + 1))
-        self._session = multiplier(matrix.reshape(segments.dimension, 2 * count))
+        self._session, self._held = multiplier(matrix.reshape(segments.dimension, 2 * count))
 
     def best(self, queries: FloatArray) -> FloatArray:
         """(m, n) float32: best cosine of each query with each tool, off by some 0.00001."""
@@ -86,13 +89,20 @@ class Rounded:
 
     def _products(self, queries: FloatArray) -> FloatArray:
         """(m, N) cosines."""
+        few = max(1, _AT_ONCE // len(self._scale))
+        if len(queries) > few:
+            parts = range(0, len(queries), few)
+            return np.concatenate([self._products(queries[i : i + few]) for i in parts])
         step = np.abs(queries).max(1) / np.float32(_QUERY_TOP)
         step[step == 0] = 1
         given = queries / step[:, None]
         first = np.rint(given)
         second = np.rint((given - first) * _QUERY_FINER)
         rows = (np.concatenate([first, second]) + _QUERY_ZERO).astype(np.uint8)
-        products: NDArray[np.int32] = self._session.run(None, {"queries": rows})[0]
+        try:
+            products: NDArray[np.int32] = self._session.run(None, {"queries": rows})[0]
+        except Exception as error:
+            raise BackendError(f"the vectors cannot be searched: {error}") from error
         products = products.reshape(2, len(queries), *self._zero.shape)
         joined = products[0]
         joined *= np.int32(_QUERY_FINER)
@@ -106,8 +116,11 @@ class Rounded:
         return found
 
 
-def multiplier(matrix: NDArray[np.int8]) -> Any:
-    """What multiplies rows of unsigned bytes with a (d, N) matrix; it keeps a packed copy."""
+def multiplier(matrix: NDArray[np.int8]) -> tuple[Any, Any]:
+    """What multiplies rows of unsigned bytes with a (d, N) matrix, and what to keep beside it.
+
+    Most processors get a packed copy; where there is none, the matrix itself is read.
+    """
     import onnxruntime  # heavy: only where a catalogue is large
 
     options = onnxruntime.SessionOptions()
@@ -116,7 +129,8 @@ def multiplier(matrix: NDArray[np.int8]) -> Any:
     given = onnxruntime.OrtValue.ortvalue_from_numpy(matrix)
     options.add_external_initializers(["matrix"], [given])
     model = _model(*matrix.shape)
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    return session, given
 
 
 def _model(dimension: int, count: int) -> bytes:

@@ -114,9 +114,8 @@ class MultiFactorRanker(FormulaRanker):
         )  # fmt: skip
         boost = np.ones(len(raw), np.float32)
         boost[candidates] = [one.factor for one in given]
-        shown = {**ranked.signals, **factors, "boost": boost}
-        if isinstance(ranked.signals, Spread):
-            shown = ranked.signals.joined({**factors, "boost": boost})
+        assert isinstance(ranked.signals, Spread)  # what `verdict` gives
+        shown = ranked.signals.joined({**factors, "boost": boost})
         order = candidates[np.argsort(-raw[candidates], kind="stable")]
         return replace(ranked, order=order, raw=raw, signals=shown)
 

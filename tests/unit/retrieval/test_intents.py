@@ -20,6 +20,10 @@ from armory.retrieval.intents import MAX_CLAUSES, clauses, form, named
         ("查询北京的天气。预订一家酒店", ["查询北京的天气", "预订一家酒店"]),
         ("I travel to Oslo next week, what is the weather there", []),
         ("Ask Dr. Hu for his report. Then send it!", ["Ask Dr. Hu for his report", "send it"]),
+        (
+            "Set the timeout to 500 ms. Restart the web server",
+            ["Set the timeout to 500 ms", "Restart the web server"],
+        ),
         ("", []),
     ],
 )

@@ -90,11 +90,19 @@ def test_neither_neighbours_nor_places_change_a_cosine() -> None:
     np.testing.assert_array_equal(Rounded(given).best(queries[1:2]), found[1:2])
 
 
+def test_many_queries_are_multiplied_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = segments(normal(600, DIM, 0), [1] * 600)
+    queries, rounded = normal(7, DIM, 1), Rounded(given)
+    whole = rounded.best(queries)
+    monkeypatch.setattr("armory.retrieval.indexes.rounded._AT_ONCE", 1_200)
+    np.testing.assert_array_equal(rounded.best(queries), whole)
+
+
 def test_products_outlive_the_matrix_that_they_were_made_of() -> None:
     matrix = np.random.default_rng(0).integers(-127, 128, (DIM, 300), np.int8)
     rows = np.random.default_rng(1).integers(1, 128, (3, DIM), np.uint8)
     wanted = rows.astype(np.int32) @ matrix.astype(np.int32)
-    session = multiplier(matrix)
+    session, _ = multiplier(matrix)
     matrix[:] = 0
     np.testing.assert_array_equal(session.run(None, {"queries": rows})[0], wanted)
 
@@ -103,7 +111,7 @@ def test_bytes_do_not_overflow_where_pairs_are_added_in_16_bits() -> None:
     matrix = np.full((DIM, 40), 127, np.int8)
     matrix[:, ::2] = -127
     rows = np.full((2, DIM), 127, np.uint8)
-    found = multiplier(matrix).run(None, {"queries": rows})[0]
+    found = multiplier(matrix)[0].run(None, {"queries": rows})[0]
     np.testing.assert_array_equal(found, rows.astype(np.int32) @ matrix.astype(np.int32))
 
 
