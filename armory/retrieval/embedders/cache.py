@@ -317,15 +317,13 @@ class CachedEmbedder:
         for passage in passages:
             if passage.span is not None:
                 parts.setdefault(passage.text, []).append(passage.span)
-        keys = {t: [Passage(t), *(Passage(t, s) for s in spans)] for t, spans in parts.items()}
-        rest = [p for p in passages if p.span is None and p.text not in parts]
-        runs = [self._reader.embed_clauses(t, parts[t]) for t in keys] if self._reader else []
-        if rest:
+        wanted = [[Passage(t), *(Passage(t, s) for s in spans)] for t, spans in parts.items()]
+        runs = [self._reader.embed_clauses(t, s) for t, s in parts.items()] if self._reader else []
+        if rest := [p for p in passages if p.span is None and p.text not in parts]:
+            wanted.append(rest)
             runs.append(self.inner.embed_queries([passage.text for passage in rest]))
         found: dict[Passage, FloatArray] = {}
-        for known, vectors in zip(
-            [*keys.values(), rest], await asyncio.gather(*runs), strict=False
-        ):
+        for known, vectors in zip(wanted, await asyncio.gather(*runs), strict=True):
             found |= dict(zip(known, vectors, strict=True))
         return found
 

@@ -120,6 +120,9 @@ def multiplier(matrix: NDArray[np.int8]) -> tuple[Any, Any]:
     """What multiplies rows of unsigned bytes with a (d, N) matrix, and what to keep beside it.
 
     Most processors get a packed copy; where there is none, the matrix itself is read.
+
+    Raises:
+        BackendError: onnxruntime refuses it, for want of memory say.
     """
     import onnxruntime  # heavy: only where a catalogue is large
 
@@ -129,7 +132,10 @@ def multiplier(matrix: NDArray[np.int8]) -> tuple[Any, Any]:
     given = onnxruntime.OrtValue.ortvalue_from_numpy(matrix)
     options.add_external_initializers(["matrix"], [given])
     model = _model(*matrix.shape)
-    session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    try:
+        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+    except Exception as error:
+        raise BackendError(f"the vectors cannot be made searchable: {error}") from error
     return session, given
 
 

@@ -7,6 +7,7 @@ import platform
 import numpy as np
 import pytest
 
+from armory.errors import BackendError
 from armory.retrieval.indexes.base import Segments
 from armory.retrieval.indexes.exact import ExactIndex, ExactView
 from armory.retrieval.indexes.rounded import Rounded, multiplier, worth
@@ -96,6 +97,15 @@ def test_many_queries_are_multiplied_a_few_at_a_time(monkeypatch: pytest.MonkeyP
     whole = rounded.best(queries)
     monkeypatch.setattr("armory.retrieval.indexes.rounded._AT_ONCE", 1_200)
     np.testing.assert_array_equal(rounded.best(queries), whole)
+
+
+def test_a_refusal_is_one_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr("onnxruntime.InferenceSession", refuse)
+    with pytest.raises(BackendError, match="no memory"):
+        multiplier(np.zeros((DIM, 3), np.int8))
 
 
 def test_products_outlive_the_matrix_that_they_were_made_of() -> None:
