@@ -12,16 +12,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from armory.retrieval.relevance import Calibration, Linear, cost_weighted, shape, sigmoid
+from armory.retrieval.relevance import SHAPE, Calibration, Linear, cost_weighted, shape, sigmoid
 
 FloatArray = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
 _STEPS = 30
 _LEAST_SPREAD = 1e-6
-
-#: Signals of the second step that come from the first; see `relevance.shape`.
-SHAPE = tuple(shape(np.zeros(1, np.float32)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -215,7 +215,8 @@ def calibration_for(
     return _shipped_calibration(ranker, embedder)
 
 
-_SHAPE = (
+#: Signals of the second step that come from the first; see `shape`.
+SHAPE = (
     "own", "gap", "gap_near", "over_second", "over_fifth", "log_place", "log_share",
     "log_sharp_share", "top", "rivals", "expected",
 )  # fmt: skip
@@ -233,7 +234,7 @@ def shape(own: FloatArray) -> Table:
     size = len(own)
     order = np.argsort(-own, kind="stable")
     best: list[float] = own[order[:10]].tolist()
-    rows = np.empty((len(_SHAPE), size), np.float32)
+    rows = np.empty((len(SHAPE), size), np.float32)
     rows[0] = own
     gap = np.subtract(own, np.float32(best[0]), out=rows[1])
     np.maximum(gap, -1.5, out=rows[2])
@@ -248,7 +249,7 @@ def shape(own: FloatArray) -> Table:
     rows[8] = best[0]
     rows[9] = mass
     rows[10] = sigmoid(own[order[:10]]).sum()
-    return Table(_SHAPE, rows)
+    return Table(SHAPE, rows)
 
 
 def judge(

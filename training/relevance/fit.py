@@ -23,7 +23,6 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from armory.retrieval.fitting import (
-    SHAPE,
     Observations,
     fit_steps,
     log_odds_of,
@@ -31,6 +30,7 @@ from armory.retrieval.fitting import (
 )
 from armory.retrieval.relevance import (
     GENERIC,
+    SHAPE,
     VERSION,
     Calibration,
     read_calibrations,
