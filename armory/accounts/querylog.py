@@ -24,8 +24,9 @@ _RETURNED = 50
 _SECRETS = re.compile(
     r"acx_[A-Za-z0-9_-]{8,}"  # our own keys
     r"|\b(?:sk|ghp|gho|xox[abpr]|glpat)[-_][A-Za-z0-9_-]{16,}"
-    r"|\beyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*"  # JWT
-    r"|(?i:bearer\s+)[A-Za-z0-9._~+/-]{12,}"
+    r"|(?<![A-Za-z0-9_-])(?>(?:[A-Za-z0-9_-]*?\b)?eyJ)"  # JWT, sought once in a run of characters
+    r"[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]*+"
+    r"|(?i:bearer\s++)[A-Za-z0-9._~+/-]{12,}"
 )
 REDACTED = "[redacted]"
 

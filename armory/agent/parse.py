@@ -8,23 +8,20 @@ from __future__ import annotations
 
 import json
 import re
+from bisect import bisect_left
 from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from armory.agent.repair import parse_arguments, parse_object
 
 _FIELD = re.compile(
-    r"^[ \t]*(?:[-*>#]+[ \t]*|\d+[.)][ \t]*)*[*_`\"']*"
+    r"^[ \t]*+(?:[-*>#]++[ \t]*+|\d++[.)][ \t]*+)*+[*_`\"']*+"
     r"(?P<name>thought|action[ _-]?input|action|observation|final[ _-]?answer)"
-    r"[*_`\"']*[ \t]*(?:\d+[ \t]*)?[:\uff1a][*_`]*[ \t]*",
+    r"[*_`\"']*+[ \t]*+(?:\d++[ \t]*+)?+[:\uff1a][*_`]*+[ \t]*+",
     re.IGNORECASE | re.MULTILINE,
 )
-_THINKING = re.compile(
-    r"<(?P<tag>think|thinking|thought|reasoning|reflection)>(?P<inside>.*?)</(?P=tag)>",
-    re.IGNORECASE | re.DOTALL,
-)
-_OPEN_THINKING = re.compile(r"<(?:think|thinking|thought|reasoning|reflection)>", re.IGNORECASE)
-_CLOSE_THINKING = re.compile(r"</(?:think|thinking|thought|reasoning|reflection)>", re.IGNORECASE)
+_OPEN_THINKING = re.compile(r"<(think|thinking|thought|reasoning|reflection)>", re.IGNORECASE)
+_CLOSE_THINKING = re.compile(r"</(think|thinking|thought|reasoning|reflection)>", re.IGNORECASE)
 _FENCE = re.compile(r"^[ \t]*(?:```|~~~)[^\n`]*$", re.MULTILINE)
 _INLINE_FENCE = re.compile(r"```(?:json|text|python)?[ \t]*|```")
 _TAGGED = re.compile(r"</?(?:tool_call|tool|function_call|action)>|<\|[a-z_]+\|>", re.IGNORECASE)
@@ -123,8 +120,7 @@ def _problem(fields: list[tuple[str, str]], body: str) -> str:
 
 
 def _without_thinking(text: str, notes: _Notes) -> tuple[str, str]:
-    inside = [m["inside"].strip() for m in _THINKING.finditer(text)]
-    body = _THINKING.sub("\n", text)
+    inside, body = _closed_thinking(text)
     if inside:
         notes.add("thinking tags taken out")
     closed = _CLOSE_THINKING.search(body)
@@ -138,6 +134,24 @@ def _without_thinking(text: str, notes: _Notes) -> tuple[str, str]:
         notes.add("a thinking tag that is never closed")
         body = body[: opened.start()] + "\n" + _OPEN_THINKING.sub("\n", body[opened.end() :])
     return body, "\n".join(part for part in inside if part)
+
+
+def _closed_thinking(text: str) -> tuple[list[str], str]:
+    """What stands between each opening tag and the first closing one of its name, and the rest."""
+    closing: dict[str, list[re.Match[str]]] = {}
+    for match in _CLOSE_THINKING.finditer(text):
+        closing.setdefault(match[1].lower(), []).append(match)
+    inside: list[str] = []
+    rest: list[str] = []
+    at = 0
+    for opened in _OPEN_THINKING.finditer(text):
+        ends = closing.get(opened[1].lower(), [])
+        place = bisect_left(ends, opened.end(), key=re.Match.start)
+        if opened.start() >= at and place < len(ends):
+            inside.append(text[opened.end() : ends[place].start()].strip())
+            rest.append(text[at : opened.start()])
+            at = ends[place].end()
+    return inside, "\n".join((*rest, text[at:]))
 
 
 def _without_fences(body: str, notes: _Notes) -> str:

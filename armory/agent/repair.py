@@ -19,6 +19,7 @@ _BARE_KEY = re.compile(r"(?<=[{,])\s*([A-Za-z_]\w*)\s*:")
 _KEYWORD = re.compile(r"\b([A-Za-z_]\w*)\s*=\s*")
 _PAIR = re.compile(r"^\s*[\"']?(query|top_k)[\"']?\s*[:=]\s*(.+?)\s*,?\s*$", re.MULTILINE)
 _HALF_KEY = re.compile(r',\s*"(?:[^"\\]|\\.)*$')
+_COMMA_OR_QUOTE = re.compile(r"[,\"']")
 _MAX_CHARS = 20_000
 
 
@@ -64,13 +65,11 @@ def parse_arguments(text: str, note: Note) -> dict[str, Any] | None:
     if pairs:
         note("key and value lines instead of JSON")
         return {key: _value(value) for key, value in pairs}
-    call = re.match(r"^[(\[]\s*(?P<inside>.*?)\s*[)\]]?\s*$", written.splitlines()[0][:2000]) if (
-        written
-    ) else None  # fmt: skip
-    if call is not None:
-        note("call brackets instead of JSON")
-        return _call(call["inside"])
     first = written.splitlines()[0].strip() if written else ""
+    if first.startswith(("(", "[")):
+        note("call brackets instead of JSON")
+        inside = first[1:2000].rstrip()
+        return _call((inside[:-1] if inside.endswith((")", "]")) else inside).strip())
     bare = first.strip("\"'")
     if not bare:
         return None
@@ -142,7 +141,7 @@ def _python(written: str, note: Note) -> dict[str, Any] | None:
 def _call(inside: str) -> dict[str, Any]:
     """`"deploy", top_k=3` as an object; the first text without a name is the query."""
     found: dict[str, Any] = {}
-    for part in re.split(r",(?=(?:[^\"']*[\"'][^\"']*[\"'])*[^\"']*$)", inside):
+    for part in _parts(inside):
         keyword = _KEYWORD.match(part.strip())
         value = _value(part.strip()[keyword.end() :] if keyword else part)
         if keyword:
@@ -155,6 +154,19 @@ def _call(inside: str) -> dict[str, Any]:
         else:
             found.setdefault("top_k", value)
     return found
+
+
+def _parts(inside: str) -> list[str]:
+    """What stands between the commas that have an even number of quotes after them."""
+    parts: list[str] = []
+    end, even = len(inside), True
+    for match in reversed(list(_COMMA_OR_QUOTE.finditer(inside))):
+        if match.group() != ",":
+            even = not even
+        elif even:
+            parts.append(inside[match.end() : end])
+            end = match.start()
+    return [inside[:end], *reversed(parts)]
 
 
 def _value(text: str) -> Any:

@@ -29,8 +29,9 @@ PER_TOOL = 5
 _MAX_DOCUMENT_CHARS = 4_000
 _QUERY_TOKENS = 18
 _MAX_QUERY_CHARS = 300
-_THINKING = re.compile(r"<think(?:ing)?>.*?</think(?:ing)?>", re.IGNORECASE | re.DOTALL)
-_BULLET = re.compile(r"^\s*(?:[-*\u2022]|\d+[.)])\s+(?P<text>.+?)\s*$")
+_OPEN_THINKING = re.compile(r"<think(?:ing)?>", re.IGNORECASE)
+_CLOSE_THINKING = re.compile(r"</think(?:ing)?>", re.IGNORECASE)
+_BULLET = re.compile(r"(?:[-*\u2022]|\d++[.)])\s++(?P<text>.+)")
 
 _PROMPT = """\
 Write {count} different requests that a person would make of an assistant, for each of which the \
@@ -101,13 +102,24 @@ def read_queries(text: str) -> list[str]:
     """The queries in a model's answer: a JSON array of texts (or of objects with a text), else
     the lines of a list. Empty and repeated ones are left out.
     """
-    body = _THINKING.sub("", text)
+    body = _without_thinking(text)
     found = _array(body)
     if found is None:
-        matches = map(_BULLET.match, body.splitlines())
+        matches = (_BULLET.match(line.strip()) for line in body.splitlines())
         found = [m["text"].strip("\"'` ,") for m in matches if m is not None]
     clean = (" ".join(query.split())[:_MAX_QUERY_CHARS] for query in found)
     return [query for query in dict.fromkeys(clean) if query]
+
+
+def _without_thinking(text: str) -> str:
+    parts: list[str] = []
+    at = 0
+    while (opened := _OPEN_THINKING.search(text, at)) and (
+        closed := _CLOSE_THINKING.search(text, opened.end())
+    ):
+        parts.append(text[at : opened.start()])
+        at = closed.end()
+    return "".join((*parts, text[at:]))
 
 
 def _array(body: str) -> list[str] | None:

@@ -22,8 +22,10 @@ from armory.config.load import FILE_NAME
 from armory.domain.naming import slug
 from armory.errors import ConfigError
 
-_STRING_OR_COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_STRING_OR_COMMA = re.compile(r'("(?:\\.|[^"\\])*")|,(?=\s*[}\]])', re.DOTALL)
+_STRING_OR_COMMENT = re.compile(
+    r'("(?:\\.|[^"\\]++)*+(?:"|\\?\Z))|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z)', re.DOTALL
+)
+_STRING_OR_COMMA = re.compile(r'("(?:\\.|[^"\\]++)*+(?:"|\\?\Z))|,(?=\s*+[}\]])', re.DOTALL)
 _PLACES = (("mcpServers",), ("servers",), ("mcp", "servers"), ("mcp", "mcpServers"))
 
 

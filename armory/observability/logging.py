@@ -21,9 +21,9 @@ _SECRET_KEY = re.compile(
     re.IGNORECASE,
 )
 _SECRET_TEXT = re.compile(
-    r"(?P<bearer>\b(?:bearer|basic)\s+)[A-Za-z0-9._~+/=-]{6,}"
+    r"(?P<bearer>\b(?:bearer|basic)\s++)[A-Za-z0-9._~+/=-]{6,}"
     r"|\b(?:acx_|sk-)[A-Za-z0-9_-]{6,}"
-    r"|(?P<scheme>\b[a-z][a-z0-9+.-]*://)[^\s/@:]*:[^\s/@]+@",
+    r"|(?P<scheme>://)[^\s/@:]*+:[^\s/@]++@",
     re.IGNORECASE,
 )
 _HIDDEN = "***"

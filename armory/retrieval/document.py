@@ -25,7 +25,7 @@ _PARAM_WORDS = 14
 _SPACES = re.compile(r"\s+")
 _SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+")
 _LEAD = re.compile(
-    r"^(?:this|the)?\s*(?:tool|api|endpoint|function|method)?\s*"
+    r"^(?:this|the)?\s*+(?:(?:tool|api|endpoint|function|method)\s*+)?"
     r"(?:can be used to|is used to|used to|allows? (?:you|users?) to|lets you|will|to)\s+",
     re.IGNORECASE,
 )

@@ -34,15 +34,18 @@ view visit visualize watch write zip
 """
 _VERB = "|".join(_VERBS.split())
 _EDGES = " ,.;:!?\t\"'\u3002\uff01\uff1f\uff1b"
+_GAP = r"\s{1,32}+"
+"""White space before a word that parts clauses: what a longer run has before that is no clause, and
+looking through all of it from each of its characters would cost the square of its length."""
 _SPLIT = re.compile(
     r"(?<=[.?!;\u3002\uff01\uff1f\uff1b])(?<!(?-i:\bMr\.))(?<!(?-i:\bMrs\.))(?<!(?-i:\bDr\.))"
     r"(?<!\bvs\.)(?<!\be\.g\.)(?<!\bi\.e\.)\s*(?=\s|[^\x00-\x7f])"
     r"|[\r\n]+"
-    r"|,?\s+(?:and\s+(?:then|also|finally|lastly)|then|additionally|furthermore|moreover"
-    r"|afterwards?|as\s+well\s+as|after\s+that|finally|lastly|next(?=,))[\s,]+"
-    rf"|,?\s+(?:and|or|und|och|et|y|e)\s+(?=(?:{_VERB})\b)"
-    rf"|,\s+(?=(?:{_VERB})\b)"
-    r"|,\s+and\s+",
+    rf"|,?{_GAP}(?:and\s++(?:then|also|finally|lastly)|then|additionally|furthermore|moreover"
+    r"|afterwards?|as\s++well\s++as|after\s++that|finally|lastly|next(?=,))[\s,]++"
+    rf"|,?{_GAP}(?:and|or|und|och|et|y|e)\s++(?=(?:{_VERB})\b)"
+    rf"|,\s++(?=(?:{_VERB})\b)"
+    r"|,\s++and\s++",
     re.IGNORECASE,
 )
 

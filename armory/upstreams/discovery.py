@@ -16,7 +16,9 @@ from yarl import URL
 Fetch = Callable[[str], Awaitable[Mapping[str, Any] | None]]
 """Fetches a JSON object; None where there is none."""
 
-_PARAMETER = re.compile(r'([A-Za-z0-9_-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))')
+_PARAMETER = re.compile(
+    r'(?<![A-Za-z0-9_-])([A-Za-z0-9_-]++)\s*+=\s*+(?:"((?:[^"\\]++|\\.)*+)"|([^\s,"]++))'
+)
 _LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 _RESOURCE = "/.well-known/oauth-protected-resource"
 _SERVER = "/.well-known/oauth-authorization-server"

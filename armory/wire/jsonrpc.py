@@ -5,10 +5,10 @@ Owns: decoding and encoding of messages, and the code constants. Never imports a
 
 from __future__ import annotations
 
-import re
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec import UNSET, Raw, UnsetType
 
 from armory.gateway.rawjson import brief
@@ -76,8 +76,11 @@ class Message(msgspec.Struct, gc=False):
         return b"" if self.id is UNSET else bytes(memoryview(self.id))
 
 
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"', re.DOTALL)
-_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+_NO_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
+_QUOTE = ord('"')
+_STEP = np.zeros(256, np.int8)
+_STEP[list(b"[{")] = 1
+_STEP[list(b"]}")] = -1
 _message = msgspec.json.Decoder(Message)
 _batch = msgspec.json.Decoder(list[Raw])
 _params = msgspec.json.Decoder(dict[str, Raw])
@@ -126,22 +129,25 @@ def check_depth(body: bytes, limit: int = MAX_DEPTH) -> None:
     """Refuse what is nested too deep, before anything opens it.
 
     Brackets are counted first, which is all that a usual message costs; only one that has more of
-    them than the limit is looked at closely.
+    them than the limit is looked at closely, in passes whose work grows with its length alone.
 
     Raises:
         Malformed: it is nested deeper than `limit` levels.
     """
     if body.count(b"{") + body.count(b"[") <= limit:
         return
-    depth = 0
-    for bracket in _STRING.sub(b"", body).translate(None, _NO_BRACKETS):
-        depth += 1 if bracket in b"{[" else -1
-        if depth > limit:
-            raise Malformed(
-                INVALID_REQUEST,
-                f"the message is nested deeper than {limit} levels; server.limits.json_depth sets "
-                "that limit",
-            )
+    # Without escapes every quote opens or closes a string, so its parity says what is inside.
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    structure = np.frombuffer(plain.translate(None, _NO_STRUCTURE), np.uint8)
+    inside = np.bitwise_xor.accumulate(structure == _QUOTE)
+    steps = _STEP[structure]
+    steps[inside] = 0
+    if int(np.cumsum(steps, dtype=np.int32).max(initial=0)) > limit:
+        raise Malformed(
+            INVALID_REQUEST,
+            f"the message is nested deeper than {limit} levels; server.limits.json_depth sets "
+            "that limit",
+        )
 
 
 def is_batch(body: bytes) -> bool:

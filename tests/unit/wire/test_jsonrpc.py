@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -74,8 +75,8 @@ def test_random_objects_are_a_message_or_malformed(body: dict[str, Any]) -> None
 @settings(max_examples=60, deadline=None)
 @given(st.binary(max_size=60))
 def test_random_bytes_are_a_message_or_malformed(body: bytes) -> None:
-    with pytest.raises(Malformed):
-        jsonrpc.decode(body)
+    with suppress(Malformed):
+        jsonrpc.decode(body)  # Hypothesis takes bytes of the tests, too, and those are messages
 
 
 def test_params() -> None:
