@@ -98,10 +98,13 @@ async def _serve(loaded: Loaded, host: str | None, port: int | None, as_json: bo
     async with open_runtime(loaded, address=address, on_progress=Indexing().shown) as runtime:
         assert runtime.listening is not None
         url = f"{runtime.listening.url}/mcp"
+        bound = runtime.listening
         if as_json:
-            print_json({"url": url, "port": runtime.listening.port, "pid": os.getpid()})
+            told = {"url": url, "host": bound.host, "port": bound.port, "pid": os.getpid()}
+            print_json(told)
         else:
-            err().print(f"armory: listening on {url}", soft_wrap=True, markup=False)
+            also = f" (bound to {bound.address}: every address)" if bound.everywhere else ""
+            err().print(f"armory: listening on {url}{also}", soft_wrap=True, markup=False)
         tasks = [
             asyncio.create_task(_say_ready(runtime)),
             asyncio.create_task(_watch(loaded, reload)),
@@ -109,6 +112,10 @@ async def _serve(loaded: Loaded, host: str | None, port: int | None, as_json: bo
         ]
         try:
             await stop.wait()
+            if server.drain_delay_s:
+                wait_s = server.drain_delay_s
+                err().print(f"armory: ends in {wait_s:g} s, requests may still come", markup=False)
+                await runtime.leave(wait_s)
         finally:
             for task in tasks:
                 task.cancel()
@@ -179,6 +186,9 @@ async def _say_ready(runtime: Runtime) -> None:
         f"armory: ready, {len(status) - len(down)} of {len(status)} upstreams, {tools} tools",
         markup=False,
     )
+    readiness = runtime.readiness()
+    if not readiness.ready:
+        say_notice(f"/readyz says no for now: {readiness.missing[0]}")
     for key, found in down.items():
         say_notice(found.error or f"upstream {key!r}: still connecting")
 

@@ -19,6 +19,11 @@ from armory.domain.naming import is_server_key, slug
 Found = Iterator[tuple[Path, str]]
 
 _OPENAI_PREFIX = "text-embedding-"
+_TORN = (
+    "the password seems to hold '@', '/', '?' or '#', which end it there; write %40, %2F, %3F or "
+    "%23, or give the password alone as a variable, which is encoded where it has to be: "
+    "scheme://user:${PASSWORD}@host/..."
+)
 
 
 def cross_check(
@@ -177,12 +182,35 @@ def _storage_url(config: Config) -> Found:
             ("storage", "url"),
             f"a database of kind {scheme!r} is not known; use sqlite:///FILE or postgresql://...",
         )
+    elif scheme != "sqlite" and _torn(config.storage.url):
+        yield ("storage", "url"), _TORN
 
 
 def _redis(config: Config) -> Found:
     redis = config.storage.redis
     if redis is not None and redis.partition(":")[0] not in ("redis", "rediss", "unix"):
         yield ("storage", "redis"), "a redis://, rediss:// or unix:// URL is expected"
+    elif redis is not None and _torn(redis):
+        yield ("storage", "redis"), _TORN
+
+
+def _torn(url: str) -> bool:
+    """Whether a password ends the part of a URL in which it stands: it holds `@`, `/`, `?`, `#`."""
+    rest = url.partition("://")[2]
+    authority = re.split(r"[/?#]", rest, maxsplit=1)[0]
+    path, _, query = rest[len(authority) :].partition("?")
+    if "@" in path or authority.count("@") > 1:
+        return True
+    return "@" not in authority and "@" in query and "=" not in query.partition("@")[0]
+
+
+def _metrics_port(config: Config) -> Found:
+    server = config.server
+    if server.metrics.port is not None and server.metrics.port == server.port != 0:
+        yield (
+            ("server", "metrics", "port"),
+            f"{server.port} is the main port; give another one, or null for the main one",
+        )
 
 
 _CHECKS: tuple[tuple[Callable[[Config], Found], tuple[Path, ...]], ...] = (
@@ -195,5 +223,6 @@ _CHECKS: tuple[tuple[Callable[[Config], Found], tuple[Path, ...]], ...] = (
     (_patterns, (("observability", "query_log", "redact"),)),
     (_storage_url, (("storage", "url"),)),
     (_redis, (("storage", "redis"),)),
+    (_metrics_port, (("server", "port"), ("server", "metrics"))),
 )
 """Each check with the values that it goes by."""

@@ -1,6 +1,7 @@
 """`${VAR}`, `${VAR:-default}` and `${env:VAR}` in texts.
 
-Owns: the expansion of variables. Never imports a room.
+Owns: the expansion of variables, and what their values lose and gain on the way: the newline that
+files end with, the encoding that a URL asks of a password. Never imports a room.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import quote
 
 from armory.config.problems import Path
 
@@ -16,6 +18,10 @@ _REFERENCE = re.compile(
     r"(?P<rest>:-(?P<default>(?:[^{}]|\{[^{}]*\})*))?\}"
 )
 PRINCIPAL = "principal"
+_URLS = (("storage", "url"), ("storage", "redis"))
+"""Where a variable may stand for a password inside a URL."""
+_RESERVED = re.compile(r"[/?#@\[\]\s]|%(?![0-9A-Fa-f]{2})")
+_USER_INFO = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?P<user_info>[^/?#]*)@")
 
 
 class Missing(Exception):
@@ -26,19 +32,31 @@ class Missing(Exception):
         self.message = message
 
 
-def expand(text: str, variables: Mapping[str, str], *, keep_principal: bool) -> str:
+def expand(
+    text: str,
+    variables: Mapping[str, str],
+    *,
+    keep_principal: bool,
+    verbatim: bool = False,
+    url: bool = False,
+) -> str:
     """`text` with its variables filled in.
 
     `$${` stands for a literal `${`. An empty variable counts as unset where a default is given.
+    Newlines at a value's end are dropped: secrets that come from files have one.
 
     Args:
         text: may hold any number of references.
         variables: what is known, environment included.
         keep_principal: whether `${principal}` is left for later.
+        verbatim: whether values keep such newlines.
+        url: whether a value that stands before the `@` of a URL is percent-encoded where it holds
+            what could not stand there otherwise.
 
     Raises:
         Missing: a variable is not set.
     """
+    user_info = _user_info(text) if url else range(0)
 
     def fill(match: re.Match[str]) -> str:
         if match["escaped"]:
@@ -58,9 +76,19 @@ def expand(text: str, variables: Mapping[str, str], *, keep_principal: bool) -> 
             raise Missing(
                 f"the variable {name} is not set; set it, or give a default: ${{{name}:-...}}"
             )
+        if not verbatim:
+            value = value.rstrip("\r\n")
+        if match.start() in user_info and _RESERVED.search(value):
+            return quote(value, safe=":")
         return value
 
     return _REFERENCE.sub(fill, text)
+
+
+def _user_info(text: str) -> range:
+    """Where user and password stand in a URL whose variables are not filled in yet."""
+    found = _USER_INFO.match(_REFERENCE.sub(lambda match: "x" * len(match[0]), text))
+    return range(0) if found is None else range(*found.span("user_info"))
 
 
 def expand_tree(
@@ -82,7 +110,13 @@ def expand_tree(
         ]
     if isinstance(value, str) and "${" in value:
         try:
-            return expand(value, variables, keep_principal=path[:1] == ("upstreams",))
+            return expand(
+                value,
+                variables,
+                keep_principal=path[:1] == ("upstreams",),
+                verbatim=path[:1] == ("upstreams",) and path[2:3] == ("env",),
+                url=path in _URLS,
+            )
         except Missing as error:
             missing[path] = error.message
     return value

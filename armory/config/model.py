@@ -47,11 +47,20 @@ class LimitsConfig(Block):
     """So long such a call waits, in seconds; then it is cancelled upstream and forgotten."""
 
 
+class MetricsConfig(Block):
+    """Where `/metrics` is served."""
+
+    port: Annotated[int, Field(ge=0, le=65_535)] | None = None
+    """A port of its own, with `/healthz` and `/readyz`, without `base_path`; null: the main one."""
+    token: OptionalSecret = None
+    """Bearer token that `/metrics` asks for; null: none."""
+
+
 class ServerConfig(Block):
     """Where the gateway listens and whom it trusts."""
 
     host: str = Field(default="127.0.0.1", min_length=1)
-    """Address to bind."""
+    """Address to bind; `0.0.0.0`: every IPv4 one, `::`: every one of both kinds."""
     port: Annotated[int, Field(ge=0, le=65_535)] = 8080
     """Port to bind; 0: one that is free."""
     base_path: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._~-]+)*/?$")] = ""
@@ -66,6 +75,14 @@ class ServerConfig(Block):
     """What it takes before it says no."""
     drain_timeout_s: Seconds = 30.0
     """How long calls in flight may go on after SIGTERM, in seconds."""
+    drain_delay_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """How long SIGTERM leaves everything open, in seconds: `/readyz` says no and connections are
+    closed after each answer, so that a balancer sends no more."""
+    readiness: Literal["gateway", "any", "all"] = "gateway"
+    """When `/readyz` says yes: `gateway`: it can answer; `any`: an upstream is there, too; `all`:
+    every one is."""
+    metrics: MetricsConfig = Field(default_factory=MetricsConfig)
+    """Where `/metrics` is served."""
 
 
 class SetConfig(Block):

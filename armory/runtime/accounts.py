@@ -33,6 +33,8 @@ from armory.storage.opening import make_cache
 
 _log = structlog.get_logger(__name__)
 FIRST_CHANGE_S = 5.0
+AGAIN_S = 2.0
+"""Seconds between two attempts to open a database that is away."""
 
 
 def make_accounts(loaded: Loaded) -> Accounts:
@@ -57,36 +59,75 @@ def make_accounts(loaded: Loaded) -> Accounts:
     )
 
 
-@asynccontextmanager
-async def opened(accounts: Accounts, *, needed: bool) -> AsyncGenerator[None]:
-    """Accounts open and kept going for as long as the context lasts.
+class Opening:
+    """Accounts on their way to being open.
+
+    Attributes:
+        away: why they are not open, as their database says it; None once they are.
 
     Args:
         accounts: not open yet.
-        needed: whether somebody's access depends on them. Otherwise a database that cannot be
-            reached costs statistics and the query log, and the gateway serves.
+        again_s: seconds between two attempts.
+    """
+
+    def __init__(self, accounts: Accounts, *, again_s: float = AGAIN_S) -> None:
+        self.away: str | None = None
+        self._accounts = accounts
+        self._again_s = again_s
+
+    async def attempt(self) -> None:
+        """Try once; `away` says how that went.
+
+        Raises:
+            ConfigError: the database was written by a newer Armory.
+        """
+        before, self.away = self.away, None
+        try:
+            await self._accounts.open()
+        except BackendError as error:
+            self.away = error.message
+            if before != self.away:
+                _log.warning("database_away", error=error.message, again_s=self._again_s)
+            return
+        if before is not None:
+            _log.info("database_reached")
+
+    async def run(self) -> None:
+        """Try until they are open, then keep them going."""
+        while self.away is not None:
+            await asyncio.sleep(self._again_s)
+            try:
+                await self.attempt()
+            except ArmoryError as error:
+                self.away = error.message
+                _log.error("database_refused", error=error.message)
+        await self._accounts.run()
+
+
+@asynccontextmanager
+async def opened(accounts: Accounts) -> AsyncGenerator[Opening]:
+    """Accounts open and kept going for as long as the context lasts.
+
+    A database that cannot be reached is tried again and again: the gateway serves what needs no
+    account meanwhile, and statistics and the query log begin when it is there.
+
+    Args:
+        accounts: not open yet.
 
     Raises:
-        BackendError: the database cannot be reached.
-        ConfigError: it was written by a newer Armory.
+        ConfigError: the database was written by a newer Armory.
     """
+    opening = Opening(accounts)
     try:
-        await accounts.open()
-    except BackendError as error:
-        if needed:
-            await accounts.close()
-            raise
-        _log.warning("statistics_not_kept", error=error.message)
-        yield
-        await accounts.close()
-        return
+        await opening.attempt()
     except ArmoryError:
         await accounts.close()
         raise
-    task = asyncio.create_task(accounts.run(), name="accounts")
+    task = asyncio.create_task(opening.run(), name="accounts")
     try:
-        await accounts.feed.wait_trusted(FIRST_CHANGE_S)
-        yield
+        if opening.away is None:
+            await accounts.feed.wait_trusted(FIRST_CHANGE_S)
+        yield opening
     finally:
         task.cancel()
         with suppress(asyncio.CancelledError):

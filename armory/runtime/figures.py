@@ -6,6 +6,7 @@ Owns: turning the state of the rooms into `Readiness` and figures. Changes nothi
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Literal
 
 from armory.gateway.gateway import Gateway
 from armory.observability.metrics import CONTENT_TYPE, EdgeFigures, Metrics, UpstreamFigures
@@ -36,16 +37,24 @@ class Figures:
         self.metrics = Metrics(self._upstreams, self._clients)
 
     def readiness(
-        self, gateway: Gateway, retriever: Retriever | None, *, snapshot: bool, indexing: int = 0
+        self,
+        gateway: Gateway,
+        retriever: Retriever | None,
+        *,
+        snapshot: bool,
+        indexing: int = 0,
+        upstreams: Literal["gateway", "any", "all"] = "gateway",
+        blocked: str | None = None,
     ) -> Readiness:
-        """What `/readyz` says. Ready is a gateway that has had its first snapshot, unless every
-        upstream is down.
+        """What `/readyz` says. Ready is a gateway that can answer: it has had its first snapshot.
 
         Args:
             gateway: whose view is served.
             retriever: None: Tool RAG is off.
             snapshot: whether the first snapshot was there.
             indexing: tools that are being made searchable.
+            upstreams: as `server.readiness`: whether any or all of them have to be there, too.
+            blocked: why requests should not come although all that is there; None: they may.
         """
         status = self._supervisor().status()
         served = gateway.view.catalog.servers
@@ -56,7 +65,7 @@ class Figures:
             },
             "tools": len(gateway.view.catalog.tools),
         }
-        missing: list[str] = []
+        missing: list[str] = [] if blocked is None else [blocked]
         if not snapshot:
             missing.append("first snapshot: upstreams are still connecting")
         missing += [
@@ -74,8 +83,14 @@ class Figures:
         degraded = retriever.degraded if retriever is not None else None
         if degraded:
             missing.append(f"retrieval: {degraded}")
-        all_down = bool(status) and not served
-        return Readiness(snapshot and not all_down, tuple(missing), details)
+        ready = snapshot and blocked is None
+        if upstreams == "any":
+            ready = ready and (not status or bool(served))
+        elif upstreams == "all":
+            ready = ready and all(
+                found.state == "ready" and key in served for key, found in status.items()
+            )
+        return Readiness(ready, tuple(missing), details)
 
     def metrics_text(self) -> tuple[bytes, str]:
         """(body, content type) of `/metrics`."""

@@ -63,7 +63,8 @@ async def shared(
 
 def _reachable(host: str) -> str:
     if host in _ANYWHERE:
-        host = socket.gethostbyname(socket.gethostname())
+        own = socket.getaddrinfo(socket.gethostname(), None, type=socket.SOCK_STREAM)
+        host = str(own[0][4][0])
     return f"[{host}]" if ":" in host else host
 
 

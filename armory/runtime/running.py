@@ -25,6 +25,7 @@ from armory.retrieval.uses import UseVectors
 from armory.runtime.accounts import (
     AlsoIndexed,
     Fan,
+    Opening,
     accounts_needed,
     make_accounts,
     opened,
@@ -34,6 +35,7 @@ from armory.runtime.accounts import (
 from armory.runtime.catalogue import CatalogueKeeper
 from armory.runtime.chat import chat_of
 from armory.runtime.figures import Figures
+from armory.runtime.health import bind_metrics, make_health, serve_apart
 from armory.runtime.learning import Learning
 from armory.runtime.limits import Limits
 from armory.runtime.reloading import Reloaded, difference
@@ -54,7 +56,7 @@ from armory.upstreams.pool import Pool
 from armory.upstreams.supervisor import Supervisor
 from armory.web.app import Listening, Shortcut, listen, make_app
 from armory.web.binding import Bound, bind
-from armory.web.health import Health, Readiness
+from armory.web.health import Readiness
 from armory.web.rest import register_rest
 from armory.wire.http import HttpEdge
 
@@ -94,6 +96,7 @@ class Runtime:
         figures: what health and metrics read.
         edge: MCP over HTTP; None while nothing listens.
         listening: the bound server; None likewise.
+        opening: whether the accounts are open; None before and for the operator's own commands.
     """
 
     def __init__(
@@ -105,6 +108,11 @@ class Runtime:
         self.agent: RetrievalAgent | None = None
         self.edge: HttpEdge | None = None
         self.listening: Listening | None = None
+        self.opening: Opening | None = None
+        self._leaving = False
+        self._upstreams_wanted = (
+            loaded.config.server.readiness
+        )  # takes a restart, as all of `server`
         ears = _Ears()
         self.pool = Pool(
             parts.specs,
@@ -226,17 +234,23 @@ class Runtime:
 
     def readiness(self) -> Readiness:
         """What `/readyz` says."""
+        config, away = self.loaded.config, self.opening.away if self.opening else None
+        blocked = f"accounts: {away}" if away and accounts_needed(config) else None
         return self.figures.readiness(
             self.gateway,
             self.retriever,
             snapshot=self._snapshot.is_set(),
             indexing=self.keeper.indexing,
+            upstreams=self._upstreams_wanted,
+            blocked="shutting down" if self._leaving else blocked,
         )
 
     # -- serving -----------------------------------------------------------------------------
 
-    async def listen(self, stack: AsyncExitStack, bound: Bound) -> Listening:
-        """Serve on the bound port; undone when `stack` unwinds.
+    async def listen(
+        self, stack: AsyncExitStack, bound: Bound, apart: Bound | None = None
+    ) -> Listening:
+        """Serve on the bound port, metrics on the one `apart`; undone when `stack` unwinds.
 
         Raises:
             ConfigError: nobody could or everybody would be served.
@@ -256,8 +270,10 @@ class Runtime:
         )
         edge.register(app)
         prefix = base_path(config)
-        metrics = self.figures.metrics_text if config.observability.metrics else None
-        Health(self.readiness, metrics).register(app, prefix)
+        health = make_health(self.loaded, self.readiness, self.figures.metrics_text)
+        health.register(app, prefix, metrics=apart is None)
+        if apart is not None:
+            await serve_apart(health, config.server, stack, apart)
         if self.accounts is not None:
             register_rest(app, rest_services(self, edge, self.accounts))
 
@@ -283,6 +299,15 @@ class Runtime:
         stack.push_async_callback(self.listening.close)
         self.edge = edge
         return self.listening
+
+    async def leave(self, delay_s: float) -> None:
+        """Be about to end: say at `/readyz` that requests should go elsewhere, serve those that
+        come, and close each connection after its answer.
+        """
+        self._leaving = True
+        if self.listening is not None:
+            self.listening.leave()
+        await asyncio.sleep(delay_s)
 
     async def open_agent(self, stack: AsyncExitStack) -> None:
         """Open the retrieval agent where it is enabled; closed when `stack` unwinds.
@@ -348,12 +373,15 @@ async def open_runtime(
     """
     bound = None if address is None else bind(*address)
     async with AsyncExitStack() as stack:
+        apart: Bound | None = None
         if bound is not None:
             stack.callback(bound.close)
+            apart = bind_metrics(loaded, bound.host)
+        if apart is not None:
+            stack.callback(apart.close)
         runtime = Runtime(loaded, trusted=trusted, on_progress=on_progress)
         if runtime.accounts is not None:
-            needed = accounts_needed(loaded.config)
-            await stack.enter_async_context(opened(runtime.accounts, needed=needed))
+            runtime.opening = await stack.enter_async_context(opened(runtime.accounts))
         stack.push_async_callback(runtime.stop_upstreams)
         if runtime.learning is not None:
             await runtime.learning.start()
@@ -361,5 +389,5 @@ async def open_runtime(
         await runtime.start_upstreams()
         await runtime.open_agent(stack)
         if bound is not None:
-            await runtime.listen(stack, bound)
+            await runtime.listen(stack, bound, apart)
         yield runtime

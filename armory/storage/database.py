@@ -35,6 +35,8 @@ _BUSY_TIMEOUT_MS = 10_000
 _SWITCHES = 20
 _POSTGRES_TIMEOUT_S = 10.0
 _UPGRADE_LOCK = 0x41524D52  # any number that no other program is likely to lock
+_CONNECTING = frozenset(("08", "28", "3D", "53", "57"))
+"""Classes of SQLSTATE about reaching a database at all: their messages hold no data."""
 _MIGRATIONS = str(Path(__file__).parent / "migrations")
 
 
@@ -82,6 +84,7 @@ class Database:
         target = driver_url(url)
         self.dialect = target.get_backend_name()
         self._file = target.database if self.dialect == "sqlite" else None
+        self._where = _where(target)
         self._engine = _engine(target, pool_size)
         if self.dialect == "sqlite":
             event.listen(self._engine.sync_engine, "connect", _prepare_sqlite)
@@ -94,7 +97,7 @@ class Database:
             BackendError: it cannot be reached or upgraded.
             ConfigError: it was written by a newer Armory.
         """
-        async with _translated():
+        async with self._translated():
             if self._file and self._file != ":memory:" and not self._file.startswith("file:"):
                 Path(self._file).parent.mkdir(parents=True, exist_ok=True)
         async with self.write() as connection:
@@ -117,7 +120,7 @@ class Database:
         Raises:
             BackendError: the database failed.
         """
-        async with _translated(), self._engine.connect() as connection:
+        async with self._translated(), self._engine.connect() as connection:
             yield connection
 
     @asynccontextmanager
@@ -128,7 +131,7 @@ class Database:
             BackendError: the database failed. `IntegrityError` passes through: it is about the
                 data, and the caller knows what it means.
         """
-        async with _translated(), self._engine.connect() as connection:
+        async with self._translated(), self._engine.connect() as connection:
             await connection.execution_options(armory_write=True)
             async with connection.begin():
                 yield connection
@@ -140,11 +143,42 @@ class Database:
             return cast(extract("epoch", func.clock_timestamp()) * 1000, BigInteger)
         return cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)
 
+    @asynccontextmanager
+    async def _translated(self) -> AsyncGenerator[None]:
+        try:
+            yield
+        except IntegrityError:
+            raise
+        except (TimeoutError, SQLAlchemyError, OSError) as error:
+            raise BackendError(
+                f"the database {self._where} failed ({_reason(error)}); see `storage.url`"
+            ) from error
+
     def upsert(self, table: Table) -> Any:
         """An INSERT of this dialect that has `on_conflict_do_update` and `..._do_nothing`."""
         build = postgresql.insert if self.dialect == "postgresql" else sqlite.insert
         statement: Insert = build(table)
         return statement
+
+
+def _where(url: URL) -> str:
+    """Which database it is, without credentials."""
+    if url.get_backend_name() == "sqlite":
+        return url.database or ":memory:"
+    host = f"{url.host or 'the local socket'}:{url.port}" if url.port else url.host or "localhost"
+    return f"{host}/{url.database or ''}"
+
+
+def _reason(error: BaseException) -> str:
+    """What went wrong, without values of rows: those stand in messages about statements alone."""
+    found = getattr(error, "orig", None) or error
+    kind = type(found.__cause__ or found).__name__
+    if isinstance(found, TimeoutError):
+        return "no answer in time"
+    if isinstance(found, OSError):
+        return f"{kind}: {found.strerror or found}"
+    code = str(getattr(found, "sqlstate", None) or "")
+    return f"{kind}: {found}" if code[:2] in _CONNECTING else kind
 
 
 def _engine(url: URL, pool_size: int) -> AsyncEngine:
@@ -208,14 +242,3 @@ def _upgrade(connection: Connection) -> tuple[str | None, str | None]:
         )
     command.upgrade(config, "head")
     return before, MigrationContext.configure(connection).get_current_revision()
-
-
-@asynccontextmanager
-async def _translated() -> AsyncGenerator[None]:
-    try:
-        yield
-    except IntegrityError:
-        raise
-    except (TimeoutError, SQLAlchemyError, OSError) as error:
-        kind = type(getattr(error, "orig", None) or error).__name__
-        raise BackendError(f"the database failed ({kind}); see `storage.url`") from error

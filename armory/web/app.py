@@ -19,8 +19,28 @@ from armory.web.binding import Bound, cannot_bind
 _log = structlog.get_logger(__name__)
 ALWAYS_ANSWERED = ("/healthz", "/readyz", "/metrics")
 HEADER_BYTES = 96 * 1024
+_EVERYWHERE = ("0.0.0.0", "::")
 BODY_MARGIN = 64 * 1024
 """aiohttp's own body limit stands so far above the configured one, which answers first."""
+
+
+@dataclass(slots=True)
+class Leaving:
+    """Whether the server is about to end: then each answer ends its connection."""
+
+    begun: bool = False
+
+    def around(self, handler: Handler) -> Handler:
+        """The handler of every request."""
+
+        def handle(request: web.Request) -> Awaitable[web.StreamResponse]:
+            if self.begun:
+                # as if the client had asked for it: also streams say so in their head
+                message = request._message  # pyright: ignore[reportPrivateUsage]
+                request._message = message._replace(should_close=True)  # pyright: ignore[reportPrivateUsage]
+            return handler(request)
+
+        return handle
 
 
 @dataclass(slots=True)
@@ -36,6 +56,21 @@ class Listening:
     host: str
     port: int
     _runner: web.AppRunner
+    _leaving: Leaving
+
+    @property
+    def everywhere(self) -> bool:
+        """Whether every address of this machine reaches it."""
+        return self.host in _EVERYWHERE
+
+    @property
+    def address(self) -> str:
+        """What it is bound to: `127.0.0.1:8080`, `[::]:8080`."""
+        return f"{_bracketed(self.host)}:{self.port}"
+
+    def leave(self) -> None:
+        """From now on close each connection after its answer; new ones are served."""
+        self._leaving.begun = True
 
     async def close(self) -> None:
         """Stop accepting, let requests in flight end within the drain time, end the rest."""
@@ -109,6 +144,10 @@ async def _access_log(request: web.Request, handler: Handler) -> web.StreamRespo
         )
 
 
+def _bracketed(host: str) -> str:
+    return f"[{host}]" if ":" in host else host
+
+
 @dataclass(frozen=True, slots=True)
 class Shortcut:
     """Paths whose requests need neither router nor middleware: the ones of every MCP call.
@@ -166,8 +205,13 @@ async def listen(
         max_field_size=header_bytes,
     )
     await runner.setup()
-    if shortcut is not None and runner.server is not None:
-        runner.server.request_handler = shortcut.before(runner.server.request_handler)  # pyright: ignore
+    leaving = Leaving()
+    server = runner.server
+    if server is not None:
+        handler: Handler = server.request_handler  # pyright: ignore
+        if shortcut is not None:
+            handler = shortcut.before(handler)
+        server.request_handler = leaving.around(handler)  # pyright: ignore
     try:
         for taken in bound.sockets:
             await web.SockSite(runner, taken, backlog=1024).start()
@@ -175,7 +219,6 @@ async def listen(
         await runner.cleanup()
         raise cannot_bind(error, bound.host, bound.port) from None
     host = bound.host
-    shown = f"[{host}]" if ":" in host else host
-    if host in ("0.0.0.0", "::"):
-        shown = "127.0.0.1"
-    return Listening(f"http://{shown}:{bound.port}{base_path}", host, bound.port, runner)
+    shown = "127.0.0.1" if host in _EVERYWHERE else _bracketed(host)
+    url = f"http://{shown}:{bound.port}{base_path}"
+    return Listening(url, host, bound.port, runner, leaving)

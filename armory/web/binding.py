@@ -39,14 +39,15 @@ def bind(host: str, port: int) -> Bound:
     """Take a port.
 
     Args:
-        host: address or name to bind.
+        host: address or name to bind; `::` stands for every address, of IPv4 as well.
         port: port to bind; 0: one that is free.
 
     Raises:
         ConfigError: it cannot be had; says what to do.
     """
+    asked = None if host == "::" else host
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(asked, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
         raise ConfigError(
             f"{host!r} is no address and no name that can be resolved; bind 127.0.0.1 or 0.0.0.0",

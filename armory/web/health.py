@@ -1,10 +1,12 @@
-"""`/healthz`, `/readyz`, `/metrics`.
+"""`/healthz`, `/readyz`, `/metrics`, on the main port and on one of their own.
 
-Owns: the shapes of these answers. Never imports `wire`: what they say arrives as plain functions.
+Owns: the shapes of these answers, and who may read the metrics. Never imports `wire`: what they
+say arrives as plain functions.
 """
 
 from __future__ import annotations
 
+import hmac
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -34,21 +36,30 @@ class Health:
     Args:
         readiness: asked at every `/readyz`.
         metrics: gives (body, content type) of `/metrics`; None: the route does not exist.
+        token: bearer token that `/metrics` asks for; None: it asks for none.
     """
 
     def __init__(
         self,
         readiness: Callable[[], Readiness],
         metrics: Callable[[], tuple[bytes, str]] | None = None,
+        token: str | None = None,
     ) -> None:
         self._readiness = readiness
         self._metrics = metrics
+        self._expected = None if token is None else f"Bearer {token}".encode()
 
-    def register(self, app: web.Application, base_path: str = "") -> None:
-        """Add the routes."""
+    def register(self, app: web.Application, base_path: str = "", *, metrics: bool = True) -> None:
+        """Add the routes.
+
+        Args:
+            app: where to.
+            base_path: before each path.
+            metrics: whether `/metrics` is among them.
+        """
         app.router.add_get(f"{base_path}/healthz", self.healthz)
         app.router.add_get(f"{base_path}/readyz", self.readyz)
-        if self._metrics is not None:
+        if metrics and self._metrics is not None:
             app.router.add_get(f"{base_path}/metrics", self.metrics)
 
     async def healthz(self, _request: web.Request) -> web.Response:
@@ -65,9 +76,16 @@ class Health:
         }
         return _json(200 if found.ready else 503, body)
 
-    async def metrics(self, _request: web.Request) -> web.Response:
-        """Prometheus' text format."""
+    async def metrics(self, request: web.Request) -> web.Response:
+        """Prometheus' text format; 401 without the token, where one is asked for."""
         assert self._metrics is not None
+        given = request.headers.get("Authorization", "").encode()
+        if self._expected is not None and not hmac.compare_digest(given, self._expected):
+            return web.Response(
+                status=401,
+                text="the metrics want the bearer token of server.metrics.token\n",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
         body, content_type = self._metrics()
         return web.Response(body=body, headers={"Content-Type": content_type})
 

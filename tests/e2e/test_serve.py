@@ -82,12 +82,14 @@ def test_health_readiness_discovery_and_metrics(
     assert 'armory_upstream_up{server="gone"} 0.0' in text
 
 
-def test_with_every_upstream_down_it_lives_and_says_that_it_is_not_ready(
-    serve: Callable[..., Any],
+@pytest.mark.parametrize(("wanted", "status"), [("gateway", 200), ("any", 503), ("all", 503)])
+def test_with_every_upstream_down_it_answers_and_a_key_makes_that_unready(
+    serve: Callable[..., Any], wanted: str, status: int
 ) -> None:
-    served = serve({"upstreams": {"gone": {"url": "http://127.0.0.1:9/mcp"}}}).ready()
-    status, body = fetch(f"{served.base}/readyz")
-    assert status == 503
+    gone = {"gone": {"url": "http://127.0.0.1:9/mcp"}}
+    served = serve({"server": {"readiness": wanted}, "upstreams": gone}).ready()
+    found, body = fetch(f"{served.base}/readyz")
+    assert found == status
     assert "gone" in body["not_ready"][0]
 
 

@@ -277,3 +277,68 @@ accounts: {default_plan: pro, plans: 3}
         "security.jwt.secret",
         "accounts.plans",
     }
+
+
+PASSWORDS = {
+    "plain-1": "plain-1",
+    "p@ss/w#rd?": "p%40ss%2Fw%23rd%3F",
+    "half%percent": "half%25percent",
+    "already%40encoded": "already%40encoded",
+    "me:p@ss": "me:p%40ss",
+    "from-a-file\n": "from-a-file",
+}
+
+
+@pytest.mark.parametrize("password", PASSWORDS)
+def test_a_password_that_a_variable_brings_is_encoded_where_a_url_asks_for_it(
+    password: str,
+) -> None:
+    text = (
+        "storage:\n"
+        "  url: postgresql://armory:${PW}@${HOST:-db/x}:5432/${NAME}?a=${PW}\n"
+        "  redis: rediss://:${PW}@redis/0\n"
+        "upstreams: {a: {url: https://h/mcp, headers: {Authorization: 'Basic ${PW}'}}}\n"
+    )
+    environ = {"PW": password, "HOST": "pg", "NAME": "tools"}
+    config = load_text(text.replace("db/x", "db"), environ=environ).config
+    encoded, bare = PASSWORDS[password], password.rstrip("\n")
+    assert config.storage.url == f"postgresql://armory:{encoded}@pg:5432/tools?a={bare}"
+    assert config.storage.redis == f"rediss://:{encoded}@redis/0"
+    assert config.upstreams["a"].headers == {"Authorization": f"Basic {bare}"}
+
+
+@pytest.mark.parametrize("url", ["u:p@ss@h/d", "u:p/ss@h/d", "u:p#ss@h/d", "u:p?ss@h/d"])
+@pytest.mark.parametrize("kind", ["url", "redis"])
+def test_a_password_that_tears_its_url_apart_is_refused_without_being_shown(
+    kind: str, url: str
+) -> None:
+    scheme = {"url": "postgresql", "redis": "redis"}[kind]
+    found = problems(f"storage: {{{kind}: '${{WHOLE}}'}}", WHOLE=f"{scheme}://{url}")
+    (message,) = found.values()
+    assert list(found) == [f"storage.{kind}"]
+    assert "%40" in message
+    assert "ss@" not in message
+
+
+@pytest.mark.parametrize(
+    "url", ["postgresql:///d?host=/run/pg", "postgresql://h/d?user=a@b", "postgres://u:p@h:5432/d"]
+)
+def test_urls_that_hold_are_taken(url: str) -> None:
+    assert load_text(f"storage: {{url: '{url}'}}").config.storage.url == url
+
+
+def test_newlines_at_the_end_of_secrets_go_and_those_of_a_server_s_environment_stay() -> None:
+    text = (
+        "security: {tokens: {main: {token: '${T}'}}}\n"
+        "upstreams: {a: {command: x, args: ['${T}'], env: {KEY: '${T}'}}}\n"
+    )
+    config = load_text(text, environ={"T": "secret\r\n"}).config
+    assert config.security.tokens["main"].token.get_secret_value() == "secret"
+    assert config.upstreams["a"].env == {"KEY": "secret\r\n"}
+    assert config.upstreams["a"].args == ["secret"]
+
+
+def test_metrics_want_a_port_that_is_not_the_main_one() -> None:
+    found = problems("server: {port: 9090, metrics: {port: 9090}}")
+    assert "9090 is the main port" in found["server.metrics.port"]
+    assert load_text("server: {port: 0, metrics: {port: 0}}").config.server.metrics.port == 0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -81,3 +82,15 @@ def test_urls_get_their_driver() -> None:
     assert driver_url("sqlite:///x.db").drivername == "sqlite+aiosqlite"
     assert driver_url("postgresql://u:p@h/d").drivername == "postgresql+asyncpg"
     assert driver_url("postgresql+psycopg://u:p@h/d").drivername == "postgresql+asyncpg"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1:9", "no.such.host:5432"])
+async def test_a_database_that_is_away_is_named_without_its_password(host: str) -> None:
+    database = Database(f"postgresql://armory:secret@{host}/tools")
+    try:
+        with pytest.raises(BackendError, match=f"{host}/tools failed") as found:
+            await database.open()
+    finally:
+        await database.close()
+    assert "secret" not in found.value.message
+    assert re.search(r"ConnectionRefusedError|gaierror: \w", found.value.message)

@@ -23,6 +23,18 @@ def test_port_zero_is_any_that_is_free_and_the_same_for_every_address() -> None:
         bound.close()
 
 
+def test_two_colons_are_every_address_of_both_kinds() -> None:
+    bound = bind("::", 0)
+    try:
+        for taken in bound.sockets:
+            taken.listen()
+        for host in ("127.0.0.1", *(["::1"] if len(bound.sockets) > 1 else [])):
+            socket.create_connection((host, bound.port), timeout=5).close()
+        assert {taken.family for taken in bound.sockets} >= {socket.AF_INET}
+    finally:
+        bound.close()
+
+
 def test_what_cannot_be_bound_says_what_to_do() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]

@@ -1,0 +1,62 @@
+"""Health and metrics beside the gateway: the routes on the main port, and a port of their own.
+
+Owns: binding and serving that port. Never decides what is healthy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+
+import structlog
+
+from armory.config import Loaded
+from armory.config.model import ServerConfig
+from armory.errors import ConfigError
+from armory.web.app import listen, make_app
+from armory.web.binding import Bound, bind
+from armory.web.health import Health, Readiness
+
+_log = structlog.get_logger(__name__)
+_METRICS_PORT = "server.metrics.port"
+
+
+def bind_metrics(loaded: Loaded, host: str) -> Bound | None:
+    """The port of the metrics, taken; None where they have none of their own.
+
+    Raises:
+        ConfigError: it cannot be had.
+    """
+    port = loaded.config.server.metrics.port
+    if port is None or not loaded.config.observability.metrics:
+        return None
+    try:
+        return bind(host, port)
+    except ConfigError as error:
+        said = error.message.removeprefix(f"{error.path}: ")
+        raise ConfigError(said, path=_METRICS_PORT) from None
+
+
+def make_health(
+    loaded: Loaded,
+    readiness: Callable[[], Readiness],
+    metrics: Callable[[], tuple[bytes, str]],
+) -> Health:
+    """The routes, as the configuration wants them."""
+    token = loaded.config.server.metrics.token
+    return Health(
+        readiness,
+        metrics if loaded.config.observability.metrics else None,
+        None if token is None else token.get_secret_value(),
+    )
+
+
+async def serve_apart(
+    health: Health, server: ServerConfig, stack: AsyncExitStack, bound: Bound
+) -> None:
+    """Serve health and metrics on a port of their own until `stack` unwinds."""
+    app = make_app(body_bytes=1)
+    health.register(app)
+    listening = await listen(app, bound, drain_s=1.0, header_bytes=server.limits.header_bytes)
+    stack.push_async_callback(listening.close)
+    _log.info("metrics_listening", host=listening.host, port=listening.port)

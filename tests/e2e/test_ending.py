@@ -1,0 +1,99 @@
+"""How a gateway leaves a balancer, and what it serves while its database is away."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import signal
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from armory.testing.clients import modern_body, modern_headers
+from armory.testing.servers import PostgresServer, postgres_folder
+from tests.e2e.test_serve import fetch
+
+pytestmark = pytest.mark.timeout(180)
+WITHIN_S = 30.0
+
+
+def call(connection: http.client.HTTPConnection) -> tuple[int, str | None]:
+    """(status, `Connection` header) of one call on a connection that is kept."""
+    body = modern_body(1, "tools/call", {"name": "notes__list_notes", "arguments": {}})
+    headers = {**modern_headers(body), "Content-Type": "application/json"}
+    connection.request("POST", "/mcp", json.dumps(body), headers)
+    answer = connection.getresponse()
+    answer.read()
+    return answer.status, answer.headers.get("Connection")
+
+
+def test_after_sigterm_requests_are_served_for_a_while_on_connections_that_end(
+    serve: Callable[..., Any], demo_upstreams: dict[str, Any]
+) -> None:
+    upstreams = {"notes": demo_upstreams["notes"]}
+    served = serve({"server": {"drain_delay_s": 4}, "upstreams": upstreams}).ready()
+    where = urlsplit(served.base).netloc
+    kept = http.client.HTTPConnection(where, timeout=WITHIN_S)
+    assert call(kept) == (200, None)
+    served.process.send_signal(signal.SIGTERM)
+    served.wait_for("ends in 4 s")
+    assert call(kept) == (200, "close")
+    anew = http.client.HTTPConnection(where, timeout=WITHIN_S)
+    assert call(anew) == (200, "close")
+    status, body = fetch(f"{served.base}/readyz")
+    assert (status, body["not_ready"][0]) == (503, "shutting down")
+    assert served.stop() == 0
+
+
+def test_metrics_have_a_port_and_a_token_of_their_own(serve: Callable[..., Any]) -> None:
+    served = serve(
+        {"server": {"metrics": {"port": 0, "token": "of-metrics"}, "base_path": "/tools"}}
+    )
+    port = next(json.loads(line)["port"] for line in served.log if '"metrics_listening"' in line)
+    apart = f"http://127.0.0.1:{port}"
+    assert fetch(f"{apart}/healthz") == (200, {"status": "ok"})
+    for url, headers, expected in (
+        (f"{apart}/metrics", {}, 401),
+        (f"{apart}/metrics", {"Authorization": "Bearer of-others"}, 401),
+        (f"{served.base}/metrics", {"Authorization": "Bearer of-metrics"}, 404),
+    ):
+        with pytest.raises(urllib.error.HTTPError) as refused:
+            urllib.request.urlopen(urllib.request.Request(url, headers=headers), timeout=WITHIN_S)
+        refused.value.close()
+        assert refused.value.code == expected
+    asked = urllib.request.Request(
+        f"{apart}/metrics", headers={"Authorization": "Bearer of-metrics"}
+    )
+    with urllib.request.urlopen(asked, timeout=WITHIN_S) as answer:
+        assert b"armory_client_sessions" in answer.read()
+
+
+@pytest.mark.postgres
+def test_a_database_that_is_away_at_the_start_is_waited_for(serve: Callable[..., Any]) -> None:
+    if postgres_folder() is None:
+        pytest.skip("PostgreSQL is not installed")
+    database = PostgresServer()
+    try:
+        database.stop()
+        served = serve(
+            {
+                "accounts": {"enabled": True},
+                "security": {"tokens": {"main": {"token": "token-of-main"}}},
+                "storage": {"url": database.url()},
+            }
+        ).ready()
+        status, body = fetch(f"{served.base}/readyz")
+        assert status == 503
+        assert f"127.0.0.1:{database.port}" in body["not_ready"][0]
+        database.start()
+        until = time.monotonic() + WITHIN_S
+        while fetch(f"{served.base}/readyz")[0] != 200:
+            assert time.monotonic() < until, served.log
+            time.sleep(0.1)
+    finally:
+        database.remove()
