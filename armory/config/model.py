@@ -47,6 +47,9 @@ class LimitsConfig(Block):
     """So long such a call waits, in seconds; then it is cancelled upstream and forgotten."""
 
 
+ReadyWhen = Literal["gateway", "any", "all"]
+
+
 class MetricsConfig(Block):
     """Where `/metrics` is served."""
 
@@ -78,7 +81,7 @@ class ServerConfig(Block):
     drain_delay_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """How long SIGTERM leaves everything open, in seconds: `/readyz` says no and connections are
     closed after each answer, so that a balancer sends no more."""
-    readiness: Literal["gateway", "any", "all"] = "gateway"
+    readiness: ReadyWhen = "gateway"
     """When `/readyz` says yes: `gateway`: it can answer; `any`: an upstream is there, too; `all`:
     every one is."""
     metrics: MetricsConfig = Field(default_factory=MetricsConfig)
