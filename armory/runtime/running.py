@@ -110,9 +110,7 @@ class Runtime:
         self.listening: Listening | None = None
         self.opening: Opening | None = None
         self._leaving = False
-        self._upstreams_wanted = (
-            loaded.config.server.readiness
-        )  # takes a restart, as all of `server`
+        self._ready_when: ReadyWhen = loaded.config.server.readiness  # takes a restart
         ears = _Ears()
         self.pool = Pool(
             parts.specs,
@@ -241,7 +239,7 @@ class Runtime:
             self.retriever,
             snapshot=self._snapshot.is_set(),
             indexing=self.keeper.indexing,
-            upstreams=self._upstreams_wanted,
+            upstreams=self._ready_when,
             blocked="shutting down" if self._leaving else blocked,
         )
 
