@@ -17,6 +17,7 @@ import structlog
 from armory.accounts.scopes import PackScopes
 from armory.accounts.users import ENDED
 from armory.config import Loaded
+from armory.config.model import ReadyWhen
 from armory.domain.principal import Principal
 from armory.gateway.gateway import Gateway
 from armory.gateway.preceding import Preceding
