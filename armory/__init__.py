@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from armory.errors import ArmoryError
-    from armory.retrieval.memory import AsyncToolMemory
-    from armory.retrieval.memory_sync import ToolMemory
-    from armory.retrieval.toolbox import SelectedTool, Tool
+    from armory.retrieval.library.memory import AsyncToolMemory
+    from armory.retrieval.library.memory_sync import ToolMemory
+    from armory.retrieval.library.toolbox import SelectedTool, Tool
 
 __all__ = ["ArmoryError", "AsyncToolMemory", "SelectedTool", "Tool", "ToolMemory"]
 
 _HOMES = {
     "ArmoryError": "armory.errors",
-    "AsyncToolMemory": "armory.retrieval.memory",
-    "SelectedTool": "armory.retrieval.toolbox",
-    "Tool": "armory.retrieval.toolbox",
-    "ToolMemory": "armory.retrieval.memory_sync",
+    "AsyncToolMemory": "armory.retrieval.library.memory",
+    "SelectedTool": "armory.retrieval.library.toolbox",
+    "Tool": "armory.retrieval.library.toolbox",
+    "ToolMemory": "armory.retrieval.library.memory_sync",
 }
 
 

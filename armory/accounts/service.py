@@ -21,10 +21,8 @@ from armory.accounts.querylog import QueryLog, QueryRecord
 from armory.accounts.quotas import Quota, Quotas
 from armory.accounts.registry import ToolRegistry
 from armory.accounts.scopes import PackScopes
-from armory.accounts.text import MAX_NAME
 from armory.accounts.usage import WINDOW_DAYS, UsageStatistics
 from armory.accounts.users import Users
-from armory.accounts.uses import StoredUses
 from armory.domain.principal import Principal
 from armory.domain.results import Listing
 from armory.errors import BackendError
@@ -100,7 +98,6 @@ class Accounts:
         self.usage = UsageStatistics(
             database, tools=tools, window_days=self.settings.usage_window_days
         )
-        self.uses = StoredUses(database, self.feed)
         self.query_log = QueryLog(
             database,
             enabled=self.settings.query_log,
@@ -187,7 +184,7 @@ class Accounts:
         query: str | None = None,
     ) -> None:
         """Count one call."""
-        self.usage.called(owner_of(principal), tool, ok=ok, latency_ms=latency_ms)
+        self.usage.called(principal.owner, tool, ok=ok, latency_ms=latency_ms)
 
     def listed(self, principal: Principal, listing: Listing) -> None:
         """Record one query."""
@@ -230,9 +227,3 @@ class Accounts:
             await work()
         except BackendError as error:
             _log.warning("accounts_task_failed", task=name, error=error.message)
-
-
-def owner_of(principal: Principal) -> str:
-    """Under whose name usage is kept: the user, or the principal itself."""
-    name = (principal.user or principal.key)[:MAX_NAME]
-    return name if name.isprintable() else "".join(c if c.isprintable() else "?" for c in name)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
+from armory.domain.principal import OWNER_CHARS as MAX_NAME
 from armory.errors import InvalidRequest
 
-MAX_NAME = 200
 _PACK = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,62}[a-z0-9])?")
 
 

@@ -12,8 +12,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from armory.accounts.text import AlreadyExists, check_name
-from armory.accounts.uses import TOPIC as USES
-from armory.storage.changes import ChangeFeed, Transaction
+from armory.storage.changes import LEARNED_USES, ChangeFeed, Transaction
 from armory.storage.database import Database, now_ms
 from armory.storage.tables import api_keys, learned_uses, users
 
@@ -114,7 +113,7 @@ class Users:
             await self._tell(change, user_id, ended=True)
             taught = delete(learned_uses).where(learned_uses.c.user_id == user_id)
             if (await change.connection.execute(taught)).rowcount:
-                change.changed(USES, "")
+                change.changed(LEARNED_USES, "")
             gone = await change.connection.execute(delete(users).where(users.c.id == user_id))
             return bool(gone.rowcount)
 

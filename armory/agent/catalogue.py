@@ -19,8 +19,8 @@ from armory.domain.results import Match
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError
 from armory.retrieval.document import parameters
+from armory.retrieval.lexical.text import terms
 from armory.retrieval.retriever import Verdict
-from armory.retrieval.text import terms
 
 _CACHED = 4_096
 

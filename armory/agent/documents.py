@@ -19,9 +19,9 @@ from armory.agent.chunks import OVERLAP_WORDS, Ask, Chunk, Hit, cut
 from armory.agent.labels import Search
 from armory.errors import BackendError, ConfigError
 from armory.retrieval.document import Fields
-from armory.retrieval.lexical import LexicalIndex
+from armory.retrieval.lexical.bm25 import LexicalIndex
+from armory.retrieval.lexical.postings import Postings
 from armory.retrieval.ports import Embedder
-from armory.retrieval.postings import Postings
 
 _log = structlog.get_logger(__name__)
 

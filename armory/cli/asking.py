@@ -27,13 +27,15 @@ from armory.errors import (
     UnknownTool,
     UpstreamUnavailable,
 )
-from armory.gateway.exchange import Exchange
+from armory.gateway.context import Exchange
+from armory.protocol.link import Answer, Call, ClientGone, Owner, Params, Reply
+from armory.protocol.meta import SELECTION
+from armory.protocol.versions import MODERN_VERSIONS
 from armory.runtime import Runtime, open_runtime
 from armory.runtime.settings import armory_version
-from armory.upstreams.http_client import HttpFailure
-from armory.upstreams.link import Answer, Call, ClientGone, Owner, Params, Reply
 from armory.upstreams.pool import Pool
-from armory.upstreams.spec import MODERN_VERSIONS, UpstreamSpec
+from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.http_client import HttpFailure
 from armory.wire.dispatch import Dispatcher
 from armory.wire.interaction import Interactions
 
@@ -192,7 +194,7 @@ async def all_tools(
     for _ in range(_MAX_PAGES):
         page = await asked.ask("tools/list", {"cursor": cursor} if cursor else {}, meta)
         tools += page.get("tools", [])
-        selection = (page.get("_meta") or {}).get("dev.armory/selection", selection)
+        selection = (page.get("_meta") or {}).get(SELECTION, selection)
         cursor = page.get("nextCursor")
         if not cursor:
             break

@@ -19,6 +19,7 @@ from armory.cli.output import out, print_json, say_error
 from armory.config.problems import nearest
 from armory.domain.naming import split_name
 from armory.errors import UnknownTool, UpstreamUnavailable
+from armory.protocol.meta import ERROR
 
 _UNREACHABLE = ("upstream_unavailable", "upstream_timeout", "upstream_overloaded")
 
@@ -41,7 +42,7 @@ def call(
             text = block.get("text") if block.get("type") == "text" else None
             out().print(text if text is not None else _brief(block), markup=False, soft_wrap=True)
     if result.get("isError"):
-        failure = (result.get("_meta") or {}).get("dev.armory/error") or {}
+        failure = (result.get("_meta") or {}).get(ERROR) or {}
         if not as_json:
             say_error(f"{tool} failed")
         sys.exit(3 if failure.get("code") in _UNREACHABLE else 1)

@@ -24,8 +24,8 @@ from armory.errors import BackendError, ConfigError
 from armory.evaluation.dataset import Dataset, load_dataset, load_uses
 from armory.evaluation.report import failure_json, missed_gates, parse_gate, to_json
 from armory.evaluation.run import Failure, Result, evaluate
+from armory.feedback.vectors import UseVectors
 from armory.retrieval.registry import RetrievalOptions, build_retriever
-from armory.retrieval.uses import UseVectors
 from armory.runtime.retrieval import retrieval_options
 
 DEFAULT_CONFIG = "armory.yaml"

@@ -19,6 +19,7 @@ from armory.cli.tools import first_line
 from armory.domain.query import MAX_TOP_K, RANKERS, Query
 from armory.domain.results import Match, Selection
 from armory.errors import ArmoryError, ConfigError
+from armory.protocol.meta import OWN_PREFIX
 
 
 @click.command()
@@ -98,7 +99,7 @@ async def _there(query: Query, url: str, token: str | None) -> dict[str, Any]:
     if query.servers is not None:
         arguments["servers"] = sorted(query.servers)
     meta = {
-        f"dev.armory/{name}": value
+        OWN_PREFIX + name: value
         for name, value in (("threshold", query.threshold), ("ranker", query.ranker))
         if value is not None
     }

@@ -15,6 +15,7 @@ from rich.table import Table
 from armory.cli.asking import all_tools, asker
 from armory.cli.options import config_option, gateway_options, json_option, loaded_config
 from armory.cli.output import out, print_json
+from armory.protocol.meta import QUERY
 
 
 @click.command()
@@ -55,7 +56,7 @@ async def _tools(
 ) -> tuple[list[dict[str, Any]], dict[str, Any]]:
     mode = None if query else "all"
     async with asker(url, token, lambda: loaded_config(config), mode=mode) as asked:
-        return await all_tools(asked, {"dev.armory/query": list(query)} if query else None)
+        return await all_tools(asked, {QUERY: list(query)} if query else None)
 
 
 def first_line(text: Any) -> str:

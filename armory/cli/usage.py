@@ -16,6 +16,7 @@ from armory.cli.accounts import shown_time, with_accounts
 from armory.cli.options import config_option, json_option
 from armory.cli.output import out, print_json
 from armory.errors import InvalidRequest
+from armory.feedback.store import StoredUses
 
 
 @click.group(invoke_without_command=True)
@@ -92,8 +93,9 @@ def forget(
         )
 
     async def work(accounts: Accounts) -> dict[str, int]:
-        gone = await accounts.uses.forget(tool=tool, user=user)
-        return {"forgotten": gone, "kept": await accounts.uses.count()}
+        uses = StoredUses(accounts.database, accounts.feed)
+        gone = await uses.forget(tool=tool, user=user)
+        return {"forgotten": gone, "kept": await uses.count()}
 
     told = with_accounts(config, work)
     if as_json:

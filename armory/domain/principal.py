@@ -12,6 +12,7 @@ from typing import Literal
 
 Method = Literal["anonymous", "token", "api_key", "jwt", "environment", "internal"]
 
+OWNER_CHARS = 200
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
 
 
@@ -38,6 +39,14 @@ class Principal:
     def key(self) -> str:
         """Unique over all methods: what sessions, caches and parked calls are bound to."""
         return f"{self.method}:{self.subject}"
+
+    @property
+    def owner(self) -> str:
+        """Under whose name usage is kept: the user, or the principal itself; printable, at most 200
+        characters.
+        """
+        name = (self.user or self.key)[:OWNER_CHARS]
+        return name if name.isprintable() else "".join(c if c.isprintable() else "?" for c in name)
 
     @property
     def file_safe(self) -> str:

@@ -18,20 +18,22 @@ from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError, BackendError, RateLimited, UnknownTool, UpstreamUnavailable
 from armory.gateway import metatools
 from armory.gateway.compact import compact_result, wants_toon
-from armory.gateway.exchange import INVALID_PARAMS, Exchange, RpcError
+from armory.gateway.context import Exchange
 from armory.gateway.find import find_tools
-from armory.gateway.links import expose_result, has_links
 from armory.gateway.mirrored import mirrored_headers
 from armory.gateway.oldtasks import drive, needs_task
-from armory.gateway.rawjson import brief, encode, need_text, open_or_none, pack
 from armory.gateway.tools import search
+from armory.gateway.uri_rewriting import expose_result, has_links
 from armory.gateway.view import View
-from armory.upstreams.link import Call, Owner, Reply
+from armory.protocol import meta as meta_keys
+from armory.protocol.codes import INVALID_PARAMS
+from armory.protocol.errors import RpcError
+from armory.protocol.link import Call, Owner, Reply
+from armory.protocol.rawjson import brief, encode, need_text, open_or_none, pack
 
 if TYPE_CHECKING:
     from armory.gateway.gateway import Gateway
 
-ERROR_META = "dev.armory/error"
 _FAILED = (UpstreamUnavailable, RateLimited, BackendError)
 
 
@@ -164,7 +166,7 @@ def failed_call(error: ArmoryError) -> Reply:
     result = {
         "content": [{"type": "text", "text": text}],
         "isError": True,
-        "_meta": {ERROR_META: told},
+        "_meta": {meta_keys.ERROR: told},
     }
     return Reply(result=Raw(encode(result)))
 

@@ -19,12 +19,12 @@ from armory.domain.naming import expose_uri
 from armory.domain.principal import Principal
 from armory.domain.tool import ListedRecord, ToolRecord
 from armory.errors import ArmoryError
-from armory.gateway.exchange import Endpoint
-from armory.gateway.links import expose_params
-from armory.gateway.rawjson import pack, text_of
+from armory.gateway.context import Endpoint
+from armory.gateway.uri_rewriting import expose_params
 from armory.gateway.view import View
+from armory.protocol.link import Owner, Params
+from armory.protocol.rawjson import pack, text_of
 from armory.security.policy import Scope
-from armory.upstreams.link import Owner, Params
 
 if TYPE_CHECKING:
     from armory.gateway.ports import Pool

@@ -15,10 +15,10 @@ import msgspec
 
 from armory.domain.naming import expose_uri
 from armory.domain.tool import ListedRecord, ToolRecord
-from armory.upstreams.link import Era
+from armory.protocol.meta import ALWAYS_LOAD, UI_RESOURCE
+from armory.protocol.versions import Era
 
 HEADER_KEY = "x-mcp-header"
-_ALWAYS_LOAD = "anthropic/alwaysLoad"
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _MIRRORED = ("string", "integer", "boolean")
 _encode = msgspec.json.encode
@@ -60,7 +60,7 @@ def tool_bytes(record: ToolRecord, form: Form) -> bytes:
     if form.load:
         meta = changed.get("_meta")
         kept = cast("dict[str, Any]", meta) if isinstance(meta, dict) else {}
-        changed["_meta"] = {**kept, _ALWAYS_LOAD: True}
+        changed["_meta"] = {**kept, ALWAYS_LOAD: True}
     return _encode(changed)
 
 
@@ -85,9 +85,9 @@ def _mapped_ui(meta: object, server: str) -> dict[str, Any] | None:
     if not isinstance(meta, dict):
         return None
     changed = dict(cast("dict[str, Any]", meta))
-    flat = changed.get("ui/resourceUri")
+    flat = changed.get(UI_RESOURCE)
     if isinstance(flat, str):
-        changed["ui/resourceUri"] = expose_uri(server, flat)
+        changed[UI_RESOURCE] = expose_uri(server, flat)
     ui = changed.get("ui")
     if isinstance(ui, dict):
         link = cast("dict[str, Any]", ui).get("resourceUri")

@@ -14,9 +14,12 @@ from armory.agent.findings import AgentResult
 from armory.domain.query import MAX_QUERY_CHARS, VisibleSet
 from armory.gateway import metatools
 from armory.gateway.compact import compact_result, wants_toon
-from armory.gateway.exchange import INVALID_PARAMS, Exchange, RpcError
-from armory.gateway.rawjson import encode
-from armory.upstreams.link import Reply
+from armory.gateway.context import Exchange
+from armory.protocol.codes import INVALID_PARAMS
+from armory.protocol.errors import RpcError
+from armory.protocol.link import Reply
+from armory.protocol.meta import ALWAYS_LOAD
+from armory.protocol.rawjson import encode
 
 if TYPE_CHECKING:
     from armory.gateway.gateway import Gateway
@@ -80,7 +83,7 @@ def definition() -> dict[str, Any]:
             "required": ["tools", "answer", "stopped"],
         },
         "annotations": {"readOnlyHint": True, "openWorldHint": False},
-        "_meta": {"anthropic/alwaysLoad": True},
+        "_meta": {ALWAYS_LOAD: True},
     }
 
 

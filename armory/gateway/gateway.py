@@ -19,23 +19,23 @@ from armory.domain.principal import Principal
 from armory.domain.query import Query
 from armory.domain.results import Listing, Selection
 from armory.domain.tool import ToolRecord
-from armory.gateway import calls, carriers, primitives, tools
+from armory.feedback.attribution import Preceding
+from armory.gateway import calls, primitives, query_parsing, tools
 from armory.gateway.changes import TOOLS, Changes, Subscription
+from armory.gateway.channels import ExposedFace
 from armory.gateway.compact import Count
+from armory.gateway.context import Endpoint, Exchange
 from armory.gateway.definitions import Form
-from armory.gateway.exchange import Endpoint, Exchange
-from armory.gateway.faces import ExposedFace
 from armory.gateway.find import Finder
 from armory.gateway.metatools import CALL, FIND, SEARCH, purpose
-from armory.gateway.personal import Personal
 from armory.gateway.ports import Limiter, Pool, Retriever, ToolEvents
-from armory.gateway.preceding import Preceding
+from armory.gateway.principal_lists import Personal
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.view import View
+from armory.protocol.link import ClientFace, Params, Reply
+from armory.protocol.meta import QUERY, TOOL_RAG
 from armory.security.policy import Policy, Sight
-from armory.upstreams.link import ClientFace, Params, Reply
 
-EXTENSION = "dev.armory/tool-rag"
 RELIST_S = 10.0
 _MAX_INSTRUCTIONS = 4_000
 _log = structlog.get_logger(__name__)
@@ -93,7 +93,7 @@ class Gateway:
         return personal.view(exchange, view) if personal.servers else view
 
     async def prepare(self, exchange: Exchange, *, current: bool) -> None:
-        """Have the lists at hand that the caller has to itself; see `gateway.personal`."""
+        """Have the lists at hand that the caller has to itself; see `gateway.principal_lists`."""
         if self.personal.servers:
             await self.personal.prepare(exchange, self._view, current=current)
 
@@ -139,7 +139,7 @@ class Gateway:
             _log.warning("relist_too_slow", upstream=server)
 
     def on_notification(self, server: str, owner: str, method: str, params: Params) -> None:
-        """`upstreams.link.Listener`: what an upstream says outside any request."""
+        """`protocol.link.Listener`: what an upstream says outside any request."""
         if method.endswith("/list_changed"):
             self.personal.heard(server, owner)
         self.changes.on_notification(server, owner, method, params)
@@ -203,8 +203,8 @@ class Gateway:
         """The Tool RAG extension, as capabilities advertise it."""
         settings = self._view.settings
         return {
-            EXTENSION: {
-                "query": "dev.armory/query",
+            TOOL_RAG: {
+                "query": QUERY,
                 "enabled": self.searches,
                 "searchTools": settings.search_tools,
             }
@@ -290,7 +290,7 @@ class Gateway:
         latency_ms = (time.perf_counter() - started) * 1_000
         who, query = exchange.principal, None
         if ok and self.preceding is not None:
-            query = carriers.own_query(exchange) or self.preceding.led_to(
+            query = query_parsing.own_query(exchange) or self.preceding.led_to(
                 who, record.name, exchange.session, searched=searched
             )
         self._events.called(who, record.name, ok=ok, latency_ms=latency_ms, query=query)

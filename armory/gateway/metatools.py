@@ -16,9 +16,11 @@ from msgspec import Raw
 from armory.domain.catalog import ServerLists
 from armory.domain.query import MAX_QUERY_CHARS, MAX_TOP_K, Query
 from armory.domain.results import Selection
-from armory.gateway.carriers import check_names, check_texts, check_top_k
-from armory.gateway.exchange import INVALID_PARAMS, RpcError
-from armory.gateway.rawjson import brief, open_or_none, text_of, value
+from armory.gateway.query_parsing import check_names, check_texts, check_top_k
+from armory.protocol.codes import INVALID_PARAMS
+from armory.protocol.errors import RpcError
+from armory.protocol.meta import ALWAYS_LOAD, TOOL_REFERENCE
+from armory.protocol.rawjson import brief, open_or_none, text_of, value
 
 SEARCH = "search_tools"
 CALL = "call_tool"
@@ -97,7 +99,7 @@ def search_definition(servers: Mapping[str, ServerLists], *, call_tool: bool) ->
             "required": ["tools", "returned", "visible"],
         },
         "annotations": {"readOnlyHint": True, "idempotentHint": True, "openWorldHint": False},
-        "_meta": {"anthropic/alwaysLoad": True},
+        "_meta": {ALWAYS_LOAD: True},
     }
 
 
@@ -115,7 +117,7 @@ def call_definition() -> dict[str, Any]:
             },
             "required": ["name"],
         },
-        "_meta": {"anthropic/alwaysLoad": True},
+        "_meta": {ALWAYS_LOAD: True},
     }
 
 
@@ -256,9 +258,7 @@ def wants_references(capabilities: Mapping[str, Any]) -> bool:
     """Whether the client declares that it understands `tool_reference` content blocks."""
     for place in ("extensions", "experimental"):
         declared = capabilities.get(place)
-        if isinstance(declared, dict) and "anthropic/tool_reference" in cast(
-            "dict[str, Any]", declared
-        ):
+        if isinstance(declared, dict) and TOOL_REFERENCE in cast("dict[str, Any]", declared):
             return True
     return False
 

@@ -5,17 +5,14 @@ Owns: rendering argument values as header values. Never imports the MCP SDK or a
 
 from __future__ import annotations
 
-import base64
-import re
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec import Raw
 
-from armory.gateway.rawjson import open_or_none, value
+from armory.protocol.headers import header_value
+from armory.protocol.rawjson import open_or_none, value
 
-_PLAIN = re.compile(r"[\x20-\x7e]*")
-_SENTINEL = re.compile(r"=\?base64\?.*\?=")
 Declared = Mapping[str, tuple[tuple[str, ...], str]]
 
 
@@ -32,7 +29,7 @@ def mirrored_headers(declared: Declared, params: Mapping[str, Raw]) -> Mapping[s
         if node is not None:
             rendered = _render(value(node))
             if rendered is not None:
-                headers[header] = encode_value(rendered)
+                headers[header] = header_value(rendered)
     return headers
 
 
@@ -40,10 +37,3 @@ def _render(given: Any) -> str | None:
     if isinstance(given, bool):
         return "true" if given else "false"
     return str(given) if isinstance(given, str | int | float) else None
-
-
-def encode_value(text: str) -> str:
-    """A header value: plain where that is safe, else wrapped as `=?base64?...?=`."""
-    if _PLAIN.fullmatch(text) and text == text.strip() and not _SENTINEL.fullmatch(text):
-        return text
-    return f"=?base64?{base64.b64encode(text.encode()).decode()}?="

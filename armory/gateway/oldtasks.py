@@ -15,8 +15,8 @@ from msgspec import Raw
 
 from armory.domain.tool import ToolRecord
 from armory.errors import UpstreamTimeout
-from armory.gateway.rawjson import open_or_none, pack, text_of, value
-from armory.upstreams.link import Params, Reply
+from armory.protocol.link import Params, Reply
+from armory.protocol.rawjson import open_or_none, pack, text_of, value
 
 Send = Callable[[str, Params], Awaitable[Reply]]
 WAIT_S = 600.0

@@ -12,7 +12,13 @@ from armory.domain.catalog import ServerLists
 from armory.domain.principal import Principal
 from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Listing, Selection
-from armory.upstreams.link import Call, ClientFace, Era, Owner, Reply
+from armory.protocol.link import (
+    Call,
+    ClientFace,
+    Owner,
+    Reply,
+)
+from armory.protocol.versions import Era
 
 
 class Pool(Protocol):

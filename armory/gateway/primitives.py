@@ -13,18 +13,18 @@ from msgspec import Raw
 from armory.domain.catalog import ServerLists
 from armory.domain.naming import split_task, split_uri
 from armory.gateway.calls import finished, unknown
+from armory.gateway.context import Exchange
 from armory.gateway.definitions import Form, Kind
-from armory.gateway.exchange import (
+from armory.gateway.tools import refuse_cursor
+from armory.protocol.codes import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
-    RESOURCE_NOT_FOUND_LEGACY,
-    Exchange,
-    RpcError,
+    RESOURCE_NOT_FOUND,
 )
-from armory.gateway.rawjson import encode, need_text, open_or_none, pack, text_of
-from armory.gateway.tools import refuse_cursor
-from armory.gateway.view import SERVER_INFO
-from armory.upstreams.link import Call, Owner, Reply
+from armory.protocol.errors import RpcError
+from armory.protocol.link import Call, Owner, Reply
+from armory.protocol.meta import SERVER_INFO
+from armory.protocol.rawjson import encode, need_text, open_or_none, pack, text_of
 
 if TYPE_CHECKING:
     from armory.gateway.gateway import Gateway
@@ -96,7 +96,7 @@ def locate(gateway: Gateway, exchange: Exchange, uri: str) -> tuple[str, str]:
     endpoint = exchange.endpoint
     found = (endpoint.name, uri) if endpoint.transparent else split_uri(uri)
     if found is None or not gateway.view_for(exchange).may_read(exchange, *found):
-        code = RESOURCE_NOT_FOUND_LEGACY if exchange.era == "legacy" else INVALID_PARAMS
+        code = RESOURCE_NOT_FOUND if exchange.era == "legacy" else INVALID_PARAMS
         raise RpcError(code, f"unknown resource: {uri[:200]}", {"uri": uri})
     return found
 

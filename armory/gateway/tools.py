@@ -18,20 +18,23 @@ from armory.domain.results import Selection
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError
 from armory.gateway import find, metatools
-from armory.gateway.carriers import Asked, read_asked
+from armory.gateway.context import Exchange
 from armory.gateway.definitions import Form
-from armory.gateway.exchange import INVALID_PARAMS, Exchange, RpcError
-from armory.gateway.rawjson import encode
-from armory.gateway.view import SERVER_INFO, View
+from armory.gateway.query_parsing import Asked, read_asked
+from armory.gateway.view import View
+from armory.protocol import meta as meta_keys
+from armory.protocol.codes import INVALID_PARAMS
+from armory.protocol.errors import RpcError
+from armory.protocol.link import Reply
+from armory.protocol.meta import SERVER_INFO
+from armory.protocol.rawjson import encode
 from armory.security.policy import Sight
-from armory.upstreams.link import Reply
 
 if TYPE_CHECKING:
     from armory.gateway.gateway import Gateway
 
 _log = structlog.get_logger(__name__)
 LIST = "tools/list"
-SELECTION = "dev.armory/selection"
 _BYTES_PER_TOKEN = 4
 
 
@@ -187,7 +190,7 @@ def _listing(
 ) -> Reply:
     meta: dict[str, Any] = {}
     if selection is not None:
-        meta[SELECTION] = selection
+        meta[meta_keys.SELECTION] = selection
     if exchange.era == "legacy":
         tail = b',"_meta":' + encode(meta) if meta else b""
         return Reply(Raw(b'{"tools":[' + body + b"]" + tail + b"}"), era="legacy")

@@ -18,8 +18,8 @@ from armory.domain.naming import expose_uri
 from armory.domain.query import VisibleSet
 from armory.domain.results import Selection
 from armory.domain.tool import ListedRecord, ToolRecord
+from armory.gateway.context import ALL, Endpoint, Exchange
 from armory.gateway.definitions import Form, Kind, header_map, listed_bytes, tool_bytes
-from armory.gateway.exchange import ALL, Endpoint, Exchange
 from armory.gateway.metatools import SEARCH, search_definition
 from armory.gateway.settings import GatewaySettings, SetSpec
 from armory.security.policy import Policy, Scope, Sight
@@ -28,7 +28,6 @@ _encode = msgspec.json.encode
 _JOINED_BYTES = 256 << 20
 """Joined lists are kept up to so many bytes: with packs every user may see another one."""
 _SIGHTS_KEPT = 10_000
-SERVER_INFO = "io.modelcontextprotocol/serverInfo"
 
 
 class View:

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from armory.domain.naming import split_name
 from armory.domain.tool import ToolRecord
+from armory.protocol.meta import TAGS
 
 EVENING_HOUR = 17
 ASYNC_BOOST = 1.2
@@ -25,7 +26,6 @@ COMPLIANCE_BOOST = 1.25
 ASYNC_TAGS = frozenset(("async", "asynchronous"))
 LOW_LATENCY_TAGS = frozenset(("low-latency", "low_latency"))
 COMPLIANCE_TAGS = frozenset(("compliance-certified", "compliance_certified"))
-TAGS_META = "dev.armory/tags"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ def tags_of(record: ToolRecord) -> frozenset[str]:
     meta = record.definition.get("_meta")
     if isinstance(meta, Mapping):
         entries = cast("Mapping[str, Any]", meta)
-        listed = entries.get(TAGS_META)
+        listed = entries.get(TAGS)
         if isinstance(listed, list):
             found.update(t.lower() for t in cast("list[Any]", listed) if isinstance(t, str))
         found.update(key.lower() for key, value in entries.items() if value is True)

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from armory.domain.tool import ToolRecord
-from armory.retrieval.text import spaced
+from armory.retrieval.lexical.text import spaced
 
 Strategy = Literal["description", "description_params", "synthetic_queries"]
 STRATEGIES: tuple[Strategy, ...] = ("description", "description_params", "synthetic_queries")

@@ -16,6 +16,7 @@ from armory.domain.query import MAX_QUERY_CHARS, Query
 from armory.domain.tool import ToolRecord
 from armory.errors import InvalidRequest
 from armory.retrieval.intents import clauses
+from armory.retrieval.lexical.postings import Hits as LexicalHits
 from armory.retrieval.ports import (
     Evidence,
     FloatArray,
@@ -26,7 +27,6 @@ from armory.retrieval.ports import (
     Recalled,
     UsageSource,
 )
-from armory.retrieval.postings import Hits as LexicalHits
 from armory.retrieval.snapshot import Snapshot
 
 MAX_LEGS = 12

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import numpy as np
 import structlog
 
+from armory.retrieval.lexical.postings import K1
 from armory.retrieval.ports import Evidence, FloatArray, IntArray, Ranker
-from armory.retrieval.postings import K1
 
 _log = structlog.get_logger(__name__)
 

@@ -21,7 +21,7 @@ from armory.errors import BackendError
 from armory.retrieval.document import Document, Strategy, document_of
 from armory.retrieval.embedders.base import text_hash
 from armory.retrieval.embedders.cache import DocumentCache
-from armory.retrieval.lexical import LexicalIndex
+from armory.retrieval.lexical.bm25 import LexicalIndex
 from armory.retrieval.ports import Embedder, FloatArray, Row, VectorIndex, VectorView
 from armory.retrieval.snapshot import Snapshot, with_vectors, words_only
 

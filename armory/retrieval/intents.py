@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 
-from armory.retrieval.text import terms
+from armory.retrieval.lexical.text import terms
 
 MAX_CLAUSES = 6
 _MIN_TERMS = 2

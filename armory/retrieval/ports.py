@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armory.domain.tool import ToolRecord
-from armory.retrieval.postings import Hits as LexicalHits
-from armory.retrieval.postings import Postings
+from armory.retrieval.lexical.postings import Hits as LexicalHits
+from armory.retrieval.lexical.postings import Postings
 from armory.retrieval.tables import Spread
 
 FloatArray = NDArray[np.float32]

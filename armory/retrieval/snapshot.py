@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from armory.domain.tool import ToolRecord
+from armory.retrieval.lexical.postings import Postings
 from armory.retrieval.ports import IntArray, Row, VectorView
-from armory.retrieval.postings import Postings
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from armory.config.upstream import AuthConfig
 from armory.errors import ConfigError
-from armory.upstreams.grants import AuthorizationCode, ClientCredentials, Grant
+from armory.upstreams.oauth.grants import AuthorizationCode, ClientCredentials, Grant
 
 LOGINS = "logins.json"
 """In ARMORY_HOME: who is logged in at which upstream."""

@@ -10,10 +10,10 @@ from armory.config import Loaded
 from armory.errors import ConfigError
 from armory.runtime.grants import LOGINS
 from armory.runtime.settings import upstream_specs
-from armory.upstreams.http_client import HttpClient
-from armory.upstreams.logins import Logins
-from armory.upstreams.person import PersonTokens, Visit
+from armory.upstreams.oauth.logins import Logins
+from armory.upstreams.oauth.person import PersonTokens, Visit
 from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.http_client import HttpClient
 
 
 async def log_in(loaded: Loaded, server: str, redirect_uri: str, visit: Visit) -> str:

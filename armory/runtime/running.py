@@ -19,10 +19,13 @@ from armory.accounts.users import ENDED
 from armory.config import Loaded
 from armory.config.model import ReadyWhen
 from armory.domain.principal import Principal
+from armory.feedback.attribution import Preceding
+from armory.feedback.learning import Learning
+from armory.feedback.store import StoredUses
+from armory.feedback.vectors import UseVectors
 from armory.gateway.gateway import Gateway
-from armory.gateway.preceding import Preceding
+from armory.protocol.link import Params
 from armory.retrieval.retriever import Retriever
-from armory.retrieval.uses import UseVectors
 from armory.runtime.accounts import (
     AlsoIndexed,
     Fan,
@@ -37,7 +40,6 @@ from armory.runtime.catalogue import CatalogueKeeper
 from armory.runtime.chat import chat_of
 from armory.runtime.figures import Figures
 from armory.runtime.health import bind_metrics, make_health, serve_apart
-from armory.runtime.learning import Learning
 from armory.runtime.limits import Limits
 from armory.runtime.reloading import Reloaded, difference
 from armory.runtime.replicas import shared
@@ -52,7 +54,6 @@ from armory.runtime.settings import (
 )
 from armory.security.pinning import Pinning
 from armory.security.policy import Policy
-from armory.upstreams.link import Params
 from armory.upstreams.pool import Pool
 from armory.upstreams.supervisor import Supervisor
 from armory.web.app import Listening, Shortcut, listen, make_app
@@ -169,7 +170,7 @@ class Runtime:
         return Learning(
             UseVectors(floor=USES_NEEDED),
             lambda: self.retriever,
-            accounts.uses,
+            StoredUses(accounts.database, accounts.feed),
             accounts.feed,
             accounts.query_log.redacted,
         )

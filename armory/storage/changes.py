@@ -28,6 +28,9 @@ from armory.storage.cache import Cache
 from armory.storage.database import Database
 from armory.storage.tables import changes
 
+LEARNED_USES = "uses"
+"""Topic: some of what was learned from use is forgotten."""
+
 _log = structlog.get_logger(__name__)
 Handler = Callable[[str], Awaitable[None]]
 CHANNEL = "changes"

@@ -12,7 +12,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from armory.upstreams.link import Answer, ClientGone, Params
+from armory.protocol.link import Answer, ClientGone, Params
 
 
 def plain(raw: Raw | None) -> Any:

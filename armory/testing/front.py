@@ -21,8 +21,14 @@ from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Match, Selection
 from armory.domain.tool import ToolRecord
 from armory.gateway.gateway import Gateway
+from armory.protocol.link import (
+    Call,
+    ClientFace,
+    Owner,
+    Reply,
+)
+from armory.protocol.versions import Era
 from armory.security.authentication import Authenticator
-from armory.upstreams.link import Call, ClientFace, Era, Owner, Reply
 from armory.wire.http import HttpEdge, HttpSettings
 from armory.wire.replicas import Replicas, Store
 

@@ -16,16 +16,16 @@ import structlog
 
 from armory.domain.principal import Principal
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
-from armory.upstreams.duplex import DuplexLink
-from armory.upstreams.handshake import Incompatible, NotModern, discover, initialize
-from armory.upstreams.http import HttpLink
-from armory.upstreams.http_client import HttpClient, HttpFailure
-from armory.upstreams.http_legacy import LegacyHttpLink
-from armory.upstreams.link import Era
-from armory.upstreams.session import Heard, Identity, Session, Unintelligible
-from armory.upstreams.spec import LEGACY_VERSIONS, MODERN_VERSIONS, UpstreamSpec
-from armory.upstreams.sse import SseLink
-from armory.upstreams.stdio import StdioLink
+from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, Era
+from armory.upstreams.session.base import Heard, Identity, Session, Unintelligible
+from armory.upstreams.session.duplex import DuplexLink
+from armory.upstreams.session.handshake import Incompatible, NotModern, discover, initialize
+from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.http import HttpLink
+from armory.upstreams.transports.http_client import HttpClient, HttpFailure
+from armory.upstreams.transports.http_legacy import LegacyHttpLink
+from armory.upstreams.transports.sse import SseLink
+from armory.upstreams.transports.stdio import StdioLink
 
 log = structlog.get_logger(__name__)
 

@@ -15,9 +15,17 @@ import structlog
 
 from armory.domain.catalog import ServerLists
 from armory.errors import UpstreamUnavailable
+from armory.protocol.link import (
+    Call,
+    ClientFace,
+    Link,
+    Listener,
+    Owner,
+    Reply,
+)
+from armory.protocol.versions import Era
 from armory.upstreams.breaker import State
 from armory.upstreams.clock import Clock, SystemClock
-from armory.upstreams.link import Call, ClientFace, Era, Link, Listener, Owner, Reply
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.upstream import Upstream, declared_by
 

@@ -11,11 +11,10 @@ from typing import Literal
 
 from armory.domain.principal import Principal
 from armory.errors import ConfigError
-from armory.upstreams.grants import Grant
+from armory.protocol.versions import ALL_VERSIONS
+from armory.upstreams.oauth.grants import Grant
 
-MODERN_VERSIONS = ("2026-07-28",)
-LEGACY_VERSIONS = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
-PROTOCOLS = ("auto", *LEGACY_VERSIONS, *MODERN_VERSIONS)
+PROTOCOLS = ("auto", *ALL_VERSIONS)
 
 Transport = Literal["auto", "stdio", "streamable-http", "sse"]
 Isolation = Literal["shared", "principal", "session"]

@@ -16,11 +16,11 @@ import structlog
 
 from armory.domain.catalog import ServerLists
 from armory.errors import UpstreamUnavailable
+from armory.protocol.versions import Era
 from armory.upstreams.clock import Clock, SystemClock
-from armory.upstreams.link import Era
-from armory.upstreams.lists import TOOLS
 from armory.upstreams.pool import Pool
-from armory.upstreams.session import Session
+from armory.upstreams.session.base import Session
+from armory.upstreams.session.lists import TOOLS
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.upstream import Upstream
 

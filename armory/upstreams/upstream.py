@@ -13,17 +13,17 @@ import structlog
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import INTERNAL
 from armory.errors import UpstreamOverloaded, UpstreamTimeout, UpstreamUnavailable
+from armory.protocol.link import Call, Listener, Owner, Params, Reply
 from armory.upstreams.breaker import Breaker
 from armory.upstreams.clock import Clock
 from armory.upstreams.gate import Gate, QueueFull
-from armory.upstreams.http import HttpLink
-from armory.upstreams.http_client import HttpFailure
-from armory.upstreams.link import Call, Listener, Owner, Params, Reply
-from armory.upstreams.lists import fetch_lists
+from armory.upstreams.link_pool import OWN, Sessions
 from armory.upstreams.negotiate import Connector
-from armory.upstreams.session import Session, Unintelligible
-from armory.upstreams.sessions import OWN, Sessions
+from armory.upstreams.session.base import Session, Unintelligible
+from armory.upstreams.session.lists import fetch_lists
 from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.http import HttpLink
+from armory.upstreams.transports.http_client import HttpFailure
 
 log = structlog.get_logger(__name__)
 

@@ -18,7 +18,6 @@ from pydantic import Field, create_model
 from armory.accounts.packs import Kind
 from armory.accounts.querylog import QueryRecord
 from armory.accounts.quotas import Quota
-from armory.accounts.service import owner_of
 from armory.domain.query import RANKERS, Query, Ranker
 from armory.errors import AuthenticationFailed, InvalidRequest
 from armory.security.expiry import while_valid
@@ -158,7 +157,7 @@ class RetrieveHandlers:
     async def _simple(self, call: RestCall, ranker: Ranker, path: str) -> Reply:
         started = time.perf_counter()
         given = call.params
-        query = Query((given.query,), ranker=ranker, source="rest", user=owner_of(call.principal))
+        query = Query((given.query,), ranker=ranker, source="rest", user=call.principal.owner)
         quota = await call.services.accounts.spend(call.principal)
         wanted = Wanted(query, given.top_k)
         found = await self._searching.search(call.principal, wanted, packs=path == "v2")
@@ -178,7 +177,7 @@ class RetrieveHandlers:
             source="rest",
             hour=context.hour,
             last_tool=context.last_tool,
-            user=owner_of(call.principal),
+            user=call.principal.owner,
         )
         quota = await call.services.accounts.spend(call.principal)
         wanted = Wanted(query, given.top_k, filters.min_score, given.debug)
@@ -242,7 +241,7 @@ class RetrieveHandlers:
         quota = await call.services.accounts.spend(call.principal)
         path = "v2" if call.principal.user is not None else "v1"
         visible = self._searching.visible(call.principal, packs=path == "v2")
-        asked: dict[str, Any] = {"visible": visible, "user": owner_of(call.principal)}
+        asked: dict[str, Any] = {"visible": visible, "user": call.principal.owner}
         asked["top_k"] = given.top_k
         if "text/event-stream" in call.request.headers.get("Accept", ""):
             return await self._stream(call, self._agent, given.query, asked)

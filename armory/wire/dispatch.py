@@ -11,9 +11,11 @@ from collections.abc import Awaitable, Callable
 import structlog
 from msgspec import Raw
 
-from armory.gateway.exchange import METHOD_NOT_FOUND, Exchange, RpcError
+from armory.gateway.context import Exchange
 from armory.gateway.gateway import Gateway
-from armory.upstreams.link import Reply
+from armory.protocol.codes import METHOD_NOT_FOUND
+from armory.protocol.errors import RpcError
+from armory.protocol.link import Reply
 from armory.wire import eras
 from armory.wire.errors import ANSWERED, error_object
 from armory.wire.interaction import Elsewhere, Interactions

@@ -14,15 +14,19 @@ from msgspec import UNSET, Raw
 
 from armory.domain.principal import Principal
 from armory.errors import ArmoryError
-from armory.gateway.exchange import Endpoint, Exchange, RpcError
+from armory.gateway.context import Endpoint, Exchange
 from armory.gateway.gateway import Gateway
-from armory.gateway.rawjson import text_of
-from armory.upstreams.link import Answer, Params, Reply
-from armory.wire import eras, jsonrpc
+from armory.protocol import codes, jsonrpc, versions
+from armory.protocol import meta as meta_keys
+from armory.protocol.errors import Malformed, RpcError
+from armory.protocol.jsonrpc import Message
+from armory.protocol.link import Answer, Params, Reply
+from armory.protocol.meta import PROGRESS_TOKEN
+from armory.protocol.rawjson import text_of
+from armory.wire import eras
 from armory.wire.dispatch import Dispatcher
 from armory.wire.errors import error_object
 from armory.wire.interaction import Elsewhere
-from armory.wire.jsonrpc import Malformed, Message
 from armory.wire.listening import Listening, start_listening
 from armory.wire.session_calls import cancel, encoded, exchange_of, opened, serve, take
 from armory.wire.sessions import Session, Sessions, TooMany
@@ -53,7 +57,7 @@ class PipeFace:
         """A modern client is never asked directly: see `wire.interaction`."""
         del params
         message = f"{method} cannot be put to this client"
-        return Answer(error=jsonrpc.error(jsonrpc.METHOD_NOT_FOUND, message))
+        return Answer(error=jsonrpc.error(codes.METHOD_NOT_FOUND, message))
 
 
 class Duplex:
@@ -111,10 +115,10 @@ class Duplex:
         await self._out.write(jsonrpc.error_response(jsonrpc.NULL, error))
 
     async def _batch(self, items: list[Raw]) -> None:
-        if self.session is None or self.session.version != eras.BATCH_VERSION:
+        if self.session is None or self.session.version != versions.BATCHES:
             raise Malformed(
-                jsonrpc.INVALID_REQUEST,
-                f"only revision {eras.BATCH_VERSION} has batches, after its handshake; send one "
+                codes.INVALID_REQUEST,
+                f"only revision {versions.BATCHES} has batches, after its handshake; send one "
                 "message per line",
             )
         answers: list[bytes] = []
@@ -160,11 +164,9 @@ class Duplex:
     async def _initialize(self, message: Message, params: dict[str, Raw]) -> None:
         asked = text_of(params, "protocolVersion")
         if asked is None:
-            raise Malformed(
-                jsonrpc.INVALID_PARAMS, "params.protocolVersion is missing", message.key
-            )
+            raise Malformed(codes.INVALID_PARAMS, "params.protocolVersion is missing", message.key)
         if self.session is not None:
-            raise Malformed(jsonrpc.INVALID_REQUEST, "initialize came twice", message.key)
+            raise Malformed(codes.INVALID_REQUEST, "initialize came twice", message.key)
         version = eras.negotiated(asked)
         capabilities = eras.capabilities_of(params.get("capabilities"))
         try:
@@ -172,7 +174,7 @@ class Duplex:
                 self._principal, self._endpoint, version, capabilities, self._out
             )
         except TooMany as full:
-            error = jsonrpc.error(jsonrpc.LIMITED, str(full))
+            error = jsonrpc.error(codes.LIMITED, str(full))
             await self._out.write(jsonrpc.error_response(message.key, error))
             return
         exchange = exchange_of(self.session, self._out, {}, self._headers, self._url)
@@ -208,28 +210,28 @@ class Duplex:
             if session is None:
                 if method == "ping":
                     return jsonrpc.response(message.key, jsonrpc.EMPTY)
-                error = jsonrpc.error(jsonrpc.INVALID_REQUEST, "send initialize first")
+                error = jsonrpc.error(codes.INVALID_REQUEST, "send initialize first")
                 return jsonrpc.error_response(message.key, error)
             exchange = exchange_of(session, self._out, meta, self._headers, self._url)
             return encoded(
                 message.key, await serve(self._dispatcher, session, exchange, message, params)
             )
-        version = text_of(meta, eras.VERSION_KEY)
+        version = text_of(meta, meta_keys.PROTOCOL_VERSION)
         rejected = eras.refusal(method, version, params, meta, None)
         if rejected is not None:
             error = jsonrpc.error(rejected.code, rejected.message, rejected.data)
             return jsonrpc.error_response(message.key, error)
         face = PipeFace(
             self._out,
-            eras.capabilities_of(meta.get(eras.CAPABILITIES_KEY)),
-            text_of(meta, eras.LOG_LEVEL_KEY),
-            meta.get("progressToken"),
+            eras.capabilities_of(meta.get(meta_keys.CLIENT_CAPABILITIES)),
+            text_of(meta, meta_keys.LOG_LEVEL),
+            meta.get(PROGRESS_TOKEN),
         )
         exchange = Exchange(
             principal=self._principal,
             client=face,
             era="modern",
-            version=version or eras.MODERN_VERSIONS[-1],
+            version=version or versions.MODERN_VERSIONS[-1],
             endpoint=self._endpoint,
             meta=meta,
             headers=self._headers,
@@ -240,7 +242,7 @@ class Duplex:
         try:
             reply = await self._dispatcher.answer(exchange, method, params)
         except Elsewhere:
-            error = jsonrpc.error(jsonrpc.INVALID_PARAMS, "Invalid or expired requestState")
+            error = jsonrpc.error(codes.INVALID_PARAMS, "Invalid or expired requestState")
             reply = Reply(error=error)
         return encoded(message.key, reply)
 

@@ -17,41 +17,25 @@ from mcp.shared.inbound import (
     unsupported_protocol_version_rejection,
     validate_mcp_param_headers,
 )
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 from msgspec import Raw
 
-from armory.gateway.rawjson import brief, completing, encode, open_or_none, pack, text_of, value
-from armory.upstreams.link import Era, Reply
-from armory.wire import jsonrpc
+from armory.protocol import codes, jsonrpc
+from armory.protocol.client_requests import CAPABILITY
+from armory.protocol.link import Reply
+from armory.protocol.meta import (
+    CLIENT_CAPABILITIES,
+    HOP_KEYS,
+    OWN_PREFIX,
+    PROTOCOL_VERSION,
+    SERVER_INFO,
+)
+from armory.protocol.rawjson import brief, completing, encode, open_or_none, pack, text_of, value
+from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, URL_ELICITATION_SINCE, Era
 from armory.wire.errors import code_of
 from armory.wire.methods import METHODS
 from armory.wire.mismatch import explained, task_name
 
-LEGACY_VERSIONS: tuple[str, ...] = tuple(HANDSHAKE_PROTOCOL_VERSIONS)
-MODERN_VERSIONS: tuple[str, ...] = tuple(MODERN_PROTOCOL_VERSIONS)
-BATCH_VERSION = "2025-03-26"
-PRIMING_VERSION = "2025-11-25"
-URL_ELICITATION_VERSION = "2025-11-25"
-
-PREFIX = "io.modelcontextprotocol/"
-VERSION_KEY = PREFIX + "protocolVersion"
-CAPABILITIES_KEY = PREFIX + "clientCapabilities"
-CLIENT_INFO_KEY = PREFIX + "clientInfo"
-LOG_LEVEL_KEY = PREFIX + "logLevel"
-SERVER_INFO_KEY = PREFIX + "serverInfo"
-SUBSCRIPTION_KEY = PREFIX + "subscriptionId"
-_HOP_KEYS = frozenset(
-    (
-        VERSION_KEY,
-        CAPABILITIES_KEY,
-        CLIENT_INFO_KEY,
-        LOG_LEVEL_KEY,
-        SUBSCRIPTION_KEY,
-        "progressToken",
-    )
-)
-_OWN_PREFIX = "dev.armory/"
-_SERVER_INFO = SERVER_INFO_KEY.encode()
+_SERVER_INFO = SERVER_INFO.encode()
 _LARGE_BYTES = 16 * 1024
 """From here on a result is passed on in parts rather than copied."""
 _COMPLETE = Raw(b'"complete"')
@@ -61,7 +45,6 @@ ON_REQUEST_STREAMS = frozenset(
     ("notifications/progress", "notifications/message", "notifications/tasks")
 )
 """What may come before a modern request's result; the rest rides `subscriptions/listen`."""
-LOG_LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 
 
 # -- which era ---------------------------------------------------------------------------------
@@ -73,9 +56,9 @@ def is_modern(version_header: str | None, meta: Mapping[str, Raw], method: str |
     The `_meta` version key or a version header that no handshake ever negotiated says so;
     `initialize` never does.
     """
-    if method == "initialize" and VERSION_KEY not in meta:
+    if method == "initialize" and PROTOCOL_VERSION not in meta:
         return version_header in MODERN_VERSIONS
-    if VERSION_KEY in meta:
+    if PROTOCOL_VERSION in meta:
         return True
     return version_header is not None and version_header not in LEGACY_VERSIONS
 
@@ -110,7 +93,7 @@ def refusal(
         duplicated = find_duplicated_routing_header(header_items)
         if duplicated is not None:
             return InboundLadderRejection(
-                jsonrpc.HEADER_MISMATCH, f"{duplicated} header appears more than once"
+                codes.HEADER_MISMATCH, f"{duplicated} header appears more than once"
             )
     if version is None or not _clean(method, params, version, headers) or not _object(meta):
         folded = None if headers is None else {k.lower(): v for k, v in headers.items()}
@@ -129,9 +112,9 @@ def refusal(
             return verdict if folded is None else explained(verdict, folded, said)
         if not _object(meta):
             return InboundLadderRejection(
-                jsonrpc.INVALID_PARAMS,
-                f"params._meta[{CAPABILITIES_KEY}] is {brief(meta[CAPABILITIES_KEY])}; expected an "
-                "object",
+                codes.INVALID_PARAMS,
+                f"params._meta[{CLIENT_CAPABILITIES}] is {brief(meta[CLIENT_CAPABILITIES])}; "
+                "expected an object",
             )
         if field is not None and headers is not None:
             return task_name(field, params, headers)
@@ -155,7 +138,7 @@ def _clean(
 
 
 def _object(meta: Mapping[str, Raw]) -> bool:
-    raw = meta.get(CAPABILITIES_KEY)
+    raw = meta.get(CLIENT_CAPABILITIES)
     return raw is not None and bytes(memoryview(raw)[:1]) == b"{"
 
 
@@ -183,7 +166,7 @@ def passed_meta(meta: Mapping[str, Raw], *, transparent: bool) -> dict[str, Raw]
     return {
         key: raw
         for key, raw in meta.items()
-        if key not in _HOP_KEYS and (transparent or not key.startswith(_OWN_PREFIX))
+        if key not in HOP_KEYS and (transparent or not key.startswith(OWN_PREFIX))
     }
 
 
@@ -256,7 +239,7 @@ def _for_modern(result: Raw, method: str, info: Mapping[str, Any], *, private: b
         if private or "cacheScope" not in opened:
             opened["cacheScope"] = _PRIVATE
     meta = open_or_none(opened.get("_meta")) or {}
-    meta[SERVER_INFO_KEY] = pack(info)
+    meta[SERVER_INFO] = pack(info)
     opened["_meta"] = pack(meta)
     return pack(opened)
 
@@ -271,7 +254,7 @@ def _for_legacy(result: Raw) -> Raw:
     if structured is not None and bytes(memoryview(structured)[:1]) != b"{":
         del opened["structuredContent"]
     meta = open_or_none(opened.get("_meta"))
-    if meta is not None and meta.pop(SERVER_INFO_KEY, None) is not None:
+    if meta is not None and meta.pop(SERVER_INFO, None) is not None:
         if meta:
             opened["_meta"] = pack(meta)
         else:
@@ -285,17 +268,17 @@ def _shape_error(reply: Reply, method: str, to: Era) -> Reply:
         return reply
     code = code_of(error)
     changed = None
-    if to == "modern" and code == jsonrpc.RESOURCE_NOT_FOUND:
-        changed = jsonrpc.INVALID_PARAMS
-    elif to == "modern" and code == jsonrpc.URL_ELICITATION_REQUIRED:
-        changed = jsonrpc.INTERNAL_ERROR
+    if to == "modern" and code == codes.RESOURCE_NOT_FOUND:
+        changed = codes.INVALID_PARAMS
+    elif to == "modern" and code == codes.URL_ELICITATION_REQUIRED:
+        changed = codes.INTERNAL_ERROR
     elif (
         to == "legacy"
         and reply.era == "modern"
         and method == "resources/read"
-        and code == jsonrpc.INVALID_PARAMS
+        and code == codes.INVALID_PARAMS
     ):
-        changed = jsonrpc.RESOURCE_NOT_FOUND
+        changed = codes.RESOURCE_NOT_FOUND
     opened = open_or_none(error) if changed is not None else None
     if opened is None:
         return reply
@@ -326,7 +309,7 @@ def discover_result(described: Mapping[str, Any]) -> Raw:
         "capabilities": described["capabilities"],
         "ttlMs": 0,
         "cacheScope": "private",
-        "_meta": {SERVER_INFO_KEY: described["serverInfo"]},
+        "_meta": {SERVER_INFO: described["serverInfo"]},
     }
     if described["instructions"]:
         result["instructions"] = described["instructions"]
@@ -344,16 +327,6 @@ def capabilities_of(raw: Raw | None) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}  # pyright: ignore[reportUnknownVariableType]
 
 
-def loud_enough(params: Mapping[str, Raw], wanted: str | None) -> bool:
-    """Whether a log message has the level that the client wants, or more."""
-    if wanted is None:
-        return False
-    level = text_of(params, "level")
-    if level not in LOG_LEVELS:
-        return True
-    return LOG_LEVELS.index(level) >= LOG_LEVELS.index(wanted)
-
-
 def asks_url(params: Mapping[str, Raw]) -> bool:
     """Whether an elicitation is one in URL mode."""
     return text_of(params, "mode") == "url"
@@ -365,7 +338,7 @@ def may_ask(
     """Whether the client declared that it can answer this request."""
     if method == "ping":
         return era == "legacy"
-    needed = ASKABLE.get(method)
+    needed = CAPABILITY.get(method)
     if needed is None or needed not in capabilities:
         return False
     if needed != "elicitation":
@@ -373,13 +346,6 @@ def may_ask(
     declared = capabilities[needed]
     modes: Mapping[str, Any] = declared if isinstance(declared, dict) else {}  # pyright: ignore
     if asks_url(params):
-        new_enough = era == "modern" or version >= URL_ELICITATION_VERSION
+        new_enough = era == "modern" or version >= URL_ELICITATION_SINCE
         return "url" in modes and new_enough
     return not modes or "form" in modes or "url" not in modes
-
-
-ASKABLE: Mapping[str, str] = {
-    "elicitation/create": "elicitation",
-    "sampling/createMessage": "sampling",
-    "roots/list": "roots",
-}

@@ -20,35 +20,34 @@ from armory.errors import (
     UpstreamTimeout,
     UpstreamUnavailable,
 )
-from armory.gateway.exchange import RpcError
-from armory.upstreams.link import Refused
-from armory.wire import jsonrpc
-from armory.wire.jsonrpc import Malformed
+from armory.protocol import codes, jsonrpc
+from armory.protocol.errors import Malformed, RpcError
+from armory.protocol.link import Refused
 
 _CODES: tuple[tuple[type[ArmoryError], int], ...] = (
-    (UnknownTool, jsonrpc.INVALID_PARAMS),
-    (InvalidRequest, jsonrpc.INVALID_PARAMS),
-    (AccessDenied, jsonrpc.INVALID_PARAMS),
-    (RateLimited, jsonrpc.LIMITED),
-    (UpstreamTimeout, jsonrpc.TIMED_OUT),
-    (UpstreamUnavailable, jsonrpc.UNAVAILABLE),
-    (BackendError, jsonrpc.BACKEND),
+    (UnknownTool, codes.INVALID_PARAMS),
+    (InvalidRequest, codes.INVALID_PARAMS),
+    (AccessDenied, codes.INVALID_PARAMS),
+    (RateLimited, codes.LIMITED),
+    (UpstreamTimeout, codes.TIMED_OUT),
+    (UpstreamUnavailable, codes.UNAVAILABLE),
+    (BackendError, codes.BACKEND),
 )
 _STATUS = {
-    jsonrpc.PARSE_ERROR: 400,
-    jsonrpc.INVALID_REQUEST: 400,
-    jsonrpc.INVALID_PARAMS: 400,
-    jsonrpc.HEADER_MISMATCH: 400,
-    jsonrpc.MISSING_CAPABILITY: 400,
-    jsonrpc.UNSUPPORTED_VERSION: 400,
-    jsonrpc.METHOD_NOT_FOUND: 404,
+    codes.PARSE_ERROR: 400,
+    codes.INVALID_REQUEST: 400,
+    codes.INVALID_PARAMS: 400,
+    codes.HEADER_MISMATCH: 400,
+    codes.MISSING_CAPABILITY: 400,
+    codes.UNSUPPORTED_VERSION: 400,
+    codes.METHOD_NOT_FOUND: 404,
 }
 ANSWERED = (RpcError, ArmoryError, Malformed, Refused)
 """The exceptions that answer a request; anything else is a defect."""
 
 
 class _Code(msgspec.Struct):
-    code: int = jsonrpc.INTERNAL_ERROR
+    code: int = codes.INTERNAL_ERROR
 
 
 _code = msgspec.json.Decoder(_Code)
@@ -64,10 +63,8 @@ def error_object(failure: BaseException) -> Raw:
         for kind, code in _CODES:
             if isinstance(failure, kind):
                 return jsonrpc.error(code, failure.message, _data(failure))
-        return jsonrpc.error(jsonrpc.INTERNAL_ERROR, failure.message, _data(failure))
-    return jsonrpc.error(
-        jsonrpc.INTERNAL_ERROR, "internal error; the gateway's log has the details"
-    )
+        return jsonrpc.error(codes.INTERNAL_ERROR, failure.message, _data(failure))
+    return jsonrpc.error(codes.INTERNAL_ERROR, "internal error; the gateway's log has the details")
 
 
 def _data(failure: ArmoryError) -> dict[str, Any] | None:
@@ -89,7 +86,7 @@ def code_of(error: Raw) -> int:
     try:
         return _code.decode(error).code
     except (msgspec.DecodeError, RecursionError):
-        return jsonrpc.INTERNAL_ERROR
+        return codes.INTERNAL_ERROR
 
 
 def status_of(error: Raw) -> int:

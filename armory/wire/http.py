@@ -17,21 +17,22 @@ from aiohttp import web
 
 from armory.domain.principal import Principal
 from armory.errors import ArmoryError, AuthenticationFailed
-from armory.gateway.exchange import ALL, Endpoint
+from armory.gateway.context import ALL, Endpoint
 from armory.gateway.gateway import Gateway
-from armory.gateway.rawjson import encode, open_or_none
+from armory.protocol import codes, jsonrpc, versions
+from armory.protocol.errors import Malformed
+from armory.protocol.rawjson import encode, open_or_none
 from armory.security.authentication import Authenticator
-from armory.wire import eras, jsonrpc, legacy, modern
+from armory.wire import eras, legacy, modern
 from armory.wire.admission import Admission, cors_headers, preflight_headers
+from armory.wire.admitted import Visit, accepts, json_answer, read_body, refusal
 from armory.wire.dispatch import Dispatcher
 from armory.wire.interaction import Interactions
-from armory.wire.jsonrpc import Malformed
 from armory.wire.listening import Listening
 from armory.wire.replicas import Replicas
 from armory.wire.sessions import Sessions
 from armory.wire.sse_front import SseFront
 from armory.wire.streams import EventStream, Patience
-from armory.wire.visit import Visit, accepts, json_answer, read_body, refusal
 
 _log = structlog.get_logger(__name__)
 _SWEEP_S = 15.0
@@ -233,13 +234,13 @@ class HttpEdge:
         remote, host = admission.seen_as(request.remote, headers)
         if not admission.host_allowed(host):
             message = f"Host {host!r} is not allowed; add it to server.allowed_hosts"
-            raise Turned(refusal(403, jsonrpc.INVALID_REQUEST, message))
+            raise Turned(refusal(403, codes.INVALID_REQUEST, message))
         extra: dict[str, str] = {}
         origin = headers.get("Origin")
         if origin is not None:
             if not admission.origin_allowed(origin):
                 message = f"Origin {origin!r} is not allowed; add it to server.allowed_origins"
-                raise Turned(refusal(403, jsonrpc.INVALID_REQUEST, message))
+                raise Turned(refusal(403, codes.INVALID_REQUEST, message))
             extra = cors_headers(origin)
         if request.method == "OPTIONS":
             raise Turned(_preflight(origin, request))
@@ -250,7 +251,7 @@ class HttpEdge:
                 f"there is no MCP endpoint {request.path!r}; /.well-known/mcp.json names those "
                 "that there are"
             )
-            raise Turned(refusal(404, jsonrpc.INVALID_REQUEST, message, headers=extra))
+            raise Turned(refusal(404, codes.INVALID_REQUEST, message, headers=extra))
         return Visit(request, principal, endpoint, extra, *accepts(headers.get("Accept")))
 
     async def _authenticated(
@@ -260,9 +261,9 @@ class HttpEdge:
             return await self.authenticator.authenticate(request.headers, remote)
         except AuthenticationFailed as failure:
             challenge = {**extra, "WWW-Authenticate": self.authenticator.challenge}
-            response = refusal(401, jsonrpc.INVALID_REQUEST, failure.message, headers=challenge)
+            response = refusal(401, codes.INVALID_REQUEST, failure.message, headers=challenge)
         except ArmoryError as failure:
-            response = refusal(503, jsonrpc.BACKEND, failure.message, headers=extra)
+            response = refusal(503, codes.BACKEND, failure.message, headers=extra)
         raise Turned(response)
 
     def _endpoint(self, kind: Kind, request: web.Request, principal: Principal) -> Endpoint | None:
@@ -281,37 +282,37 @@ class HttpEdge:
         version = request.headers.get("MCP-Protocol-Version")
         if request.method == "POST":
             return await self._post(visit, version)
-        known = version is None or version in eras.LEGACY_VERSIONS
+        known = version is None or version in versions.LEGACY_VERSIONS
         if request.method == "GET" and known:
             return await legacy.get(self, visit)
         if request.method == "DELETE" and known:
             return await legacy.delete(self, visit)
         headers = {**visit.extra, "Allow": "POST, GET, DELETE, OPTIONS" if known else "POST"}
         return refusal(
-            405, jsonrpc.INVALID_REQUEST, f"{request.method} is not served here", headers=headers
+            405, codes.INVALID_REQUEST, f"{request.method} is not served here", headers=headers
         )
 
     async def _post(self, visit: Visit, version: str | None) -> web.StreamResponse:
         request = visit.request
         if request.content_type != "application/json":
             message = f"Content-Type is {request.content_type!r}; expected application/json"
-            return refusal(415, jsonrpc.INVALID_REQUEST, message, headers=visit.extra)
+            return refusal(415, codes.INVALID_REQUEST, message, headers=visit.extra)
         if not (visit.takes_json or visit.takes_sse):
             message = "Accept must list application/json and text/event-stream"
-            return refusal(406, jsonrpc.INVALID_REQUEST, message, headers=visit.extra)
+            return refusal(406, codes.INVALID_REQUEST, message, headers=visit.extra)
         body = await read_body(request, self.settings.body_bytes)
         if body is None:
             message = (
                 f"the body is larger than {self.settings.body_bytes:,} bytes; "
                 "server.limits.body_bytes sets that limit"
             )
-            return refusal(413, jsonrpc.INVALID_REQUEST, message, headers=visit.extra)
+            return refusal(413, codes.INVALID_REQUEST, message, headers=visit.extra)
         jsonrpc.check_depth(body, self.settings.json_depth)
         visit.body = body
         if jsonrpc.is_batch(body):
-            if version is not None and version not in eras.LEGACY_VERSIONS:
+            if version is not None and version not in versions.LEGACY_VERSIONS:
                 raise Malformed(
-                    jsonrpc.INVALID_REQUEST,
+                    codes.INVALID_REQUEST,
                     f"revision {version!r} has no batches; send one message per request",
                 )
             return await legacy.post_batch(self, visit, body)
@@ -327,13 +328,13 @@ class HttpEdge:
         """The discovery document; servers and sets only for callers that are known."""
         remote, host = self.admission.seen_as(request.remote, request.headers)
         if not self.admission.host_allowed(host):
-            return refusal(403, jsonrpc.INVALID_REQUEST, "this Host is not allowed")
+            return refusal(403, codes.INVALID_REQUEST, "this Host is not allowed")
         try:
             principal = await self.authenticator.authenticate(request.headers, remote)
         except ArmoryError:
             principal = None
         document = self.gateway.discovery(principal)
-        document["protocolVersions"] = [*eras.LEGACY_VERSIONS, *eras.MODERN_VERSIONS]
+        document["protocolVersions"] = [*versions.LEGACY_VERSIONS, *versions.MODERN_VERSIONS]
         return json_answer(None, encode(document), headers={"Cache-Control": "no-store"})
 
 

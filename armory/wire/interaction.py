@@ -18,10 +18,14 @@ import structlog
 from mcp.server.request_state import AESGCMRequestStateCodec, InvalidRequestState
 from msgspec import Raw
 
-from armory.gateway.exchange import INVALID_PARAMS, Exchange, RpcError
-from armory.gateway.rawjson import encode, open_or_none, pack, text_of, value
-from armory.upstreams.link import Answer, ClientFace, ClientGone, Params, Reply
-from armory.wire import eras, jsonrpc
+from armory.gateway.context import Exchange
+from armory.protocol import codes, jsonrpc
+from armory.protocol.client_requests import CAPABILITY
+from armory.protocol.codes import INVALID_PARAMS
+from armory.protocol.errors import RpcError
+from armory.protocol.link import Answer, ClientFace, ClientGone, Params, Reply
+from armory.protocol.rawjson import encode, open_or_none, pack, text_of, value
+from armory.wire import eras
 from armory.wire.parked import Binding, Live
 
 _log = structlog.get_logger(__name__)
@@ -112,7 +116,7 @@ class Interactions:
             if not asks_for_input(reply):
                 return reply
         message = f"the upstream asked for input more than {MAX_ROUNDS} times in one call"
-        return Reply(error=jsonrpc.error(jsonrpc.INTERNAL_ERROR, message))
+        return Reply(error=jsonrpc.error(codes.INTERNAL_ERROR, message))
 
     # -- a modern client ---------------------------------------------------------------------
 
@@ -155,7 +159,7 @@ class Interactions:
             self._running.discard(live)
             await live.end()
             raise RpcError(
-                jsonrpc.LIMITED,
+                codes.LIMITED,
                 "too many calls wait for input (server.limits.parked_interactions); try later",
             )
         handle = secrets.token_urlsafe(18)
@@ -227,7 +231,7 @@ class Interactions:
         if not eras.may_ask("elicitation/create", probe, capabilities, "modern", ""):
             needed = {"requiredCapabilities": {"elicitation": {"url": {}}}}
             message = "the upstream needs the user to visit a URL first"
-            return Reply(error=jsonrpc.error(jsonrpc.MISSING_CAPABILITY, message, needed))
+            return Reply(error=jsonrpc.error(codes.MISSING_CAPABILITY, message, needed))
         requests: dict[str, Any] = {}
         for place, entry in enumerate(listed):
             asked = {k: v for k, v in entry.items() if k != "elicitationId"}
@@ -277,7 +281,7 @@ def asks_for_input(reply: Reply) -> bool:
 
 
 def _interactive(capabilities: Mapping[str, Any]) -> bool:
-    return bool(capabilities) and any(name in capabilities for name in eras.ASKABLE.values())
+    return bool(capabilities) and any(name in capabilities for name in CAPABILITY.values())
 
 
 def _undeclared(exchange: Exchange, requests: Mapping[str, Raw]) -> Raw | None:
@@ -287,10 +291,10 @@ def _undeclared(exchange: Exchange, requests: Mapping[str, Raw]) -> Raw | None:
         method = text_of(request, "method") or ""
         params = open_or_none(request.get("params")) or {}
         if not eras.may_ask(method, params, exchange.client.capabilities, "modern", ""):
-            needed = eras.ASKABLE.get(method, method)
+            needed = CAPABILITY.get(method, method)
             message = f"the upstream needs {needed}, which the client did not declare"
             data = {"requiredCapabilities": {needed: {}}}
-            return jsonrpc.error(jsonrpc.MISSING_CAPABILITY, message, data)
+            return jsonrpc.error(codes.MISSING_CAPABILITY, message, data)
     return None
 
 
@@ -304,13 +308,13 @@ async def _ask_all(exchange: Exchange, requests: Mapping[str, Raw]) -> dict[str,
         client = exchange.client
         if not eras.may_ask(method, params, client.capabilities, "legacy", exchange.version):
             message = f"the upstream asked for {method[:100]}, which this client cannot answer"
-            return Reply(error=jsonrpc.error(jsonrpc.INTERNAL_ERROR, message))
+            return Reply(error=jsonrpc.error(codes.INTERNAL_ERROR, message))
         asked.append((key, method, params))
     try:
         answers = await _gather(exchange.client, asked)
     except ClientGone as gone:
         message = f"the client could not be asked: {gone}"
-        return Reply(error=jsonrpc.error(jsonrpc.INTERNAL_ERROR, message))
+        return Reply(error=jsonrpc.error(codes.INTERNAL_ERROR, message))
     found: dict[str, Raw] = {}
     for (key, _, _), answer in zip(asked, answers, strict=True):
         if answer.error is not None:

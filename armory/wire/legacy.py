@@ -12,16 +12,18 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from armory.gateway.rawjson import text_of
+from armory.protocol import codes, jsonrpc, versions
+from armory.protocol.errors import Malformed
+from armory.protocol.jsonrpc import Message
+from armory.protocol.link import Reply
+from armory.protocol.rawjson import text_of
 from armory.security.expiry import while_valid
-from armory.upstreams.link import Reply
-from armory.wire import eras, jsonrpc
-from armory.wire.jsonrpc import Malformed, Message
+from armory.wire import eras
+from armory.wire.admitted import Visit, json_answer, new_stream, refusal, url_of
 from armory.wire.replicas import OwnerGone, gone, was_passed
 from armory.wire.session_calls import encoded, exchange_of, opened, serve, take
 from armory.wire.sessions import Session, TooMany
 from armory.wire.streams import KEEPALIVE_S, PING, EventStream, frame, parse_event_id, priming, pump
-from armory.wire.visit import Visit, json_answer, new_stream, refusal, url_of
 
 if TYPE_CHECKING:
     from armory.wire.http import HttpEdge
@@ -53,7 +55,7 @@ async def _session(edge: HttpEdge, visit: Visit) -> Session | web.StreamResponse
     if id is None:
         return refusal(
             400,
-            jsonrpc.INVALID_REQUEST,
+            codes.INVALID_REQUEST,
             f"the {SESSION_HEADER} header is missing; send initialize first",
             headers=visit.extra,
         )
@@ -74,7 +76,7 @@ async def _initialize(edge: HttpEdge, visit: Visit, message: Message) -> web.Str
     params = jsonrpc.params_of(message)
     asked = text_of(params, "protocolVersion")
     if asked is None:
-        raise Malformed(jsonrpc.INVALID_PARAMS, "params.protocolVersion is missing", id)
+        raise Malformed(codes.INVALID_PARAMS, "params.protocolVersion is missing", id)
     version = eras.negotiated(asked)
     try:
         session = await edge.sessions.open(
@@ -84,7 +86,7 @@ async def _initialize(edge: HttpEdge, visit: Visit, message: Message) -> web.Str
             eras.capabilities_of(params.get("capabilities")),
         )
     except TooMany as full:
-        return refusal(503, jsonrpc.LIMITED, str(full), id=id, headers=visit.extra)
+        return refusal(503, codes.LIMITED, str(full), id=id, headers=visit.extra)
     exchange = exchange_of(
         session, session.general, {}, visit.request.headers, url_of(visit.request)
     )
@@ -154,7 +156,7 @@ async def _answer(visit: Visit, session: Session, stream: EventStream) -> web.St
             return json_answer(visit, found[1])
         response = new_stream(visit, {SESSION_HEADER: session.id})
         await response.prepare(visit.request)
-        if session.version >= eras.PRIMING_VERSION:
+        if session.version >= versions.PRIMING_SINCE:
             await response.write(priming(stream.event_id(0)))
         if found is None:
             await response.write(PING)
@@ -177,9 +179,9 @@ async def post_batch(edge: HttpEdge, visit: Visit, body: bytes) -> web.StreamRes
     session = await _session(edge, visit)
     if isinstance(session, web.StreamResponse):
         return session
-    if session.version != eras.BATCH_VERSION:
+    if session.version != versions.BATCHES:
         raise Malformed(
-            jsonrpc.INVALID_REQUEST,
+            codes.INVALID_REQUEST,
             f"revision {session.version} has no batches; send one message per request",
         )
     answers: list[bytes] = []
@@ -223,7 +225,7 @@ async def get(edge: HttpEdge, visit: Visit) -> web.StreamResponse:
     if not visit.takes_sse:
         return refusal(
             406,
-            jsonrpc.INVALID_REQUEST,
+            codes.INVALID_REQUEST,
             "Accept must list text/event-stream",
             headers=visit.extra,
         )
@@ -240,14 +242,14 @@ async def get(edge: HttpEdge, visit: Visit) -> web.StreamResponse:
     if not edge.take_stream():
         return refusal(
             503,
-            jsonrpc.LIMITED,
+            codes.LIMITED,
             "too many streams are open (server.limits.streams); try again later",
             headers=visit.extra,
         )
     try:
         response = new_stream(visit, {SESSION_HEADER: session.id})
         await response.prepare(visit.request)
-        if stream is session.general and session.version >= eras.PRIMING_VERSION:
+        if stream is session.general and session.version >= versions.PRIMING_SINCE:
             await response.write(priming(stream.event_id(after or stream.delivered)))
         await while_valid(visit.principal, pump(response.write, stream, ids=True, after=after))
         session.touch()

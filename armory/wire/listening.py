@@ -13,11 +13,13 @@ from msgspec import Raw
 
 from armory.errors import ArmoryError
 from armory.gateway.changes import PROMPTS, RESOURCES, TOOLS, Subscription
-from armory.gateway.exchange import Exchange, RpcError
+from armory.gateway.context import Exchange
 from armory.gateway.gateway import Gateway
-from armory.gateway.rawjson import encode, open_or_none, pack, value
-from armory.upstreams.link import Params, Refused
-from armory.wire import eras, jsonrpc
+from armory.protocol import codes, jsonrpc
+from armory.protocol import meta as meta_keys
+from armory.protocol.errors import RpcError
+from armory.protocol.link import Params, Refused
+from armory.protocol.rawjson import encode, open_or_none, pack, value
 from armory.wire.streams import EventStream
 
 _log = structlog.get_logger(__name__)
@@ -43,7 +45,7 @@ class Listening:
         self.id = id
         self.stream = stream
         self.principal = principal
-        self._meta = Raw(encode({eras.SUBSCRIPTION_KEY: Raw(id)}))
+        self._meta = Raw(encode({meta_keys.SUBSCRIPTION_ID: Raw(id)}))
 
     def deliver(self, method: str, params: Params) -> None:
         """One notification; a client too far behind loses its stream and listens anew."""
@@ -67,7 +69,7 @@ async def start_listening(
     """
     wanted = open_or_none(params.get("notifications"))
     if wanted is None:
-        raise RpcError(jsonrpc.INVALID_PARAMS, "params.notifications is not an object")
+        raise RpcError(codes.INVALID_PARAMS, "params.notifications is not an object")
     stream = EventStream("listen", keep_events=512, backlog=256)
     listening = Listening(id, stream, exchange.principal.key)
     lists = frozenset(method for key, method in _LISTS.items() if wanted.get(key) == _TRUE)
@@ -104,7 +106,5 @@ def _texts(wanted: Mapping[str, Raw], key: str) -> list[str]:
     if given is None:
         return []
     if not isinstance(given, list) or not all(isinstance(item, str) for item in given):  # pyright: ignore
-        raise RpcError(
-            jsonrpc.INVALID_PARAMS, f"params.notifications.{key} is not a list of strings"
-        )
+        raise RpcError(codes.INVALID_PARAMS, f"params.notifications.{key} is not a list of strings")
     return given  # pyright: ignore[reportUnknownVariableType]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
-from armory.upstreams.link import Era
+from armory.protocol.versions import Era
 
 Kind = Literal[
     "hello",  # answered by the edge: handshake, ping, discovery

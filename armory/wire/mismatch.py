@@ -13,8 +13,8 @@ from typing import Any
 from mcp.shared.inbound import InboundLadderRejection, decode_header_value
 from msgspec import Raw
 
-from armory.gateway.rawjson import brief, text_of
-from armory.wire.jsonrpc import HEADER_MISMATCH
+from armory.protocol.codes import HEADER_MISMATCH
+from armory.protocol.rawjson import brief, text_of
 
 
 def explained(

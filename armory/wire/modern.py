@@ -17,18 +17,17 @@ from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS, InboundLadderRejection
 from msgspec import UNSET, Raw
 
 from armory.errors import ArmoryError
-from armory.gateway.carriers import read_mode
-from armory.gateway.exchange import Exchange, RpcError
-from armory.gateway.rawjson import text_of
+from armory.gateway.context import Exchange
+from armory.gateway.query_parsing import read_mode
+from armory.protocol import codes, jsonrpc, versions
+from armory.protocol import meta as meta_keys
+from armory.protocol.errors import RpcError
+from armory.protocol.jsonrpc import Message
+from armory.protocol.meta import PROGRESS_TOKEN
+from armory.protocol.rawjson import text_of
 from armory.security.expiry import while_valid
-from armory.wire import eras, jsonrpc
-from armory.wire.errors import error_object, status_of
-from armory.wire.interaction import Elsewhere
-from armory.wire.jsonrpc import Message
-from armory.wire.listening import start_listening
-from armory.wire.replicas import OwnerGone, was_passed
-from armory.wire.streams import frame, pump
-from armory.wire.visit import (
+from armory.wire import eras
+from armory.wire.admitted import (
     NOBODY,
     LazyAnswer,
     RequestFace,
@@ -38,6 +37,11 @@ from armory.wire.visit import (
     refusal,
     url_of,
 )
+from armory.wire.errors import error_object, status_of
+from armory.wire.interaction import Elsewhere
+from armory.wire.listening import start_listening
+from armory.wire.replicas import OwnerGone, was_passed
+from armory.wire.streams import frame, pump
 
 if TYPE_CHECKING:
     from armory.wire.http import HttpEdge
@@ -53,7 +57,7 @@ async def post(
         return _not_a_request(visit, message)
     headers = visit.request.headers
     method, id = message.method, message.key
-    version = text_of(meta, eras.VERSION_KEY)
+    version = text_of(meta, meta_keys.PROTOCOL_VERSION)
     rejected = eras.refusal(method, version, params, meta, headers, headers.items())
     if rejected is not None:
         return _rejected(visit, rejected, id)
@@ -62,16 +66,16 @@ async def post(
     answer = LazyAnswer(visit, edge.patience)
     face = RequestFace(
         answer,
-        eras.capabilities_of(meta.get(eras.CAPABILITIES_KEY)),
-        text_of(meta, eras.LOG_LEVEL_KEY),
-        meta.get("progressToken"),
+        eras.capabilities_of(meta.get(meta_keys.CLIENT_CAPABILITIES)),
+        text_of(meta, meta_keys.LOG_LEVEL),
+        meta.get(PROGRESS_TOKEN),
     )
     request = visit.request
     exchange = Exchange(
         principal=visit.principal,
         client=face,
         era="modern",
-        version=version or eras.MODERN_VERSIONS[-1],
+        version=version or versions.MODERN_VERSIONS[-1],
         endpoint=visit.endpoint,
         meta=meta,
         headers=headers,
@@ -114,19 +118,19 @@ async def _pass_on(edge: HttpEdge, visit: Visit, id: bytes, replica: str) -> web
             return await replicas.pass_on(visit, replica)
     data = {"reason": "invalid_request_state"}
     message = "Invalid or expired requestState"
-    return refusal(400, jsonrpc.INVALID_PARAMS, message, id=id, data=data, headers=visit.extra)
+    return refusal(400, codes.INVALID_PARAMS, message, id=id, data=data, headers=visit.extra)
 
 
 def _not_a_request(visit: Visit, message: Message) -> web.StreamResponse:
     if message.is_notification:
-        version = visit.request.headers.get("MCP-Protocol-Version", eras.MODERN_VERSIONS[-1])
+        version = visit.request.headers.get("MCP-Protocol-Version", versions.MODERN_VERSIONS[-1])
         rejected = eras.version_refusal(version)
         if rejected is not None:
             return _rejected(visit, rejected, jsonrpc.NULL)
         return web.Response(status=202, headers=dict(visit.extra))
     return refusal(
         400,
-        jsonrpc.INVALID_REQUEST,
+        codes.INVALID_REQUEST,
         "clients of this revision send requests and notifications, never responses",
         headers=visit.extra,
     )
@@ -142,17 +146,17 @@ async def _listen(
     edge: HttpEdge, visit: Visit, id: bytes, params: dict[str, Raw]
 ) -> web.StreamResponse:
     if not visit.takes_sse:
-        return refusal(406, jsonrpc.INVALID_REQUEST, "Accept must list text/event-stream", id=id)
+        return refusal(406, codes.INVALID_REQUEST, "Accept must list text/event-stream", id=id)
     if not edge.take_stream():
         return refusal(
             503,
-            jsonrpc.LIMITED,
+            codes.LIMITED,
             "too many streams are open (server.limits.streams); try again later",
             id=id,
         )
     subscription = None
     try:
-        version = eras.MODERN_VERSIONS[-1]
+        version = versions.MODERN_VERSIONS[-1]
         exchange = Exchange(visit.principal, NOBODY, "modern", version, visit.endpoint)
         try:
             listening, subscription = await start_listening(edge.gateway, exchange, id, params)

@@ -14,10 +14,11 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw
 
-from armory.gateway.exchange import Exchange
-from armory.gateway.rawjson import encode, open_or_none, pack, text_of, value
-from armory.upstreams.link import Answer, ClientFace, ClientGone, Params, Reply
-from armory.wire import eras, jsonrpc
+from armory.gateway.context import Exchange
+from armory.protocol import codes, jsonrpc
+from armory.protocol.link import Answer, ClientFace, ClientGone, Params, Reply
+from armory.protocol.rawjson import encode, open_or_none, pack, text_of, value
+from armory.wire import eras
 
 BATCH_S = 0.03
 """So long a question waits for others of the same call, to travel with them."""
@@ -82,7 +83,7 @@ class Live:
         """
         if not eras.may_ask(method, params, self.capabilities, "modern", self.version):
             message = f"the client did not declare what {method} needs"
-            return Answer(error=jsonrpc.error(jsonrpc.METHOD_NOT_FOUND, message))
+            return Answer(error=jsonrpc.error(codes.METHOD_NOT_FOUND, message))
         self._count += 1
         key = f"input-{self._count}"
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()

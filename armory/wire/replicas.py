@@ -16,8 +16,8 @@ import structlog
 from aiohttp import web
 
 from armory.errors import ArmoryError
-from armory.wire import jsonrpc
-from armory.wire.visit import Visit, refusal
+from armory.protocol import codes
+from armory.wire.admitted import Visit, refusal
 
 _log = structlog.get_logger(__name__)
 PASSED = "X-Armory-Passed"
@@ -193,7 +193,7 @@ def was_passed(visit: Visit) -> bool:
 def gone(visit: Visit) -> web.StreamResponse:
     """The session's replica is gone, and the session with it."""
     message = "no such session; it may have expired: send initialize again"
-    return refusal(404, jsonrpc.INVALID_REQUEST, message, headers=visit.extra)
+    return refusal(404, codes.INVALID_REQUEST, message, headers=visit.extra)
 
 
 def _forwarded(headers: Mapping[str, str]) -> dict[str, str]:

@@ -11,14 +11,18 @@ from collections.abc import Mapping
 
 from msgspec import UNSET, Raw
 
-from armory.gateway.exchange import INVALID_PARAMS, Exchange, RpcError
+from armory.gateway.context import Exchange
 from armory.gateway.gateway import Gateway
-from armory.gateway.rawjson import need_text, open_or_none
-from armory.upstreams.link import Owner, Reply
-from armory.wire import eras, jsonrpc
+from armory.protocol import codes, jsonrpc
+from armory.protocol.codes import INVALID_PARAMS
+from armory.protocol.errors import Malformed, RpcError
+from armory.protocol.jsonrpc import Message
+from armory.protocol.link import Owner, Reply
+from armory.protocol.loglevels import LOG_LEVELS
+from armory.protocol.meta import PROGRESS_TOKEN
+from armory.protocol.rawjson import need_text, open_or_none
 from armory.wire.dispatch import Dispatcher
 from armory.wire.errors import ANSWERED, error_object
-from armory.wire.jsonrpc import Malformed, Message
 from armory.wire.methods import route
 from armory.wire.sessions import Session, SessionFace
 from armory.wire.streams import EventStream
@@ -36,7 +40,7 @@ def exchange_of(
     """A request of a session, as the request path sees it."""
     return Exchange(
         principal=session.principal,
-        client=SessionFace(session, stream, meta.get("progressToken")),
+        client=SessionFace(session, stream, meta.get(PROGRESS_TOKEN)),
         era="legacy",
         version=session.version,
         endpoint=session.endpoint,
@@ -59,7 +63,7 @@ def opened(message: Message) -> tuple[dict[str, Raw], dict[str, Raw]]:
         return params, {}
     meta = open_or_none(params["_meta"])
     if meta is None:
-        raise Malformed(jsonrpc.INVALID_PARAMS, "params._meta is not an object", message.key)
+        raise Malformed(codes.INVALID_PARAMS, "params._meta is not an object", message.key)
     return params, meta
 
 
@@ -93,10 +97,10 @@ async def _session_method(
 ) -> Reply:
     if method == "logging/setLevel":
         level = need_text(params, "level")
-        if level not in eras.LOG_LEVELS:
+        if level not in LOG_LEVELS:
             raise RpcError(
                 INVALID_PARAMS,
-                f"params.level is {level[:40]!r}; expected one of {', '.join(eras.LOG_LEVELS)}",
+                f"params.level is {level[:40]!r}; expected one of {', '.join(LOG_LEVELS)}",
             )
         session.log_level = level
         return _EMPTY

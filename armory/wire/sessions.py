@@ -18,12 +18,14 @@ from msgspec import Raw
 
 from armory.domain.principal import Principal
 from armory.gateway.changes import Subscription
-from armory.gateway.exchange import Endpoint
+from armory.gateway.context import Endpoint
 from armory.gateway.gateway import Gateway
-from armory.gateway.rawjson import pack
-from armory.upstreams.link import Answer, ClientGone, Params
-from armory.wire import eras, jsonrpc
-from armory.wire.jsonrpc import Message
+from armory.protocol import codes, jsonrpc
+from armory.protocol.jsonrpc import Message
+from armory.protocol.link import Answer, ClientGone, Params
+from armory.protocol.loglevels import loud_enough
+from armory.protocol.rawjson import pack, text_of
+from armory.wire import eras
 from armory.wire.streams import EventStream
 
 _log = structlog.get_logger(__name__)
@@ -144,8 +146,10 @@ class Session:
         return self.general if key == GENERAL else self._streams.get(key)
 
     def _deliver(self, method: str, params: Params) -> None:
-        if method == "notifications/message" and not eras.loud_enough(params, self.log_level):
-            return
+        if method == "notifications/message":
+            level = text_of(params, "level")
+            if not loud_enough(level, self.log_level):
+                return
         if not self.closed:
             self.general.put(jsonrpc.notification(method, params))
 
@@ -255,7 +259,7 @@ class SessionFace:
         session = self._session
         if not eras.may_ask(method, params, session.capabilities, "legacy", session.version):
             message = f"the client did not declare what {method} needs"
-            return Answer(error=jsonrpc.error(jsonrpc.METHOD_NOT_FOUND, message))
+            return Answer(error=jsonrpc.error(codes.METHOD_NOT_FOUND, message))
         return await session.ask(self._stream, method, params)
 
 

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from armory.gateway.exchange import ALL
+from armory.gateway.context import ALL
+from armory.protocol import codes
 from armory.security.expiry import while_valid
-from armory.wire import jsonrpc
+from armory.wire.admitted import Visit, new_stream, read_body, refusal, url_of
 from armory.wire.duplex import Duplex
 from armory.wire.streams import EventStream, pump
-from armory.wire.visit import Visit, new_stream, read_body, refusal, url_of
 
 if TYPE_CHECKING:
     from armory.wire.http import HttpEdge
@@ -46,7 +46,7 @@ class SseFront:
             return _only(visit, "GET")
         if not edge.take_stream():
             message = "too many streams are open (server.limits.streams); try again later"
-            return refusal(503, jsonrpc.LIMITED, message, headers=visit.extra)
+            return refusal(503, codes.LIMITED, message, headers=visit.extra)
         out = EventStream("sse", keep_bytes=0)
         duplex = Duplex(
             edge.gateway,
@@ -83,11 +83,11 @@ class SseFront:
         found = self._open.get(request.query.get("session_id", ""))
         if found is None or found[1].principal.key != visit.principal.key:
             message = "no such session; open /sse first"
-            return refusal(404, jsonrpc.INVALID_REQUEST, message, headers=visit.extra)
+            return refusal(404, codes.INVALID_REQUEST, message, headers=visit.extra)
         body = await read_body(request, edge.settings.body_bytes)
         if body is None:
             message = f"the body is larger than {edge.settings.body_bytes:,} bytes"
-            return refusal(413, jsonrpc.INVALID_REQUEST, message, headers=visit.extra)
+            return refusal(413, codes.INVALID_REQUEST, message, headers=visit.extra)
         await found[0].take(body)
         return web.Response(status=202, text="Accepted", headers=dict(visit.extra))
 
@@ -95,4 +95,4 @@ class SseFront:
 def _only(visit: Visit, method: str) -> web.StreamResponse:
     headers = {**visit.extra, "Allow": method}
     message = f"{visit.request.method} is not served here; use {method}"
-    return refusal(405, jsonrpc.INVALID_REQUEST, message, headers=headers)
+    return refusal(405, codes.INVALID_REQUEST, message, headers=headers)

@@ -14,9 +14,9 @@ from typing import BinaryIO
 import structlog
 
 from armory.domain.principal import ANONYMOUS, Principal
-from armory.gateway.exchange import ALL, Endpoint
+from armory.gateway.context import ALL, Endpoint
 from armory.gateway.gateway import Gateway
-from armory.wire import jsonrpc
+from armory.protocol import codes, jsonrpc
 from armory.wire.dispatch import Dispatcher
 from armory.wire.duplex import Duplex
 from armory.wire.interaction import Interactions
@@ -88,7 +88,7 @@ async def _read_in(
             return
         line = reading.result()
         if line is None:
-            await duplex.refuse(jsonrpc.INVALID_REQUEST, f"the line is longer than {limit:,} bytes")
+            await duplex.refuse(codes.INVALID_REQUEST, f"the line is longer than {limit:,} bytes")
         elif not line:
             return
         elif line.strip():

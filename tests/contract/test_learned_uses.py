@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from armory.accounts.users import Users
-from armory.accounts.uses import TOPIC, StoredUse, StoredUses
+from armory.feedback.store import StoredUse, StoredUses
+from armory.storage.changes import LEARNED_USES
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +28,7 @@ async def test_stored_read_and_forgotten_by_all(processes: Any) -> None:
     async def hear(_: str) -> None:
         heard.set()
 
-    there.feed.subscribe(TOPIC, hear)
+    there.feed.subscribe(LEARNED_USES, hear)
     await mine.add([use("a__x", "ann", "first \U0001f600", 2), use("a__x", "bob", "second", 1)])
     found, seen = await theirs.since()
     assert [(u.user, u.query, u.at_ms) for u in found] == [

@@ -13,10 +13,10 @@ from msgspec import Raw
 
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.protocol.link import Call, Owner, Refused
 from armory.testing.client import RecordingClient, RecordingEar, plain
 from armory.testing.script import Json, Script
 from armory.testing.upstream import ScriptedUpstream
-from armory.upstreams.link import Call, Owner, Refused
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
 

@@ -13,6 +13,8 @@ import pytest
 from armory.domain.catalog import ServerLists
 from armory.gateway.gateway import Gateway
 from armory.gateway.settings import GatewaySettings, SetSpec
+from armory.protocol.link import Call, Owner, Reply
+from armory.protocol.versions import Era
 from armory.testing.clients import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.front import (
     ScriptedPool,
@@ -24,7 +26,6 @@ from armory.testing.front import (
     serving,
     tool,
 )
-from armory.upstreams.link import Call, Era, Owner, Reply
 from armory.wire.http import HttpEdge
 
 

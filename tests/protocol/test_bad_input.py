@@ -9,13 +9,13 @@ import aiohttp
 import pytest
 
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
-from armory.gateway.exchange import ALL
+from armory.gateway.context import ALL
 from armory.gateway.gateway import Gateway
+from armory.protocol.link import Call, Owner, Reply
 from armory.security.authentication import Authenticator, StaticToken
 from armory.security.policy import Policy, Rule
 from armory.testing.clients import messages, modern_body, modern_headers
 from armory.testing.front import serving
-from armory.upstreams.link import Call, Owner, Reply
 from armory.wire.http import HttpSettings
 
 if TYPE_CHECKING:

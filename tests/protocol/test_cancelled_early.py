@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec import Raw
 
-from armory.upstreams.link import Call, Owner, Reply
+from armory.protocol.link import Call, Owner, Reply
 
 if TYPE_CHECKING:
     from tests.protocol.conftest import Front

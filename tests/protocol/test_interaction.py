@@ -11,8 +11,8 @@ from mcp import Client
 from mcp_types import ElicitRequestParams, ElicitResult
 from msgspec import Raw
 
+from armory.protocol.link import Call, ClientGone, Owner, Reply
 from armory.testing.front import FORM, asking, plain, result
-from armory.upstreams.link import Call, ClientGone, Owner, Reply
 
 if TYPE_CHECKING:
     from tests.protocol.conftest import Front

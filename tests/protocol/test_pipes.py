@@ -13,9 +13,9 @@ import pytest
 from mcp import ClientSession
 from mcp.client.sse import sse_client
 
+from armory.protocol.link import Call, Owner, Reply
 from armory.testing.clients import modern_body
 from armory.testing.front import asking
-from armory.upstreams.link import Call, Owner, Reply
 from armory.wire.stdio import serve_stdio
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import yaml
 from aiohttp import web
 
 from armory.config import load_file
-from armory.gateway import personal
+from armory.gateway import principal_lists
 from armory.runtime import open_runtime
 from armory.runtime.running import Runtime
 from armory.testing.clients import LegacyClient, messages, modern_body, modern_headers
@@ -193,7 +193,7 @@ async def test_who_is_given_no_list_is_offered_nothing(rig: Rig) -> None:
 
 
 async def test_lists_that_come_late_are_told_of(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(personal, "RETRY_S", 0.0)
+    monkeypatch.setattr(principal_lists, "RETRY_S", 0.0)
     rig.server.broken = True
     ann = await listening(rig, "ann")
     assert await rig.tools("ann") == {}

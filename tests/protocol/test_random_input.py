@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from armory.domain.catalog import ServerLists
 from armory.gateway.gateway import Gateway
+from armory.protocol.link import Call, Owner, Reply
 from armory.testing.clients import PREFIX, VERSION, messages
 from armory.testing.front import ScriptedPool, ScriptedUpstream, result, serving, tool
-from armory.upstreams.link import Call, Owner, Reply
 
 VALUES: st.SearchStrategy[Any] = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),

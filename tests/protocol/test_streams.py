@@ -12,9 +12,9 @@ import msgspec
 import pytest
 from msgspec import Raw
 
+from armory.protocol.link import Call, Owner, Reply
 from armory.testing.clients import modern_body, modern_headers
 from armory.testing.front import asking, result, tool
-from armory.upstreams.link import Call, Owner, Reply
 
 if TYPE_CHECKING:
     from tests.protocol.conftest import Front

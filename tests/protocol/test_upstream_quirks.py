@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from armory.protocol.link import Call, Owner, Reply
 from armory.testing.front import plain, refused, result, tool
-from armory.upstreams.link import Call, Owner, Reply
 
 if TYPE_CHECKING:
     from tests.protocol.conftest import Front

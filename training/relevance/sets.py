@@ -24,9 +24,9 @@ from armory.domain.tool import ToolRecord
 from armory.retrieval.document import document_of
 from armory.retrieval.embedders.embedded import AROUND, clause_of, tokens_within
 from armory.retrieval.evidence import LegText, legs_of
-from armory.retrieval.lexical import LexicalIndex
+from armory.retrieval.lexical.bm25 import LexicalIndex
+from armory.retrieval.lexical.postings import Postings
 from armory.retrieval.ports import Evidence, Leg, Passage
-from armory.retrieval.postings import Postings
 
 Array = NDArray[np.float32]
 

@@ -13,9 +13,17 @@ from multidict import CIMultiDict
 
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import ANONYMOUS, Principal
-from armory.gateway.exchange import ALL, Endpoint, Exchange
+from armory.gateway.context import ALL, Endpoint, Exchange
 from armory.gateway.gateway import Gateway
 from armory.gateway.settings import GatewaySettings
+from armory.protocol.link import (
+    Answer,
+    Call,
+    Owner,
+    Params,
+    Reply,
+)
+from armory.protocol.versions import Era
 from armory.testing.front import (
     ScriptedPool,
     ScriptedUpstream,
@@ -25,7 +33,6 @@ from armory.testing.front import (
     result,
     tool,
 )
-from armory.upstreams.link import Answer, Call, Era, Owner, Params, Reply
 
 
 @dataclass

@@ -10,11 +10,11 @@ import pytest
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import UpstreamUnavailable
 from armory.gateway.changes import PROMPTS, RESOURCES, TOOLS, Subscription
-from armory.gateway.exchange import ALL
+from armory.gateway.context import ALL
 from armory.gateway.settings import GatewaySettings, SetSpec
+from armory.protocol.link import Owner, Params
 from armory.security.policy import Policy, Rule
 from armory.testing.front import plain, raws, tool
-from armory.upstreams.link import Owner, Params
 
 if TYPE_CHECKING:
     from tests.unit.gateway.conftest import Bench

@@ -9,8 +9,8 @@ import pytest
 
 from armory.domain.principal import Principal
 from armory.gateway.gateway import Gateway
+from armory.protocol.link import Call, Owner, Reply
 from armory.testing.front import result
-from armory.upstreams.link import Call, Owner, Reply
 from tests.unit.gateway.conftest import Bench
 
 pytestmark = pytest.mark.anyio

@@ -12,11 +12,11 @@ from msgspec import Raw
 from armory.domain.principal import Principal
 from armory.domain.results import Listing
 from armory.errors import BackendError, RateLimited, UnknownTool, UpstreamUnavailable
-from armory.gateway.exchange import RpcError
 from armory.gateway.gateway import Gateway
+from armory.protocol.errors import RpcError
+from armory.protocol.link import Call, Owner, Reply
 from armory.security.policy import Policy, Rule
 from armory.testing.front import plain, raws, refused, result
-from armory.upstreams.link import Call, Owner, Reply
 
 if TYPE_CHECKING:
     from tests.unit.gateway.conftest import Bench

@@ -9,8 +9,8 @@ import pytest
 
 from armory.domain.query import Query, VisibleSet
 from armory.domain.tool import ToolRecord
+from armory.feedback.vectors import UseVectors
 from armory.retrieval.registry import RetrievalOptions, build_retriever
-from armory.retrieval.uses import UseVectors
 
 pytestmark = pytest.mark.anyio
 

@@ -11,7 +11,7 @@ import pytest
 from armory.domain.tool import ToolRecord
 from armory.retrieval.document import fields_of
 from armory.retrieval.evidence import legs_of
-from armory.retrieval.lexical import LexicalIndex
+from armory.retrieval.lexical.bm25 import LexicalIndex
 from armory.retrieval.ports import Evidence, FloatArray, Leg, Ranker, RankSettings
 from armory.retrieval.rankers.formulas import (
     HybridRanker,

@@ -11,13 +11,13 @@ import pytest
 from armory.domain.query import Query, VisibleSet
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError, InvalidRequest
+from armory.feedback.vectors import UseVectors
 from armory.retrieval.embedders.cache import DocumentCache
 from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.indexes.faiss import FaissIndex
 from armory.retrieval.ports import FloatArray, Ranker
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.selection import Limits, RetrieverSettings
-from armory.retrieval.uses import UseVectors
 from armory.testing.embedder import HashingEmbedder
 
 pytestmark = pytest.mark.anyio

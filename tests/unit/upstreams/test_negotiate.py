@@ -12,12 +12,12 @@ from msgspec import Raw
 
 from armory.domain.principal import ANONYMOUS
 from armory.errors import UpstreamUnavailable
+from armory.protocol.link import Call
 from armory.testing.client import RecordingEar, plain
 from armory.testing.script import LEGACY, Script
 from armory.testing.upstream import ScriptedUpstream
-from armory.upstreams.link import Call
 from armory.upstreams.negotiate import Connector, Verdict
-from armory.upstreams.session import Session
+from armory.upstreams.session.base import Session
 from armory.upstreams.spec import UpstreamSpec
 
 pytestmark = pytest.mark.anyio

@@ -12,13 +12,13 @@ from msgspec import Raw
 
 from armory.domain.principal import Principal
 from armory.errors import UpstreamOverloaded, UpstreamUnavailable
+from armory.protocol.link import Call, Owner
 from armory.testing.client import RecordingClient, RecordingEar, plain
 from armory.testing.clock import FakeClock
 from armory.testing.upstream import ScriptedUpstream
 from armory.testing.waiting import until
-from armory.upstreams.link import Call, Owner
+from armory.upstreams.link_pool import PROFILES_PER_OWNER
 from armory.upstreams.pool import Pool
-from armory.upstreams.sessions import PROFILES_PER_OWNER
 from armory.upstreams.spec import UpstreamSpec
 
 pytestmark = pytest.mark.anyio

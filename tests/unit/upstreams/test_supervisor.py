@@ -16,16 +16,16 @@ from msgspec import Raw
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import ANONYMOUS
 from armory.errors import UpstreamUnavailable
+from armory.protocol.link import Call, Owner
 from armory.testing.clock import FakeClock
 from armory.testing.script import Json, Script, definition
 from armory.testing.upstream import ScriptedUpstream
 from armory.testing.waiting import until
 from armory.upstreams.clock import Clock
-from armory.upstreams.link import Call, Owner
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.stdio import StdioLink
 from armory.upstreams.supervisor import LONGEST_PAUSE_S, Supervisor, pause_s
+from armory.upstreams.transports.stdio import StdioLink
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,9 @@ import pytest
 from msgspec import Raw
 from multidict import CIMultiDict
 
-from armory.upstreams.link import Era, Reply
+from armory.protocol import meta as meta_keys
+from armory.protocol.link import Reply
+from armory.protocol.versions import Era
 from armory.wire import eras
 
 INFO = {"name": "armory", "version": "1"}
@@ -54,7 +56,7 @@ def shaped_error(
     ],
 )
 def test_which_era(header: str | None, key: bool, method: str, modern: bool) -> None:
-    meta = {eras.VERSION_KEY: Raw(b'"x"')} if key else {}
+    meta = {meta_keys.PROTOCOL_VERSION: Raw(b'"x"')} if key else {}
     assert eras.is_modern(header, meta, method) is modern
 
 
@@ -76,12 +78,12 @@ def climb(
     http: bool = True,
 ) -> int | None:
     stamped: dict[str, Any] = {
-        eras.VERSION_KEY: VERSION,
-        eras.CAPABILITIES_KEY: {},
+        meta_keys.PROTOCOL_VERSION: VERSION,
+        meta_keys.CLIENT_CAPABILITIES: {},
         **(meta or {}),
     }
     body = raws({"name": "x", **(params or {}), "_meta": stamped})
-    version = stamped[eras.VERSION_KEY]
+    version = stamped[meta_keys.PROTOCOL_VERSION]
     sent = CIMultiDict(
         {"mcp-protocol-version": VERSION, "mcp-method": method, "mcp-name": "x", **(headers or {})}
     )
@@ -109,10 +111,10 @@ def test_the_ladder_holds() -> None:
         ({"headers": {"mcp-method": "tools/list"}}, -32020),
         ({"headers": {"mcp-name": "y"}}, -32020),
         ({"headers": {"mcp-protocol-version": "2025-11-25"}}, -32020),
-        ({"meta": {eras.CAPABILITIES_KEY: 3}}, -32602),
-        ({"meta": {eras.VERSION_KEY: 3}}, -32020),
-        ({"meta": {eras.VERSION_KEY: 3}, "http": False}, -32602),
-        ({"meta": {eras.VERSION_KEY: "2031-01-01"}, "http": False}, -32022),
+        ({"meta": {meta_keys.CLIENT_CAPABILITIES: 3}}, -32602),
+        ({"meta": {meta_keys.PROTOCOL_VERSION: 3}}, -32020),
+        ({"meta": {meta_keys.PROTOCOL_VERSION: 3}, "http": False}, -32602),
+        ({"meta": {meta_keys.PROTOCOL_VERSION: "2031-01-01"}, "http": False}, -32022),
     ],
 )
 def test_the_ladder_breaks(changes: dict[str, Any], code: int) -> None:
@@ -148,8 +150,8 @@ def test_mirrored_parameters() -> None:
 def test_only_vendor_and_trace_keys_pass() -> None:
     meta = raws(
         {
-            eras.VERSION_KEY: VERSION,
-            eras.CLIENT_INFO_KEY: {},
+            meta_keys.PROTOCOL_VERSION: VERSION,
+            meta_keys.CLIENT_INFO: {},
             "progressToken": 1,
             "traceparent": "00",
             "com.example/x": 2,
@@ -180,7 +182,7 @@ def test_legacy_results_for_modern_clients() -> None:
         "content": [],
         "x": 1.5,
         "resultType": "complete",
-        "_meta": {eras.SERVER_INFO_KEY: INFO},
+        "_meta": {meta_keys.SERVER_INFO: INFO},
     }
     read = shaped({"contents": []}, "legacy", "modern", "resources/read")
     assert (read["ttlMs"], read["cacheScope"]) == (0, "private")
@@ -192,11 +194,11 @@ def test_modern_results_for_modern_clients() -> None:
         "ttlMs": 5,
         "cacheScope": "public",
         "contents": [],
-        "_meta": {eras.SERVER_INFO_KEY: {"name": "up"}, "a/b": 1},
+        "_meta": {meta_keys.SERVER_INFO: {"name": "up"}, "a/b": 1},
     }
     assert shaped(result, "modern", "modern", "resources/read", transparent=True) == result
     got = shaped(result, "modern", "modern", "resources/read")
-    assert got["_meta"] == {eras.SERVER_INFO_KEY: INFO, "a/b": 1}
+    assert got["_meta"] == {meta_keys.SERVER_INFO: INFO, "a/b": 1}
     assert got["ttlMs"] == 5
     asked = shaped({"resultType": "input_required"}, "modern", "modern", "resources/read")
     assert "ttlMs" not in asked
@@ -209,7 +211,7 @@ def test_modern_results_for_legacy_clients() -> None:
         "cacheScope": "public",
         "content": [],
         "structuredContent": [1],
-        "_meta": {eras.SERVER_INFO_KEY: {"name": "up"}},
+        "_meta": {meta_keys.SERVER_INFO: {"name": "up"}},
     }
     assert shaped(result, "modern", "legacy") == {"content": []}
     kept = {**result, "structuredContent": {"a": 1}, "_meta": {"a/b": 1}}
@@ -218,7 +220,7 @@ def test_modern_results_for_legacy_clients() -> None:
         "structuredContent": {"a": 1},
         "_meta": {"a/b": 1},
     }
-    both = {**result, "_meta": {eras.SERVER_INFO_KEY: {}, "a/b": 1}}
+    both = {**result, "_meta": {meta_keys.SERVER_INFO: {}, "a/b": 1}}
     assert shaped(both, "modern", "legacy")["_meta"] == {"a/b": 1}
 
 
@@ -342,7 +344,7 @@ def test_a_result_for_a_modern_client_keeps_all_and_gains_what_it_lacks(sent: st
     got = json.loads(bytes(memoryview(answer)))
     expected = json.loads(sent)
     expected.setdefault("resultType", "complete")
-    expected.setdefault("_meta", {})[eras.SERVER_INFO_KEY] = INFO
+    expected.setdefault("_meta", {})[meta_keys.SERVER_INFO] = INFO
     assert got == expected
 
 

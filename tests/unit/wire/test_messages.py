@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec import Raw
 
-from armory.gateway.exchange import RpcError
 from armory.gateway.metatools import read_call
-from armory.wire import jsonrpc
+from armory.protocol import codes, jsonrpc
+from armory.protocol.errors import Malformed, RpcError
 from armory.wire.eras import refusal
 
 META = (
@@ -28,14 +28,14 @@ VERSION = "2026-07-28"
 )
 def test_what_is_no_message(body: bytes, said: str) -> None:
     read = jsonrpc.decode_batch if jsonrpc.is_batch(body) else jsonrpc.decode
-    with pytest.raises(jsonrpc.Malformed) as refused:
+    with pytest.raises(Malformed) as refused:
         read(body)
     assert said in refused.value.message
 
 
 def test_params_and_arguments_show_what_came() -> None:
     message = jsonrpc.decode(b'{"jsonrpc":"2.0","id":1,"method":"x","params":[1,2]}')
-    with pytest.raises(jsonrpc.Malformed, match=r"params is \[1,2\]; expected an object"):
+    with pytest.raises(Malformed, match=r"params is \[1,2\]; expected an object"):
         jsonrpc.params_of(message)
     given = Raw(b'{"name":"a__b","arguments":"' + b"x" * 500 + b'"}')
     with pytest.raises(RpcError) as refused:
@@ -78,5 +78,5 @@ def test_a_header_that_does_not_match_shows_both_values(
     }
     verdict = refusal(method, VERSION, {**params, "_meta": Raw(META)}, meta, headers)
     assert verdict is not None
-    assert verdict.code == jsonrpc.HEADER_MISMATCH
+    assert verdict.code == codes.HEADER_MISMATCH
     assert said in verdict.message

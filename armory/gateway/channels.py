@@ -1,0 +1,51 @@
+"""The client as an upstream may reach it, with the upstream's names exposed on the way out.
+
+Owns: `ExposedFace`. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Raw
+
+from armory.gateway.uri_rewriting import expose_params
+from armory.protocol.link import Answer, ClientFace, Params
+
+
+class ExposedFace:
+    """A `ClientFace` toward one server of an aggregated endpoint."""
+
+    __slots__ = ("_inner", "_server")
+
+    def __init__(self, inner: ClientFace, server: str) -> None:
+        self._inner = inner
+        self._server = server
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the client declared."""
+        return self._inner.capabilities
+
+    @property
+    def log_level(self) -> str | None:
+        """The log level that it wants."""
+        return self._inner.log_level
+
+    @property
+    def progress_token(self) -> Raw | None:
+        """Its progress token."""
+        return self._inner.progress_token
+
+    async def notify(self, method: str, params: Params) -> None:
+        """Deliver a notification in the client's names."""
+        await self._inner.notify(method, expose_params(params, self._server))
+
+    async def ask(self, method: str, params: Params) -> Answer:
+        """Put a request to the client in its names.
+
+        Raises:
+            ClientGone: nobody is there to answer.
+        """
+        return await self._inner.ask(method, expose_params(params, self._server))

@@ -1,0 +1,252 @@
+"""Where a request carries its query, and the limits of what it may carry.
+
+Owns: reading query, threshold, top_k, filters, ranker and mode from `_meta`, `params.query`,
+headers, URL and the set's own query, each item by itself, the first source wins. Never imports
+retrieval: it makes a plain `Query`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, TypeVar, cast, get_args
+from urllib.parse import unquote
+
+import msgspec
+from msgspec import Raw
+
+from armory.domain.query import MAX_QUERY_CHARS, MAX_TOP_K, RANKERS, Query, Ranker, Source
+from armory.gateway.context import Exchange
+from armory.protocol.codes import INVALID_PARAMS
+from armory.protocol.errors import RpcError
+from armory.protocol.meta import OWN_PREFIX
+from armory.protocol.rawjson import value
+
+T = TypeVar("T")
+Mode = Literal["search", "all", "raw"]
+MODES: tuple[Mode, ...] = get_args(Mode)
+_HEADERS = {
+    "threshold": "X-Armory-Threshold",
+    "top_k": "X-Armory-Top-K",
+    "servers": "X-Armory-Servers",
+    "categories": "X-Armory-Categories",
+    "ranker": "X-Armory-Ranker",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a listing was asked for.
+
+    Attributes:
+        query: the query with everything beside it; None without one.
+        mode: an explicit mode, or None.
+        servers, categories: filters, also where there is no query.
+    """
+
+    query: Query | None = None
+    mode: Mode | None = None
+    servers: frozenset[str] | None = None
+    categories: frozenset[str] | None = None
+
+
+def read_mode(exchange: Exchange) -> Mode | None:
+    """The mode that header or URL asks for.
+
+    Raises:
+        RpcError: it is none of the three.
+    """
+    text = exchange.headers.get("X-Armory-Mode")
+    if text is None:
+        given = exchange.url.get("mode")
+        text = given[-1] if given else None
+    if text is None:
+        return None
+    if text not in MODES:
+        raise _bad("mode", text, f"one of {', '.join(MODES)}")
+    return text
+
+
+def read_asked(
+    exchange: Exchange, params: Mapping[str, Raw], set_query: Sequence[str] = ()
+) -> Asked:
+    """Everything that this request carries beside its parameters.
+
+    Raises:
+        RpcError: a value does not parse or is out of range (-32602, naming it).
+    """
+    mode = read_mode(exchange)
+    texts, source = _texts(exchange, params, set_query)
+    threshold = _item(exchange, "threshold", _threshold)
+    top_k = _item(exchange, "top_k", _top_k)
+    servers = _item(exchange, "servers", check_names)
+    categories = _item(exchange, "categories", check_names)
+    ranker = _item(exchange, "ranker", _ranker)
+    if texts is None:
+        return Asked(None, mode, servers, categories)
+    query = Query(
+        texts=texts,
+        threshold=threshold,
+        top_k=top_k,
+        servers=servers,
+        categories=categories,
+        ranker=ranker,
+        source=source,
+        user=exchange.principal.user or exchange.principal.key,
+    )
+    return Asked(query, mode, servers, categories)
+
+
+def own_query(exchange: Exchange) -> str | None:
+    """The one text of `_meta[dev.armory/query]`, on whatever request; None where there is none
+    that could be used.
+    """
+    try:
+        there, given = _meta(exchange, "query")
+        texts = check_texts(given, "query") if there else ()
+    except RpcError:
+        return None
+    return texts[0] if len(texts) == 1 else None
+
+
+def check_texts(given: object, where: str) -> tuple[str, ...]:
+    """One or several intents out of a JSON value.
+
+    Raises:
+        RpcError: neither a string nor a list of strings, or of the wrong length.
+    """
+    if isinstance(given, str):
+        texts: tuple[str, ...] = (given,)
+    elif isinstance(given, list) and all(
+        isinstance(item, str) for item in cast("list[Any]", given)
+    ):
+        texts = tuple(cast("list[str]", given))
+    else:
+        raise _bad(where, given, "a string or a list of strings")
+    texts = tuple(text.strip() for text in texts)
+    length = sum(map(len, texts))
+    if not all(texts) or not 1 <= length <= MAX_QUERY_CHARS:
+        raise RpcError(
+            INVALID_PARAMS,
+            f"{where} has {length} characters (or an empty item); "
+            f"expected 1 to {MAX_QUERY_CHARS:,} together",
+            {"parameter": where},
+        )
+    return texts
+
+
+def check_top_k(given: object, where: str) -> int:
+    """A JSON value as top_k.
+
+    Raises:
+        RpcError: no integer from 1 to 200.
+    """
+    if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= MAX_TOP_K:
+        raise _bad(where, given, f"an integer from 1 to {MAX_TOP_K}")
+    return given
+
+
+def check_names(given: object, where: str) -> frozenset[str]:
+    """A JSON list of names (or a comma list in a string).
+
+    Raises:
+        RpcError: something else.
+    """
+    if isinstance(given, str):
+        names = [part.strip() for part in given.split(",")]
+    elif isinstance(given, list) and all(
+        isinstance(item, str) for item in cast("list[Any]", given)
+    ):
+        names = cast("list[str]", given)
+    else:
+        raise _bad(where, given, "a list of names")
+    if not names or not all(names):
+        raise _bad(where, given, "at least one name, none empty")
+    return frozenset(names)
+
+
+def _bad(where: str, given: object, expected: str) -> RpcError:
+    shown = repr(given)
+    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+    return RpcError(
+        INVALID_PARAMS, f"{where} is {shown}; expected {expected}", {"parameter": where}
+    )
+
+
+def _meta(exchange: Exchange, name: str) -> tuple[bool, Any]:
+    raw = exchange.meta.get(OWN_PREFIX + name)
+    if raw is None:
+        return False, None
+    try:
+        return True, value(raw)
+    except (msgspec.DecodeError, RecursionError):
+        raise _bad(f"_meta[{OWN_PREFIX}{name}]", "unreadable JSON", "a JSON value") from None
+
+
+def _texts(
+    exchange: Exchange, params: Mapping[str, Raw], set_query: Sequence[str]
+) -> tuple[tuple[str, ...] | None, Source]:
+    there, given = _meta(exchange, "query")
+    if there:
+        return check_texts(given, f"_meta[{OWN_PREFIX}query]"), "meta"
+    raw = params.get("query")
+    if raw is not None:
+        return check_texts(value(raw), "params.query"), "params"
+    header = exchange.headers.get("X-Armory-Query")
+    if header is not None:
+        return check_texts(
+            _percent(header.split(","), "X-Armory-Query"), "X-Armory-Query"
+        ), "header"
+    url = exchange.url.get("query")
+    if url:
+        return check_texts(list(url), "the URL's query"), "url"
+    if set_query:
+        return tuple(set_query), "set"
+    return None, "meta"
+
+
+def _percent(parts: list[str], where: str) -> list[str]:
+    try:
+        return [unquote(part.strip(), errors="strict") for part in parts]
+    except UnicodeDecodeError:
+        raise _bad(where, ",".join(parts), "percent-encoded UTF-8") from None
+
+
+def _item(exchange: Exchange, name: str, parse: Callable[[Any, str], T]) -> T | None:
+    there, given = _meta(exchange, name)
+    if there:
+        return parse(given, f"_meta[{OWN_PREFIX}{name}]")
+    header = exchange.headers.get(_HEADERS[name])
+    if header is not None:
+        return parse(_percent([header], _HEADERS[name])[0], _HEADERS[name])
+    url = exchange.url.get(name)
+    if url:
+        return parse(url[-1], f"the URL's {name}")
+    return None
+
+
+def _threshold(given: Any, where: str) -> float:
+    number = given
+    if isinstance(given, str):
+        try:
+            number = float(given)
+        except ValueError:
+            number = math.nan
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= 1:
+        raise _bad(where, given, "a number from 0 to 1")
+    return float(number)
+
+
+def _top_k(given: Any, where: str) -> int:
+    if isinstance(given, str):
+        if not (given.isascii() and given.isdigit()):
+            raise _bad(where, given, f"an integer from 1 to {MAX_TOP_K}")
+        given = int(given[:9])
+    return check_top_k(given, where)
+
+
+def _ranker(given: Any, where: str) -> Ranker:
+    if given not in RANKERS:
+        raise _bad(where, given, f"one of {', '.join(RANKERS)}")
+    return given

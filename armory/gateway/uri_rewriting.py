@@ -1,0 +1,151 @@
+"""Names inside results and notifications: URIs, `ui://` links and task ids, mapped the same way
+everywhere.
+
+Owns: rewriting on the way to the client (`Outward`). Bytes are only opened where a scan finds a
+candidate. Never imports anything but the naming codec and the raw JSON helpers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec import Raw
+
+from armory.domain.naming import expose_task, expose_uri
+from armory.protocol.meta import RELATED_TASK, UI_RESOURCE
+from armory.protocol.rawjson import encode, items, open_or_none, pack, text_of
+
+_CANDIDATES = (b'"uri"', b'"taskId"', b'esourceUri"')
+Members = dict[str, Raw]
+
+
+def has_links(raw: Raw | bytes) -> bool:
+    """Whether there may be anything to map."""
+    data = bytes(raw)
+    return any(candidate in data for candidate in _CANDIDATES)
+
+
+def expose_result(raw: Raw, server: str) -> Raw:
+    """A result of `server` with the exposed form of every URI, link and task id in it.
+
+    Looks where the specification puts them: `content` blocks, prompt `messages`, resource
+    `contents`, `taskId`s, input requests, and the links of MCP Apps in `_meta`. Everything else
+    stays verbatim.
+    """
+    if not has_links(raw):
+        return raw
+    result = open_or_none(raw)
+    if result is None:
+        return raw
+    changed = _body(result, server)
+    return pack(result) if changed else raw
+
+
+def expose_params(params: Members, server: str) -> Members:
+    """Parameters of a notification or request of `server`, likewise; a new dict where changed."""
+    changed = dict(params)
+    return changed if _body(changed, server) else params
+
+
+def _body(body: Members, server: str) -> bool:
+    changed = _set(body, "uri", server, expose_uri)
+    changed |= _set(body, "taskId", server, expose_task)
+    changed |= _each(body, "content", server, _block)
+    changed |= _each(body, "contents", server, _contents)
+    changed |= _each(body, "messages", server, _message)
+    changed |= _inside(body, "task", server, _task)
+    changed |= _each(body, "tasks", server, _task)
+    changed |= _inside(body, "_meta", server, _meta)
+    changed |= _inside(body, "result", server, _body)
+    changed |= _inside(body, "inputRequests", server, _questions)
+    return changed
+
+
+def _questions(asked: Members, server: str) -> bool:
+    """The input requests of a modern upstream, by key."""
+    changed = False
+    for key in asked:
+        changed |= _inside(asked, key, server, _question)
+    return changed
+
+
+def _question(question: Members, server: str) -> bool:
+    return _inside(question, "params", server, _body)
+
+
+def _set(target: Members, key: str, server: str, expose: Callable[[str, str], str]) -> bool:
+    text = text_of(target, key)
+    if text is None:
+        return False
+    target[key] = Raw(encode(expose(server, text)))
+    return True
+
+
+def _inside(target: Members, key: str, server: str, change: Callable[[Members, str], bool]) -> bool:
+    raw = target.get(key)
+    if raw is None or bytes(memoryview(raw)[:1]) != b"{":
+        return False
+    opened = open_or_none(raw)
+    if opened is None or not change(opened, server):
+        return False
+    target[key] = pack(opened)
+    return True
+
+
+def _each(target: Members, key: str, server: str, change: Callable[[Members, str], bool]) -> bool:
+    raw = target.get(key)
+    if raw is None:
+        return False
+    if bytes(memoryview(raw)[:1]) == b"{":  # sampling messages may carry one block bare
+        return _inside(target, key, server, change)
+    if not has_links(raw):
+        return False
+    try:
+        entries = items(raw)
+    except msgspec.DecodeError:
+        return False
+    changed = False
+    for place, entry in enumerate(entries):
+        opened = open_or_none(entry) if has_links(entry) else None
+        if opened is not None and change(opened, server):
+            entries[place] = pack(opened)
+            changed = True
+    if changed:
+        target[key] = pack(entries)
+    return changed
+
+
+def _block(block: Members, server: str) -> bool:
+    kind = text_of(block, "type")
+    changed = _inside(block, "_meta", server, _meta)
+    if kind == "resource_link":
+        changed |= _set(block, "uri", server, expose_uri)
+    elif kind == "resource":
+        changed |= _inside(block, "resource", server, _contents)
+    elif kind == "tool_result":
+        changed |= _each(block, "content", server, _block)
+    return changed
+
+
+def _contents(entry: Members, server: str) -> bool:
+    changed = _set(entry, "uri", server, expose_uri)
+    return _inside(entry, "_meta", server, _meta) or changed
+
+
+def _message(message: Members, server: str) -> bool:
+    return _each(message, "content", server, _block)
+
+
+def _task(task: Members, server: str) -> bool:
+    return _set(task, "taskId", server, expose_task)
+
+
+def _meta(meta: Members, server: str) -> bool:
+    changed = _inside(meta, RELATED_TASK, server, _task)
+    changed |= _set(meta, UI_RESOURCE, server, expose_uri)
+    return _inside(meta, "ui", server, _ui) or changed
+
+
+def _ui(ui: Members, server: str) -> bool:
+    return _set(ui, "resourceUri", server, expose_uri)

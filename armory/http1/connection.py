@@ -1,0 +1,205 @@
+"""HTTP/1.1 over kept-alive sockets, for the one thing that Armory does all day: POST, read answer.
+
+Owns: one connection and the exchange on it. Parsing is httptools' (llhttp); `http1_response` is
+what arrives, `http1_pool` keeps the connections. Never imports the protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import zlib
+from typing import Protocol
+
+import httptools
+from multidict import CIMultiDict
+
+from armory.http1.deadlines import Deadlines
+from armory.http1.response import BadAnswer, ClosedEarly, Response
+
+_MAX_HEADERS = 256 * 1024
+_READ_BYTES = 256 * 1024
+
+
+class _Scratch(threading.local):
+    """What the connections of a thread's loop read into; used up before the next one reads."""
+
+    def __init__(self) -> None:
+        self.view = memoryview(bytearray(_READ_BYTES))
+
+
+_scratch = _Scratch()
+
+
+class Home(Protocol):
+    """Where connections are kept.
+
+    Attributes:
+        deadlines: of the exchanges under way.
+    """
+
+    deadlines: Deadlines
+
+    def give(self, connection: Connection) -> None:
+        """A connection is free again."""
+        ...
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is closed."""
+        ...
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One socket, one exchange at a time.
+
+    Args:
+        home: where it goes when it is free.
+        place: key of its origin there.
+    """
+
+    def __init__(self, home: Home, place: tuple[str, str, int]) -> None:
+        self._home = home
+        self.place = place
+        self._transport: asyncio.Transport | None = None
+        self._parser = httptools.HttpResponseParser(self)
+        self._response: Response | None = None
+        self._fields: list[tuple[str, str]] = []
+        self._fields_size = 0
+        self._paused = False
+        self._endless = False
+        self._place: memoryview | None = None
+        self._buffer = _scratch.view
+        self.idle_since = 0.0
+
+    @property
+    def usable(self) -> bool:
+        """Whether a request can go out on it."""
+        transport = self._transport
+        return transport is not None and not transport.is_closing() and self._response is None
+
+    def send(self, head: bytes, body: bytes | None, timeout_s: float | None) -> Response:
+        """Begin an exchange; the response fills as the answer arrives."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            raise ClosedEarly("the connection is closed")
+        response = self._response = Response(self, self._home.deadlines, timeout_s)
+        self._endless = False
+        transport.write(head + body if body else head)
+        return response
+
+    def resume(self) -> None:
+        """Read on."""
+        if self._paused and self._transport is not None:
+            self._paused = False
+            self._transport.resume_reading()
+
+    def read_into(self, place: memoryview) -> None:
+        """Put the rest of the body, exactly `place` long, there; past the parser."""
+        self._place = place
+        self.resume()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._response = None
+
+    # --- asyncio.BufferedProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """The socket is open."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Where the next bytes go. The last one of a body goes through the common buffer, which has
+        room for what must not follow it.
+        """
+        place = self._place
+        return self._buffer if place is None or len(place) == 1 else place[:-1]
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Bytes from the other side."""
+        place = self._place
+        if self._response is None:
+            # Nobody asked: whatever this is, the connection cannot be trusted any more.
+            self.abort()
+        elif place is None:
+            try:
+                self._parser.feed_data(self._buffer[:nbytes])
+            except (httptools.HttpParserError, BadAnswer, zlib.error) as error:
+                self._break(BadAnswer(f"not a usable HTTP answer: {error}"))
+        elif len(place) > 1:
+            self._place = place[nbytes:]
+        else:
+            place[0] = self._buffer[0]
+            self._place = None
+            keep = nbytes == 1 and self._parser.should_keep_alive()
+            self._parser = httptools.HttpResponseParser(self)  # the old one still waits for a body
+            self._completed(keep=keep)
+
+    def eof_received(self) -> bool:
+        """The other side is done; close as well."""
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The socket is closed."""
+        self._home.forget(self)
+        response, self._response = self._response, None
+        self._transport = self._place = None
+        if response is None:
+            return
+        if exc is None and response.status and self._endless:
+            response.finish()
+        else:
+            said = "in the middle of its answer" if response.status else "without an answer"
+            response.fail(ClosedEarly(f"it closed the connection {said}"))
+            response.close()
+
+    # --- httptools
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header field."""
+        self._fields_size += len(name) + len(value)
+        if self._fields_size > _MAX_HEADERS:
+            raise BadAnswer(f"headers of more than {_MAX_HEADERS} bytes")
+        self._fields.append((name.decode("latin-1"), value.decode("utf-8", "surrogateescape")))
+
+    def on_headers_complete(self) -> None:
+        """Status and headers are there."""
+        fields, self._fields, self._fields_size = self._fields, [], 0
+        status = self._parser.get_status_code()
+        if status < 200 or self._response is None:
+            return
+        headers = CIMultiDict(fields)
+        self._endless = "Content-Length" not in headers and "Transfer-Encoding" not in headers
+        self._response.begin(status, headers)
+
+    def on_body(self, body: bytes) -> None:
+        """A part of the body."""
+        response = self._response
+        if response is not None and response.feed(body) and self._transport is not None:
+            self._paused = True
+            self._transport.pause_reading()
+
+    def on_message_complete(self) -> None:
+        """The whole answer is there."""
+        if self._response is not None and self._response.status:
+            self._completed(keep=self._parser.should_keep_alive())
+
+    def _completed(self, *, keep: bool) -> None:
+        response, self._response = self._response, None
+        assert response is not None
+        response.finish()
+        self.resume()
+        if keep:
+            self._home.give(self)
+        elif self._transport is not None:
+            self._transport.close()
+
+    def _break(self, error: Exception) -> None:
+        response = self._response
+        if response is not None:
+            response.fail(error)
+            response.close()
+        self.abort()

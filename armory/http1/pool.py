@@ -1,0 +1,203 @@
+"""The kept-alive connections to one upstream, and requests over them.
+
+Owns: connecting, TLS contexts, idle connections, the bytes of a request's head. Proxies are left to
+aiohttp (see `http_client`), whose general client costs three times as much on this path. Never
+imports the protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+
+from yarl import URL
+
+from armory.http1.connection import Connection
+from armory.http1.deadlines import Deadlines
+from armory.http1.response import NoConnection, Response
+
+Place = tuple[str, str, int]
+
+
+class Fields(dict[str, str]):
+    """Headers that go out again and again: the bytes that they become are kept. Never changed.
+
+    Attributes:
+        heads: (place, head up to the length of the body) by method and URL.
+    """
+
+    __slots__ = ("heads",)
+
+    def __init__(self, *args: Mapping[str, str]) -> None:
+        super().__init__(*args)
+        self.heads: dict[tuple[str, URL], tuple[Place, bytes]] = {}
+
+
+class Connections:
+    """All connections to one upstream.
+
+    Args:
+        tls: context for https, True for the platform's trust, False for none.
+        connect_timeout_s: for making a connection, handshake included, in seconds.
+        keepalive_s: how long an idle connection is kept, in seconds.
+    """
+
+    def __init__(
+        self, tls: ssl.SSLContext | bool, connect_timeout_s: float, keepalive_s: float
+    ) -> None:
+        self._tls = tls
+        self._connect_timeout_s = connect_timeout_s
+        self._keepalive_s = keepalive_s
+        self._idle: dict[Place, list[Connection]] = {}
+        self._open: set[Connection] = set()
+        self._sweep: asyncio.TimerHandle | None = None
+        self.deadlines = Deadlines()
+        self._targets: dict[URL, tuple[Place, str]] = {}
+
+    async def request(
+        self,
+        method: str,
+        url: URL,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout_s: float | None,
+    ) -> Response:
+        """Send one request and wait for the answer's headers.
+
+        Args:
+            method: HTTP method.
+            url: absolute, http or https.
+            headers: without Host and Content-Length; `Fields` where they go out again.
+            body: or None.
+            timeout_s: for the whole exchange after connecting, in seconds; None: no limit.
+
+        Raises:
+            NoConnection: none could be made.
+            TimeoutError: the deadline passed.
+            ClosedEarly, BadAnswer: no usable answer came.
+            ValueError: a header holds a line break.
+        """
+        heads = headers.heads if type(headers) is Fields else None
+        found = heads.get((method, url)) if heads is not None else None
+        if found is None:
+            found = self._head(method, url, headers)
+            if heads is not None:
+                heads[method, url] = found
+        place, head = found
+        if body is not None:
+            head = b"%bContent-Length: %d\r\n\r\n" % (head, len(body))
+        else:
+            head += b"\r\n"
+        connection = self._take(place) or await self._connect(place)
+        response = connection.send(head, body, timeout_s)
+        try:
+            await response.headers_arrived()
+        except BaseException:
+            response.close()
+            raise
+        return response
+
+    def _head(self, method: str, url: URL, headers: Mapping[str, str]) -> tuple[Place, bytes]:
+        place, target = self._targets.get(url) or self._remember(url)
+        lines = [f"{method} {target}", *(f"{name}: {value}" for name, value in headers.items())]
+        text = "\r\n".join(lines) + "\r\n"
+        breaks = len(lines) + 1  # one a line, one more inside the first
+        if text.count("\n") != breaks or text.count("\r") != breaks:
+            raise ValueError("a header holds a line break")
+        return place, text.encode("utf-8", "surrogateescape")
+
+    def give(self, connection: Connection) -> None:
+        """A connection is free again."""
+        loop = asyncio.get_running_loop()
+        connection.idle_since = loop.time()
+        self._idle.setdefault(connection.place, []).append(connection)
+        if self._sweep is None:
+            self._sweep = loop.call_later(self._keepalive_s, self._close_idle)
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is closed."""
+        self._open.discard(connection)
+        idle = self._idle.get(connection.place)
+        if idle is not None and connection in idle:
+            idle.remove(connection)
+
+    def close(self) -> None:
+        """Close every connection."""
+        if self._sweep is not None:
+            self._sweep.cancel()
+            self._sweep = None
+        self._idle.clear()
+        self.deadlines.close()
+        for connection in tuple(self._open):
+            connection.abort()
+
+    def _remember(self, url: URL) -> tuple[Place, str]:
+        if url.scheme not in ("http", "https") or url.raw_host is None or url.port is None:
+            raise NoConnection(f"{url.scheme or 'no'} URL; expected http:// or https://")
+        host = f"[{url.raw_host}]" if ":" in url.raw_host else url.raw_host
+        port = "" if url.is_default_port() else f":{url.port}"
+        place = (url.scheme, url.raw_host, url.port)
+        if len(self._targets) > 64:
+            self._targets.clear()
+        known = (place, f"{url.raw_path_qs or '/'} HTTP/1.1\r\nHost: {host}{port}")
+        self._targets[url] = known
+        return known
+
+    def _take(self, place: Place) -> Connection | None:
+        idle = self._idle.get(place)
+        while idle:
+            connection = idle.pop()
+            if connection.usable:
+                return connection
+            connection.abort()
+        return None
+
+    async def _connect(self, place: Place) -> Connection:
+        scheme, host, port = place
+        loop = asyncio.get_running_loop()
+        try:
+            async with asyncio.timeout(self._connect_timeout_s):
+                _, connection = await loop.create_connection(
+                    lambda: Connection(self, place),
+                    host,
+                    port,
+                    ssl=self._context() if scheme == "https" else None,
+                    # An address needs no race, and a race leaks a socket when it is cancelled.
+                    happy_eyeballs_delay=None if _is_address(host) else 0.25,
+                )
+        except ssl.SSLCertVerificationError:
+            raise
+        except TimeoutError:
+            raise NoConnection(f"not within {self._connect_timeout_s:g} s") from None
+        except OSError as error:
+            raise NoConnection(error.strerror or str(error)) from error
+        self._open.add(connection)
+        return connection
+
+    def _context(self) -> ssl.SSLContext:
+        if self._tls is True:
+            self._tls = ssl.create_default_context()
+        elif self._tls is False:
+            context = ssl.create_default_context()
+            context.check_hostname = False
+            context.verify_mode = ssl.CERT_NONE
+            self._tls = context
+        return self._tls
+
+    def _close_idle(self) -> None:
+        loop = asyncio.get_running_loop()
+        self._sweep = None
+        oldest = loop.time() - self._keepalive_s
+        left = False
+        for idle in self._idle.values():
+            for connection in [c for c in idle if c.idle_since <= oldest]:
+                idle.remove(connection)
+                connection.abort()
+            left = left or bool(idle)
+        if left:
+            self._sweep = loop.call_later(self._keepalive_s / 2, self._close_idle)
+
+
+def _is_address(host: str) -> bool:
+    return ":" in host or host.replace(".", "").isdigit()

@@ -1,0 +1,71 @@
+"""Reading answers over HTTP: a JSON body within bounds, or a stream event by event.
+
+Owns: size limits of bodies and events, letting a finished connection go back to the pool. Never
+imports the protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import aiohttp
+
+from armory.http1.eventstream import Event, EventParser
+from armory.http1.response import Response
+
+_LINGER_S = 1.0
+Answer = aiohttp.ClientResponse | Response
+"""A response, whichever client it came by (through a proxy it is aiohttp's)."""
+
+
+class BodyTooLarge(Exception):
+    """The body is larger than the limit."""
+
+
+async def read_body(response: Answer, limit_bytes: int) -> bytes | bytearray:
+    """The whole body.
+
+    Raises:
+        BodyTooLarge: it exceeds the limit; nothing beyond it is read.
+    """
+    length = response.content_length
+    if length is not None and "Content-Encoding" not in response.headers:
+        if length > limit_bytes:
+            raise BodyTooLarge(f"its answer of {length} bytes exceeds the limit of {limit_bytes}")
+        return await response.read()
+    content = response.content
+    first = await content.readany()
+    if content.at_eof():
+        if len(first) > limit_bytes:
+            raise BodyTooLarge(f"its answer exceeds the limit of {limit_bytes} bytes")
+        return first
+    chunks = [first]
+    size = len(first)
+    while size <= limit_bytes:
+        chunk = await content.readany()
+        if not chunk:
+            return b"".join(chunks)
+        chunks.append(chunk)
+        size += len(chunk)
+    raise BodyTooLarge(f"its answer exceeds the limit of {limit_bytes} bytes")
+
+
+async def read_events(response: Answer, parser: EventParser) -> AsyncIterator[Event]:
+    """The events of a stream, each as soon as it is complete.
+
+    Raises:
+        EventTooLarge: one exceeds the parser's limit.
+    """
+    content = response.content
+    while chunk := await content.readany():
+        for event in parser.feed(chunk):
+            yield event
+
+
+def let_go(response: Answer) -> None:
+    """Leave a stream whose answer has come: back to the pool if it ends shortly, else closed."""
+    if response.closed or response.content.is_eof():
+        response.release()
+        return
+    asyncio.get_running_loop().call_later(_LINGER_S, response.close)

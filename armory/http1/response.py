@@ -1,0 +1,244 @@
+"""One HTTP response as it arrives: status and headers, then the body, with back-pressure.
+
+Owns: `Response` and what can go wrong on the way to one. A body of known length is read straight
+into the memory where it stays. Never imports the protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections import deque
+from typing import Any, Protocol
+
+from multidict import CIMultiDict
+
+from armory.http1.deadlines import Deadlines
+
+_HIGH_WATER = 1024 * 1024
+_STRAIGHT_BYTES = 64 * 1024
+"""From this many missing bytes on, reading straight into place is worth its arrangements."""
+
+
+class NoConnection(OSError):
+    """No connection could be made."""
+
+
+class ClosedEarly(ConnectionError):
+    """The other side closed the connection before the answer was complete."""
+
+
+class BadAnswer(ConnectionError):
+    """What came is not HTTP/1.1."""
+
+
+class Line(Protocol):
+    """The connection under a response."""
+
+    def resume(self) -> None:
+        """Read on."""
+        ...
+
+    def abort(self) -> None:
+        """Close at once."""
+        ...
+
+    def read_into(self, place: memoryview) -> None:
+        """Put the rest of the body, exactly `place` long, there."""
+        ...
+
+
+class Response:
+    """One response; its body is read as it arrives. Looks like aiohttp's where both are used.
+
+    Attributes:
+        status: HTTP status.
+        headers: case-insensitive.
+        content: the body's reader, which is this object itself.
+    """
+
+    __slots__ = (
+        "_chunks",
+        "_connection",
+        "_deadlines",
+        "_eof",
+        "_error",
+        "_inflate",
+        "_size",
+        "_timeout_s",
+        "_waiter",
+        "headers",
+        "status",
+    )
+
+    def __init__(
+        self, connection: Line, deadlines: Deadlines, timeout_s: float | None = None
+    ) -> None:
+        self.status = 0
+        self.headers: CIMultiDict[str] = CIMultiDict()
+        self._connection: Line | None = connection
+        self._chunks: deque[bytes] = deque()
+        self._size = 0
+        self._eof = False
+        self._error: Exception | None = None
+        self._waiter: asyncio.Future[None] | None = None
+        self._inflate: Any = None
+        self._deadlines = deadlines
+        self._timeout_s = timeout_s
+        if timeout_s is not None:
+            deadlines.start(self, timeout_s)
+
+    @property
+    def content(self) -> Response:
+        """The reader of the body."""
+        return self
+
+    @property
+    def content_type(self) -> str:
+        """Media type without parameters, in lower case; "" when there is none."""
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+    @property
+    def content_length(self) -> int | None:
+        """As declared, in bytes."""
+        value = self.headers.get("Content-Length")
+        return int(value) if value is not None and value.isdigit() else None
+
+    @property
+    def closed(self) -> bool:
+        """Whether the connection is no longer this response's."""
+        return self._connection is None
+
+    def is_eof(self) -> bool:
+        """Whether the whole body has arrived."""
+        return self._eof
+
+    def at_eof(self) -> bool:
+        """Whether the whole body has been read."""
+        return self._eof and not self._chunks
+
+    async def readany(self) -> bytes:
+        """What has arrived, at least one byte; b"" at the end.
+
+        Raises:
+            TimeoutError: the deadline passed.
+            ClosedEarly: the body ended before its end.
+        """
+        while not self._chunks:
+            if self._error is not None:
+                raise self._error
+            if self._eof:
+                return b""
+            await self._wait()
+        data = self._chunks.popleft() if len(self._chunks) == 1 else b"".join(self._chunks)
+        self._chunks.clear()
+        self._size = 0
+        if self._connection is not None:
+            self._connection.resume()
+        return data
+
+    async def read(self) -> bytes | bytearray:
+        """The whole body. Raises as `readany`."""
+        length = self.content_length
+        if length is not None and length - self._size >= _STRAIGHT_BYTES:
+            line = self._connection
+            plain = self._inflate is None and "Transfer-Encoding" not in self.headers
+            if plain and line is not None and self._error is None:
+                return await self._read_straight(line, length)
+        parts: list[bytes] = []
+        while chunk := await self.readany():
+            parts.append(chunk)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+    async def _read_straight(self, line: Line, length: int) -> bytearray:
+        body = bytearray(length)
+        have = 0
+        for chunk in self._chunks:
+            body[have : have + len(chunk)] = chunk
+            have += len(chunk)
+        self._chunks.clear()
+        self._size = 0
+        line.read_into(memoryview(body)[have:])
+        while not self._eof:
+            if self._error is not None:
+                raise self._error
+            await self._wait()
+        return body
+
+    def close(self) -> None:
+        """Be done with it; an unfinished exchange costs the connection."""
+        self._done_waiting()
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.abort()
+
+    release = close
+
+    # --- fed by the connection
+
+    async def headers_arrived(self) -> None:
+        """Wait for status and headers."""
+        while not self.status and self._error is None:
+            await self._wait()
+        if self._error is not None and not self.status:
+            raise self._error
+
+    async def _wait(self) -> None:
+        waiter = self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+
+    def wake(self) -> None:
+        """Something changed."""
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    def expire(self) -> None:
+        """The deadline has passed: fail the exchange."""
+        self._timeout_s = None
+        self.fail(TimeoutError())
+        self.close()
+
+    def _done_waiting(self) -> None:
+        if self._timeout_s is not None:
+            self._deadlines.stop(self, self._timeout_s)
+            self._timeout_s = None
+
+    def begin(self, status: int, headers: CIMultiDict[str]) -> None:
+        """Status and headers are complete."""
+        self.status = status
+        self.headers = headers
+        coding = headers.get("Content-Encoding", "").strip().lower()
+        if coding in ("gzip", "x-gzip", "deflate"):
+            self._inflate = zlib.decompressobj(wbits=47 if coding != "deflate" else 15)
+        self.wake()
+
+    def feed(self, chunk: bytes) -> bool:
+        """More of the body. True when the reader has enough for now."""
+        if self._inflate is not None:
+            # Bounded, so that a small body cannot unfold into all memory before anyone reads it.
+            chunk = self._inflate.decompress(chunk, 16 * _HIGH_WATER)
+            if self._inflate.unconsumed_tail:
+                raise BadAnswer("a compressed body unfolds too far")
+        if chunk:
+            self._chunks.append(chunk)
+            self._size += len(chunk)
+            self.wake()
+        return self._size > _HIGH_WATER
+
+    def finish(self) -> None:
+        """The body is complete; the connection is free."""
+        self._eof = True
+        self._connection = None
+        self._done_waiting()
+        self.wake()
+
+    def fail(self, error: Exception) -> None:
+        """The exchange is broken; what has arrived can still be read."""
+        if not self._eof and self._error is None:
+            self._error = error
+        self._done_waiting()
+        self.wake()

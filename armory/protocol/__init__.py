@@ -1,0 +1,5 @@
+"""The vocabulary of the protocol, each table once; knows no transport.
+
+Owns: raw JSON, the JSON-RPC envelope and its codes, MCP messages, `_meta` keys, versions, headers.
+Never imports anything above `domain`.
+"""

@@ -1,0 +1,27 @@
+"""JSON-RPC error codes: the standard's, MCP's, Armory's own.
+
+Owns: the numbers. Never imports anything.
+"""
+
+from __future__ import annotations
+
+PARSE_ERROR = -32700
+INVALID_REQUEST = -32600
+METHOD_NOT_FOUND = -32601
+INVALID_PARAMS = -32602
+INTERNAL_ERROR = -32603
+
+RESOURCE_NOT_FOUND = -32002
+"""Legacy revisions only; modern ones say INVALID_PARAMS."""
+HEADER_MISMATCH = -32020
+MISSING_CAPABILITY = -32021
+UNSUPPORTED_VERSION = -32022
+URL_ELICITATION_REQUIRED = -32042
+"""Revision 2025-11-25 only."""
+MODERN_ERRORS = frozenset(range(-32099, -32019))
+"""What the modern specification keeps for itself."""
+
+UNAVAILABLE = 1001
+TIMED_OUT = 1002
+LIMITED = 1003
+BACKEND = 1004

@@ -1,0 +1,216 @@
+"""The JSON-RPC envelope: opened one level, values and ids stay the bytes that came.
+
+Owns: decoding and encoding of messages. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import UNSET, Raw, UnsetType
+
+from armory.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
+from armory.protocol.errors import Malformed
+from armory.protocol.rawjson import brief
+
+NULL = b"null"
+MAX_DEPTH = 256
+EMPTY: Raw = Raw(b"{}")
+
+
+class Message(msgspec.Struct, gc=False):
+    """One message; members that did not come are UNSET."""
+
+    jsonrpc: Any = None
+    id: Raw | UnsetType = UNSET
+    method: str | UnsetType = UNSET
+    params: Raw | UnsetType = UNSET
+    result: Raw | UnsetType = UNSET
+    error: Raw | UnsetType = UNSET
+
+    @property
+    def is_request(self) -> bool:
+        """A method and an id."""
+        return self.method is not UNSET and self.id is not UNSET
+
+    @property
+    def is_notification(self) -> bool:
+        """A method without an id."""
+        return self.method is not UNSET and self.id is UNSET
+
+    @property
+    def key(self) -> bytes:
+        """The id as bytes: a string and a number that look alike stay different."""
+        return b"" if self.id is UNSET else bytes(memoryview(self.id))
+
+
+_NO_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
+_QUOTE = ord('"')
+_STEP = np.zeros(256, np.int8)
+_STEP[list(b"[{")] = 1
+_STEP[list(b"]}")] = -1
+_message = msgspec.json.Decoder(Message)
+_batch = msgspec.json.Decoder(list[Raw])
+_params = msgspec.json.Decoder(dict[str, Raw])
+_scalar = msgspec.json.Decoder(str | int)
+_probe = msgspec.json.Decoder(dict[str, Raw])
+encode = msgspec.json.encode
+
+
+def decode(body: bytes | Raw) -> Message:
+    """One message.
+
+    Raises:
+        Malformed: it is none.
+    """
+    try:
+        message = _message.decode(body)
+    except (msgspec.ValidationError, RecursionError):
+        raise Malformed(
+            INVALID_REQUEST, "the body is not a JSON-RPC message", _id_in(body)
+        ) from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Malformed(PARSE_ERROR, f"the body is not JSON: {error}") from None
+    if message.jsonrpc != "2.0":
+        raise Malformed(
+            INVALID_REQUEST,
+            f'jsonrpc is {brief(message.jsonrpc)}; expected "2.0"',
+            _valid_id(message) or NULL,
+        )
+    if message.id is not UNSET and _valid_id(message) is None:
+        raise Malformed(
+            INVALID_REQUEST, f"id is {brief(message.id)}; expected a string or an integer"
+        )
+    if message.method is UNSET:
+        if message.id is UNSET or (message.result is UNSET) == (message.error is UNSET):
+            raise Malformed(
+                INVALID_REQUEST,
+                "neither a request, a notification nor a response",
+                _valid_id(message) or NULL,
+            )
+    elif message.result is not UNSET or message.error is not UNSET:
+        raise Malformed(INVALID_REQUEST, "a request and a response at once", NULL)
+    return message
+
+
+def check_depth(body: bytes, limit: int = MAX_DEPTH) -> None:
+    """Refuse what is nested too deep, before anything opens it.
+
+    Brackets are counted first, which is all that a usual message costs; only one that has more of
+    them than the limit is looked at closely, in passes whose work grows with its length alone.
+
+    Raises:
+        Malformed: it is nested deeper than `limit` levels.
+    """
+    if body.count(b"{") + body.count(b"[") <= limit:
+        return
+    # Without escapes every quote opens or closes a string, so its parity says what is inside.
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
+    structure = np.frombuffer(plain.translate(None, _NO_STRUCTURE), np.uint8)
+    inside = np.bitwise_xor.accumulate(structure == _QUOTE)
+    steps = _STEP[structure]
+    steps[inside] = 0
+    if int(np.cumsum(steps, dtype=np.int32).max(initial=0)) > limit:
+        raise Malformed(
+            INVALID_REQUEST,
+            f"the message is nested deeper than {limit} levels; server.limits.json_depth sets "
+            "that limit",
+        )
+
+
+def is_batch(body: bytes) -> bool:
+    """Whether the body is a JSON array."""
+    return body.lstrip(b" \t\r\n")[:1] == b"["
+
+
+def decode_batch(body: bytes) -> list[Raw]:
+    """The items of a batch, unopened.
+
+    Raises:
+        Malformed: no JSON, or an empty array.
+    """
+    try:
+        found = _batch.decode(body)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
+        raise Malformed(PARSE_ERROR, f"the body is not JSON: {error}") from None
+    if not found:
+        raise Malformed(INVALID_REQUEST, "the batch is empty: []; expected at least one message")
+    return found
+
+
+def params_of(message: Message) -> dict[str, Raw]:
+    """The members of `params`; none where there are no params.
+
+    Raises:
+        Malformed: `params` is no object.
+    """
+    if message.params is UNSET:
+        return {}
+    try:
+        return _params.decode(message.params)
+    except (msgspec.DecodeError, RecursionError):
+        raise Malformed(
+            INVALID_PARAMS,
+            f"params is {brief(message.params)}; expected an object",
+            message.key or NULL,
+        ) from None
+
+
+def _valid_id(message: Message) -> bytes | None:
+    if message.id is UNSET:
+        return None
+    try:
+        _scalar.decode(message.id)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return bytes(memoryview(message.id))
+
+
+def _id_in(body: bytes | Raw) -> bytes:
+    try:
+        found = _probe.decode(body).get("id")
+        if found is None:
+            return NULL
+        _scalar.decode(found)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return NULL
+    return bytes(memoryview(found))
+
+
+def response(id: bytes, result: bytes | Raw) -> bytes:
+    """A result as it goes on the wire."""
+    return b"".join(response_parts(id, (memoryview(result),)))
+
+
+def response_parts(
+    id: bytes, result: tuple[bytes | memoryview, ...]
+) -> tuple[bytes | memoryview, ...]:
+    """The same in parts: a join copies at memory speed, bytes formatting byte by byte."""
+    return b'{"jsonrpc":"2.0","id":', id, b',"result":', *result, b"}"
+
+
+def error_response(id: bytes, error: bytes | Raw) -> bytes:
+    """An error object as it goes on the wire."""
+    return b"".join((b'{"jsonrpc":"2.0","id":', id, b',"error":', memoryview(error), b"}"))
+
+
+def error(code: int, message: str, data: Any = None) -> Raw:
+    """An error object."""
+    members: dict[str, Any] = {"code": code, "message": message}
+    if data is not None:
+        members["data"] = data
+    return Raw(encode(members))
+
+
+def notification(method: str, params: dict[str, Raw]) -> bytes:
+    """A notification as it goes on the wire."""
+    if not params:
+        return encode({"jsonrpc": "2.0", "method": method})
+    return encode({"jsonrpc": "2.0", "method": method, "params": params})
+
+
+def request(id: str, method: str, params: dict[str, Raw]) -> bytes:
+    """A request to the client as it goes on the wire."""
+    return encode({"jsonrpc": "2.0", "id": id, "method": method, "params": params})

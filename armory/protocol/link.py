@@ -1,0 +1,234 @@
+"""What a connection to an upstream is, seen from above.
+
+Owns: the values and Protocols that `gateway` and `wire` code against. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import msgspec
+from msgspec import Raw
+
+from armory.domain.principal import Principal
+from armory.protocol.outline import outlined
+from armory.protocol.versions import Era
+
+Params = dict[str, Raw]
+"""Members of a JSON-RPC `params` object, each value verbatim."""
+
+
+class ClientGone(Exception):
+    """The client that would have to answer is not there any more, or never could."""
+
+
+class Refused(Exception):
+    """The upstream answered a request that the gateway made for itself with an error.
+
+    Attributes:
+        error: the JSON-RPC error object, verbatim.
+    """
+
+    def __init__(self, method: str, error: Raw) -> None:
+        super().__init__(f"{method} was refused: {bytes(error)[:300].decode('utf-8', 'replace')}")
+        self.method = method
+        self.error = error
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A client's answer to a server-to-client request: exactly one of the two is set."""
+
+    result: Raw | None = None
+    error: Raw | None = None
+
+
+class Reply(msgspec.Struct, gc=False):
+    """An upstream's answer, verbatim: exactly one of `result` and `error` is set.
+
+    Attributes:
+        era: the era of the session that answered; None where no upstream did.
+        short: `outline`, where that is known already.
+        tail: what takes the place of the result's last byte; empty: nothing does. So something is
+            put at the end of a large result without copying it.
+    """
+
+    result: Raw | None = None
+    error: Raw | None = None
+    era: Era | None = None
+    short: bytes | None = None
+    tail: bytes = b""
+
+    @property
+    def parts(self) -> tuple[bytes | memoryview, ...]:
+        """The whole result, in pieces; `{}` where there is none."""
+        if self.result is None:
+            return (b"{}",)
+        view = memoryview(self.result)
+        return (view[:-1], self.tail) if self.tail else (view,)
+
+    @property
+    def outline(self) -> bytes:
+        """The result for looking through it: keys are all there, long strings need not be."""
+        if self.short is None:
+            self.short = b"" if self.result is None else outlined(self.result)
+        return self.short
+
+
+class ClientFace(Protocol):
+    """The client whose request is being served, as an upstream may see and reach it.
+
+    Attributes:
+        capabilities: as the client declared them (this request on modern, the session on legacy).
+        log_level: the level it wants, or None for no log messages.
+        wants_progress: its progress token verbatim, or None.
+    """
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """As the client declared them."""
+        ...
+
+    @property
+    def log_level(self) -> str | None:
+        """The level it wants."""
+        ...
+
+    @property
+    def progress_token(self) -> Raw | None:
+        """Its progress token, verbatim."""
+        ...
+
+    async def notify(self, method: str, params: Params) -> None:
+        """Deliver a notification that belongs to this request (progress, log message ...).
+
+        Progress tokens are already the client's own again.
+        """
+        ...
+
+    async def ask(self, method: str, params: Params) -> Answer:
+        """Put a server-to-client request to the client and wait for its answer.
+
+        Raises:
+            ClientGone: nobody is there to answer.
+        """
+        ...
+
+
+@dataclass(slots=True)
+class Call:
+    """One request toward an upstream, in the upstream's own names.
+
+    `params` carries `_meta` (when there is one) with only what passes through: vendor and trace
+    keys. The link adds what is the hop's own in its era (protocol version, client info and
+    capabilities, log level, progress token).
+
+    Attributes:
+        method: MCP method, as in the upstream's era.
+        params: top-level members of `params`.
+        client: whose call this is; None for the gateway's own.
+        timeout_s: deadline for the whole call, None: the upstream's configured one.
+        name_header: value for `Mcp-Name` on modern HTTP (tool, prompt, URI, task id), else None.
+        param_headers: `Mcp-Param-*` header name -> value, from the tool's schema and arguments.
+        safe_to_retry: whether sending it twice is harmless (lists, reads, read-only or idempotent
+            tools).
+    """
+
+    method: str
+    params: Params
+    client: ClientFace | None = None
+    timeout_s: float | None = None
+    name_header: str | None = None
+    param_headers: Mapping[str, str] = field(default_factory=dict[str, str])
+    safe_to_retry: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """On whose behalf a call goes upstream; the pool's isolation decides what of it counts.
+
+    Attributes:
+        principal: the authenticated caller.
+        session_id: its legacy session, None on modern.
+    """
+
+    principal: Principal
+    session_id: str | None = None
+
+
+class Listener(Protocol):
+    """Who hears what an upstream says outside any request."""
+
+    def on_notification(self, server: str, owner: str, method: str, params: Params) -> None:
+        """`owner` is the pool key of the session that it arrived on ("" for the gateway's own)."""
+        ...
+
+
+class Link(Protocol):
+    """One live session with one upstream.
+
+    A link is opened and closed by one owner task. `request` may be called by many tasks at once;
+    cancelling it cancels the call upstream in the way of the transport and era.
+    """
+
+    @property
+    def server(self) -> str:
+        """Key of the upstream."""
+        ...
+
+    @property
+    def era(self) -> Era:
+        """Era that was negotiated."""
+        ...
+
+    @property
+    def protocol_version(self) -> str:
+        """Revision that was negotiated."""
+        ...
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """The upstream's capabilities."""
+        ...
+
+    @property
+    def server_info(self) -> Mapping[str, Any]:
+        """The upstream's `serverInfo`."""
+        ...
+
+    @property
+    def instructions(self) -> str:
+        """The upstream's `instructions`, or ""."""
+        ...
+
+    @property
+    def closed(self) -> bool:
+        """Whether requests have no chance any more."""
+        ...
+
+    async def request(self, call: Call) -> Reply:
+        """Send one request and wait for its answer.
+
+        Raises:
+            UpstreamUnavailable: the session died, before or during the call.
+            UpstreamTimeout: the deadline passed; the call was cancelled upstream.
+        """
+        ...
+
+    async def set_subscriptions(self, uris: frozenset[str]) -> None:
+        """Make the upstream report updates of exactly these resources (original URIs).
+
+        Legacy: `resources/subscribe` and `unsubscribe` for the difference. Modern: a new
+        `subscriptions/listen` with the union before the old one is let go.
+
+        Raises:
+            Refused: the upstream said no; what it accepted before stays.
+            UpstreamUnavailable: as for `request`.
+        """
+        ...
+
+    async def close(self) -> None:
+        """End the session; safe to call twice. Leaves no process, task or socket behind."""
+        ...

@@ -1,0 +1,39 @@
+"""Keys of `_meta`.
+
+Owns: their names and which of them belong to one hop. Never imports anything.
+"""
+
+from __future__ import annotations
+
+PREFIX = "io.modelcontextprotocol/"
+PROTOCOL_VERSION = PREFIX + "protocolVersion"
+CLIENT_CAPABILITIES = PREFIX + "clientCapabilities"
+CLIENT_INFO = PREFIX + "clientInfo"
+SERVER_INFO = PREFIX + "serverInfo"
+LOG_LEVEL = PREFIX + "logLevel"
+SUBSCRIPTION_ID = PREFIX + "subscriptionId"
+RELATED_TASK = PREFIX + "related-task"
+PROGRESS_TOKEN = "progressToken"
+HOP_KEYS = frozenset(
+    (
+        PROTOCOL_VERSION,
+        CLIENT_CAPABILITIES,
+        CLIENT_INFO,
+        LOG_LEVEL,
+        SUBSCRIPTION_ID,
+        PROGRESS_TOKEN,
+    )
+)
+"""What a request's `_meta` says to the next hop only; the rest passes on."""
+
+OWN_PREFIX = "dev.armory/"
+ERROR = OWN_PREFIX + "error"
+SELECTION = OWN_PREFIX + "selection"
+QUERY = OWN_PREFIX + "query"
+TAGS = OWN_PREFIX + "tags"
+TOOL_RAG = OWN_PREFIX + "tool-rag"
+"""Name of the extension, in capabilities."""
+ALWAYS_LOAD = "anthropic/alwaysLoad"
+TOOL_REFERENCE = "anthropic/tool_reference"
+UI = "ui"
+UI_RESOURCE = "ui/resourceUri"

@@ -1,0 +1,122 @@
+"""JSON that stays bytes: objects opened one level at a time.
+
+Owns: the codecs that the request path shares. Never imports anything of Armory but the exchange's
+error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Raw
+
+from armory.protocol.codes import INVALID_PARAMS
+from armory.protocol.errors import RpcError
+
+_members = msgspec.json.Decoder(dict[str, Raw])
+_items = msgspec.json.Decoder(list[Raw])
+_text = msgspec.json.Decoder(str)
+_any = msgspec.json.Decoder()
+encode = msgspec.json.encode
+NULL = Raw(b"null")
+
+
+def members(raw: Raw | bytes) -> dict[str, Raw]:
+    """The members of a JSON object, each verbatim.
+
+    Raises:
+        msgspec.DecodeError: not an object (or not JSON).
+    """
+    return _members.decode(raw)
+
+
+def items(raw: Raw | bytes) -> list[Raw]:
+    """The items of a JSON array, each verbatim.
+
+    Raises:
+        msgspec.DecodeError: not an array (or not JSON).
+    """
+    return _items.decode(raw)
+
+
+def value(raw: Raw | bytes) -> Any:
+    """The JSON value, decoded whole.
+
+    Raises:
+        msgspec.DecodeError: not JSON.
+    """
+    return _any.decode(raw)
+
+
+def pack(value: Any) -> Raw:
+    """Any JSON-serialisable value (which may contain `Raw`) as JSON."""
+    return Raw(encode(value))
+
+
+def text_of(source: Mapping[str, Raw], name: str) -> str | None:
+    """The member `name` when it is a string, else None."""
+    raw = source.get(name)
+    if raw is None:
+        return None
+    try:
+        return _text.decode(raw)
+    except msgspec.DecodeError:
+        return None
+
+
+def need_text(params: Mapping[str, Raw], name: str) -> str:
+    """The parameter `name`, which must be a string.
+
+    Raises:
+        RpcError: it is missing or something else (-32602, naming it).
+    """
+    raw = params.get(name)
+    if raw is None:
+        raise RpcError(INVALID_PARAMS, f"params.{name} is missing; expected a string")
+    try:
+        return _text.decode(raw)
+    except msgspec.DecodeError:
+        raise RpcError(
+            INVALID_PARAMS, f"params.{name} is {brief(raw)}; expected a string"
+        ) from None
+
+
+def brief(value: object) -> str:
+    """What somebody sent, for a message about it: JSON as it came, cut after 80 characters."""
+    raw = bytes(memoryview(value)) if isinstance(value, Raw) else encode(value)
+    text = raw[:400].decode("utf-8", "replace")
+    return text if len(text) <= 80 else f"{text[:77]}..."
+
+
+def open_or_none(raw: Raw | None) -> dict[str, Raw] | None:
+    """The members of an object; None when it is absent or no object."""
+    if raw is None:
+        return None
+    try:
+        return _members.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def completing(outline: bytes, info: bytes) -> bytes | None:
+    """What takes the place of the last brace of a tool's result, so that it has what the modern era
+    wants; None where it cannot be told what is there already.
+
+    A member before the last brace, or after the first one, is the result's own, and a key that
+    occurs nowhere is not there: so a large result need not be parsed.
+
+    Args:
+        outline: the result without its long strings.
+        info: the member of `_meta` that says who answers, `"key":value`.
+    """
+    if not (outline.startswith(b'{"') and outline.endswith(b"}")) or b'"_meta"' in outline:
+        return None
+    typed = outline.startswith(b'{"resultType":"complete",') or outline.endswith(
+        b'"resultType":"complete"}'
+    )
+    if not typed and b'"resultType"' in outline:
+        return None
+    kind = b',"_meta":{' if typed else b',"resultType":"complete","_meta":{'
+    return b"".join((kind, info, b"}}"))

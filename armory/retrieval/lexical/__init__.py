@@ -1,0 +1,1 @@
+"""Words: tokens, postings, BM25, spelling."""

@@ -1,0 +1,243 @@
+"""The words of a catalogue, frozen: BM25F, the absolute keyword score, where a query hit.
+
+Owns: what is searched and its constants. `lexical` makes it. Never imports embedders, indexes or
+rankers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armory.retrieval.lexical.spelling import Spelling
+from armory.retrieval.lexical.text import is_cjk, terms
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int32]
+Counts = NDArray[np.uint8 | np.float32]
+
+FIELDS = ("name", "server", "title", "description", "params", "tags")
+_NAME, _DESCRIPTION = 0, 3
+#: BM25F: what an occurrence in each field weighs, and how much its length tells against it.
+WEIGHTS = np.array([2.0, 1.0, 1.0, 1.0, 0.5, 1.0], np.float32)
+LENGTH_B = np.array([0.3, 0.3, 0.3, 0.6, 0.6, 0.3], np.float32)
+K1 = 1.2
+B = 0.75
+_MAX_QUERY_TERMS = 160
+_FUZZY_MIN_CHARS = 4
+_FUZZY_CACHE = 20_000
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bag:
+    """The terms of n tools, one tool after the other; t terms together.
+
+    Attributes:
+        sizes: distinct terms of each tool, (n,) int64.
+        terms: numbers in the vocabulary, (t,) int32.
+        counts: occurrences in each field, (t, fields).
+        whole: whether the term only joins others of its tool (`readfile` of `read_file`), (t,).
+        lengths: terms in each field, (n, fields) float32.
+    """
+
+    sizes: NDArray[np.int64]
+    terms: Ints
+    counts: Counts
+    whole: NDArray[np.bool_]
+    lengths: Floats
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def picked(self, rows: NDArray[np.int64]) -> Bag:
+        """These tools, in this order."""
+        if len(rows) == len(self) and np.array_equal(rows, np.arange(len(rows))):
+            return self
+        sizes = self.sizes[rows]
+        ends = np.cumsum(sizes)
+        starts = (np.cumsum(self.sizes) - self.sizes)[rows]
+        at = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - ends + sizes, sizes)
+        return Bag(sizes, self.terms[at], self.counts[at], self.whole[at], self.lengths[rows])
+
+
+def joined(bags: Sequence[Bag]) -> Bag:
+    """The tools of several bags, at least one, one bag after the other."""
+    return Bag(
+        np.concatenate([bag.sizes for bag in bags]),
+        np.concatenate([bag.terms for bag in bags]),
+        np.concatenate([bag.counts for bag in bags]),
+        np.concatenate([bag.whole for bag in bags]),
+        np.concatenate([bag.lengths for bag in bags]),
+    )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hits:
+    """What a query's terms found: flat arrays over (term, tool) pairs.
+
+    Attributes:
+        rows: tool of each pair, (e,) int32.
+        weights: its share of the BM25F score, (e,) float32.
+        slots: which query term, (e,) int32.
+        pairs: position in the postings, (e,) int64.
+        idf: of every query term; spelling variants share their term's slot, (t,) float32.
+        size: tools in the index.
+    """
+
+    rows: Ints
+    weights: Floats
+    slots: Ints
+    pairs: NDArray[np.int64]
+    idf: Floats
+    size: int
+
+    def bm25(self) -> Floats:
+        """BM25F of every tool, (n,) float32, at least 0."""
+        return self.sums().astype(np.float32)
+
+    def sums(self) -> NDArray[np.float64]:
+        """The same as they were added up."""
+        return np.bincount(self.rows, self.weights, self.size).astype(np.float64, copy=False)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FieldHits:
+    """What of a query r tools have, and what of the tools the query says; all idf-weighted.
+
+    Attributes:
+        covered: (r,) share of the query's terms that the tool has in any field, in [0, 1].
+        shares: (r, fields) the same for each field alone.
+        said: (r, fields) share of each field's distinct terms that the query says, in [0, 1]; 1
+            where it says a compound of it as one word.
+    """
+
+    covered: Floats
+    shares: Floats
+    said: Floats
+
+
+class Postings:
+    """An immutable inverted index; rows follow `keys`.
+
+    Searching needs no lock. The variants' cache is the only thing that changes, by whole entries.
+    """
+
+    def __init__(
+        self, keys: tuple[str, ...], bag: Bag, vocabulary: Mapping[str, int], spelling: Spelling
+    ) -> None:
+        self.keys = keys
+        self._vocabulary = vocabulary  # grows: numbers from `_width` on came later
+        self._width = len(vocabulary)
+        self._size = size = len(keys)
+        self._fuzzy: dict[str, list[tuple[int, float]]] = {}
+        self._spelling = spelling
+        order = np.argsort(bag.terms, kind="stable")
+        self._rows = rows = np.repeat(np.arange(size, dtype=np.int32), bag.sizes)[order]
+        self._terms = bag.terms[order]
+        self._counts = counts = bag.counts[order]
+        self._whole = bag.whole[order]
+        self._df = np.bincount(bag.terms, minlength=self._width)
+        self._offsets = np.concatenate([[0], np.cumsum(self._df)])
+        self._idf = self._inverse(self._df).astype(np.float32)
+        self._unseen = float(self._inverse(np.zeros(1))[0])
+        lengths = bag.lengths
+        mean = np.maximum(lengths.mean(0) if size else lengths.sum(0), 1.0)
+        scale = WEIGHTS / (1 - LENGTH_B + LENGTH_B * lengths / mean)
+        held = self._idf[self._terms] * ~self._whole
+        tf = np.zeros(len(rows), np.float32)
+        mass: list[Floats] = []
+        for field in range(len(FIELDS)):  # field by field: each matrix would be as large as all
+            there = np.flatnonzero(counts[:, field])
+            tools = rows[there]
+            tf[there] += counts[there, field] * scale[tools, field]
+            mass.append(np.bincount(tools, held[there], size).astype(np.float32))
+        self._mass = np.stack(mass, axis=1)
+        self._weights = (tf * (K1 + 1) / (tf + K1)).astype(np.float32)
+        length = lengths[:, _NAME] + lengths[:, _DESCRIPTION]
+        flat = K1 * (1 - B + B * length / max(float(length.mean()) if size else 1.0, 1.0))
+        plain = counts[:, _NAME].astype(np.float32) + counts[:, _DESCRIPTION]
+        self._plain = (plain * (K1 + 1) / (plain + flat[rows])).astype(np.float32)
+
+    def __len__(self) -> int:
+        return self._size
+
+    def _inverse(self, df: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.log(1 + (self._size - df + 0.5) / (df + 0.5))
+
+    def search(self, query: str, *, forgiving: bool = True) -> Hits:
+        """Match a query's distinct terms; `forgiving` adds spelling variants of unknown ones."""
+        asked = list(dict.fromkeys(terms(query)))[:_MAX_QUERY_TERMS]
+        spans: list[tuple[int, int, int, float]] = []
+        idf = np.empty(len(asked), np.float32)
+        for slot, term in enumerate(asked):
+            known = self._vocabulary.get(term, self._width)
+            if known < self._width and self._df[known]:
+                idf[slot] = self._idf[known]
+                spans.append((slot, known, int(self._df[known]), float(self._idf[known])))
+                continue
+            idf[slot] = self._unseen
+            if forgiving and len(term) >= _FUZZY_MIN_CHARS and not is_cjk(term):
+                for variant, alike in self._variants(term):
+                    weight = alike * float(self._idf[variant])
+                    spans.append((slot, variant, int(self._df[variant]), weight))
+        sizes = np.array([s[2] for s in spans], np.int64)
+        starts = self._offsets[[s[1] for s in spans]] if spans else np.zeros(0, np.int64)
+        ends = np.cumsum(sizes)
+        total = int(ends[-1]) if spans else 0
+        pairs = np.arange(total) + np.repeat(starts - (ends - sizes), sizes)
+        scale = np.repeat(np.array([s[3] for s in spans], np.float32), sizes)
+        slots = np.repeat(np.array([s[0] for s in spans], np.int32), sizes)
+        return Hits(self._rows[pairs], self._weights[pairs] * scale, slots, pairs, idf, self._size)
+
+    def keyword(self, query: str) -> Floats:
+        """BM25 over name and description ÷ the most that the query could attain; (n,) in [0, 1].
+
+        The most is every distinct term of the query, unknown ones as well, at full saturation.
+        """
+        hits = self.search(query, forgiving=False)
+        best = float(hits.idf.sum()) * (K1 + 1)
+        if best <= 0:
+            return np.zeros(self._size, np.float32)
+        gained = self._plain[hits.pairs] * hits.idf[hits.slots]
+        return (np.bincount(hits.rows, gained, self._size) / best).astype(np.float32)
+
+    def fields(self, hits: Hits, rows: NDArray[np.int64] | Ints) -> FieldHits:
+        """Where some tools (r rows of the index) were hit by a query."""
+        width, count = len(FIELDS), len(rows)
+        place = np.full(self._size, -1, np.int32)
+        place[rows] = np.arange(count, dtype=np.int32)
+        at = place[hits.rows]
+        kept = np.flatnonzero(at >= 0)
+        at, slots, pairs = at[kept], hits.slots[kept], hits.pairs[kept]
+        asked = max(float(hits.idf.sum()), 1e-6)
+        matched = np.zeros((count, len(hits.idf)), np.float32)
+        matched[at, slots] = 1.0
+        present = self._counts[pairs] > 0
+        whole = self._whole[pairs]
+        # three sums for each tool and field: what the query says, of the field, as a compound
+        weights = np.empty((len(pairs), 3, width), np.float32)
+        np.multiply(present, hits.idf[slots][:, None], out=weights[:, 0])
+        np.multiply(present, (self._idf[self._terms[pairs]] * ~whole)[:, None], out=weights[:, 1])
+        np.multiply(present, whole[:, None], out=weights[:, 2])
+        cells = at[:, None] * (3 * width) + np.arange(3 * width, dtype=np.int32)
+        sums = np.bincount(cells.ravel(), weights.ravel(), count * 3 * width)
+        gained, said, joined = sums.reshape(count, 3, width).transpose(1, 0, 2)
+        return FieldHits(
+            covered=(matched @ hits.idf) / asked,
+            shares=(gained / asked).astype(np.float32),
+            said=np.where(joined > 0, 1, said / np.maximum(self._mass[rows], 1e-6)).astype(
+                np.float32
+            ),
+        )
+
+    def _variants(self, term: str) -> list[tuple[int, float]]:
+        known = self._fuzzy.get(term)
+        if known is None:
+            known = self._spelling.alike(term, self._df)
+            if len(self._fuzzy) >= _FUZZY_CACHE:
+                self._fuzzy.clear()
+            self._fuzzy[term] = known
+        return known

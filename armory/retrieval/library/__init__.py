@@ -1,0 +1,1 @@
+"""Retrieval as a Python library: `ToolMemory` and what stands beside it."""

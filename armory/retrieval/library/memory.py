@@ -1,0 +1,366 @@
+"""`ToolMemory`: retrieval as a library, for agents that hold their tools themselves.
+
+Owns: the library's face (add, select, expand, save), asynchronous and synchronous. Never imports a
+gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar, cast
+
+from armory.domain.query import Query, VisibleSet
+from armory.domain.query import Ranker as RankerName
+from armory.domain.tool import ToolRecord
+from armory.errors import ConfigError, InvalidRequest, UnknownTool
+from armory.retrieval.embedders.cache import DocumentCache
+from armory.retrieval.library.toolbox import Handle, SelectedTool, Tool, tool_of_json
+from armory.retrieval.ports import Embedder, RankSettings, VectorIndex
+from armory.retrieval.registry import make_embedder, make_index, make_rankers
+from armory.retrieval.rerank import Reranker
+from armory.retrieval.retriever import Retriever
+from armory.retrieval.selection import RetrieverSettings, Verdict
+from armory.retrieval.tokens import definition_tokens
+
+T = TypeVar("T")
+Filter = Mapping[str, Any] | Callable[[Tool], bool]
+Given = Tool | Handle | Mapping[str, Any]
+VERSION = 1
+_FILE = "tools.json"
+
+
+class _Examples:
+    """Hands a tool's own examples to the indexer."""
+
+    identity = "examples-1"
+
+    async def generate(self, tool: ToolRecord) -> Sequence[str]:
+        return [str(text) for text in tool.definition.get("examples", ())]
+
+
+class AsyncToolMemory:
+    """Remembers tools and finds those that a query wants.
+
+    Args:
+        embedder: a model's name (see `armory.retrieval.registry.make_embedder`; `none`: words
+            only) or an embedder of your own.
+        index: `exact`, `faiss`, `qdrant`, or an index of your own.
+        ranker: `relevance`, `hybrid`, `semantic` or `lexical`.
+        folder: where `save` writes, and where vectors are kept so that they are computed once.
+        tag_boosts: factor on the odds of tools that carry a tag.
+        diversity: weight in (0, 1] of relevance against novelty; None: order by relevance alone.
+        reranker: cross-encoder over the best.
+
+    Raises:
+        ConfigError: an extra is missing or a name unknown.
+    """
+
+    def __init__(
+        self,
+        *,
+        embedder: Embedder | str = "embedded",
+        index: VectorIndex | str = "exact",
+        ranker: RankerName = "relevance",
+        folder: Path | str | None = None,
+        tag_boosts: Mapping[str, float] | None = None,
+        diversity: float | None = None,
+        reranker: Reranker | None = None,
+    ) -> None:
+        model = make_embedder(embedder) if isinstance(embedder, str) else embedder
+        if model is None and ranker != "lexical":
+            ranker = "lexical"
+        settings = RetrieverSettings(
+            ranker=ranker, rank=RankSettings(tag_boosts=tag_boosts or {}), diversity=diversity
+        )
+        self._folder = Path(folder) if folder is not None else None
+        path = None if self._folder is None else self._folder / "vectors.db"
+        self._retriever = Retriever(
+            model,
+            make_index(index, model) if isinstance(index, str) else index,
+            make_rankers(),
+            settings,
+            cache=DocumentCache(path),
+            generator=_Examples(),
+            reranker=reranker,
+        )
+        self._tools: dict[str, Tool] = {}
+        self._stale = False
+        self._lock = asyncio.Lock()
+
+    async def __aenter__(self) -> AsyncToolMemory:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Let threads, files and connections go."""
+        await self._retriever.aclose()
+
+    def __len__(self) -> int:
+        return len(self._tools)
+
+    def __contains__(self, identifier: object) -> bool:
+        return identifier in self._tools
+
+    def get(self, identifier: str) -> Tool:
+        """A remembered tool.
+
+        Raises:
+            UnknownTool: there is none of this identifier.
+        """
+        try:
+            return self._tools[identifier]
+        except KeyError:
+            raise UnknownTool(f"no tool {identifier!r} in this memory") from None
+
+    def add(self, *given: Given) -> list[str]:
+        """Remember tools; their identifiers. They are embedded at the next selection.
+
+        Raises:
+            InvalidRequest: not a tool, or the identifier is taken (`update` replaces).
+        """
+        tools = [Tool.of(one) for one in given]
+        taken = [tool.identifier for tool in tools if tool.identifier in self._tools]
+        if taken:
+            raise InvalidRequest(f"there already is a tool {taken[0]!r}; update replaces it")
+        for tool in tools:
+            self._tools[tool.identifier] = tool
+        self._stale = True
+        return [tool.identifier for tool in tools]
+
+    def update(self, identifier: str, given: Given | None = None, **changes: Any) -> Tool:
+        """Replace a tool, or some of its attributes; returns the new one.
+
+        Raises:
+            UnknownTool: there is none of this identifier.
+            InvalidRequest: an attribute that tools do not have.
+        """
+        old = self.get(identifier)
+        tool = old if given is None else Tool.of(given)
+        try:
+            tool = replace(tool, **{**changes, "identifier": identifier})
+        except TypeError as error:
+            raise InvalidRequest(f"tool {identifier!r} cannot be updated: {error}") from error
+        self._tools[identifier] = tool
+        self._stale = True
+        return tool
+
+    def remove(self, identifier: str) -> None:
+        """Forget a tool.
+
+        Raises:
+            UnknownTool: there is none of this identifier.
+        """
+        self.get(identifier)
+        del self._tools[identifier]
+        self._stale = True
+
+    async def select_tools_for_query(
+        self,
+        query: str | Sequence[str],
+        top_k: int = 5,
+        *,
+        min_score: float | None = None,
+        threshold: float | None = None,
+        filters: Filter | None = None,
+        include_private: bool = False,
+        exclude: Iterable[str] = (),
+    ) -> list[SelectedTool]:
+        """The tools that a query wants, best first.
+
+        Args:
+            query: what is to be done; several texts are several intents.
+            top_k: at most so many.
+            min_score: least `_score` (cosine), 0 included; None: any.
+            threshold: least `_relevance`, 0 included; also lets queries that need no tool get
+                none. None: any.
+            filters: metadata that must be equal (`{"team": "ops"}`; `tags` must hold a named tag),
+                or a predicate.
+            include_private: whether private tools take part.
+            exclude: identifiers to leave out.
+
+        Raises:
+            InvalidRequest: a blank, too long or mistyped query, or `top_k` below 1.
+        """
+        if top_k < 1:
+            raise InvalidRequest(f"top_k is {top_k}, expected at least 1", parameter="top_k")
+        await self._fresh()
+        texts = (query,) if isinstance(query, str) else tuple(query)
+        out = set(exclude)
+        names = frozenset(
+            identifier
+            for identifier, tool in self._tools.items()
+            if identifier not in out
+            and (include_private or not tool.private)
+            and _fits(tool, filters)
+        )
+        verdict = await self._retriever.judge(Query(texts), VisibleSet(names))
+        ranked = verdict.ranked
+        if ranked is None or (threshold is not None and ranked.refused):
+            return []
+        found = (self._selected(verdict, position) for position in verdict.order.tolist())
+        kept = [
+            tool
+            for tool in found
+            if (min_score is None or tool["_score"] >= min_score)
+            and (threshold is None or tool["_relevance"] >= threshold)
+        ]
+        return kept[:top_k]
+
+    def expansion(self, *, max_tools: int = 12) -> ToolContext:
+        """A bounded working set that grows by searching; see `ToolContext`."""
+        return ToolContext(self, max_tools=max_tools)
+
+    async def save(self, folder: Path | str | None = None) -> Path:
+        """Write `tools.json`, atomically; handles are not saved. Returns the file.
+
+        Raises:
+            ConfigError: no folder was ever given, or it cannot be written.
+        """
+        target = Path(folder) if folder is not None else self._folder
+        if target is None:
+            raise ConfigError("save needs a folder")
+        content = {"version": VERSION, "tools": [tool.to_json() for tool in self._tools.values()]}
+        await self._fresh()
+        return await asyncio.to_thread(_write, target, content)
+
+    async def load(
+        self, folder: Path | str | None = None, handles: Mapping[str, Handle] | None = None
+    ) -> int:
+        """Add the tools of a saved folder; how many. `handles` gives them something to run.
+
+        Raises:
+            ConfigError: there is no such file or it cannot be read.
+            InvalidRequest: a tool of it is here already.
+        """
+        source = Path(folder) if folder is not None else self._folder
+        if source is None:
+            raise ConfigError("load needs a folder")
+        tools = await asyncio.to_thread(_read, source)
+        known = handles or {}
+        self.add(*(replace(tool, handle=known.get(tool.identifier)) for tool in tools))
+        return len(tools)
+
+    async def _fresh(self) -> None:
+        async with self._lock:
+            if self._stale:
+                self._stale = False
+                await self._retriever.index([tool.record() for tool in self._tools.values()])
+
+    def _selected(self, verdict: Verdict, position: int) -> SelectedTool:
+        evidence, ranked = verdict.evidence, verdict.ranked
+        assert evidence is not None
+        assert ranked is not None
+        tool = self._tools[evidence.records[position].name]
+        cosines = [leg.cosine for leg in evidence.legs if leg.whole and leg.cosine is not None]
+        return SelectedTool(
+            identifier=tool.identifier,
+            name=tool.name,
+            description=tool.description,
+            tags=list(tool.tags),
+            inputSchema=dict(tool.input_schema),
+            outputSchema=None if tool.output_schema is None else dict(tool.output_schema),
+            metadata=dict(tool.metadata),
+            handle=tool.handle,
+            _score=max((float(c[position]) for c in cosines), default=0.0),
+            _relevance=float(ranked.score[position]),
+            _reason=verdict.ranker.reason(evidence, ranked, position),
+        )
+
+
+class ToolContext:
+    """What a model sees while it works: a small first selection, more by searching, bounded.
+
+    Attributes:
+        max_tools: most tools at a time; the ones longest unsearched give way.
+    """
+
+    def __init__(self, memory: AsyncToolMemory, *, max_tools: int = 12) -> None:
+        if max_tools < 1:
+            raise InvalidRequest(f"max_tools is {max_tools}, expected at least 1")
+        self.max_tools = max_tools
+        self._memory = memory
+        self._held: dict[str, SelectedTool] = {}
+
+    @property
+    def tools(self) -> list[SelectedTool]:
+        """The working set, the latest found last."""
+        return list(self._held.values())
+
+    @property
+    def tokens(self) -> int:
+        """Estimated tokens of the working set's definitions."""
+        return sum(
+            definition_tokens(
+                {k: v for k, v in tool.items() if k in ("name", "description", "inputSchema")}
+            )
+            for tool in self.tools
+        )
+
+    async def search_tools(self, query: str, top_k: int = 3) -> list[SelectedTool]:
+        """Find tools for a query and take them into the working set; returns what was found."""
+        found = await self._memory.select_tools_for_query(query, min(top_k, self.max_tools))
+        for tool in reversed(found):  # the best one goes in last and stays longest
+            self._held.pop(tool["identifier"], None)
+            self._held[tool["identifier"]] = tool
+        while len(self._held) > self.max_tools:
+            del self._held[next(iter(self._held))]
+        return found
+
+
+def _fits(tool: Tool, filters: Filter | None) -> bool:
+    if filters is None:
+        return True
+    if callable(filters):
+        return bool(filters(tool))
+    for key, wanted in filters.items():
+        if key == "tags":
+            names = {wanted} if isinstance(wanted, str) else set(wanted)
+            if not names & set(tool.tags):
+                return False
+        elif tool.metadata.get(key) != wanted:
+            return False
+    return True
+
+
+def _write(folder: Path, content: Mapping[str, Any]) -> Path:
+    path = folder / _FILE
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        handle, name = tempfile.mkstemp(dir=folder, prefix=_FILE)
+        try:
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump(content, file, ensure_ascii=False)
+                file.flush()
+                os.fsync(file.fileno())
+            Path(name).replace(path)
+        except BaseException:
+            Path(name).unlink(missing_ok=True)
+            raise
+    except (OSError, TypeError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be written: {error}") from error
+    return path
+
+
+def _read(folder: Path) -> list[Tool]:
+    path = folder / _FILE
+    try:
+        content: Any = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}") from error
+    if not isinstance(content, dict) or cast("Any", content).get("version") != VERSION:
+        raise ConfigError(f"{path} is no tool memory of version {VERSION}")
+    return [tool_of_json(entry) for entry in cast("Any", content)["tools"]]

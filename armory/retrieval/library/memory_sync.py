@@ -1,0 +1,179 @@
+"""`ToolMemory` for programs without an event loop.
+
+Owns: the thread that runs one, the synchronous face. Everything else is `AsyncToolMemory`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from armory.domain.query import Ranker as RankerName
+from armory.retrieval.library.memory import AsyncToolMemory, Filter, Given, ToolContext
+from armory.retrieval.library.toolbox import Handle, SelectedTool, Tool
+from armory.retrieval.ports import Embedder, VectorIndex
+from armory.retrieval.rerank import Reranker
+
+T = TypeVar("T")
+
+
+class _Loop:
+    """An event loop in a daemon thread."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="armory-tool-memory", daemon=True
+        )
+        self._thread.start()
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine there and wait for it."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
+
+    def close(self) -> None:
+        """End the thread."""
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout=10)
+        self._loop.close()
+
+
+class ToolMemory:
+    """Remembers tools and finds those that a query wants; blocking, safe from any thread.
+
+    Arguments and errors are those of `AsyncToolMemory`.
+
+        memory = ToolMemory()
+        memory.add(get_weather, send_email)
+        best = memory.select_tools_for_query("will it rain?", top_k=1)[0]
+        best["handle"]("Budapest")
+    """
+
+    def __init__(
+        self,
+        *,
+        embedder: Embedder | str = "embedded",
+        index: VectorIndex | str = "exact",
+        ranker: RankerName = "relevance",
+        folder: Path | str | None = None,
+        tag_boosts: Mapping[str, float] | None = None,
+        diversity: float | None = None,
+        reranker: Reranker | None = None,
+    ) -> None:
+        self._memory = AsyncToolMemory(
+            embedder=embedder,
+            index=index,
+            ranker=ranker,
+            folder=folder,
+            tag_boosts=tag_boosts,
+            diversity=diversity,
+            reranker=reranker,
+        )
+        self._loop = _Loop()
+
+    def __enter__(self) -> ToolMemory:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let threads, files and connections go."""
+        self._loop.run(self._memory.aclose())
+        self._loop.close()
+
+    def __len__(self) -> int:
+        return len(self._memory)
+
+    def __contains__(self, identifier: object) -> bool:
+        return identifier in self._memory
+
+    def get(self, identifier: str) -> Tool:
+        """See `AsyncToolMemory.get`."""
+        return self._memory.get(identifier)
+
+    def add(self, *given: Given) -> list[str]:
+        """See `AsyncToolMemory.add`."""
+        return self._loop.run(self._call(self._memory.add, *given))
+
+    def update(self, identifier: str, given: Given | None = None, **changes: Any) -> Tool:
+        """See `AsyncToolMemory.update`."""
+        return self._loop.run(self._call(self._memory.update, identifier, given, **changes))
+
+    def remove(self, identifier: str) -> None:
+        """See `AsyncToolMemory.remove`."""
+        self._loop.run(self._call(self._memory.remove, identifier))
+
+    def select_tools_for_query(
+        self,
+        query: str | Sequence[str],
+        top_k: int = 5,
+        *,
+        min_score: float | None = None,
+        threshold: float | None = None,
+        filters: Filter | None = None,
+        include_private: bool = False,
+        exclude: Iterable[str] = (),
+    ) -> list[SelectedTool]:
+        """See `AsyncToolMemory.select_tools_for_query`."""
+        return self._loop.run(
+            self._memory.select_tools_for_query(
+                query,
+                top_k,
+                min_score=min_score,
+                threshold=threshold,
+                filters=filters,
+                include_private=include_private,
+                exclude=exclude,
+            )
+        )
+
+    def expansion(self, *, max_tools: int = 12) -> SyncToolContext:
+        """See `AsyncToolMemory.expansion`."""
+        return SyncToolContext(self._memory.expansion(max_tools=max_tools), self._loop)
+
+    def save(self, folder: Path | str | None = None) -> Path:
+        """See `AsyncToolMemory.save`."""
+        return self._loop.run(self._memory.save(folder))
+
+    def load(
+        self, folder: Path | str | None = None, handles: Mapping[str, Handle] | None = None
+    ) -> int:
+        """See `AsyncToolMemory.load`."""
+        return self._loop.run(self._memory.load(folder, handles))
+
+    @staticmethod
+    async def _call(function: Any, *args: Any, **options: Any) -> Any:
+        """Changes run on the loop's thread, one after the other."""
+        return function(*args, **options)
+
+
+class SyncToolContext:
+    """See `armory.retrieval.library.memory.ToolContext`."""
+
+    def __init__(self, inner: ToolContext, loop: _Loop) -> None:
+        self._inner = inner
+        self._loop = loop
+
+    @property
+    def tools(self) -> list[SelectedTool]:
+        """The working set, the latest found last."""
+        return self._inner.tools
+
+    @property
+    def tokens(self) -> int:
+        """Estimated tokens of the working set's definitions."""
+        return self._inner.tokens
+
+    def search_tools(self, query: str, top_k: int = 3) -> list[SelectedTool]:
+        """Find tools and take them into the working set; returns what was found."""
+        return self._loop.run(self._inner.search_tools(query, top_k))

@@ -1,0 +1,338 @@
+"""The sessions of one upstream: who has one, opening, sharing, evicting, closing.
+
+Owns: slots by owner and capability profile, one connection attempt at a time for each, idle
+time-outs and the cap. Never imports the pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping
+from typing import Any, Protocol
+
+import structlog
+
+from armory.domain.principal import INTERNAL, Principal
+from armory.errors import UpstreamOverloaded, UpstreamUnavailable
+from armory.protocol.link import Owner, Params, Refused
+from armory.protocol.messages import profile
+from armory.upstreams.clock import Clock
+from armory.upstreams.negotiate import Connector
+from armory.upstreams.session.base import Session
+from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.http import HttpLink
+
+log = structlog.get_logger(__name__)
+
+OWN = ""
+"""Owner key of the gateway's own session, and of everybody's where they are shared."""
+
+NO_CAPABILITIES = "{}"
+PROFILES_PER_OWNER = 8
+"""A caller has one session for each set of capabilities that its clients declare, up to so many."""
+
+_RESTORE_S = 5.0
+
+
+class Ears(Protocol):
+    """Who hears what happens on the sessions of an upstream."""
+
+    def notification(self, owner: str, method: str, params: Params) -> None:
+        """A notification outside any request came on `owner`'s session."""
+        ...
+
+    def renewed(self, owner: str) -> None:
+        """`owner`'s session began anew."""
+        ...
+
+    def closed(self, owner: str, reason: str) -> None:
+        """`owner`'s session died."""
+        ...
+
+
+class Slot:
+    """One session, open or not: the link's `Heard`."""
+
+    def __init__(
+        self,
+        owner: str,
+        session_id: str | None,
+        principal: Principal,
+        capabilities: Mapping[str, Any],
+        sessions: Sessions,
+    ) -> None:
+        self.owner = owner
+        self.session_id = session_id
+        self.principal = principal
+        self.capabilities = capabilities
+        self.link: Session | None = None
+        self.watched: Session | None = None
+        self.connecting: asyncio.Task[Session] | None = None
+        self.in_flight = 0
+        self.last_used = 0.0
+        self.pinned = False
+        self._sessions = sessions
+
+    def notification(self, method: str, params: Params) -> None:
+        """As `Heard.notification`."""
+        self._sessions.ears.notification(self.owner, method, params)
+
+    def renewed(self) -> None:
+        """As `Heard.renewed`."""
+        self._sessions.ears.renewed(self.owner)
+
+    def closed(self, reason: str) -> None:
+        """As `Heard.closed`."""
+        self._sessions.dropped(self, reason)
+
+
+class Sessions:
+    """All sessions of one upstream.
+
+    Args:
+        spec: the upstream.
+        connector: opens links.
+        ears: who hears what comes outside requests.
+        clock: for idle times.
+    """
+
+    def __init__(self, spec: UpstreamSpec, connector: Connector, ears: Ears, clock: Clock) -> None:
+        self.spec = spec
+        self.ears = ears
+        self._connector = connector
+        self._clock = clock
+        self._slots: dict[tuple[str, str], Slot] = {}
+        self._wanted: dict[str, frozenset[str]] = {}
+        self._tasks: set[asyncio.Task[Any]] = set()
+        self._closing = False
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def owner_key(self, owner: Owner) -> str:
+        """The part of `owner` that isolation counts."""
+        if self.spec.isolation == "shared" or owner.principal is INTERNAL:
+            return OWN
+        if self.spec.isolation == "session" and owner.session_id is not None:
+            return f"{owner.principal.key}\n{owner.session_id}"
+        return owner.principal.key
+
+    def slot(self, owner: Owner, capabilities: Mapping[str, Any]) -> Slot:
+        """The slot that serves `owner`, made if need be; its link may still have to be opened.
+
+        Raises:
+            UpstreamOverloaded: the cap is reached and every session is busy.
+        """
+        verdict = self._connector.verdict
+        modern = verdict is not None and verdict.era == "modern"
+        text = NO_CAPABILITIES if modern or not capabilities else profile(capabilities)
+        key = (self.owner_key(owner), text)
+        slot = self._slots.get(key)
+        if slot is None:
+            self._make_room(key[0])
+            declared = {} if modern else dict(capabilities)
+            principal = INTERNAL if key[0] == OWN else owner.principal
+            session_id = owner.session_id if self.spec.isolation == "session" else None
+            slot = Slot(key[0], session_id, principal, declared, self)
+            slot.last_used = self._clock.now()
+            self._slots[key] = slot
+        return slot
+
+    async def link(self, slot: Slot) -> Session:
+        """The slot's live link, opened if need be.
+
+        Raises:
+            UpstreamUnavailable: it could not be opened.
+        """
+        link = slot.link
+        if link is not None and not link.closed:
+            return link
+        if self._closing:
+            raise UpstreamUnavailable(
+                f"upstream {self.spec.key!r} is being shut down or reconfigured",
+                upstream=self.spec.key,
+            )
+        if slot.connecting is None:
+            task = self._run(self._connect(slot))
+            task.add_done_callback(lambda ended: _connected(slot, ended))
+            slot.connecting = task
+        connecting = slot.connecting
+        try:
+            return await asyncio.shield(connecting)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if connecting.cancelled() and (task is None or not task.cancelling()):
+                raise UpstreamUnavailable(
+                    f"upstream {self.spec.key!r}: the session was closed while it was opened",
+                    upstream=self.spec.key,
+                ) from None
+            raise
+
+    def dropped(self, slot: Slot, reason: str) -> None:
+        """A link died: close what is left of it."""
+        link, slot.link = slot.link, None
+        if link is None:
+            return
+        log.warning("upstream_session_lost", upstream=self.spec.key, reason=reason)
+        self._run(link.close())
+        self.ears.closed(slot.owner, reason)
+        if self._wanted.get(slot.owner) and not slot.pinned and not self._closing:
+            self._run(self._restore(slot.owner))
+
+    async def subscribe(self, owner: Owner, uris: frozenset[str]) -> None:
+        """Make some session of `owner` report updates of exactly these resources, and keep it so.
+
+        Raises:
+            Refused: the upstream said no.
+            UpstreamUnavailable: it cannot be asked.
+        """
+        key = self.owner_key(owner)
+        slot = self._subscriber(key)
+        if slot is None:
+            if not uris:
+                self._wanted.pop(key, None)
+                return
+            slot = self.slot(owner, {})
+        link = await self.link(slot)
+        await link.set_subscriptions(uris)
+        if uris:
+            self._wanted[key] = uris
+        else:
+            self._wanted.pop(key, None)
+
+    def release(self, session_id: str) -> None:
+        """Close what belongs to one client session alone."""
+        for key, slot in tuple(self._slots.items()):
+            if slot.session_id == session_id:
+                self._wanted.pop(slot.owner, None)
+                self._evict(key, slot)
+
+    def reap(self, now: float) -> None:
+        """Close what has been idle for too long."""
+        limit = self.spec.idle_timeout_s
+        for key, slot in tuple(self._slots.items()):
+            if self._idle(slot) and now - slot.last_used >= limit:
+                self._evict(key, slot)
+
+    async def close(self) -> None:
+        """Close every session; leaves no task."""
+        self._closing = True
+        slots = tuple(self._slots.values())
+        self._slots.clear()
+        for slot in slots:
+            if slot.connecting is not None:
+                slot.connecting.cancel()
+            link, slot.link = slot.link, None
+            if link is not None:
+                self._run(link.close())
+        while self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+
+    def rooted(self, owner: Owner, capabilities: Mapping[str, Any]) -> list[Session]:
+        """The open legacy links that serve a client of `owner` which declared that it has roots."""
+        if "roots" not in capabilities:
+            return []
+        slot = self._slots.get((self.owner_key(owner), profile(capabilities)))
+        link = slot.link if slot is not None else None
+        return [link] if link is not None and not link.closed and link.era == "legacy" else []
+
+    # ---
+
+    def _run(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def _connect(self, slot: Slot) -> Session:
+        old, slot.link = slot.link, None
+        if old is not None:
+            await old.close()
+        link = await self._connector.connect(
+            slot.principal, slot.capabilities, slot, fresh=slot.owner == OWN
+        )
+        if self._closing:
+            await link.close()
+            raise UpstreamUnavailable(
+                f"upstream {self.spec.key!r} is being shut down or reconfigured",
+                upstream=self.spec.key,
+            )
+        slot.link = link
+        slot.last_used = self._clock.now()
+        self._rekey(slot)
+        return link
+
+    def _rekey(self, slot: Slot) -> None:
+        """A modern link serves every capability profile of its owner."""
+        link = slot.link
+        if link is None or link.era != "modern":
+            return
+        plain = (slot.owner, NO_CAPABILITIES)
+        if plain not in self._slots:
+            for key, other in tuple(self._slots.items()):
+                if other is slot:
+                    del self._slots[key]
+            self._slots[plain] = slot
+
+    def _idle(self, slot: Slot) -> bool:
+        return not (
+            slot.in_flight
+            or slot.pinned
+            or slot.connecting is not None
+            or self._wanted.get(slot.owner)
+        )
+
+    def _make_room(self, owner: str) -> None:
+        mine = [key for key in self._slots if key[0] == owner]
+        if len(mine) >= PROFILES_PER_OWNER and owner != OWN:
+            self._give_up_one(mine, f"of one caller; the limit is {PROFILES_PER_OWNER}")
+        elif len(self._slots) >= self.spec.max_sessions:
+            limit = f"by now; the limit is max_sessions: {self.spec.max_sessions}"
+            self._give_up_one(list(self._slots), limit)
+
+    def _give_up_one(self, keys: list[tuple[str, str]], limit: str) -> None:
+        idle = [(self._slots[key].last_used, key) for key in keys if self._idle(self._slots[key])]
+        if idle:
+            key = min(idle)[1]
+            self._evict(key, self._slots[key])
+            return
+        if all(isinstance(self._slots[key].link, HttpLink) for key in keys):
+            return  # these hold no session, only headers
+        raise UpstreamOverloaded(
+            f"upstream {self.spec.key!r} has {len(keys)} sessions, all in use {limit}",
+            upstream=self.spec.key,
+            retry_after_s=1.0,
+        )
+
+    def _evict(self, key: tuple[str, str], slot: Slot) -> None:
+        self._slots.pop(key, None)
+        if slot.connecting is not None:
+            slot.connecting.cancel()
+        link, slot.link = slot.link, None
+        if link is not None:
+            log.info("upstream_session_closed", upstream=self.spec.key)
+            self._run(link.close())
+
+    def _subscriber(self, owner: str) -> Slot | None:
+        for (key, _), slot in self._slots.items():
+            if key == owner and slot.link is not None and not slot.link.closed:
+                return slot
+        return None
+
+    async def _restore(self, owner: str) -> None:
+        await self._clock.sleep(_RESTORE_S)
+        uris = self._wanted.get(owner)
+        slot = next((s for (key, _), s in self._slots.items() if key == owner), None)
+        if not uris or slot is None or self._closing:
+            return
+        try:
+            await (await self.link(slot)).set_subscriptions(uris)
+        except (UpstreamUnavailable, Refused) as error:
+            log.warning("upstream_resubscribe_failed", upstream=self.spec.key, error=str(error))
+
+
+def _connected(slot: Slot, ended: asyncio.Task[Any]) -> None:
+    if slot.connecting is ended:
+        slot.connecting = None
+    if not ended.cancelled():
+        ended.exception()  # whoever waited has it; nobody may wait any more

@@ -1,0 +1,1 @@
+"""Access tokens toward upstreams: by client credentials, by a person's login."""

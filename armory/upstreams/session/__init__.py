@@ -1,0 +1,1 @@
+"""One session with an upstream: negotiation, requests in flight, lists, notifications."""

@@ -1,0 +1,283 @@
+"""What every link has in common, whatever its transport and era.
+
+Owns: the identity of an upstream, stamping of outgoing parameters, log levels, resource
+subscriptions, health probes. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Coroutine, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import structlog
+from msgspec import Raw
+
+from armory.errors import UpstreamUnavailable
+from armory.protocol.codes import METHOD_NOT_FOUND
+from armory.protocol.link import (
+    Call,
+    ClientFace,
+    Params,
+    Refused,
+    Reply,
+)
+from armory.protocol.loglevels import LOG_LEVELS, loud_enough
+from armory.protocol.messages import (
+    MetaStamp,
+    encode,
+    error_of,
+    legacy_meta,
+)
+from armory.protocol.versions import MODERN_VERSIONS, Era
+from armory.upstreams.session.listening import Listening
+from armory.upstreams.spec import UpstreamSpec
+
+log = structlog.get_logger(__name__)
+
+
+class Unintelligible(UpstreamUnavailable):
+    """The upstream answered something that is not the protocol."""
+
+
+class Heard(Protocol):
+    """Who hears what a link says outside any request."""
+
+    def notification(self, method: str, params: Params) -> None:
+        """A notification that belongs to no request."""
+        ...
+
+    def renewed(self) -> None:
+        """The session began anew behind the same link: lists may differ."""
+        ...
+
+    def closed(self, reason: str) -> None:
+        """The link is dead; called once, not after `close`."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What negotiation found out about an upstream."""
+
+    era: Era
+    protocol_version: str
+    capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    server_info: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    instructions: str = ""
+
+
+UNKNOWN = Identity("modern", MODERN_VERSIONS[-1])
+
+
+class Session(ABC):
+    """Base of all links.
+
+    Args:
+        spec: the upstream, `${principal}` filled in.
+        heard: who hears what comes outside requests.
+        client_info: the gateway's `clientInfo`.
+    """
+
+    def __init__(self, spec: UpstreamSpec, heard: Heard, client_info: Mapping[str, Any]) -> None:
+        self.spec = spec
+        self.heard = heard
+        self.client_info = client_info
+        self.identity = UNKNOWN
+        self._stamp = MetaStamp(MODERN_VERSIONS[-1], client_info)
+        self._log_level: str | None = None
+        self._subscribed: frozenset[str] = frozenset()
+        self._subscribing = asyncio.Lock()
+        self._listening: Listening | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def server(self) -> str:
+        """Key of the upstream."""
+        return self.spec.key
+
+    @property
+    def era(self) -> Era:
+        """Era that was negotiated."""
+        return self.identity.era
+
+    @property
+    def protocol_version(self) -> str:
+        """Revision that was negotiated."""
+        return self.identity.protocol_version
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """The upstream's capabilities."""
+        return self.identity.capabilities
+
+    @property
+    def server_info(self) -> Mapping[str, Any]:
+        """The upstream's `serverInfo`."""
+        return self.identity.server_info
+
+    @property
+    def instructions(self) -> str:
+        """The upstream's `instructions`."""
+        return self.identity.instructions
+
+    @property
+    @abstractmethod
+    def closed(self) -> bool:
+        """Whether requests have no chance any more."""
+
+    @abstractmethod
+    async def request(self, call: Call) -> Reply:
+        """As `Link.request`."""
+
+    @abstractmethod
+    async def notify(self, method: str, params: Params) -> None:
+        """Send a notification; legacy only, elsewhere it does nothing."""
+
+    @abstractmethod
+    async def roots_changed(self, client: ClientFace) -> None:
+        """Legacy: tell the upstream that this client's roots changed; elsewhere it does nothing.
+
+        Raises:
+            UpstreamUnavailable: it cannot be told.
+        """
+
+    @abstractmethod
+    async def close(self) -> None:
+        """As `Link.close`."""
+
+    def adopt(self, identity: Identity) -> None:
+        """Take over what negotiation found."""
+        self.identity = identity
+        if identity.era == "modern":
+            self._stamp = MetaStamp(identity.protocol_version, self.client_info)
+
+    def unavailable(self, what: str) -> UpstreamUnavailable:
+        """An error that names the upstream."""
+        return UpstreamUnavailable(f"upstream {self.server!r}: {what}", upstream=self.server)
+
+    def unintelligible(self, what: str) -> Unintelligible:
+        """An error that names the upstream, for an answer that is none."""
+        return Unintelligible(f"upstream {self.server!r}: {what}", upstream=self.server)
+
+    def stamped(self, call: Call, request_id: int) -> Params:
+        """The call's parameters with the `_meta` that this hop owes the upstream's era."""
+        client = call.client
+        token = None
+        if client is not None and client.progress_token is not None:
+            token = request_id
+        passed = call.params.get("_meta")
+        if self.identity.era == "modern":
+            meta = (
+                self._stamp.meta(passed, None, None, None)
+                if client is None
+                else self._stamp.meta(passed, client.capabilities, client.log_level, token)
+            )
+            return {**call.params, "_meta": meta}
+        if token is None:
+            return call.params
+        meta = legacy_meta(passed, token)
+        return call.params if meta is None else {**call.params, "_meta": meta}
+
+    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run something beside the requests; ended by `close` at the latest."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def end_tasks(self) -> None:
+        """Cancel everything that `spawn` started, and wait for it."""
+        if self._listening is not None:
+            await self._listening.close()
+        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=5)
+
+    async def ensure_log_level(self, call: Call) -> None:
+        """Legacy: have the upstream log at the lowest level that any caller has wanted yet."""
+        client = call.client
+        if client is None or client.log_level is None or self.identity.era == "modern":
+            return
+        wanted = client.log_level
+        if "logging" not in self.capabilities or wanted not in LOG_LEVELS:
+            return
+        if self._log_level is not None and loud_enough(wanted, self._log_level):
+            return
+        before, self._log_level = self._log_level, wanted
+        reply = await self.request(Call("logging/setLevel", {"level": Raw(encode(wanted))}))
+        if reply.error is not None:
+            self._log_level = before
+            log.info("upstream_log_level_refused", upstream=self.server, level=wanted)
+
+    async def probe(self) -> None:
+        """Ask for a sign of life.
+
+        Raises:
+            UpstreamUnavailable: there was none.
+            UpstreamTimeout: there was none in time.
+        """
+        method = "server/discover" if self.era == "modern" else "ping"
+        await self.request(Call(method, {}, timeout_s=self.spec.connect_timeout_s))
+
+    async def watch_lists(self) -> bool:
+        """Have the upstream announce changes of its lists; False when it cannot.
+
+        Legacy upstreams announce by themselves what their capabilities promise.
+        """
+        kinds = ("tools", "prompts", "resources")
+        able = any(_flag(self.capabilities, kind, "listChanged") for kind in kinds)
+        if able and self.era == "modern":
+            return await self._modern_listening().want(lists=True)
+        return able
+
+    async def set_subscriptions(self, uris: frozenset[str]) -> None:
+        """As `Link.set_subscriptions`."""
+        async with self._subscribing:
+            if self.era == "modern":
+                if uris != self._subscribed:
+                    if not await self._modern_listening().want(uris=uris) and uris:
+                        raise self.unavailable("it does not serve subscriptions/listen")
+                    self._subscribed = uris
+                return
+            for uri in sorted(self._subscribed - uris):
+                self._subscribed -= {uri}
+                await self._subscription("resources/unsubscribe", uri)
+            for uri in sorted(uris - self._subscribed):
+                await self._subscription("resources/subscribe", uri)
+                self._subscribed |= {uri}
+
+    async def renew_subscriptions(self) -> None:
+        """Legacy: subscribe and set the log level again after the session began anew."""
+        uris, self._subscribed = self._subscribed, frozenset()
+        level, self._log_level = self._log_level, None
+        if level is not None:
+            await self.request(Call("logging/setLevel", {"level": Raw(encode(level))}))
+            self._log_level = level
+        try:
+            await self.set_subscriptions(uris)
+        except Refused as refused:
+            log.info("upstream_resubscribe_refused", upstream=self.server, error=str(refused))
+
+    async def _subscription(self, method: str, uri: str) -> None:
+        reply = await self.request(Call(method, {"uri": Raw(encode(uri))}))
+        if reply.error is not None:
+            raise Refused(method, reply.error)
+
+    def _modern_listening(self) -> Listening:
+        if self._listening is None:
+            self._listening = Listening(self.server, self.request, self.heard.notification)
+        return self._listening
+
+
+def refused_as_unknown(reply: Reply) -> bool:
+    """Whether the upstream said that it does not know the method."""
+    return reply.error is not None and error_of(reply.error).code == METHOD_NOT_FOUND
+
+
+def _flag(capabilities: Mapping[str, Any], kind: str, name: str) -> bool:
+    entry = capabilities.get(kind)
+    return isinstance(entry, dict) and bool(entry.get(name))  # pyright: ignore[reportUnknownMemberType]

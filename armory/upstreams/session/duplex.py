@@ -1,0 +1,140 @@
+"""Links over one two-way stream of messages: what stdio and HTTP+SSE have in common.
+
+Owns: sending calls, waiting for their answers, cancelling them. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+
+from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.protocol.link import Call, ClientFace, Params, Reply
+from armory.protocol.messages import Garbage, decode, notification_bytes, request_bytes
+from armory.upstreams.session.base import Heard, Session
+from armory.upstreams.session.multiplexer import Dialogue, Note, cancelled_params
+from armory.upstreams.spec import UpstreamSpec
+
+log = structlog.get_logger(__name__)
+
+_WRITE_S = 10.0
+_UNCANCELLABLE = frozenset(("initialize", "server/discover"))
+
+
+class DuplexLink(Session):
+    """A link whose messages travel over one stream each way, many calls in flight.
+
+    A subclass writes frames and calls `received` for each frame that arrives and `died` once.
+    """
+
+    def __init__(self, spec: UpstreamSpec, heard: Heard, client_info: Mapping[str, Any]) -> None:
+        super().__init__(spec, heard, client_info)
+        self.dialogue = Dialogue(self, self._write_bounded)
+        self._death: str | None = None
+        self._closing = False
+
+    @property
+    def closed(self) -> bool:
+        """Whether the stream has ended."""
+        return self._death is not None or self._closing
+
+    @property
+    def death(self) -> str | None:
+        """Why the stream ended, None while it lives."""
+        return self._death
+
+    @abstractmethod
+    async def _write(self, data: bytes) -> None:
+        """Put one message on the wire; waits while the upstream does not read."""
+
+    def received(self, data: bytes | bytearray) -> None:
+        """One frame arrived."""
+        try:
+            messages = decode(data)
+        except Garbage as garbage:
+            log.warning("upstream_garbage", upstream=self.server, error=str(garbage))
+            return
+        for message in messages:
+            hit = self.dialogue.route(message)
+            if hit is not None:
+                hit[0].put(hit[1])
+
+    def died(self, reason: str) -> None:
+        """The stream ended: fail what is in flight, tell who listens."""
+        if self._death is not None:
+            return
+        self._death = reason
+        self.dialogue.fail_all(self.unavailable(reason))
+        if not self._closing:
+            self.heard.closed(reason)
+
+    async def request(self, call: Call) -> Reply:
+        """As `Link.request`."""
+        timeout_s = self.spec.call_timeout_s if call.timeout_s is None else call.timeout_s
+        try:
+            async with asyncio.timeout(timeout_s) as scope:
+                if call.client is not None and call.client.log_level is not None:
+                    await self.ensure_log_level(call)
+                turn = self.dialogue.turn_for(call)
+                if turn is None:
+                    return await self._exchange(call, scope)
+                async with turn:
+                    return await self._exchange(call, scope)
+        except TimeoutError:
+            raise UpstreamTimeout(
+                f"upstream {self.server!r} did not answer {call.method} within {timeout_s:g} s",
+                upstream=self.server,
+            ) from None
+
+    async def notify(self, method: str, params: Params) -> None:
+        """Send a notification."""
+        await self._write_bounded(notification_bytes(method, params))
+
+    async def roots_changed(self, client: ClientFace) -> None:
+        """As `Session.roots_changed`."""
+        self.dialogue.roots_changed(client)
+        await self.notify("notifications/roots/list_changed", {})
+
+    async def _exchange(self, call: Call, scope: asyncio.Timeout) -> Reply:
+        if self.closed:
+            raise self.unavailable(self._death or "the session is closed")
+        pending = self.dialogue.open(call, scope)
+        answered = False
+        try:
+            await self._write(
+                request_bytes(pending.id, call.method, self.stamped(call, pending.id))
+            )
+            while True:
+                item = await pending.next()
+                if type(item) is Note:
+                    await pending.deliver(item)
+                    continue
+                answered = True
+                if isinstance(item, UpstreamUnavailable):
+                    raise item
+                assert isinstance(item, Reply)
+                return item
+        finally:
+            self.dialogue.close(pending, answered=answered)
+            if not answered and not self.closed and call.method not in _UNCANCELLABLE:
+                params = cancelled_params(pending.id, "the caller went away or its time ran out")
+                self.spawn(self._notify_quietly("notifications/cancelled", params))
+
+    async def _notify_quietly(self, method: str, params: Params) -> None:
+        try:
+            await self.notify(method, params)
+        except UpstreamUnavailable as error:
+            log.debug("upstream_notify_failed", upstream=self.server, error=str(error))
+
+    async def _write_bounded(self, data: bytes) -> None:
+        try:
+            async with asyncio.timeout(_WRITE_S):
+                await self._write(data)
+        except TimeoutError:
+            raise UpstreamTimeout(
+                f"upstream {self.server!r} does not read what is sent to it", upstream=self.server
+            ) from None

@@ -1,0 +1,196 @@
+"""The `subscriptions/listen` stream of a modern upstream, kept open and renewed.
+
+Owns: one listening task per link, replacing a stream before letting the old one go. Never imports
+a transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import structlog
+from msgspec import Raw
+
+from armory.errors import UpstreamUnavailable
+from armory.protocol.codes import METHOD_NOT_FOUND
+from armory.protocol.link import Answer, Call, ClientGone, Params, Reply
+from armory.protocol.messages import encode, error_of, object_of
+from armory.protocol.meta import SUBSCRIPTION_ID
+
+log = structlog.get_logger(__name__)
+
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+LISTS = (
+    ("toolsListChanged", "notifications/tools/list_changed"),
+    ("promptsListChanged", "notifications/prompts/list_changed"),
+    ("resourcesListChanged", "notifications/resources/list_changed"),
+)
+_FOREVER_S = 10 * 365 * 86_400.0
+_ACK_S = 15.0
+_RETRY_S = (1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+class _Stream:
+    """One `subscriptions/listen` request; its own `ClientFace`."""
+
+    capabilities: Mapping[str, Any] = {}
+    log_level: str | None = None
+    progress_token: Raw | None = None
+
+    def __init__(self, hear: Callable[[str, Params], None]) -> None:
+        self._hear = hear
+        self.answered = asyncio.Event()
+        self.honoured = False
+        self.task: asyncio.Task[Reply | None] | None = None
+
+    async def notify(self, method: str, params: Params) -> None:
+        if method == ACKNOWLEDGED:
+            self.honoured = True
+            self.answered.set()
+            return
+        meta = object_of(params.get("_meta"))
+        if SUBSCRIPTION_ID in meta:
+            rest = {key: value for key, value in meta.items() if key != SUBSCRIPTION_ID}
+            params = {key: value for key, value in params.items() if key != "_meta"}
+            if rest:
+                params["_meta"] = Raw(encode(rest))
+        self._hear(method, params)
+
+    async def ask(self, method: str, params: Params) -> Answer:
+        raise ClientGone
+
+
+class Listening:
+    """Keeps one stream open that covers everything wanted.
+
+    Args:
+        server: key of the upstream, for the log.
+        request: sends a call over the link.
+        hear: takes the notifications, and one for each thing wanted after a gap.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        request: Callable[[Call], Awaitable[Reply]],
+        hear: Callable[[str, Params], None],
+    ) -> None:
+        self._server = server
+        self._request = request
+        self._hear = hear
+        self._lists = False
+        self._uris: frozenset[str] = frozenset()
+        self._stream: _Stream | None = None
+        self._keeper: asyncio.Task[None] | None = None
+        self._lock = asyncio.Lock()
+        self._closed = False
+
+    async def want(self, *, lists: bool | None = None, uris: frozenset[str] | None = None) -> bool:
+        """Change what is listened for; True once the upstream has acknowledged it."""
+        async with self._lock:
+            self._lists = self._lists if lists is None else lists
+            self._uris = self._uris if uris is None else uris
+            return await self._renew()
+
+    async def close(self) -> None:
+        """End the stream and the task that keeps it."""
+        self._closed = True
+        tasks = [self._keeper, self._stream.task if self._stream else None]
+        self._keeper, self._stream = None, None
+        for task in tasks:
+            if task is not None:
+                task.cancel()
+        waiting = [task for task in tasks if task is not None]
+        if waiting:
+            await asyncio.wait(waiting, timeout=5)
+
+    async def _renew(self) -> bool:
+        old = self._stream
+        if not self._lists and not self._uris:
+            self._stream = None
+            await _end(old)
+            return True
+        stream = await self._open()
+        if stream is None:
+            return False
+        self._stream = stream
+        await _end(old)
+        if self._keeper is None:
+            self._keeper = asyncio.get_running_loop().create_task(self._keep())
+        return True
+
+    async def _open(self) -> _Stream | None:
+        wanted: dict[str, Any] = {name: True for name, _ in LISTS} if self._lists else {}
+        if self._uris:
+            wanted["resourceSubscriptions"] = sorted(self._uris)
+        stream = _Stream(self._hear)
+        call = Call(
+            "subscriptions/listen",
+            {"notifications": Raw(encode(wanted))},
+            client=stream,
+            timeout_s=_FOREVER_S,
+        )
+        stream.task = asyncio.get_running_loop().create_task(self._run(stream, call))
+        try:
+            async with asyncio.timeout(_ACK_S):
+                await stream.answered.wait()
+        except TimeoutError:
+            log.info("upstream_listen_unacknowledged", upstream=self._server)
+        except asyncio.CancelledError:
+            stream.task.cancel()
+            raise
+        if not stream.honoured:
+            await _end(stream)
+            return None
+        return stream
+
+    async def _run(self, stream: _Stream, call: Call) -> Reply | None:
+        try:
+            return await self._request(call)
+        except UpstreamUnavailable as error:
+            log.debug("upstream_listen_lost", upstream=self._server, error=str(error))
+            return None
+        finally:
+            stream.answered.set()
+
+    async def _keep(self) -> None:
+        failures = 0
+        while not self._closed:
+            stream = self._stream
+            if stream is None or stream.task is None:
+                self._keeper = None
+                return
+            await asyncio.wait([stream.task])
+            async with self._lock:
+                if self._stream is not stream:
+                    failures = 0
+                    continue
+                reply = None if stream.task.cancelled() else stream.task.result()
+                if reply is not None and reply.error is not None:
+                    code = error_of(reply.error).code
+                    log.info("upstream_listen_refused", upstream=self._server, code=code)
+                    if code == METHOD_NOT_FOUND:
+                        self._stream = self._keeper = None
+                        return
+            await asyncio.sleep(_RETRY_S[min(failures, len(_RETRY_S) - 1)])
+            failures += 1
+            async with self._lock:
+                if self._stream is stream and (renewed := await self._open()) is not None:
+                    self._stream = renewed
+                    failures = 0
+                    self._report_gap()
+
+    def _report_gap(self) -> None:
+        if self._lists:
+            for _, method in LISTS:
+                self._hear(method, {})
+        for uri in sorted(self._uris):
+            self._hear("notifications/resources/updated", {"uri": Raw(encode(uri))})
+
+
+async def _end(stream: _Stream | None) -> None:
+    if stream is not None and stream.task is not None:
+        stream.task.cancel()
+        await asyncio.wait([stream.task], timeout=5)

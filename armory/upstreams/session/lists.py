@@ -1,0 +1,203 @@
+"""Fetching everything that an upstream lists: all pages, verbatim, one bad entry at most lost.
+
+Owns: paging, its limits, what a broken list costs. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+import msgspec
+import structlog
+from mcp.shared.inbound import find_invalid_x_mcp_header
+from msgspec import Raw
+
+from armory.domain.catalog import ServerLists
+from armory.errors import UpstreamUnavailable
+from armory.protocol.codes import METHOD_NOT_FOUND
+from armory.protocol.link import Call, Link, Reply
+from armory.protocol.messages import decode_any, encode, error_of
+
+log = structlog.get_logger(__name__)
+
+MAX_PAGES = 2_000
+MAX_ENTRIES = 250_000
+
+TOOLS = "tools/list"
+PROMPTS = "prompts/list"
+RESOURCES = "resources/list"
+TEMPLATES = "resources/templates/list"
+MEMBER = {
+    TOOLS: "tools",
+    PROMPTS: "prompts",
+    RESOURCES: "resources",
+    TEMPLATES: "resourceTemplates",
+}
+CAPABILITY = {TOOLS: "tools", PROMPTS: "prompts", RESOURCES: "resources", TEMPLATES: "resources"}
+
+Send = Callable[[Call], Awaitable[Reply]]
+Entries = list[Mapping[str, Any]]
+_page = msgspec.json.Decoder(dict[str, Raw]).decode
+_entries = msgspec.json.Decoder(list[Raw]).decode
+
+
+class BadList(UpstreamUnavailable):
+    """The upstream's list is none, or has no end."""
+
+
+async def fetch_lists(
+    link: Link,
+    send: Send,
+    *,
+    header_rules: bool,
+    before: ServerLists | None = None,
+    max_entries: int = MAX_ENTRIES,
+) -> ServerLists:
+    """Every list that the upstream's capabilities promise.
+
+    Args:
+        link: whose lists.
+        send: sends a call over it.
+        header_rules: leave out tools whose `x-mcp-header` annotations are invalid (a client's duty
+            on modern HTTP).
+        before: the last good lists; a list other than the tools' that fails stays as it was there.
+        max_entries: entries of one list; a longer one fails.
+
+    Raises:
+        UpstreamUnavailable: the list of tools could not be had.
+    """
+    cache: dict[str, tuple[int, str]] = {}
+    found: dict[str, Entries] = {}
+    for method in MEMBER:
+        # Early servers declared nothing and served tools all the same.
+        if CAPABILITY[method] not in link.capabilities and (link.capabilities or method != TOOLS):
+            continue
+        try:
+            found[method], hint = await _fetch(link.server, send, method, max_entries)
+        except UpstreamUnavailable as error:
+            if method == TOOLS:
+                raise
+            log.warning("upstream_list_failed", upstream=link.server, list=method, error=str(error))
+            found[method] = _kept(before, method)
+            continue
+        if hint is not None:
+            cache[method] = hint
+    tools = found.get(TOOLS, [])
+    if header_rules:
+        tools = [tool for tool in tools if _headers_valid(link.server, tool)]
+    return ServerLists(
+        tools=tools,
+        prompts=found.get(PROMPTS, []),
+        resources=found.get(RESOURCES, []),
+        templates=found.get(TEMPLATES, []),
+        info=link.server_info,
+        instructions=link.instructions,
+        capabilities=link.capabilities,
+        cache=cache,
+    )
+
+
+async def _fetch(
+    server: str, send: Send, method: str, max_entries: int
+) -> tuple[Entries, tuple[int, str] | None]:
+    entries: Entries = []
+    hints: list[tuple[int, str]] = []
+    cursor: Raw | None = None
+    seen: set[bytes] = set()
+    for _ in range(MAX_PAGES):
+        reply = await send(
+            Call(method, {} if cursor is None else {"cursor": cursor}, safe_to_retry=True)
+        )
+        if reply.error is not None:
+            error = error_of(reply.error)
+            if error.code == METHOD_NOT_FOUND and not entries:
+                return [], None
+            raise BadList(
+                f"upstream {server!r} refused {method}: {error.code} {error.message}",
+                upstream=server,
+            )
+        page = _members(server, method, reply.result)
+        _collect(server, method, page, entries)
+        if len(entries) > max_entries:
+            raise BadList(
+                f"upstream {server!r}: {method} has more than {max_entries:,} entries; "
+                "server.limits.list_entries sets that limit",
+                upstream=server,
+            )
+        hint = _hint(page)
+        if hint is not None:
+            hints.append(hint)
+        cursor = page.get("nextCursor")
+        if cursor is None or bytes(cursor) in (b"null", b'""'):
+            return entries, _least(hints)
+        if bytes(cursor) in seen:
+            raise BadList(f"upstream {server!r}: {method} repeats a cursor", upstream=server)
+        seen.add(bytes(cursor))
+    raise BadList(
+        f"upstream {server!r}: {method} has no end within {MAX_PAGES:,} pages", upstream=server
+    )
+
+
+def _members(server: str, method: str, result: Raw | None) -> dict[str, Raw]:
+    try:
+        return _page(result if result is not None else Raw(b"null"))
+    except (msgspec.DecodeError, RecursionError):
+        raise BadList(
+            f"upstream {server!r}: the result of {method} is no object", upstream=server
+        ) from None
+
+
+def _collect(server: str, method: str, page: Mapping[str, Raw], entries: Entries) -> None:
+    member = MEMBER[method]
+    try:
+        raws = _entries(page.get(member, Raw(b"null")))
+    except (msgspec.DecodeError, RecursionError):
+        raise BadList(
+            f"upstream {server!r}: the result of {method} has no array {member!r}", upstream=server
+        ) from None
+    for position, raw in enumerate(raws):
+        try:
+            entry = decode_any(raw)
+        except (msgspec.DecodeError, RecursionError) as error:
+            log.warning(
+                "upstream_entry_dropped",
+                upstream=server,
+                list=method,
+                position=position,
+                error=str(error),
+            )
+            continue
+        entries.append(cast("Mapping[str, Any]", entry))
+
+
+def _hint(page: Mapping[str, Raw]) -> tuple[int, str] | None:
+    if "ttlMs" not in page and "cacheScope" not in page:
+        return None
+    ttl = decode_any(page.get("ttlMs", Raw(b"0")))
+    scope = decode_any(page.get("cacheScope", Raw(b'"private"')))
+    number = int(ttl) if isinstance(ttl, int | float) and not isinstance(ttl, bool) else 0
+    return max(0, number), "public" if scope == "public" else "private"
+
+
+def _least(hints: list[tuple[int, str]]) -> tuple[int, str] | None:
+    if not hints:
+        return None
+    private = any(scope == "private" for _, scope in hints)
+    return min(ttl for ttl, _ in hints), "private" if private else "public"
+
+
+def _kept(before: ServerLists | None, method: str) -> Entries:
+    if before is None:
+        return []
+    kept = {PROMPTS: before.prompts, RESOURCES: before.resources, TEMPLATES: before.templates}
+    return list(kept[method])
+
+
+def _headers_valid(server: str, tool: Mapping[str, Any]) -> bool:
+    schema = tool.get("inputSchema") if isinstance(tool, dict) else None
+    why = find_invalid_x_mcp_header(schema)
+    if why is not None:
+        name = encode(tool.get("name")).decode()
+        log.warning("upstream_tool_dropped", upstream=server, tool=name, error=why)
+    return why is None

@@ -1,0 +1,81 @@
+"""One call in flight: what came for it so far, and its deadline while the client is being asked.
+
+Owns: `Pending`, `Note`. Never imports a transport; whose a message is, `dialogue` decides.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+
+from armory.errors import UpstreamUnavailable
+from armory.protocol.link import Call, ClientFace, ClientGone, Params, Reply
+
+_BACKLOG = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A notification for one call's client."""
+
+    method: str
+    params: Params
+
+
+Item = Reply | Note | UpstreamUnavailable
+
+
+class Pending:
+    """One call in flight: its inbox, and the requests that it made the upstream ask."""
+
+    __slots__ = ("_inbox", "_scope", "_waiter", "asked", "call", "client", "id", "remaining")
+
+    def __init__(self, request_id: int, call: Call, scope: asyncio.Timeout | None) -> None:
+        self.id = request_id
+        self.call = call
+        self.client: ClientFace | None = call.client
+        self.asked: set[asyncio.Task[None]] = set()
+        self.remaining: float | None = None
+        self._inbox: deque[Item] = deque()
+        self._waiter: asyncio.Future[None] | None = None
+        self._scope = scope
+
+    def put(self, item: Item) -> None:
+        """Hand over what came; notifications beyond the backlog are dropped, oldest first."""
+        inbox = self._inbox
+        if len(inbox) >= _BACKLOG:
+            inbox.popleft()
+        inbox.append(item)
+        waiter = self._waiter
+        if waiter is not None and not waiter.done():
+            waiter.set_result(None)
+
+    async def next(self) -> Item:
+        """The next thing that came, in the order of the wire."""
+        while not self._inbox:
+            self._waiter = asyncio.get_running_loop().create_future()
+            await self._waiter
+        return self._inbox.popleft()
+
+    async def deliver(self, note: Note) -> None:
+        """Hand a notification to the client, as long as it is there."""
+        if self.client is not None:
+            try:
+                await self.client.notify(note.method, note.params)
+            except ClientGone:
+                self.client = None
+
+    def pause(self) -> None:
+        """Stop the deadline while the client is being asked."""
+        scope = self._scope
+        if scope is not None and self.remaining is None and (when := scope.when()) is not None:
+            self.remaining = max(0.0, when - asyncio.get_running_loop().time())
+            scope.reschedule(None)
+
+    def resume(self) -> None:
+        """Let the deadline run again."""
+        scope = self._scope
+        if scope is not None and self.remaining is not None and not scope.expired():
+            scope.reschedule(asyncio.get_running_loop().time() + self.remaining)
+        self.remaining = None

@@ -1,0 +1,1 @@
+"""How bytes reach an upstream: a process's pipes, Streamable HTTP, HTTP+SSE."""

@@ -1,0 +1,206 @@
+"""The link to a modern Streamable HTTP upstream: one POST per request, nothing remembered.
+
+Owns: `HttpLink`, the hot path toward HTTP upstreams. Never imports a transport of the legacy era.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+import structlog
+
+from armory.errors import UpstreamTimeout
+from armory.http1.eventstream import Event, EventParser, EventTooLarge
+from armory.http1.pool import Fields
+from armory.http1.reading import BodyTooLarge, let_go, read_body, read_events
+from armory.protocol.headers import header_value
+from armory.protocol.link import Call, ClientFace, Params, Reply
+from armory.protocol.messages import (
+    EMPTY,
+    Garbage,
+    Incoming,
+    decode,
+    excerpt,
+    request_bytes,
+)
+from armory.upstreams.session.base import Heard, Identity, Session
+from armory.upstreams.session.multiplexer import Dialogue, Note, Pending
+from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.http_client import (
+    JSON_AND_EVENTS,
+    Answer,
+    HttpClient,
+    HttpFailure,
+    kept,
+)
+
+log = structlog.get_logger(__name__)
+_FIELDS_KEPT = 1_000
+
+
+class HttpLink(Session):
+    """A modern upstream over HTTP. There is no session: the link is never dead.
+
+    Args:
+        client: connections, shared with the upstream's other links; not closed by this one.
+    """
+
+    def __init__(
+        self,
+        spec: UpstreamSpec,
+        heard: Heard,
+        client_info: Mapping[str, Any],
+        client: HttpClient,
+    ) -> None:
+        super().__init__(spec, heard, client_info)
+        self._client = client
+        self._closing = False
+        self._dialogue = Dialogue(self, self._no_answers)
+        self._fields: dict[tuple[str, str | None], Fields] = {}
+
+    def adopt(self, identity: Identity) -> None:
+        """Take over what negotiation found."""
+        super().adopt(identity)
+        self._fields.clear()
+
+    def _headers(self, call: Call) -> Fields:
+        known = self._fields.get((call.method, call.name_header))
+        if known is not None and not call.param_headers:
+            return known
+        headers = {
+            **self.spec.headers,
+            "Accept": JSON_AND_EVENTS,
+            "Content-Type": "application/json",
+            "MCP-Protocol-Version": self.identity.protocol_version,
+            "Mcp-Method": header_value(call.method),
+            **call.param_headers,
+        }
+        if call.name_header is not None:
+            headers["Mcp-Name"] = header_value(call.name_header)
+        made = kept(headers)
+        if not call.param_headers:
+            if len(self._fields) >= _FIELDS_KEPT:
+                self._fields.clear()
+            self._fields[call.method, call.name_header] = made
+        return made
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closing
+
+    async def request(self, call: Call) -> Reply:
+        """As `Link.request`; cancelling it closes the response, which is the era's signal."""
+        if self._closing:
+            raise self.unavailable("the session is closed")
+        pending = self._dialogue.open(call)
+        headers = self._headers(call)
+        body = request_bytes(pending.id, call.method, self.stamped(call, pending.id))
+        timeout_s = self.spec.call_timeout_s if call.timeout_s is None else call.timeout_s
+        response: Answer | None = None
+        try:
+            response = await self._client.send("POST", headers, body, timeout_s, what=call.method)
+            reply = await self._answer(response, pending)
+            response = None
+            return reply
+        except TimeoutError:
+            raise UpstreamTimeout(
+                f"upstream {self.server!r} did not answer {call.method} within {timeout_s:g} s",
+                upstream=self.server,
+            ) from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._client.failed(error) from error
+        except (BodyTooLarge, EventTooLarge, Garbage) as error:
+            raise self.unintelligible(str(error)) from None
+        finally:
+            self._dialogue.close(pending, answered=True)
+            if response is not None:
+                response.close()
+
+    async def notify(self, method: str, params: Params) -> None:
+        """The era has no notifications from the client."""
+
+    async def roots_changed(self, client: ClientFace) -> None:
+        """The era asks for roots anew in each call."""
+
+    async def close(self) -> None:
+        """End what listens; the connections belong to the upstream's client."""
+        if not self._closing:
+            await self.end_tasks()
+            self._closing = True
+
+    async def _answer(self, response: Answer, pending: Pending) -> Reply:
+        kind = response.content_type
+        if kind == "application/json":
+            body = await read_body(response, self.spec.message_bytes)
+            return self._reply(answer_in(body, pending.id, self.server, response.status))
+        if kind == "text/event-stream" and response.status < 300:
+            return await self._streamed(response, pending)
+        if response.status >= 300:
+            raise await self._client.failure(response)
+        raise self.unintelligible(
+            f"it answered {pending.call.method} with HTTP {response.status} and content type "
+            f"{kind!r}; expected JSON or an event stream"
+        )
+
+    async def _streamed(self, response: Answer, pending: Pending) -> Reply:
+        parser = EventParser(self.spec.message_bytes)
+        async for event in read_events(response, parser):
+            for message in messages_in(event, self.server):
+                if message.method is None and message.id == pending.id:
+                    let_go(response)
+                    return self._reply(message)
+                hit = self._dialogue.route(message, pending)
+                if hit is None or hit[0] is not pending:
+                    continue
+                item = hit[1]
+                if type(item) is Note:
+                    await pending.deliver(item)
+                elif isinstance(item, Reply):
+                    let_go(response)
+                    return item
+        raise self.unintelligible(f"its stream ended before the answer to {pending.call.method}")
+
+    def _reply(self, message: Incoming) -> Reply:
+        item = self._dialogue.reply_of(message)
+        if isinstance(item, Reply):
+            return item
+        assert not isinstance(item, Note)
+        raise item
+
+    async def _no_answers(self, data: bytes) -> None:
+        """The era has no requests from the server, so there is nothing to answer them with."""
+
+
+def messages_in(event: Event, server: str) -> list[Incoming]:
+    """The messages in one event; garbage costs that event alone."""
+    try:
+        return decode(event.data)
+    except Garbage as garbage:
+        log.warning("upstream_garbage", upstream=server, error=str(garbage))
+        return []
+
+
+def answer_in(body: bytes | bytearray, request_id: int, server: str, status: int) -> Incoming:
+    """The one answer in a JSON body.
+
+    Raises:
+        HttpFailure: the body is none, and the status says that something went wrong.
+        Garbage: the body is none, and the status says that all is well.
+    """
+    try:
+        messages = decode(body)
+    except Garbage:
+        if status < 300:
+            raise
+        messages = []
+    for message in messages:
+        if message.method is None and (
+            message.id == request_id or (message.id is None and message.error is not EMPTY)
+        ):
+            return message
+    if status < 300:
+        raise Garbage(f"its body does not answer the request: {excerpt(body)}")
+    raise HttpFailure(server, status, body, None)

@@ -1,0 +1,321 @@
+"""The HTTP client of one upstream: pooled connections, headers, what a status means.
+
+Owns: the connections (shared by all links of the upstream; through a proxy they are aiohttp's,
+else `http1`'s), TLS, redirects. Never
+imports the protocol's eras.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import ssl
+from collections.abc import Mapping
+
+import aiohttp
+from yarl import URL
+
+from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.http1.pool import Connections, Fields
+from armory.http1.reading import Answer
+from armory.http1.response import BadAnswer, ClosedEarly, NoConnection
+from armory.upstreams.oauth.discovery import Challenge, challenge_of
+from armory.upstreams.oauth.person import tokens_for
+from armory.upstreams.oauth.tokens import Tokens
+from armory.upstreams.spec import UpstreamSpec
+
+JSON_AND_EVENTS = "application/json, text/event-stream"
+# Below the five seconds after which uvicorn and Node close an idle connection: a request must not
+# go out on a connection that the other side is closing.
+_KEEPALIVE_S = 4.0
+_FOREVER_S = 86_400.0
+_OWN_HEADERS = {"User-Agent": "armory"}
+_REDIRECTS = frozenset((307, 308))
+_CUT = 300
+
+
+_UNTRUSTED = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)
+
+
+class HttpFailure(UpstreamUnavailable):
+    """The upstream answered with an HTTP error instead of a message.
+
+    Attributes:
+        status: the HTTP status.
+        body: the beginning of the body.
+    """
+
+    def __init__(
+        self, server: str, status: int, body: bytes | bytearray, retry_after_s: float | None
+    ) -> None:
+        said = body[:_CUT].decode("utf-8", "replace").strip()
+        hint = {
+            401: "; it wants other credentials (see 'headers' and 'auth')",
+            403: "; it does not allow this (see 'headers' and 'auth')",
+            404: "; check the path of 'url'",
+        }.get(status, "")
+        super().__init__(
+            f"upstream {server!r} answered HTTP {status}{hint}{': ' + said if said else ''}",
+            upstream=server,
+            retry_after_s=retry_after_s,
+        )
+        self.status = status
+        self.body = body
+
+
+def kept(headers: Mapping[str, str]) -> Fields:
+    """Headers for many requests; cheaper to send than a mapping made for each."""
+    return Fields({**_OWN_HEADERS, **headers})
+
+
+class HttpClient:
+    """Connections to one upstream.
+
+    Args:
+        spec: the upstream; its `headers` are not used here, since they may differ per caller.
+    """
+
+    def __init__(self, spec: UpstreamSpec) -> None:
+        self._spec = spec
+        self._session: aiohttp.ClientSession | None = None
+        self._ssl = _tls(spec)
+        self._connections = Connections(self._ssl, spec.connect_timeout_s, _KEEPALIVE_S)
+        self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
+        self.url = URL(spec.url or "")
+        self.tokens: Tokens | None = None
+        if spec.auth is not None:
+            self.tokens = tokens_for(
+                spec.key,
+                spec.auth,
+                tls=self._ssl,
+                proxy=spec.proxy,
+                timeout_s=spec.connect_timeout_s,
+            )
+
+    async def close(self) -> None:
+        """Close every connection."""
+        self._connections.close()
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+        # Transports close in the loop's next turn, aiohttp's TLS ones in the one after.
+        for _ in range(2):
+            await asyncio.sleep(0)
+
+    async def send(
+        self,
+        method: str,
+        headers: Mapping[str, str],
+        data: bytes | None,
+        timeout_s: float,
+        *,
+        url: URL | None = None,
+        what: str = "the request",
+        bare: bool = False,
+    ) -> Answer:
+        """Send one request; the caller reads and closes the response.
+
+        Args:
+            method: HTTP method.
+            headers: all headers.
+            data: body, or None.
+            timeout_s: for the whole exchange, reading included; a day or more means for ever.
+            url: other than the upstream's own.
+            what: what is asked, for messages.
+            bare: without an access token of the upstream's own.
+
+        Raises:
+            UpstreamUnavailable: no response came, or no access token could be had.
+            UpstreamTimeout: none came in time.
+        """
+        if self.tokens is not None and not bare:
+            return await self._authorized(
+                self.tokens, method, headers, data, timeout_s, url=url, what=what
+            )
+        target = self.url if url is None else url
+        try:
+            response = await self._send(method, target, headers, data, timeout_s)
+        except TimeoutError:
+            raise self._timed_out(what, timeout_s) from None
+        if response.status in _REDIRECTS:
+            moved = self._moved(target, response)
+            response.close()
+            if url is None:
+                self.url = moved
+            try:
+                response = await self._send(method, moved, headers, data, timeout_s)
+            except TimeoutError:
+                raise self._timed_out(what, timeout_s) from None
+        return response
+
+    async def challenged(self) -> Challenge:
+        """What the upstream answers to a request without any token.
+
+        Raises:
+            UpstreamUnavailable: nothing.
+        """
+        headers = {**self._spec.headers, "Accept": JSON_AND_EVENTS}
+        body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+        headers["Content-Type"] = "application/json"
+        response = await self.send(
+            "POST", headers, body, self._spec.connect_timeout_s, bare=True, what="without a token"
+        )
+        response.close()
+        return challenge_of(response.headers.get("WWW-Authenticate"))
+
+    async def _authorized(
+        self,
+        tokens: Tokens,
+        method: str,
+        headers: Mapping[str, str],
+        data: bytes | None,
+        timeout_s: float,
+        *,
+        url: URL | None,
+        what: str,
+    ) -> Answer:
+        """As `send`, with the access token; refused, once more with another one."""
+        target = self.url if url is None else url
+        if target.origin() != self.url.origin():
+            return await self.send(method, headers, data, timeout_s, url=url, what=what, bare=True)
+        token = await tokens.current(self.url)
+        sent = headers if token is None else {**headers, "Authorization": f"Bearer {token}"}
+        response = await self.send(method, sent, data, timeout_s, url=url, what=what, bare=True)
+        if response.status not in (401, 403):
+            return response
+        challenge = challenge_of(response.headers.get("WWW-Authenticate"))
+        if response.status == 403 and not tokens.lacks(challenge):
+            return response
+        response.close()
+        token = await tokens.renewed(token, self.url, challenge)
+        sent = {**headers, "Authorization": f"Bearer {token}"}
+        return await self.send(method, sent, data, timeout_s, url=url, what=what, bare=True)
+
+    async def _send(
+        self,
+        method: str,
+        url: URL,
+        headers: Mapping[str, str],
+        data: bytes | None,
+        timeout_s: float,
+    ) -> Answer:
+        endless = timeout_s >= _FOREVER_S
+        try:
+            if self._spec.proxy is None:
+                every = headers if type(headers) is Fields else {**_OWN_HEADERS, **headers}
+                return await self._connections.request(
+                    method, url, every, data, None if endless else timeout_s
+                )
+            session = self._session
+            if session is None:
+                session = self._session = self._open()
+            return await session.request(
+                method,
+                url,
+                data=data,
+                headers=headers,
+                timeout=self._timeout(timeout_s),
+                allow_redirects=False,
+                proxy=self._spec.proxy,
+            )
+        except TimeoutError:
+            raise
+        except (aiohttp.ClientError, OSError, ValueError) as error:
+            raise self.failed(error) from error
+
+    def _timed_out(self, what: str, timeout_s: float) -> UpstreamTimeout:
+        seconds = (
+            min(timeout_s, self._spec.connect_timeout_s) if timeout_s >= _FOREVER_S else timeout_s
+        )
+        return UpstreamTimeout(
+            f"upstream {self._spec.key!r} did not answer {what} within {seconds:g} s",
+            upstream=self._spec.key,
+        )
+
+    def failed(self, error: Exception) -> UpstreamUnavailable:
+        """The error for a failed exchange; never shows credentials that a URL may carry."""
+        where = f"{self.url.scheme}://{self.url.raw_host}:{self.url.port}"
+        if isinstance(error, _UNTRUSTED):
+            what = f"the certificate of {where} is not trusted (see 'tls')"
+        elif isinstance(error, NoConnection):
+            what = f"no connection to {where} ({error})"
+        elif isinstance(error, ClosedEarly | BadAnswer):
+            what = f"{where}: {error}"
+        elif isinstance(error, aiohttp.ClientConnectorError):
+            what = f"no connection to {where} ({error.os_error.strerror or error.os_error})"
+        elif isinstance(error, aiohttp.ServerDisconnectedError):
+            what = f"{where} closed the connection without an answer"
+        else:
+            what = f"the exchange with {where} failed ({type(error).__name__}: {error})"
+        return UpstreamUnavailable(f"upstream {self._spec.key!r}: {what}", upstream=self._spec.key)
+
+    async def failure(self, response: Answer) -> HttpFailure:
+        """The error that an HTTP error status means; reads the beginning of the body."""
+        body = b""
+        try:
+            async with asyncio.timeout(5):
+                while len(body) < 65_536 and (chunk := await response.content.readany()):
+                    body += chunk
+        except (TimeoutError, aiohttp.ClientError):
+            pass
+        finally:
+            response.close()
+        return HttpFailure(self._spec.key, response.status, body, _retry_after(response))
+
+    def _open(self) -> aiohttp.ClientSession:
+        connector = aiohttp.TCPConnector(
+            limit=0, keepalive_timeout=_KEEPALIVE_S, ssl=self._ssl, ttl_dns_cache=60
+        )
+        return aiohttp.ClientSession(
+            connector=connector,
+            cookie_jar=aiohttp.DummyCookieJar(),
+            read_bufsize=1024 * 1024,
+            headers=_OWN_HEADERS,
+        )
+
+    def _timeout(self, timeout_s: float) -> aiohttp.ClientTimeout:
+        known = self._timeouts.get(timeout_s)
+        if known is None:
+            if len(self._timeouts) > 64:
+                self._timeouts.clear()
+            known = aiohttp.ClientTimeout(
+                total=None if timeout_s >= _FOREVER_S else timeout_s,
+                sock_connect=self._spec.connect_timeout_s,
+                ceil_threshold=math.inf,
+            )
+            self._timeouts[timeout_s] = known
+        return known
+
+    def _moved(self, target: URL, response: Answer) -> URL:
+        location = response.headers.get("Location", "")
+        moved = target.join(URL(location)) if location else target
+        upgraded = (target.scheme, moved.scheme, target.host) == ("http", "https", moved.host)
+        if not location or (moved.origin() != target.origin() and not upgraded):
+            response.close()
+            raise UpstreamUnavailable(
+                f"upstream {self._spec.key!r} redirects to {location or 'nowhere'!r}, which is "
+                "another origin; use that URL in the configuration if it is the intended server",
+                upstream=self._spec.key,
+            )
+        return moved
+
+
+def _retry_after(response: Answer) -> float | None:
+    text = response.headers.get("Retry-After", "")
+    return float(text) if text.isdigit() and len(text) < 7 else None
+
+
+def _tls(spec: UpstreamSpec) -> ssl.SSLContext | bool:
+    if not spec.verify:
+        return False
+    if spec.ca_file is None:
+        return True
+    context = ssl.create_default_context()
+    try:
+        context.load_verify_locations(spec.ca_file)
+    except (OSError, ssl.SSLError) as error:
+        raise UpstreamUnavailable(
+            f"upstream {spec.key!r}: tls.ca_file {spec.ca_file!r} cannot be read: {error}",
+            upstream=spec.key,
+        ) from None
+    return context

@@ -1,0 +1,384 @@
+"""The link to a legacy Streamable HTTP upstream: a session, POSTs, and its GET stream.
+
+Owns: `LegacyHttpLink`: session id, re-initialising after 404, resuming streams, answering the
+upstream's own requests. Never imports a transport of the modern era.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+import structlog
+
+from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.http1.eventstream import EventParser, EventTooLarge
+from armory.http1.pool import Fields
+from armory.http1.reading import BodyTooLarge, let_go, read_body, read_events
+from armory.protocol.link import Call, ClientFace, Params, Reply
+from armory.protocol.messages import Garbage, decode, notification_bytes, request_bytes
+from armory.protocol.versions import VERSION_HEADER_SINCE
+from armory.upstreams.session.base import Heard, Identity, Session
+from armory.upstreams.session.handshake import initialize
+from armory.upstreams.session.multiplexer import Dialogue, Note, Pending, cancelled_params
+from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.http import messages_in
+from armory.upstreams.transports.http_client import (
+    JSON_AND_EVENTS,
+    Answer,
+    HttpClient,
+    HttpFailure,
+    kept,
+)
+
+log = structlog.get_logger(__name__)
+
+SESSION_ID = "Mcp-Session-Id"
+_RESUMES = 5
+_RETRY_S = 1.0
+_RETRY_MAX_S = 30.0
+_FOREVER_S = 10 * 86_400.0
+_DELIVER_S = 10.0
+_CLOSE_S = 2.0
+
+
+class LegacyHttpLink(Session):
+    """One legacy session over HTTP.
+
+    Args:
+        client: connections, shared with the upstream's other links; not closed by this one.
+        capabilities: the client capabilities to declare.
+        version: revision to offer.
+    """
+
+    def __init__(
+        self,
+        spec: UpstreamSpec,
+        heard: Heard,
+        client_info: Mapping[str, Any],
+        client: HttpClient,
+        capabilities: Mapping[str, Any],
+        version: str,
+    ) -> None:
+        super().__init__(spec, heard, client_info)
+        self._client = client
+        self._declared = capabilities
+        self._offer = version
+        self._session_id: str | None = None
+        self._fields: tuple[tuple[str | None, Identity], Fields] | None = None
+        self._generation = 0
+        self._renewing = asyncio.Lock()
+        self._stream: asyncio.Task[None] | None = None
+        self._closing = False
+        self.dialogue = Dialogue(self, self._post_quietly, exact=True)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closing
+
+    async def open(self) -> None:
+        """Initialise a session.
+
+        Raises:
+            UpstreamUnavailable: it could not be opened (`HttpFailure` with the status where the
+                upstream answered one).
+        """
+        self._session_id = None
+        self._generation += 1
+        identity = await initialize(self, self._offer, self._declared)
+        self.adopt(identity)
+        await self.notify("notifications/initialized", {})
+        self._listen()
+
+    async def close(self) -> None:
+        """End the session: DELETE it and end the GET stream."""
+        if self._closing:
+            return
+        self._closing = True
+        stream, self._stream = self._stream, None
+        if stream is not None:
+            stream.cancel()
+            await asyncio.wait([stream], timeout=_CLOSE_S)
+        self.dialogue.fail_all(self.unavailable("the session is closed"))
+        await self.end_tasks()
+        if self._session_id is not None:
+            try:
+                async with asyncio.timeout(_CLOSE_S):
+                    response = await self._client.send("DELETE", self._headers(), None, _CLOSE_S)
+                    response.close()
+            except (UpstreamUnavailable, TimeoutError) as error:
+                log.debug("upstream_delete_failed", upstream=self.server, error=str(error))
+
+    async def request(self, call: Call) -> Reply:
+        """As `Link.request`; cancelling it sends `notifications/cancelled`."""
+        timeout_s = self.spec.call_timeout_s if call.timeout_s is None else call.timeout_s
+        try:
+            async with asyncio.timeout(timeout_s) as scope:
+                if call.client is not None and call.client.log_level is not None:
+                    await self.ensure_log_level(call)
+                turn = self.dialogue.turn_for(call)
+                if turn is None:
+                    return await self._exchange(call, scope)
+                async with turn:
+                    return await self._exchange(call, scope)
+        except TimeoutError:
+            raise UpstreamTimeout(
+                f"upstream {self.server!r} did not answer {call.method} within {timeout_s:g} s",
+                upstream=self.server,
+            ) from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._client.failed(error) from error
+        except (BodyTooLarge, EventTooLarge, Garbage) as error:
+            raise self.unintelligible(str(error)) from None
+
+    async def notify(self, method: str, params: Params) -> None:
+        """POST a notification."""
+        await self._post(notification_bytes(method, params))
+
+    async def roots_changed(self, client: ClientFace) -> None:
+        """As `Session.roots_changed`."""
+        self.dialogue.roots_changed(client)
+        await self.notify("notifications/roots/list_changed", {})
+
+    async def _exchange(self, call: Call, scope: asyncio.Timeout) -> Reply:
+        if call.method == "initialize":
+            return await self._attempt(call, scope)
+        if self._renewing.locked():
+            async with self._renewing:
+                pass  # what is sent now would go out without a session
+        generation, session_id = self._generation, self._session_id
+        try:
+            return await self._attempt(call, scope)
+        except HttpFailure as failure:
+            if failure.status != 404 or session_id is None or self._closing:
+                raise
+        await self._renew(generation)
+        return await self._attempt(call, scope)
+
+    async def _attempt(self, call: Call, scope: asyncio.Timeout) -> Reply:
+        if self._closing:
+            raise self.unavailable("the session is closed")
+        pending = self.dialogue.open(call, scope)
+        answered = False
+        response: Answer | None = None
+        try:
+            body = request_bytes(pending.id, call.method, self.stamped(call, pending.id))
+            headers = self._headers()
+            response = await self._client.send("POST", headers, body, _FOREVER_S, what=call.method)
+            reply = await self._answer(response, pending, SESSION_ID in headers)
+            answered = True
+            response = None
+            return reply
+        except UpstreamUnavailable:
+            answered = True
+            raise
+        finally:
+            self.dialogue.close(pending, answered=answered)
+            if response is not None:
+                response.close()
+            if not answered and not self._closing and call.method != "initialize":
+                params = cancelled_params(pending.id, "the caller went away or its time ran out")
+                self.spawn(
+                    self._post_quietly(notification_bytes("notifications/cancelled", params))
+                )
+
+    async def _answer(self, response: Answer, pending: Pending, had_session: bool) -> Reply:
+        if response.status >= 400 and response.content_type != "application/json":
+            raise await self._client.failure(response)
+        if pending.call.method == "initialize":
+            self._session_id = response.headers.get(SESSION_ID)
+        kind = response.content_type
+        if kind == "text/event-stream":
+            return await self._streamed(response, pending)
+        if kind != "application/json" or response.status == 202:
+            response.close()
+            raise self.unintelligible(
+                f"it answered {pending.call.method} with HTTP {response.status} and content type "
+                f"{kind!r}; expected JSON or an event stream"
+            )
+        body = await read_body(response, self.spec.message_bytes)
+        if had_session and _session_over(response.status, body, pending.id):
+            raise HttpFailure(self.server, 404, body, None)
+        try:
+            messages = decode(body)
+        except Garbage:
+            if response.status >= 400:
+                raise HttpFailure(self.server, response.status, body, None) from None
+            raise
+        for message in messages:
+            reply = await self._take(message, pending)
+            if reply is not None:
+                return reply
+        raise HttpFailure(self.server, response.status, body, None)
+
+    async def _take(self, message: Any, pending: Pending) -> Reply | None:
+        hit = self.dialogue.route(message, pending)
+        if hit is None:
+            return None
+        target, item = hit
+        if type(item) is Note:
+            await target.deliver(item)
+            return None
+        if target is not pending:
+            return None
+        if isinstance(item, UpstreamUnavailable):
+            raise item
+        return item if isinstance(item, Reply) else None
+
+    async def _streamed(self, response: Answer, pending: Pending) -> Reply:
+        parser = EventParser(self.spec.message_bytes)
+        resumes = 0
+        while True:
+            before = parser.last_id
+            try:
+                async for event in read_events(response, parser):
+                    for message in messages_in(event, self.server):
+                        reply = await self._take(message, pending)
+                        if reply is not None:
+                            let_go(response)
+                            return reply
+            except (aiohttp.ClientError, OSError) as error:
+                log.debug("upstream_stream_broken", upstream=self.server, error=repr(error))
+            response.close()
+            resumes = 0 if parser.last_id != before else resumes
+            if parser.last_id is None or resumes >= _RESUMES:
+                raise self.unavailable(
+                    f"its stream ended before the answer to {pending.call.method}"
+                )
+            resumes += 1
+            await asyncio.sleep(_pause(parser, resumes - 1))
+            headers = {
+                **self._headers(),
+                "Last-Event-ID": parser.last_id,
+                "Accept": "text/event-stream",
+            }
+            last_id, retry_ms = parser.last_id, parser.retry_ms
+            response = await self._client.send("GET", headers, None, _FOREVER_S)
+            if response.status != 200 or response.content_type != "text/event-stream":
+                raise await self._client.failure(response)
+            parser = EventParser(self.spec.message_bytes)
+            parser.last_id, parser.retry_ms = last_id, retry_ms
+
+    # --- the session
+
+    def _headers(self) -> Fields:
+        """Made anew where session or revision have changed."""
+        key = (self._session_id, self.identity)
+        if self._fields is None or self._fields[0] != key:
+            self._fields = (key, kept(self._own_headers()))
+        return self._fields[1]
+
+    def _own_headers(self) -> dict[str, str]:
+        headers = {
+            **self.spec.headers,
+            "Accept": JSON_AND_EVENTS,
+            "Content-Type": "application/json",
+        }
+        if self._session_id is not None:
+            headers[SESSION_ID] = self._session_id
+        if self.identity.era == "legacy" and self.protocol_version >= VERSION_HEADER_SINCE:
+            headers["MCP-Protocol-Version"] = self.protocol_version
+        return headers
+
+    async def _renew(self, generation: int) -> None:
+        async with self._renewing:
+            if self._generation != generation:
+                return
+            log.info("upstream_session_expired", upstream=self.server)
+            stream, self._stream = self._stream, None
+            if stream is not None:
+                stream.cancel()
+            await self.open()
+            self.spawn(self._restore())
+        self.heard.renewed()
+
+    async def _restore(self) -> None:
+        try:
+            await self.renew_subscriptions()
+        except UpstreamUnavailable as error:
+            log.info("upstream_restore_failed", upstream=self.server, error=str(error))
+
+    async def _post(self, data: bytes) -> None:
+        response = await self._client.send(
+            "POST", self._headers(), data, self.spec.connect_timeout_s
+        )
+        if response.status >= 400:
+            raise await self._client.failure(response)
+        response.release()
+
+    async def _post_quietly(self, data: bytes) -> None:
+        try:
+            await self._post(data)
+        except UpstreamUnavailable as error:
+            log.debug("upstream_post_failed", upstream=self.server, error=str(error))
+
+    # --- the GET stream
+
+    def _listen(self) -> None:
+        if self._stream is not None:
+            self._stream.cancel()
+        self._stream = asyncio.get_running_loop().create_task(self._hear())
+
+    async def _hear(self) -> None:
+        parser = EventParser(self.spec.message_bytes)
+        failures = 0
+        lost = False
+        while True:
+            headers = {**self._headers(), "Accept": "text/event-stream"}
+            if parser.last_id is not None:
+                headers["Last-Event-ID"] = parser.last_id
+            try:
+                response = await self._client.send("GET", headers, None, _FOREVER_S)
+                try:
+                    if response.status in (404, 405, 406, 400, 501) and not lost:
+                        return
+                    if response.status == 404:
+                        return
+                    if response.status == 200 and response.content_type == "text/event-stream":
+                        if lost and parser.last_id is None:
+                            self.heard.renewed()
+                        failures, lost = 0, True
+                        await self._follow(response, parser)
+                    else:
+                        failures += 1
+                finally:
+                    response.close()
+            except (UpstreamUnavailable, aiohttp.ClientError, OSError, EventTooLarge) as error:
+                failures += 1
+                log.debug("upstream_get_stream_lost", upstream=self.server, error=str(error))
+            retry_ms, last_id = parser.retry_ms, parser.last_id
+            await asyncio.sleep(_pause(parser, failures))
+            parser = EventParser(self.spec.message_bytes)
+            parser.last_id, parser.retry_ms = last_id, retry_ms
+
+    async def _follow(self, response: Answer, parser: EventParser) -> None:
+        async for event in read_events(response, parser):
+            for message in messages_in(event, self.server):
+                hit = self.dialogue.route(message)
+                if hit is None or type(hit[1]) is not Note:
+                    continue
+                try:
+                    async with asyncio.timeout(_DELIVER_S):
+                        await hit[0].deliver(hit[1])
+                except TimeoutError:
+                    log.info("upstream_note_dropped", upstream=self.server, method=hit[1].method)
+
+
+def _pause(parser: EventParser, failures: int) -> float:
+    base = _RETRY_S if parser.retry_ms is None else parser.retry_ms / 1000
+    return min(_RETRY_MAX_S, base * 2 ** min(failures, 6))
+
+
+def _session_over(status: int, body: bytes | bytearray, request_id: int) -> bool:
+    """Whether an HTTP error means that the session is unknown there, not that the call is wrong."""
+    if status not in (400, 404):
+        return False
+    try:
+        if any(message.id == request_id for message in decode(body)):
+            return False
+    except Garbage:
+        return status == 404
+    return status == 404 or b"session" in body.lower()

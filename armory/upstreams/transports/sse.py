@@ -1,0 +1,129 @@
+"""The link to an HTTP+SSE upstream (2024-11-05): one event stream in, POSTs out.
+
+Owns: `SseLink`. Never imports another transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+import structlog
+from yarl import URL
+
+from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.http1.eventstream import Event, EventParser, EventTooLarge
+from armory.http1.reading import Answer, read_events
+from armory.protocol.versions import VERSION_HEADER_SINCE
+from armory.upstreams.session.base import Heard
+from armory.upstreams.session.duplex import DuplexLink
+from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.http_client import HttpClient
+
+log = structlog.get_logger(__name__)
+
+_FOREVER_S = 10 * 86_400.0
+_CLOSE_S = 2.0
+
+
+class SseLink(DuplexLink):
+    """One event stream, and the endpoint that it named.
+
+    Args:
+        client: connections, shared with the upstream's other links; not closed by this one.
+    """
+
+    def __init__(
+        self,
+        spec: UpstreamSpec,
+        heard: Heard,
+        client_info: Mapping[str, Any],
+        client: HttpClient,
+    ) -> None:
+        super().__init__(spec, heard, client_info)
+        self._client = client
+        self._endpoint: asyncio.Future[URL] = asyncio.get_running_loop().create_future()
+        self._reader: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        """Open the stream and wait for its endpoint.
+
+        Raises:
+            UpstreamUnavailable: there is no such stream, or it names no usable endpoint.
+        """
+        headers = {**self.spec.headers, "Accept": "text/event-stream", "Cache-Control": "no-store"}
+        wait_s = self.spec.connect_timeout_s
+        try:
+            async with asyncio.timeout(wait_s):
+                response = await self._client.send("GET", headers, None, _FOREVER_S)
+                if response.status != 200:
+                    raise await self._client.failure(response)
+                if response.content_type != "text/event-stream":
+                    response.close()
+                    raise self.unintelligible(
+                        f"GET answered content type {response.content_type!r}, not an event stream"
+                    )
+                self._reader = asyncio.get_running_loop().create_task(self._read(response))
+                await asyncio.shield(self._endpoint)
+        except TimeoutError:
+            await self.close()
+            raise UpstreamTimeout(
+                f"upstream {self.server!r} named no endpoint within {wait_s:g} s",
+                upstream=self.server,
+            ) from None
+        except BaseException:
+            await self.close()
+            raise
+
+    async def close(self) -> None:
+        """End the stream."""
+        if self._closing:
+            return
+        self._closing = True
+        self.dialogue.fail_all(self.unavailable(self.death or "the session is closed"))
+        if not self._endpoint.done():
+            self._endpoint.cancel()
+        await self.end_tasks()
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.wait([self._reader], timeout=_CLOSE_S)
+
+    async def _write(self, data: bytes) -> None:
+        if self._death is not None:
+            raise self.unavailable(self._death)
+        endpoint = self._endpoint.result()
+        headers = {**self.spec.headers, "Content-Type": "application/json"}
+        if self.identity.era == "legacy" and self.protocol_version >= VERSION_HEADER_SINCE:
+            headers["MCP-Protocol-Version"] = self.protocol_version
+        response = await self._client.send(
+            "POST", headers, data, self.spec.connect_timeout_s, url=endpoint
+        )
+        if response.status >= 400:
+            raise await self._client.failure(response)
+        response.release()
+
+    async def _read(self, response: Answer) -> None:
+        reason = "it ended its event stream"
+        try:
+            async for event in read_events(response, EventParser(self.spec.message_bytes)):
+                if event.name == "endpoint":
+                    self._found(event)
+                elif event.name == "message":
+                    self.received(event.data)
+        except (aiohttp.ClientError, OSError, EventTooLarge, UpstreamUnavailable) as error:
+            reason = f"its event stream broke: {error}"
+        finally:
+            response.close()
+            if not self._endpoint.done():
+                self._endpoint.set_exception(self.unavailable(reason))
+                self._endpoint.exception()
+            self.died(reason)
+
+    def _found(self, event: Event) -> None:
+        url = self._client.url.join(URL(event.data.decode("utf-8", "replace").strip()))
+        if url.origin() != self._client.url.origin():
+            raise self.unavailable(f"its endpoint {str(url)!r} is on another origin")
+        if not self._endpoint.done():
+            self._endpoint.set_result(url)

@@ -1,0 +1,91 @@
+"""The link to a stdio server: one process, one line per message.
+
+Owns: `StdioLink`. Never imports another transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Mapping
+from typing import Any
+
+from armory.upstreams.session.base import Heard
+from armory.upstreams.session.duplex import DuplexLink
+from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.process import ServerProcess
+
+_LAST_WORDS_S = 1.0
+"""How long a broken pipe waits for the process' exit status, which comes right behind."""
+
+
+class StdioLink(DuplexLink):
+    """One process; `open` starts it, `close` leaves nothing of it."""
+
+    def __init__(self, spec: UpstreamSpec, heard: Heard, client_info: Mapping[str, Any]) -> None:
+        super().__init__(spec, heard, client_info)
+        self._process: ServerProcess | None = None
+        self._ended = asyncio.Event()
+
+    @property
+    def pid(self) -> int:
+        """Process id, 0 before `open`."""
+        return self._process.pid if self._process is not None else 0
+
+    async def open(self) -> None:
+        """Start the process.
+
+        Raises:
+            UpstreamUnavailable: it cannot be started.
+        """
+        try:
+            self._process = await ServerProcess.start(
+                self.spec, self.received, self._lost_line, self.died
+            )
+        except OSError as error:
+            self._death = f"it cannot be started: {error}"
+            raise self.unavailable(self._death) from None
+
+    async def close(self) -> None:
+        """Stop the process and everything that the link started."""
+        if self._closing:
+            return
+        self._closing = True
+        self.dialogue.fail_all(self.unavailable(self._death or "the session is closed"))
+        try:
+            await self.end_tasks()
+        finally:
+            if self._process is not None:
+                try:
+                    await self._process.stop()
+                finally:
+                    self._process.kill()
+
+    def died(self, reason: str) -> None:
+        """As `DuplexLink.died`; whoever found the pipe broken learns why."""
+        super().died(reason)
+        self._ended.set()
+
+    async def _write(self, data: bytes) -> None:
+        process = self._process
+        if process is None or self._death is not None:
+            raise self.unavailable(self._death or "its process is not running")
+        try:
+            await process.write(data)
+        except (BrokenPipeError, ConnectionResetError, RuntimeError):
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_LAST_WORDS_S):
+                    await self._ended.wait()
+            raise self.unavailable(self._death or "its process is gone") from None
+
+    def _lost_line(self, request_id: int | None) -> None:
+        pending = self.dialogue.pending.get(request_id) if request_id is not None else None
+        if pending is None and len(self.dialogue.pending) == 1:
+            pending = next(iter(self.dialogue.pending.values()))
+        if pending is not None:
+            pending.put(
+                self.unavailable(
+                    f"its answer is longer than {self.spec.message_bytes} bytes and was dropped; "
+                    "raise the limit for lines (stdio_line_bytes) or ask for less"
+                )
+            )

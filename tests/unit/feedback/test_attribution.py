@@ -1,0 +1,48 @@
+from __future__ import annotations
+
+import pytest
+
+from armory.domain.principal import Principal
+from armory.feedback.attribution import Preceding
+
+ANN = Principal("ann", user="ann")
+BOB = Principal("bob", user="bob")
+
+
+@pytest.fixture
+def now() -> list[float]:
+    return [0.0]
+
+
+@pytest.fixture
+def preceding(now: list[float]) -> Preceding:
+    return Preceding(follows_s=60, clock=lambda: now[0])
+
+
+def test_the_latest_query_that_found_the_tool(preceding: Preceding, now: list[float]) -> None:
+    preceding.asked(ANN, ("first",), ["a__x"])
+    preceding.asked(ANN, ("second",), ["a__x", "a__y"])
+    preceding.asked(ANN, ("third",), ["a__z"])
+    assert preceding.led_to(ANN, "a__x") == "second"
+    assert preceding.led_to(ANN, "a__w") is None
+    assert preceding.led_to(ANN, "a__w", searched=True) == "third"
+    assert preceding.led_to(BOB, "a__x", searched=True) is None
+    now[0] = 61.0
+    assert preceding.led_to(ANN, "a__x") is None
+
+
+def test_sessions_do_not_share_and_rest_counts_for_both(preceding: Preceding) -> None:
+    preceding.asked(ANN, ("here",), ["a__x"], "session 1")
+    assert preceding.led_to(ANN, "a__x", "session 2") is None
+    assert preceding.led_to(ANN, "a__x") is None
+    assert preceding.led_to(ANN, "a__x", "session 1") == "here"
+    preceding.asked(ANN, ("over REST",), ["a__x"])
+    assert preceding.led_to(ANN, "a__x", "session 2") == "over REST"
+
+
+def test_what_is_not_remembered(preceding: Preceding) -> None:
+    quiet = Principal("q", scopes=frozenset({"no-learning"}))
+    preceding.asked(quiet, ("private",), ["a__x"])
+    preceding.asked(ANN, ("one", "two"), ["a__x"])
+    assert preceding.led_to(quiet, "a__x", searched=True) is None
+    assert preceding.led_to(ANN, "a__x", searched=True) is None

@@ -1,0 +1,137 @@
+"""Where a query travels: each item by itself, the first source wins."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from msgspec import Raw
+from multidict import CIMultiDict
+
+from armory.domain.principal import ANONYMOUS
+from armory.domain.query import Query
+from armory.gateway.context import Exchange
+from armory.gateway.query_parsing import Asked, check_names, read_asked, read_mode
+from armory.protocol.errors import RpcError
+from armory.testing.front import raws
+from armory.wire.admitted import NOBODY
+
+
+def exchange(
+    meta: dict[str, Any] | None = None,
+    headers: dict[str, str] | None = None,
+    url: dict[str, list[str]] | None = None,
+) -> Exchange:
+    return Exchange(
+        principal=ANONYMOUS,
+        client=NOBODY,
+        era="modern",
+        version="",
+        meta={f"dev.armory/{key}": raw for key, raw in raws(meta or {}).items()},
+        headers=CIMultiDict(headers or {}),
+        url=url or {},
+    )
+
+
+def query_of(asked: Asked) -> Query:
+    assert asked.query is not None
+    return asked.query
+
+
+def test_nothing_is_nothing() -> None:
+    assert read_asked(exchange(), {}) == Asked()
+
+
+def test_sources_in_order() -> None:
+    meta: dict[str, Any] = {"query": ["a", "b"]}
+    params = raws({"query": "p"})
+    headers = {"X-Armory-Query": "h%C3%A9%2C, second"}
+    url = {"query": ["u", "v"]}
+    found = [
+        query_of(read_asked(exchange(meta, headers, url), params, ("s",))),
+        query_of(read_asked(exchange(None, headers, url), params, ("s",))),
+        query_of(read_asked(exchange(None, headers, url), {}, ("s",))),
+        query_of(read_asked(exchange(None, None, url), {}, ("s",))),
+        query_of(read_asked(exchange(), {}, ("s",))),
+    ]
+    assert [(query.source, query.texts) for query in found] == [
+        ("meta", ("a", "b")),
+        ("params", ("p",)),
+        ("header", ("hé,", "second")),
+        ("url", ("u", "v")),
+        ("set", ("s",)),
+    ]
+
+
+def test_each_item_by_itself() -> None:
+    headers = {"X-Armory-Threshold": "0.25", "X-Armory-Servers": "git, time", "x-armory-top-k": "7"}
+    url = {
+        "query": ["q"],
+        "threshold": ["0.9"],
+        "ranker": ["lexical"],
+        "categories": ["a,b"],
+        "top_k": ["9"],
+    }
+    query = query_of(read_asked(exchange({"top_k": 3}, headers, url), {}))
+    assert query.texts == ("q",)
+    assert (query.threshold, query.top_k, query.ranker) == (0.25, 3, "lexical")
+    assert query.servers == {"git", "time"}
+    assert query.categories == {"a", "b"}
+
+
+def test_filters_without_a_query() -> None:
+    asked = read_asked(exchange({"servers": ["git"]}), {})
+    assert (asked.query, asked.servers) == (None, {"git"})
+
+
+@pytest.mark.parametrize(
+    ("meta", "headers", "url", "params", "named"),
+    [
+        ({"query": []}, {}, {}, {}, "query"),
+        ({"query": ["a", ""]}, {}, {}, {}, "query"),
+        ({"query": {"a": 1}}, {}, {}, {}, "query"),
+        ({}, {}, {}, {"query": 5}, "params.query"),
+        ({}, {"X-Armory-Query": "%ff"}, {}, {}, "X-Armory-Query"),
+        ({}, {"X-Armory-Query": ""}, {}, {}, "X-Armory-Query"),
+        ({}, {"X-Armory-Threshold": "high"}, {}, {}, "X-Armory-Threshold"),
+        ({}, {"X-Armory-Top-K": "-1"}, {}, {}, "X-Armory-Top-K"),
+        ({}, {}, {"top_k": ["201"]}, {}, "top_k"),
+        ({}, {}, {"threshold": ["nan"]}, {}, "threshold"),
+        ({"threshold": True}, {}, {}, {}, "threshold"),
+        ({"servers": [""]}, {}, {}, {}, "servers"),
+        ({"servers": 3}, {}, {}, {}, "servers"),
+        ({}, {}, {"ranker": ["x" * 200]}, {}, "ranker"),
+    ],
+)
+def test_bad_values_are_named(
+    meta: dict[str, Any],
+    headers: dict[str, str],
+    url: dict[str, list[str]],
+    params: dict[str, Any],
+    named: str,
+) -> None:
+    with pytest.raises(RpcError) as caught:
+        read_asked(exchange(meta, headers, url), raws(params))
+    assert caught.value.code == -32602
+    assert named in caught.value.message
+    assert named in caught.value.data["parameter"]
+    assert len(caught.value.message) < 300
+
+
+def test_unreadable_meta_is_named() -> None:
+    broken = exchange()
+    broken.meta = {"dev.armory/top_k": Raw(b"[" * 100_000)}
+    with pytest.raises(RpcError, match="top_k"):
+        read_asked(broken, {})
+
+
+def test_modes() -> None:
+    assert read_mode(exchange()) is None
+    assert read_mode(exchange(headers={"X-Armory-Mode": "raw"}, url={"mode": ["all"]})) == "raw"
+    assert read_mode(exchange(url={"mode": ["search"]})) == "search"
+    with pytest.raises(RpcError, match="mode"):
+        read_mode(exchange(url={"mode": ["everything"]}))
+
+
+def test_names_may_be_a_comma_list() -> None:
+    assert check_names("a, b", "x") == {"a", "b"}

@@ -1,0 +1,111 @@
+"""URIs, links and task ids inside results: mapped wherever the specification puts one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from armory.gateway.uri_rewriting import expose_params, expose_result
+from armory.testing.front import plain, raws
+
+LINK = {"type": "resource_link", "uri": "file:///a", "name": "a", "x": 1}
+EMBEDDED = {"type": "resource", "resource": {"uri": "file:///b", "text": "uri"}}
+TEXT = {"type": "text", "text": 'not a "uri": file:///a'}
+
+
+def exposed(result: Any) -> Any:
+    return msgspec.json.decode(expose_result(Raw(msgspec.json.encode(result)), "s"))
+
+
+def test_content_blocks() -> None:
+    assert exposed({"content": [TEXT, LINK, EMBEDDED], "structuredContent": {"uri": "kept"}}) == {
+        "content": [
+            TEXT,
+            {**LINK, "uri": "s+file:///a"},
+            {"type": "resource", "resource": {"uri": "s+file:///b", "text": "uri"}},
+        ],
+        "structuredContent": {"uri": "kept"},
+    }
+
+
+def test_messages_and_contents() -> None:
+    messages = [{"role": "user", "content": EMBEDDED}, {"role": "user", "content": [LINK, TEXT]}]
+    got = exposed({"messages": messages})["messages"]
+    assert got[0]["content"]["resource"]["uri"] == "s+file:///b"
+    assert got[1]["content"][0]["uri"] == "s+file:///a"
+    contents = [{"uri": "ui://x", "text": "", "_meta": {"ui": {"resourceUri": "ui://x"}}}]
+    assert exposed({"contents": contents})["contents"] == [
+        {"uri": "ui://s/x", "text": "", "_meta": {"ui": {"resourceUri": "ui://s/x"}}}
+    ]
+
+
+def test_tool_results_inside_sampling_messages() -> None:
+    block = {"type": "tool_result", "toolUseId": "1", "content": [LINK]}
+    got = expose_params(raws({"messages": [{"role": "user", "content": [block]}]}), "s")
+    assert plain(got)["messages"][0]["content"][0]["content"][0]["uri"] == "s+file:///a"
+
+
+def test_tasks() -> None:
+    related = {"io.modelcontextprotocol/related-task": {"taskId": "1"}}
+    assert exposed({"task": {"taskId": "1"}, "_meta": related}) == {
+        "task": {"taskId": "s:1"},
+        "_meta": {"io.modelcontextprotocol/related-task": {"taskId": "s:1"}},
+    }
+    assert exposed({"tasks": [{"taskId": "1"}, 3]}) == {"tasks": [{"taskId": "s:1"}, 3]}
+    done = {"taskId": "1", "status": "completed", "result": {"content": [LINK]}}
+    got = exposed(done)
+    assert got["taskId"] == "s:1"
+    assert got["result"]["content"][0]["uri"] == "s+file:///a"
+
+
+def test_app_links() -> None:
+    assert exposed({"content": [], "_meta": {"ui/resourceUri": "ui://x", "k": 1}}) == {
+        "content": [],
+        "_meta": {"ui/resourceUri": "ui://s/x", "k": 1},
+    }
+    block = {**TEXT, "_meta": {"ui": {"resourceUri": "ui://x"}}}
+    assert exposed({"content": [block]})["content"][0]["_meta"]["ui"]["resourceUri"] == "ui://s/x"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '{ "content": [ {"type":"text", "text":"x"} ] , "n": 1.50 }',
+        '{"content":[{"type":"custom","uri":"kept"}]}',
+        '{"content":"uri","x":{"uri":1}}',
+        '{"uri":3,"content":[{"type":"resource_link","uri":null}]}',
+        '{"contents":3,"messages":{"content":5,"uri":"x"},"note":"\\"uri\\""}',
+        '["uri"]',
+        '"taskId"',
+    ],
+)
+def test_what_has_no_link_is_the_same_bytes(text: str) -> None:
+    raw = Raw(text.encode())
+    assert bytes(memoryview(expose_result(raw, "s"))) == text.encode()
+
+
+def test_params_without_links_are_the_same_object() -> None:
+    params = raws({"level": "info", "data": {"uri": "kept"}})
+    assert expose_params(params, "s") is params
+
+
+def test_numbers_beside_a_link_stay_as_they_were_written() -> None:
+    raw = Raw(b'{"x": 1.50, "content":[{"type":"resource_link","uri":"a:b","size": 1e3}]}')
+    assert b"1.50" in bytes(memoryview(expose_result(raw, "s")))
+    assert b"1e3" in bytes(memoryview(expose_result(raw, "s")))
+
+
+def test_input_requests() -> None:
+    sampling = {"method": "sampling/createMessage", "params": {"messages": [{"content": [LINK]}]}}
+    ui = {"method": "elicitation/create", "params": {"_meta": {"ui": {"resourceUri": "ui://f"}}}}
+    plain_one = {"method": "roots/list"}
+    asked = {"inputRequests": {"a": sampling, "b": ui, "c": plain_one}, "requestState": "s"}
+    got = exposed(asked)
+    messages = got["inputRequests"]["a"]["params"]["messages"]
+    assert messages[0]["content"][0]["uri"] == "s+file:///a"
+    assert got["inputRequests"]["b"]["params"]["_meta"]["ui"]["resourceUri"] == "ui://s/f"
+    assert got["inputRequests"]["c"] == plain_one
+    assert got["requestState"] == "s"

@@ -1,0 +1,341 @@
+import asyncio
+import gzip
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from yarl import URL
+
+from armory.http1.pool import Connections, Fields
+from armory.http1.response import BadAnswer, ClosedEarly, NoConnection
+
+pytestmark = pytest.mark.anyio
+Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
+
+
+class Peer:
+    """Answers each request with the next scripted bytes; keeps what it was sent."""
+
+    def __init__(self, *answers: bytes | Answer) -> None:
+        self.answers = list(answers)
+        self.heads: list[bytes] = []
+        self.connections = 0
+        self.url = URL()
+        self.asked_twice = asyncio.Event()
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        try:
+            while self.answers:
+                head = await reader.readuntil(b"\r\n\r\n")
+                self.heads.append(head)
+                if len(self.heads) == 2:
+                    self.asked_twice.set()
+                if b"Content-Length: " in head:
+                    size = int(head.partition(b"Content-Length: ")[2].partition(b"\r")[0])
+                    await reader.readexactly(size)
+                answer = self.answers.pop(0)
+                if isinstance(answer, bytes):
+                    writer.write(answer)
+                    await writer.drain()
+                else:
+                    await answer(writer)
+                if writer.is_closing():
+                    break
+            if not self.answers and not writer.is_closing():
+                await reader.read()
+        except (asyncio.IncompleteReadError, ConnectionError):
+            pass
+        finally:
+            writer.close()
+
+
+@asynccontextmanager
+async def peer(*answers: bytes | Answer) -> AsyncGenerator[tuple[Peer, Connections]]:
+    scripted = Peer(*answers)
+    server = await asyncio.start_server(scripted.serve, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    scripted.url = URL(f"http://127.0.0.1:{port}/mcp?a=1")
+    connections = Connections(True, 5.0, 4.0)
+    try:
+        yield scripted, connections
+    finally:
+        connections.close()
+        server.close()
+        for _ in range(3):
+            await asyncio.sleep(0)
+
+
+OK = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: application/json; charset=utf-8\r\nContent-Length: 2\r\n\r\n"
+    b"{}"
+)
+
+
+async def whole(connections: Connections, url: URL) -> bytes:
+    response = await connections.request("POST", url, {}, b"", 5)
+    return bytes(await response.read())
+
+
+async def closing(writer: asyncio.StreamWriter) -> None:
+    writer.close()
+
+
+def saying(data: bytes) -> Answer:
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        writer.write(data)
+        await writer.drain()
+        writer.close()
+
+    return answer
+
+
+async def test_a_connection_serves_one_request_after_the_other() -> None:
+    async with peer(OK, OK) as (other, connections):
+        for _ in range(2):
+            response = await connections.request("POST", other.url, {"A": "b"}, b"{}", 5)
+            assert (response.status, response.content_type) == (200, "application/json")
+            assert await response.read() == b"{}"
+            assert response.closed
+    assert other.connections == 1
+    host = f"127.0.0.1:{other.url.port}".encode()
+    expected = b"POST /mcp?a=1 HTTP/1.1\r\nHost: " + host + b"\r\nA: b\r\nContent-Length: 2\r\n\r\n"
+    assert other.heads[0] == expected
+
+
+async def test_requests_at_once_take_a_connection_each() -> None:
+    gate = asyncio.Event()
+
+    async def late(writer: asyncio.StreamWriter) -> None:
+        await gate.wait()
+        writer.write(OK)
+
+    async with peer(late, late) as (other, connections):
+        both = [
+            asyncio.create_task(connections.request("POST", other.url, {}, b"", 5))
+            for _ in range(2)
+        ]
+        async with asyncio.timeout(5):
+            await other.asked_twice.wait()
+        gate.set()
+        assert [r.status for r in await asyncio.gather(*both)] == [200, 200]
+        assert other.connections == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "body"),
+    [
+        (
+            b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n1\r\nc\r\n0\r\n\r\n",
+            b"abc",
+        ),
+        (b"HTTP/1.1 100 Continue\r\n\r\n" + OK, b"{}"),
+        (b"HTTP/1.1 204 No Content\r\n\r\n", b""),
+        (saying(b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\nuntil the end"), b"until the end"),
+        (
+            b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n"
+            % len(gzip.compress(b"packed"))
+            + gzip.compress(b"packed"),
+            b"packed",
+        ),
+    ],
+    ids=["chunked", "informational", "empty", "until-close", "gzip"],
+)
+async def test_every_way_to_end_a_body(answer: bytes | Answer, body: bytes) -> None:
+    async with peer(answer) as (other, connections):
+        response = await connections.request("POST", other.url, {}, b"x", 5)
+        assert await response.read() == body
+
+
+async def test_a_server_that_closes_gets_a_new_connection() -> None:
+    bye = OK.replace(b"Content-Length", b"Connection: close\r\nContent-Length")
+    async with peer(bye, OK) as (other, connections):
+        for _ in range(2):
+            response = await connections.request("POST", other.url, {}, b"", 5)
+            assert await response.read() == b"{}"
+        assert other.connections == 2
+
+
+async def test_closing_without_an_answer_says_so() -> None:
+    async with peer(closing) as (other, connections):
+        with pytest.raises(ClosedEarly, match="without an answer"):
+            await connections.request("POST", other.url, {}, b"", 5)
+
+
+async def test_half_a_body_is_an_error_after_what_came() -> None:
+    half = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"
+    async with peer(saying(half)) as (other, connections):
+        response = await connections.request("POST", other.url, {}, b"", 5)
+        assert await response.readany() == b"half"
+        with pytest.raises(ClosedEarly, match="in the middle"):
+            await response.readany()
+
+
+async def test_what_is_not_http_is_an_error() -> None:
+    async with peer(b"SSH-2.0-OpenSSH_9.2\r\n\r\n") as (other, connections):
+        with pytest.raises(BadAnswer):
+            await connections.request("POST", other.url, {}, b"", 5)
+
+
+async def test_endless_headers_are_an_error() -> None:
+    flood = b"HTTP/1.1 200 OK\r\n" + b"".join(
+        b"X-%d: %s\r\n" % (i, b"y" * 1000) for i in range(400)
+    )
+    async with peer(flood) as (other, connections):
+        with pytest.raises(BadAnswer):
+            await connections.request("POST", other.url, {}, b"", 5)
+
+
+async def test_a_compressed_bomb_is_an_error() -> None:
+    bomb = gzip.compress(bytes(64 * 1024 * 1024))
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(bomb)
+    async with peer(head + bomb) as (other, connections):
+        with pytest.raises(BadAnswer):
+            await whole(connections, other.url)
+
+
+async def test_the_deadline_covers_the_body() -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf"
+    async with peer(head) as (other, connections):
+        response = await connections.request("POST", other.url, {}, b"", 0.05)
+        assert await response.readany() == b"half"
+        with pytest.raises(TimeoutError):
+            await response.readany()
+
+
+async def test_a_cancelled_request_closes_its_connection() -> None:
+    gone = asyncio.Event()
+
+    async def hang(writer: asyncio.StreamWriter) -> None:
+        await writer.wait_closed() if writer.is_closing() else None
+        gone.set()
+
+    async with peer(hang, OK) as (other, connections):
+        task = asyncio.create_task(connections.request("POST", other.url, {}, b"", 5))
+        async with asyncio.timeout(5):
+            await gone.wait()
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            response = await connections.request("POST", other.url, {}, b"", 5)
+        assert await response.read() == b"{}"
+        assert other.connections == 2
+
+
+async def test_a_slow_reader_stops_the_sender() -> None:
+    size = 64 * 1024 * 1024
+    sent = 0
+
+    async def flood(writer: asyncio.StreamWriter) -> None:
+        nonlocal sent
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % size)
+        for _ in range(64):
+            writer.write(bytes(1024 * 1024))
+            await writer.drain()
+            sent += 1024 * 1024
+
+    async with peer(flood) as (other, connections):
+        response = await connections.request("POST", other.url, {}, b"", 30)
+        before = -1
+        async with asyncio.timeout(10):
+            while before != sent:
+                before = sent
+                for _ in range(200):
+                    await asyncio.sleep(0)
+        assert sent < size
+        assert len(await response.read()) == size
+
+
+async def test_nobody_there_and_headers_that_break_out() -> None:
+    connections = Connections(True, 5.0, 4.0)
+    with pytest.raises(NoConnection):
+        await connections.request("POST", URL("http://127.0.0.1:1/"), {}, b"", 5)
+    with pytest.raises(ValueError, match="line break"):
+        await connections.request("POST", URL("http://127.0.0.1:1/"), {"A": "b\r\nC: d"}, b"", 5)
+    with pytest.raises(NoConnection, match="http://"):
+        await connections.request("POST", URL("ftp://127.0.0.1/"), {}, b"", 5)
+    connections.close()
+
+
+BIG = bytes(range(256)) * 2048  # half a mebibyte
+BIG_HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(BIG)
+
+
+def in_steps(*parts: bytes) -> Answer:
+    async def answer(writer: asyncio.StreamWriter) -> None:
+        for part in parts:
+            writer.write(part)
+            await writer.drain()
+            await asyncio.sleep(0.01)
+
+    return answer
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        BIG_HEAD + BIG,
+        in_steps(BIG_HEAD, BIG),
+        in_steps(BIG_HEAD + BIG[:1], BIG[1:-1], BIG[-1:]),
+        in_steps(BIG_HEAD + BIG[:-1], BIG[-1:]),
+        in_steps(BIG_HEAD + BIG[:1000], BIG[1000:300_000], BIG[300_000:]),
+    ],
+)
+async def test_a_large_body_arrives_whole_however_it_is_cut(answer: bytes | Answer) -> None:
+    async with peer(answer, answer, OK) as (other, connections):
+        assert await whole(connections, other.url) == BIG
+        assert await whole(connections, other.url) == BIG
+        assert await whole(connections, other.url) == b"{}"
+    assert other.connections == 1
+
+
+async def test_what_follows_a_large_body_unasked_costs_the_connection() -> None:
+    async with peer(in_steps(BIG_HEAD, BIG + OK), OK) as (other, connections):
+        assert await whole(connections, other.url) == BIG
+        assert await whole(connections, other.url) == b"{}"
+    assert other.connections == 2
+
+
+async def test_a_large_body_that_ends_early_fails_the_call() -> None:
+    async with peer(saying(BIG_HEAD + BIG[:-1]), OK) as (other, connections):
+        response = await connections.request("POST", other.url, {}, b"", 5)
+        with pytest.raises(ClosedEarly):
+            await response.read()
+        assert await whole(connections, other.url) == b"{}"
+
+
+async def test_the_deadline_holds_in_the_middle_of_a_large_body() -> None:
+    async def stuck(writer: asyncio.StreamWriter) -> None:
+        writer.write(BIG_HEAD + BIG[:-1])
+        await asyncio.sleep(5)
+
+    async with peer(stuck, OK) as (other, connections):
+        response = await connections.request("POST", other.url, {}, b"", 0.2)
+        with pytest.raises(TimeoutError):
+            await response.read()
+
+
+async def test_a_compressed_large_body_is_unpacked() -> None:
+    packed = gzip.compress(BIG, compresslevel=0)
+    head = b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: %d\r\n\r\n" % len(packed)
+    async with peer(head + packed, OK) as (other, connections):
+        assert await whole(connections, other.url) == BIG
+        assert await whole(connections, other.url) == b"{}"
+    assert other.connections == 1
+
+
+async def test_kept_headers_go_out_the_same_each_time() -> None:
+    kept = Fields({"A": "b"})
+    async with peer(OK, OK, OK) as (other, connections):
+        for headers in (kept, kept, {"A": "b"}):
+            response = await connections.request("POST", other.url, headers, b"{}", 5)
+            await response.read()
+    assert other.heads[0] == other.heads[1] == other.heads[2]
+
+
+async def test_a_line_break_in_kept_headers_is_refused_every_time() -> None:
+    kept = Fields({"A": "b\r\nC: d"})
+    async with peer() as (other, connections):
+        for _ in range(2):
+            with pytest.raises(ValueError, match="line break"):
+                await connections.request("POST", other.url, kept, b"", 5)

@@ -1,0 +1,135 @@
+"""The envelope: ids and values stay the bytes that came."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from armory.protocol import jsonrpc
+from armory.protocol.errors import Malformed
+
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=20),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=8), inner),
+    max_leaves=12,
+)
+
+
+@pytest.mark.parametrize("id", ["1", '"1"', "-7", '"a\\u00e9"', "12345678901234567890123"])
+def test_ids_are_verbatim(id: str) -> None:
+    message = jsonrpc.decode(f'{{"jsonrpc":"2.0","id": {id} ,"method":"m"}}'.encode())
+    assert message.is_request
+    assert message.key == id.encode()
+    assert jsonrpc.response(message.key, b"{}") == (
+        b'{"jsonrpc":"2.0","id":' + id.encode() + b',"result":{}}'
+    )
+
+
+def test_kinds() -> None:
+    assert jsonrpc.decode(b'{"jsonrpc":"2.0","method":"m"}').is_notification
+    response = jsonrpc.decode(b'{"jsonrpc":"2.0","id":1,"result":{"a": 1.50}}')
+    assert not response.is_request
+    assert response.result == Raw(b'{"a": 1.50}')
+
+
+@pytest.mark.parametrize(
+    ("body", "code", "id"),
+    [
+        (b"", -32700, b"null"),
+        (b"nope", -32700, b"null"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m"', -32700, b"null"),
+        (b"3", -32600, b"null"),
+        (b"{}", -32600, b"null"),
+        (b'{"jsonrpc":"2.0","id":5,"method":7}', -32600, b"5"),
+        (b'{"jsonrpc":"2.0","id":{},"method":"m"}', -32600, b"null"),
+        (b'{"jsonrpc":"2.0","id":true,"method":"m"}', -32600, b"null"),
+        (b'{"jsonrpc":"2.0","id":1,"result":{},"error":{}}', -32600, b"1"),
+        (b'{"jsonrpc":"2.0","id":1,"method":"m","result":{}}', -32600, b"null"),
+        (b'{"id":1,"method":"m"}', -32600, b"1"),
+    ],
+)
+def test_malformed(body: bytes, code: int, id: bytes) -> None:
+    with pytest.raises(Malformed) as caught:
+        jsonrpc.decode(body)
+    assert (caught.value.code, caught.value.id) == (code, id)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.dictionaries(st.sampled_from(["jsonrpc", "id", "method", "params", "result"]), JSON))
+def test_random_objects_are_a_message_or_malformed(body: dict[str, Any]) -> None:
+    try:
+        message = jsonrpc.decode(msgspec.json.encode(body))
+        if message.is_request:
+            jsonrpc.params_of(message)
+    except Malformed:
+        pass
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=60))
+def test_random_bytes_are_a_message_or_malformed(body: bytes) -> None:
+    with suppress(Malformed):
+        jsonrpc.decode(body)  # Hypothesis takes bytes of the tests, too, and those are messages
+
+
+def test_params() -> None:
+    message = jsonrpc.decode(b'{"jsonrpc":"2.0","id":1,"method":"m","params":{"a": [1,2 ]}}')
+    assert jsonrpc.params_of(message) == {"a": Raw(b"[1,2 ]")}
+    bad = jsonrpc.decode(b'{"jsonrpc":"2.0","id":1,"method":"m","params":[]}')
+    with pytest.raises(Malformed) as caught:
+        jsonrpc.params_of(bad)
+    assert (caught.value.code, caught.value.id) == (-32602, b"1")
+
+
+def test_batches() -> None:
+    assert jsonrpc.is_batch(b" \n[")
+    assert not jsonrpc.is_batch(b" {")
+    assert len(jsonrpc.decode_batch(b"[1,{}]")) == 2
+    for body in (b"[]", b"[1"):
+        with pytest.raises(Malformed):
+            jsonrpc.decode_batch(body)
+
+
+def test_encoding() -> None:
+    assert msgspec.json.decode(jsonrpc.notification("m", {})) == {"jsonrpc": "2.0", "method": "m"}
+    assert msgspec.json.decode(jsonrpc.request("x", "m", {"a": Raw(b"1")})) == {
+        "jsonrpc": "2.0",
+        "id": "x",
+        "method": "m",
+        "params": {"a": 1},
+    }
+    error = jsonrpc.error(-1, "no", {"why": 1})
+    assert msgspec.json.decode(jsonrpc.error_response(b"null", error)) == {
+        "jsonrpc": "2.0",
+        "id": None,
+        "error": {"code": -1, "message": "no", "data": {"why": 1}},
+    }
+
+
+@given(value=JSON, limit=st.integers(1, 6))
+@settings(max_examples=200, deadline=None)
+def test_depth_is_told_as_a_walk_over_the_value_tells_it(value: Any, limit: int) -> None:
+    def depth(found: Any) -> int:
+        if isinstance(found, dict):
+            return 1 + max(map(depth, found.values()), default=0)  # pyright: ignore[reportUnknownArgumentType]
+        return 1 + max(map(depth, found), default=0) if isinstance(found, list) else 0  # pyright: ignore[reportUnknownArgumentType]
+
+    for text in (msgspec.json.encode(value), json.dumps(value, indent=1).encode()):
+        if depth(value) > limit:
+            with pytest.raises(Malformed, match=f"deeper than {limit} levels"):
+                jsonrpc.check_depth(text, limit)
+        else:
+            jsonrpc.check_depth(text, limit)
+
+
+def test_brackets_inside_texts_are_no_nesting() -> None:
+    jsonrpc.check_depth(json.dumps({"a": '[[[[{"\\[[[', "b": "{{{{"}).encode(), 1)
+    with pytest.raises(Malformed):
+        jsonrpc.check_depth(b"[" * 4_000_000)

@@ -1,0 +1,179 @@
+"""Large answers read by their short form: the same as read whole, whatever is in them."""
+
+from __future__ import annotations
+
+import base64
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import Raw
+
+from armory.protocol.messages import Garbage, Incoming, Large, decode
+from armory.protocol.outline import condensed, outlined
+
+LONG = "x" * 20_000
+PLAIN = base64.b64encode(bytes(range(256)) * 80).decode()
+TRICKY = (
+    LONG,
+    PLAIN,
+    "é" * 9_000,
+    "a" * 5_000 + '"' + "b" * 5_000,
+    "a" * 5_000 + "\\" + "b" * 5_000,
+    "tail of backslashes" + "y" * 5_000 + "\\\\",
+    '"result":{' + "z" * 5_000,
+    "lines\n" * 2_000,
+    '"isError":true' * 400,
+    "short",
+    "",
+)
+
+
+def message(result: Any, **more: Any) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": 7, "result": result, **more}).encode()
+
+
+def result_of(data: bytes | bytearray) -> Any:
+    (found,) = decode(data)
+    assert found.id == 7
+    return json.loads(bytes(memoryview(found.result)))
+
+
+def text(value: str) -> dict[str, Any]:
+    return {"type": "text", "text": value}
+
+
+trees = st.recursive(
+    st.one_of(st.sampled_from(TRICKY), st.integers(), st.booleans(), st.none()),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=4),
+        st.dictionaries(st.sampled_from(("content", "a", "_meta", "k" * 5_000)), inner, max_size=3),
+    ),
+    max_leaves=8,
+)
+
+
+@given(trees, st.booleans(), st.booleans())
+def test_what_is_read_is_what_was_sent(tree: Any, ascii_only: bool, mutable: bool) -> None:
+    result = {"content": [text(PLAIN)], "tree": tree, "again": tree}
+    sent = json.dumps(
+        {"jsonrpc": "2.0", "result": result, "id": 7}, ensure_ascii=ascii_only
+    ).encode()
+    assert result_of(bytearray(sent) if mutable else sent) == result
+
+
+@given(trees)
+def test_an_outline_has_every_key_and_small_value(tree: Any) -> None:
+    result = {"isError": True, "content": [text(PLAIN)], "tree": tree, "_meta": {"a": 1}}
+    found = json.loads(outlined(Raw(msgspec.json.encode(result))))
+    assert found["isError"] is True
+    assert found["_meta"] == {"a": 1}
+    assert found["content"][0]["type"] == "text"
+    assert found.keys() == result.keys()
+
+
+def test_a_large_plain_answer_is_not_gone_through() -> None:
+    (found,) = decode(message({"content": [text(PLAIN), text(LONG)]}))
+    assert isinstance(found, Large)
+    assert json.loads(found.outline) == {"content": [text(""), text("")]}
+
+
+@pytest.mark.parametrize("before", [b"", b" \r\n"])
+@pytest.mark.parametrize("after", [b"", b"\n", b" \t\r\n"])
+def test_white_space_around_is_no_difference(before: bytes, after: bytes) -> None:
+    assert result_of(before + message({"content": [text(LONG)]}) + after) == {
+        "content": [text(LONG)]
+    }
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        message({"content": [text(LONG)]})[:-1],
+        message({"content": [text(LONG)]}) + b"x",
+        message({"content": [text(LONG)]}) + message({}),
+        b"\xef\xbb\xbf" + message({"content": [text(LONG)]}),
+        message({"content": [text(LONG)]}).replace(b'x"}', b"x}"),
+        b'{"jsonrpc":"2.0","id":7,"result":{"content":[{"text":"' + LONG.encode(),
+        b'{"jsonrpc":"2.0","id":7,"result":{"a":"' + LONG.encode() + b'\n"}}',
+        b'{"jsonrpc":"2.0","id":7,"result":{"a":"' + LONG.encode() + b'\x01"}}',
+        b'{"jsonrpc":"2.0","id":7,"result":{"a":"' + LONG.encode() + b'"}}}',
+    ],
+    ids=["cut", "more", "two", "bom", "quotes", "open", "newline", "control", "braces"],
+)
+def test_garbage_stays_garbage_when_it_is_large(data: bytes) -> None:
+    """As msgspec alone judges it."""
+    try:
+        expected = msgspec.json.decode(data, type=Incoming)
+    except msgspec.DecodeError:
+        with pytest.raises(Garbage):
+            decode(data)
+    else:
+        assert bytes(memoryview(decode(data)[0].result)) == bytes(memoryview(expected.result))
+
+
+def test_bytes_that_are_no_text_are_replaced_as_in_small_answers() -> None:
+    data = message({"content": [text(LONG)]}).replace(b"xxx", b"x\xffx", 1)
+    assert result_of(data) == {"content": [text("x\ufffdx" + LONG[3:])]}
+    other = message({"content": [text(LONG)], "s": "abc"}).replace(b"abc", b"a\xffc")
+    assert result_of(other)["s"] == "a\ufffdc"
+
+
+def test_the_last_of_several_results_counts_as_everywhere() -> None:
+    data = (
+        b'{"jsonrpc":"2.0","id":1,"result":{"a":"' + LONG.encode() + b'"},'
+        b'"result":{"b":"' + PLAIN.encode() + b'"},"id":7}'
+    )
+    assert result_of(data) == {"b": PLAIN}
+
+
+def test_a_part_that_occurs_twice_is_read_in_the_usual_way() -> None:
+    data = message({"a": ""}, other={"a": ""}, more=LONG)
+    assert result_of(data) == {"a": ""}
+    assert not isinstance(decode(data)[0], Large)
+    same = message({"a": LONG}, other={"a": PLAIN})
+    assert result_of(same) == {"a": LONG}
+
+
+def test_batches_and_requests_are_read_in_the_usual_way() -> None:
+    batch = b"[" + message({"a": LONG}) + b"," + message({"a": 1}) + b"]"
+    assert [found.id for found in decode(batch)] == [7, 7]
+    asks = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "m", "params": {"a": LONG}}).encode()
+    (found,) = decode(asks)
+    assert found.method == "m"
+    assert json.loads(bytes(memoryview(found.params))) == {"a": LONG}
+
+
+def test_escaped_quotes_end_no_string() -> None:
+    tricky = {"a": "\\", "b": '"' + LONG, "c": '\\"' + LONG, "d": LONG + "\\\\", "e": PLAIN}
+    assert result_of(message(tricky)) == tricky
+
+
+def test_many_quotes_on_the_way_give_up_early() -> None:
+    assert condensed(json.dumps([["a"] * 1_000, LONG]).encode()) is None
+
+
+def test_texts_with_escapes_are_left_out_of_an_outline_too() -> None:
+    quoted = 'say "hello"\n' * 3_000
+    result = {
+        "content": [
+            text(quoted),
+            {"type": "resource_link", "uri": "file:///a", "description": "d"},
+            {"type": "resource", "resource": {"uri": "file:///b", "text": quoted}},
+        ],
+        "structuredContent": {"deep": [quoted]},
+    }
+    raw = Raw(msgspec.json.encode(result))
+    found = outlined(raw)
+    assert len(found) < 1_000
+    assert b'"uri":"file:///b"' in found
+    assert b"resource_link" in found
+
+
+@pytest.mark.parametrize("content", [{"a": 1}, "text", None, [1, "a", None], [[LONG]], [LONG]])
+def test_content_of_another_shape_is_left_as_it_is(content: Any) -> None:
+    result = {"content": content, "more": 'q"' * 9_000}
+    assert json.loads(outlined(Raw(msgspec.json.encode(result))))["more"] == result["more"]

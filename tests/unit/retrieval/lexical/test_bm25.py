@@ -1,0 +1,128 @@
+"""BM25 over fields: order, fields, forgiveness, increments, the absolute keyword score."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from armory.retrieval.document import Fields
+from armory.retrieval.lexical.bm25 import LexicalIndex
+from armory.retrieval.lexical.postings import FIELDS, Postings
+
+TOOLS = {
+    "git__commit": Fields("git_commit", "git", description="Record changes to the repository"),
+    "git__log": Fields("git_log", "git", description="Show the commit history of a repository"),
+    "time__now": Fields("get_current_time", "time", description="Current time in a time zone"),
+    "k8s__deploy": Fields("deploy", "kubernetes", description="Deploy an application to a cluster"),
+    "wx__cn": Fields("tianqi", "wx", description="查询城市的天气预报"),
+    "bing__cn": Fields("bing_search", "bing", description="使用必应搜索网页"),
+    "hu__wx": Fields("idojaras", "hu", description="Lekérdezi egy város időjárását"),
+}
+
+
+def index_of(tools: dict[str, Fields]) -> LexicalIndex:
+    index = LexicalIndex()
+    for key, fields in tools.items():
+        index.add(key, fields)
+    return index
+
+
+@pytest.fixture
+def postings() -> Postings:
+    return index_of(TOOLS).freeze()
+
+
+def best(postings: Postings, query: str) -> str:
+    return postings.keys[int(np.argmax(postings.search(query).bm25()))]
+
+
+@pytest.mark.parametrize(
+    ("query", "wanted"),
+    [
+        ("commit my changes", "git__commit"),
+        ("what time is it", "time__now"),
+        ("gitLog", "git__log"),
+        ("deeploy to kubernets", "k8s__deploy"),
+        ("明天的天气", "wx__cn"),
+        ("搜索网页", "bing__cn"),
+        ("milyen időjárás lesz", "hu__wx"),
+    ],
+)
+def test_finds(postings: Postings, query: str, wanted: str) -> None:
+    assert best(postings, query) == wanted
+
+
+def test_misspelling_needs_forgiveness(postings: Postings) -> None:
+    assert postings.search("kuberntes", forgiving=False).bm25().max() == 0
+    assert postings.search("kuberntes").bm25().max() > 0
+
+
+def test_a_name_hit_weighs_more_than_a_description_hit() -> None:
+    found = index_of({"a": Fields("alpha", description="beta"), "b": Fields("beta")}).freeze()
+    assert best(found, "beta") == "b"
+
+
+def test_stuffing_saturates() -> None:
+    honest = Fields("convert_currency", description="Convert currency between two countries")
+    stuffed = Fields("misc", description="currency convert " * 300)
+    filler = {f"f{i}": Fields(f"tool{i}", description="other things") for i in range(10)}
+    found = index_of({"honest": honest, "stuffed": stuffed, **filler}).freeze()
+    assert best(found, "convert currency") == "honest"
+
+
+def test_keyword_is_absolute(postings: Postings) -> None:
+    scores = postings.keyword("commit history of a repository")
+    assert scores.shape == (len(TOOLS),)
+    assert scores.min() >= 0
+    assert 0 < scores.max() <= 1
+    diluted = postings.keyword("commit history of a repository unknownword anotherone")
+    assert diluted.max() < scores.max()
+    assert postings.keyword("of the").max() == 0
+
+
+def test_fields_say_where_the_hit_was(postings: Postings) -> None:
+    hits = postings.search("git commit history")
+    rows = np.array([1, 0, 2])
+    found = postings.fields(hits, rows)
+    name, description = FIELDS.index("name"), FIELDS.index("description")
+    assert found.covered[0] == pytest.approx(1.0)
+    assert found.covered[2] == 0
+    assert found.said[1, name] == pytest.approx(1.0)  # "git commit" is the whole name
+    assert found.shares[0, description] > found.shares[1, description]
+
+
+def test_adding_and_removing_equals_building_anew() -> None:
+    index = index_of(TOOLS)
+    index.freeze()
+    index.remove("git__log")
+    index.remove("never there")
+    index.add("time__now", Fields("clock", description="tell the hour"))
+    rest = {k: v for k, v in TOOLS.items() if k != "git__log"}
+    rest["time__now"] = Fields("clock", description="tell the hour")
+    anew = index_of(rest).freeze(rest)
+    for query in ("commit", "the current hour", "天气", "kuberntes"):
+        np.testing.assert_allclose(
+            index.freeze(rest).search(query).bm25(), anew.search(query).bm25(), rtol=1e-5
+        )
+
+
+def test_frozen_postings_do_not_change(postings: Postings) -> None:
+    index = index_of(TOOLS)
+    before = index.freeze()
+    assert index.freeze() is before
+    index.add("new", Fields("brand_new_thing"))
+    assert before.search("brand_new_thing", forgiving=False).bm25().max() == 0
+    assert before.search("brandt").bm25().max() == 0
+    assert len(index.freeze()) == len(TOOLS) + 1
+
+
+def test_an_empty_index_and_an_empty_query() -> None:
+    empty = LexicalIndex().freeze()
+    assert empty.search("anything").bm25().shape == (0,)
+    assert empty.keyword("anything").shape == (0,)
+    assert index_of(TOOLS).freeze().search("...").bm25().max() == 0
+
+
+def test_freezing_something_unknown_is_an_error() -> None:
+    with pytest.raises(KeyError):
+        LexicalIndex().freeze(["missing"])

@@ -1,0 +1,78 @@
+"""What the tokenizer makes of identifiers, accents and scripts."""
+
+from __future__ import annotations
+
+import pytest
+
+from armory.retrieval.lexical.text import (
+    compounds,
+    fold,
+    is_cjk,
+    spaced,
+    split_identifier,
+    terms,
+    trigrams,
+)
+
+
+@pytest.mark.parametrize(
+    "spelling", ["readFile", "read_file", "read-file", "ReadFile", "read.file"]
+)
+def test_spellings_of_one_identifier_meet(spelling: str) -> None:
+    assert terms(spelling) == ["read", "file", "readfil"]
+
+
+def test_the_written_together_form_meets_the_compound() -> None:
+    assert set(terms("readfile")) & set(terms("read_file"))
+
+
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("getHTTPStatus_v2", ["get", "HTTP", "Status", "v2"]),
+        ("mp3_to_wav", ["mp3", "to", "wav"]),
+        ("__init__", ["init"]),
+        ("", []),
+    ],
+)
+def test_identifiers_split(name: str, parts: list[str]) -> None:
+    assert split_identifier(name) == parts
+
+
+def test_words_for_an_embedder() -> None:
+    assert spaced("getHTTPStatus_v2") == "get http status v2"
+
+
+def test_inflected_forms_meet_and_stop_words_go() -> None:
+    assert terms("Please convert the currencies") == terms("converting a currency")
+
+
+def test_chinese_gives_bigrams_and_mixes_with_latin() -> None:
+    assert terms("使用Bing搜索网页") == ["使用", "bing", "搜索", "索网", "网页"]
+    assert terms("雨") == ["雨"]
+    assert is_cjk("搜索")
+    assert not is_cjk("bing")
+
+
+def test_accents_and_width_do_not_matter() -> None:
+    assert fold("IDŐJÁRÁS") == "idojaras"
+    assert terms("Időjárás") == terms("idojaras")
+    assert terms("\uff21\uff30\uff29") == terms("API")
+
+
+def test_length_is_bounded() -> None:
+    assert len(terms("word " * 50_000)) <= 4_000
+    assert len(terms("a1b " * 100, limit=5)) == 5
+
+
+def test_a_long_path_is_not_kept_whole() -> None:
+    assert "abcdefgh" not in terms("a/b/c/d/e/f/g/h")
+
+
+def test_trigrams_mark_borders() -> None:
+    assert trigrams("cat") == {"^ca", "cat", "at$"}
+
+
+def test_compounds_are_wholes_that_are_not_said_apart() -> None:
+    assert compounds("readFile and http") == {"readfil"}
+    assert compounds("GitHub github") == frozenset()

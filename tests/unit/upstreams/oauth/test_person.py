@@ -1,0 +1,212 @@
+"""People who log in at upstreams, and the tokens that they leave behind."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import stat
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec import Raw
+
+from armory.domain.principal import Principal
+from armory.errors import ConfigError, UpstreamUnavailable
+from armory.protocol.link import Call, Owner
+from armory.testing.client import plain
+from armory.testing.oauth import World
+from armory.upstreams.oauth.grants import AuthorizationCode
+from armory.upstreams.oauth.logins import Logins
+from armory.upstreams.oauth.person import PersonTokens
+from armory.upstreams.pool import Pool
+from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.http_client import HttpClient
+
+pytestmark = pytest.mark.anyio
+REDIRECT = "http://127.0.0.1:3456/callback"
+
+
+class Rig:
+    """A pool in front of the protected upstream, and its login file."""
+
+    def __init__(self, world: World, folder: Path) -> None:
+        self.world = world
+        self.file = folder / "logins.json"
+        self.grant = AuthorizationCode(store=str(self.file))
+        self.pool = Pool([self.spec()])
+
+    def spec(self) -> UpstreamSpec:
+        return UpstreamSpec("kept", url=f"{self.world.url}/mcp", auth=self.grant)
+
+    async def log_in(self) -> None:
+        async def visit(url: str) -> Mapping[str, str]:
+            return self.world.sent_back(url)
+
+        client = HttpClient(self.spec())
+        try:
+            assert isinstance(client.tokens, PersonTokens)
+            challenge = await client.challenged()
+            await client.tokens.log_in(client.url, challenge, REDIRECT, visit)
+        finally:
+            await client.close()
+
+    async def call(self) -> Any:
+        params = {"name": Raw(b'"t"'), "arguments": Raw(b"{}")}
+        call = Call("tools/call", params)
+        return plain((await self.pool.request("kept", Owner(Principal("ann")), call)).result)
+
+
+@pytest.fixture
+async def rig(tmp_path: Path) -> AsyncIterator[Rig]:
+    async with World() as world:
+        world.takes_people()
+        rig = Rig(world, tmp_path)
+        yield rig
+        await rig.pool.close()
+
+
+async def test_logging_in_once_serves_everybody_after(rig: Rig) -> None:
+    world = rig.world
+    world.challenge_scope = "read"
+    with pytest.raises(UpstreamUnavailable, match="nobody has logged in; run: armory login kept"):
+        await rig.call()
+    await rig.log_in()
+    assert (await rig.call())["content"] == []
+    (client,) = world.registered
+    assert client["application_type"] == "native"
+    assert client["redirect_uris"] == [REDIRECT]
+    asked, (form,) = world.asked, world.requests
+    assert (asked["client_id"], asked["redirect_uri"], asked["scope"]) == (
+        "client-1",
+        REDIRECT,
+        "read",
+    )
+    digest = hashlib.sha256(form["code_verifier"].encode()).digest()
+    assert asked["code_challenge"] == base64.urlsafe_b64encode(digest).rstrip(b"=").decode()
+    assert (form["code"], form["resource"]) == ("the-code", f"{world.url}/mcp")
+    assert stat.S_IMODE(rig.file.stat().st_mode) == 0o600
+
+
+async def test_tokens_are_refreshed_before_they_expire_and_when_they_are_refused(rig: Rig) -> None:
+    await rig.log_in()
+    await rig.call()
+    rig.world.valid.clear()
+    await rig.call()
+    assert rig.world.requests[-1]["refresh_token"] == "refresh-1"
+    rig.world.lifetime = 0
+    rig.world.valid.clear()
+    await rig.call()
+    before = len(rig.world.requests)
+    await rig.call()
+    assert len(rig.world.requests) == before + 1
+    rig.world.refusal = {"error": "invalid_grant"}
+    with pytest.raises(UpstreamUnavailable, match="invalid_grant; run: armory login kept"):
+        await rig.call()
+
+
+async def test_another_process_may_have_refreshed_first(rig: Rig) -> None:
+    await rig.log_in()
+    await rig.call()
+    logins = Logins(rig.file)
+    mine = logins.load("kept")
+    assert mine is not None
+    world = rig.world
+    world.gate.clear()
+    world.valid.clear()
+    world.refusal = {"error": "invalid_grant"}
+    calling = asyncio.ensure_future(rig.call())
+    while len(world.requests) < 2:  # noqa: ASYNC110 # the server takes the request
+        await asyncio.sleep(0)
+    world.valid.add("theirs")
+    theirs = msgspec.structs.replace(mine, access_token="theirs", refresh_token="rotated")
+    logins.save("kept", theirs)
+    world.gate.set()
+    assert (await asyncio.wait_for(calling, 10))["content"] == []
+    assert world.tokens[-1] == "theirs"
+
+
+async def test_further_permissions_take_another_login_that_keeps_the_old_ones(rig: Rig) -> None:
+    world = rig.world
+    world.challenge_scope = "read"
+    await rig.log_in()
+    await rig.call()
+    world.needed = {"write"}
+    for _ in range(2):
+        with pytest.raises(UpstreamUnavailable):
+            await rig.call()
+    await rig.log_in()
+    assert world.asked["scope"] == "read write"
+    assert (await rig.call())["content"] == []
+
+
+async def test_a_client_is_known_by_its_document_where_that_is_taken(rig: Rig) -> None:
+    rig.world.takes_people(client_id_metadata_document_supported=True)
+    rig.grant = replace(rig.grant, client_metadata_url="https://me.example/armory.json")
+    await rig.log_in()
+    assert rig.world.asked["client_id"] == "https://me.example/armory.json"
+    assert rig.world.registered == []
+
+
+async def test_a_client_registered_by_hand_proves_itself(rig: Rig) -> None:
+    rig.grant = replace(rig.grant, client_id="armory", client_secret="hush")
+    await rig.log_in()
+    pair = base64.b64decode(rig.world.requests[-1]["basic"].removeprefix("Basic "))
+    assert pair == b"armory:hush"
+    assert rig.world.registered == []
+
+
+@pytest.mark.parametrize(
+    ("back", "metadata", "says"),
+    [
+        ({"state": "another"}, {}, "state differs"),
+        ({"iss": "https://evil.example"}, {}, "issuer 'https://evil.example'"),
+        ({"iss": "{issuer}/"}, {}, "issuer"),
+        (
+            {"iss": None},
+            {"authorization_response_iss_parameter_supported": True},
+            "names no issuer",
+        ),
+        ({"error": "access_denied"}, {}, "refused: access_denied"),
+        ({"code": None}, {}, "no code"),
+        ({}, {"code_challenge_methods_supported": ["plain"]}, "S256"),
+        ({}, {"authorization_endpoint": None}, "no authorization_endpoint"),
+        ({}, {"authorization_endpoint": "http://as.example/login"}, "not reached over https"),
+        ({}, {"registration_endpoint": None}, "client_id"),
+    ],
+)
+async def test_answers_that_are_not_as_they_must_be_get_no_token(
+    rig: Rig, back: dict[str, str | None], metadata: dict[str, Any], says: str
+) -> None:
+    rig.world.takes_people(**metadata)
+    rig.world.back = {
+        name: text and text.format(issuer=rig.world.issuer) for name, text in back.items()
+    }
+    with pytest.raises(UpstreamUnavailable, match=says):
+        await rig.log_in()
+    assert rig.world.requests == []
+    assert not rig.file.exists()
+
+
+async def test_a_login_is_not_used_at_another_authorization_server(rig: Rig) -> None:
+    await rig.log_in()
+    await rig.call()
+    rig.world.valid.clear()
+    rig.world.issuer_path = "/other"
+    rig.world.named = f"{rig.world.url}/other"
+    with pytest.raises(UpstreamUnavailable):
+        await rig.call()
+    assert len(rig.world.requests) == 1
+
+
+def test_keys_that_do_not_fit_are_refused() -> None:
+    for grant in (
+        AuthorizationCode(client_secret="x"),
+        AuthorizationCode(client_metadata_url="http://me.example"),
+    ):
+        with pytest.raises(ConfigError, match=r"upstreams\.up\.auth"):
+            UpstreamSpec("up", url="http://127.0.0.1/mcp", auth=grant)

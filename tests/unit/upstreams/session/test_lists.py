@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from msgspec import Raw
+from msgspec.json import encode
+
+from armory.domain.catalog import ServerLists
+from armory.errors import UpstreamUnavailable
+from armory.protocol.link import Call, Reply
+from armory.testing.script import definition
+from armory.upstreams.session.lists import MAX_PAGES, BadList, fetch_lists
+
+pytestmark = pytest.mark.anyio
+
+ALL: dict[str, Any] = {"tools": {}, "prompts": {}, "resources": {}}
+
+
+class Answers:
+    """A link, as far as listing needs one: answers by method, one per page."""
+
+    server = "up"
+    instructions = "do"
+    server_info: Mapping[str, Any] = {"name": "n"}
+
+    def __init__(self, capabilities: Mapping[str, Any], **answers: list[bytes | Exception]) -> None:
+        self.capabilities = capabilities
+        self.answers = {
+            {"tools": "tools/list", "prompts": "prompts/list", "resources": "resources/list",
+             "templates": "resources/templates/list"}[kind]: pages
+            for kind, pages in answers.items()
+        }  # fmt: skip
+        self.sent: list[tuple[str, Any]] = []
+
+    async def send(self, call: Call) -> Reply:
+        self.sent.append((call.method, call.params.get("cursor")))
+        pages = self.answers.get(call.method, [b'{"error":-32601}'])
+        page = pages.pop(0) if len(pages) > 1 else pages[0]
+        if isinstance(page, Exception):
+            raise page
+        if page.startswith(b'{"error"'):
+            return Reply(error=Raw(b'{"code":%s,"message":"no"}' % page[9:-1]))
+        return Reply(result=Raw(page))
+
+
+async def fetch(link: Answers, **more: Any) -> ServerLists:
+    more.setdefault("header_rules", False)
+    return await fetch_lists(link, link.send, **more)  # pyright: ignore[reportArgumentType]
+
+
+async def test_all_pages_of_all_lists() -> None:
+    link = Answers(
+        ALL,
+        tools=[b'{"tools":[{"name":"a"}],"nextCursor":"1"}', b'{"tools":[{"name":"b"}]}'],
+        prompts=[b'{"prompts":[{"name":"p"}],"nextCursor":null}'],
+        resources=[b'{"resources":[{"uri":"u"}],"nextCursor":""}'],
+        templates=[b'{"resourceTemplates":[{"uriTemplate":"t"}]}'],
+    )
+    lists = await fetch(link)
+    assert [tool["name"] for tool in lists.tools] == ["a", "b"]
+    assert (lists.prompts, lists.resources) == ([{"name": "p"}], [{"uri": "u"}])
+    assert lists.templates == [{"uriTemplate": "t"}]
+    assert (lists.info, lists.instructions, lists.capabilities) == ({"name": "n"}, "do", ALL)
+    assert link.sent[1] == ("tools/list", Raw(b'"1"'))
+
+
+async def test_only_what_is_promised_is_asked_for() -> None:
+    link = Answers({"prompts": {}}, prompts=[b'{"prompts":[]}'])
+    await fetch(link)
+    assert [method for method, _ in link.sent] == ["prompts/list"]
+    early = Answers({}, tools=[b'{"tools":[{"name":"a"}]}'])
+    assert len((await fetch(early)).tools) == 1
+    assert [method for method, _ in early.sent] == ["tools/list"]
+
+
+async def test_values_survive() -> None:
+    link = Answers(
+        {"tools": {}},
+        tools=[b'{"tools":[{"name":"a","n":123456789012345678901234567890,"f":1.5}]}'],
+    )
+    (tool,) = (await fetch(link)).tools
+    assert tool == {"name": "a", "n": 123456789012345678901234567890, "f": 1.5}
+
+
+async def test_one_entry_that_cannot_be_read_costs_itself() -> None:
+    link = Answers({"tools": {}}, tools=[b'{"tools":[{"name":"a"},{"name":"b","x":1e999}]}'])
+    assert [tool["name"] for tool in (await fetch(link)).tools] == ["a"]
+
+
+async def test_nesting_without_end_is_a_broken_list() -> None:
+    deep = b"[" * 5_000 + b"]" * 5_000
+    with pytest.raises(BadList):
+        await fetch(Answers({"tools": {}}, tools=[b'{"tools":[{"name":"a","x":' + deep + b"}]}"]))
+
+
+async def test_a_list_that_fails_never_costs_the_tools() -> None:
+    before = ServerLists(prompts=[{"name": "old"}], resources=[{"uri": "old"}])
+    link = Answers(
+        ALL,
+        tools=[b'{"tools":[{"name":"a"}]}'],
+        prompts=[UpstreamUnavailable("slow")],
+        resources=[b'{"resources":{"not":"an array"}}'],
+        templates=[b"[]"],
+    )
+    lists = await fetch(link, before=before)
+    assert len(lists.tools) == 1
+    assert (lists.prompts, lists.resources) == ([{"name": "old"}], [{"uri": "old"}])
+    assert lists.templates == []
+
+
+@pytest.mark.parametrize(
+    ("page", "message"),
+    [
+        (b'{"error":-32603}', "refused tools/list: -32603 no"),
+        (b"[]", "is no object"),
+        (b'{"tools":3}', "no array 'tools'"),
+        (b'{"tools":[],"nextCursor":"again"}', "repeats a cursor"),
+    ],
+)
+async def test_a_broken_list_of_tools_is_an_error(page: bytes, message: str) -> None:
+    with pytest.raises(BadList, match=message):
+        await fetch(Answers({"tools": {}}, tools=[page]))
+
+
+async def test_a_list_without_end_is_an_error() -> None:
+    pages: list[bytes | Exception] = [
+        b'{"tools":[],"nextCursor":"%d"}' % n for n in range(MAX_PAGES + 5)
+    ]
+    with pytest.raises(BadList, match="has no end"):
+        await fetch(Answers({"tools": {}}, tools=pages))
+
+
+async def test_an_unknown_method_is_an_empty_list() -> None:
+    assert (await fetch(Answers({"tools": {}}, tools=[b'{"error":-32601}']))).tools == []
+
+
+async def test_cache_hints_are_the_least_of_all_pages() -> None:
+    link = Answers(
+        ALL,
+        tools=[
+            b'{"tools":[],"nextCursor":"1","ttlMs":5000,"cacheScope":"public"}',
+            b'{"tools":[],"ttlMs":300.0,"cacheScope":"private"}',
+        ],
+        prompts=[b'{"prompts":[],"ttlMs":-1,"cacheScope":"public"}'],
+        resources=[b'{"resources":[]}'],
+        templates=[b'{"resourceTemplates":[],"ttlMs":"odd"}'],
+    )
+    assert (await fetch(link)).cache == {
+        "tools/list": (300, "private"),
+        "prompts/list": (0, "public"),
+        "resources/templates/list": (0, "private"),
+    }
+
+
+async def test_tools_with_invalid_header_annotations_are_left_out() -> None:
+    def tool(name: str, annotation: Any) -> dict[str, Any]:
+        properties = {"r": {"type": "string", "x-mcp-header": annotation}}
+        return definition(name, inputSchema={"type": "object", "properties": properties})
+
+    page = encode({"tools": [tool("good", "Region"), tool("bad", "no token"), {"name": "plain"}]})
+    for rules, names in ((True, ["good", "plain"]), (False, ["good", "bad", "plain"])):
+        lists = await fetch(Answers({"tools": {}}, tools=[page]), header_rules=rules)
+        assert [tool["name"] for tool in lists.tools] == names
+
+
+async def test_a_list_may_have_so_many_entries_and_not_one_more() -> None:
+    def link() -> Answers:
+        return Answers(
+            {"tools": {}},
+            tools=[b'{"tools":[{"name":"a"}],"nextCursor":"1"}', b'{"tools":[{"name":"b"}]}'],
+        )
+
+    assert len((await fetch(link(), max_entries=2)).tools) == 2
+    with pytest.raises(BadList, match=r"more than 1 entries; server\.limits\.list_entries"):
+        await fetch(link(), max_entries=1)

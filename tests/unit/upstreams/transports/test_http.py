@@ -1,0 +1,262 @@
+"""Streamable HTTP in both eras, beyond what every link shares."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from armory.domain.principal import ANONYMOUS
+from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.protocol.link import Call
+from armory.testing.client import RecordingClient, RecordingEar, plain
+from armory.testing.script import definition
+from armory.testing.upstream import ScriptedUpstream
+from armory.testing.waiting import until
+from armory.upstreams.negotiate import Connector
+from armory.upstreams.session.base import Session
+from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.http_client import HttpFailure
+
+pytestmark = pytest.mark.anyio
+
+Open = Callable[..., Awaitable[Session]]
+INFO = {"name": "test", "version": "0"}
+
+
+@pytest.fixture
+def ear() -> RecordingEar:
+    return RecordingEar()
+
+
+@pytest.fixture
+async def server() -> AsyncIterator[ScriptedUpstream]:
+    async with ScriptedUpstream() as server:
+        yield server
+
+
+@pytest.fixture
+async def connect(server: ScriptedUpstream, ear: RecordingEar) -> AsyncIterator[Open]:
+    opened: list[Session | Connector] = []
+
+    async def connecting(eras: str, capabilities: Any = None, **more: Any) -> Session:
+        server.eras = eras
+        connector = Connector(UpstreamSpec("up", url=server.url, **more), INFO)
+        link = await connector.connect(ANONYMOUS, capabilities or {}, ear)
+        opened.extend((link, connector))
+        return link
+
+    yield connecting
+    for one in opened:
+        await one.close()
+
+
+async def call(link: Session, tool: str, arguments: bytes = b"{}", **more: Any) -> Any:
+    params = {"name": Raw(f'"{tool}"'.encode()), "arguments": Raw(arguments)}
+    reply = await link.request(Call("tools/call", params, name_header=tool, **more))
+    return plain(reply.result) if reply.error is None else {"error": plain(reply.error)}
+
+
+# --- modern
+
+
+async def test_modern_headers(connect: Open, server: ScriptedUpstream) -> None:
+    link = await connect("modern", headers={"Authorization": "Bearer x"})
+    name = "naïve tool"
+    server.script.tools = [definition(name)]
+    assert (await call(link, name))["error"]["code"] == -32602  # the script has no such tool
+    headers, body = server.requests[-1]
+    assert headers["MCP-Protocol-Version"] == "2026-07-28"
+    assert headers["Mcp-Method"] == "tools/call"
+    assert headers["Mcp-Name"] == "=?base64?bmHDr3ZlIHRvb2w=?="
+    assert headers["Authorization"] == "Bearer x"
+    assert headers["Accept"] == "application/json, text/event-stream"
+    meta = body["params"]["_meta"]
+    assert meta["io.modelcontextprotocol/clientInfo"] == INFO
+
+
+async def test_param_headers_are_checked_by_the_upstream(
+    connect: Open, server: ScriptedUpstream
+) -> None:
+    link = await connect("modern")
+    schema = {"type": "object", "properties": {"r": {"type": "string", "x-mcp-header": "Region"}}}
+    server.script.tools = [definition("echo", inputSchema=schema)]
+    answer = await call(link, "echo", b'{"r":"eu"}')
+    assert answer["error"]["code"] == -32020
+    answer = await call(link, "echo", b'{"r":"eu"}', param_headers={"Mcp-Param-Region": "eu"})
+    assert answer["isError"] is False
+
+
+async def test_a_multi_round_trip_passes_through(connect: Open) -> None:
+    link = await connect("modern")
+    client = RecordingClient({"elicitation": {}})
+    first = await call(link, "input", client=client)
+    assert (first["resultType"], first["requestState"]) == ("input_required", "opaque")
+    params = {"name": Raw(b'"input"'), "inputResponses": Raw(b'{"a":{"action":"accept"}}')}
+    reply = await link.request(Call("tools/call", params, client=client, name_header="input"))
+    assert plain(reply.result)["structuredContent"] == {"got": {"a": {"action": "accept"}}}
+
+
+@pytest.mark.parametrize("stream", [False, True])
+async def test_connections_are_used_again(
+    connect: Open, server: ScriptedUpstream, stream: bool
+) -> None:
+    server.stream = stream
+    link = await connect("modern")
+    for _ in range(10):
+        await call(link, "echo")
+        await asyncio.sleep(0.01)  # the end of a stream comes right behind its answer
+    assert len(server.peers) == 1
+
+
+async def test_a_stream_that_ends_early_is_an_error(connect: Open) -> None:
+    link = await connect("modern")
+    client = RecordingClient(progress_token=1)
+    with pytest.raises(UpstreamUnavailable, match=r"ended before the answer|in the middle|failed"):
+        await call(link, "half", client=client)
+
+
+async def test_http_errors_keep_their_meaning(connect: Open, server: ScriptedUpstream) -> None:
+    link = await connect("modern")
+    for status, hint in ((401, "credentials"), (500, "failing on purpose")):
+        server.fail_with = status
+        with pytest.raises(HttpFailure, match=f"HTTP {status}.*{hint}") as caught:
+            await call(link, "echo")
+        assert caught.value.status == status
+
+
+async def test_a_lost_listening_stream_is_opened_again_and_the_gap_reported(
+    connect: Open, server: ScriptedUpstream, ear: RecordingEar
+) -> None:
+    link = await connect("modern")
+    assert await link.watch_lists()
+    await link.set_subscriptions(frozenset({"mem://one"}))
+    await until(lambda: len(server.listens) == 1)
+    (wanted,) = (wanted for _, wanted in server.listens.values())
+    assert wanted["resourceSubscriptions"] == ["mem://one"]
+    assert wanted["toolsListChanged"] is True
+    server.end_streams()
+    await ear.until(lambda: "notifications/resources/updated" in ear.methods)
+    assert "notifications/tools/list_changed" in ear.methods
+    assert len(server.listens) == 1
+
+
+async def test_an_upstream_that_does_not_serve_listening(
+    connect: Open, server: ScriptedUpstream
+) -> None:
+    link = await connect("modern")
+    server.lists_stay = True
+    assert await link.watch_lists() is False
+    with pytest.raises(UpstreamUnavailable, match="subscriptions/listen"):
+        await link.set_subscriptions(frozenset({"mem://one"}))
+
+
+# --- legacy
+
+
+async def test_the_session_is_ended_on_close(connect: Open, server: ScriptedUpstream) -> None:
+    link = await connect("legacy")
+    (session,) = server.sessions
+    await link.close()
+    assert server.deleted == [session]
+    with pytest.raises(UpstreamUnavailable, match="closed"):
+        await call(link, "echo")
+
+
+async def test_an_expired_session_is_renewed_and_the_call_sent_again(
+    connect: Open, server: ScriptedUpstream, ear: RecordingEar
+) -> None:
+    link = await connect("legacy", {"sampling": {}})
+    client = RecordingClient({"sampling": {}}, log_level="warning")
+    await call(link, "log", client=client)
+    await link.set_subscriptions(frozenset({"mem://one"}))
+    server.sessions.clear()
+    server.script.subscribed.clear()
+    answers = await asyncio.gather(*(call(link, "who", client=client) for _ in range(5)))
+    (session,) = server.sessions
+    assert {answer["structuredContent"]["session"] for answer in answers} == {session}
+    assert server.sessions[session] == {"sampling": {}}
+    assert ear.events == ["renewed"]
+    await until(lambda: server.script.subscribed == {"mem://one"})
+    levels = [m for _, m in server.requests if m.get("method") == "logging/setLevel"]
+    assert [m["params"]["level"] for m in levels] == ["warning", "warning"]
+
+
+async def test_a_wrong_call_is_no_expired_session(connect: Open, server: ScriptedUpstream) -> None:
+    link = await connect("legacy")
+    assert (await call(link, "nonesuch"))["error"]["code"] == -32602
+    assert len(server.sessions) == 1
+
+
+@pytest.mark.parametrize("tool", ["progress", "elicit"])
+async def test_a_broken_stream_is_resumed(
+    connect: Open, server: ScriptedUpstream, tool: str
+) -> None:
+    server.offers_get = False
+    server.stream = True
+    link = await connect("legacy", {"elicitation": {}})
+    server.drop_streams = 1
+    answer = await call(link, "echo", b'{"text":"resumed"}')
+    assert answer["content"][0]["text"] == "resumed"
+    assert len(server.resumed) == 1
+
+
+async def test_questions_on_the_get_stream(connect: Open, server: ScriptedUpstream) -> None:
+    server.ask_on_get = True
+    link = await connect("legacy", {"elicitation": {}})
+    await asyncio.wait_for(server.get_opened.wait(), 10)
+    client = RecordingClient({"elicitation": {}}, answers={"elicitation/create": {"action": "x"}})
+    answer = await call(link, "elicit", client=client)
+    assert answer["structuredContent"]["result"] == {"action": "x"}
+
+
+async def test_a_lost_get_stream_is_opened_again(
+    connect: Open, server: ScriptedUpstream, ear: RecordingEar
+) -> None:
+    await connect("legacy")
+    await asyncio.wait_for(server.get_opened.wait(), 10)
+    server.get_opened.clear()
+    server.end_streams()
+    await asyncio.wait_for(server.get_opened.wait(), 10)
+    await server.announce("notifications/tools/list_changed")
+    await ear.until(lambda: bool(ear.heard))
+
+
+async def test_an_upstream_without_a_get_stream(connect: Open, server: ScriptedUpstream) -> None:
+    server.offers_get = False
+    link = await connect("legacy")
+    assert (await call(link, "echo"))["isError"] is False
+
+
+async def test_the_log_level_is_the_lowest_that_was_wanted(
+    connect: Open, server: ScriptedUpstream
+) -> None:
+    link = await connect("legacy")
+    for level in ("error", "info", "warning"):
+        client = RecordingClient(log_level=level)
+        await call(link, "log", client=client)
+    sent = [m["params"]["level"] for _, m in server.requests if m["method"] == "logging/setLevel"]
+    assert sent == ["error", "info"]
+    assert [note["level"] for _, note in client.notes] == ["error"]
+
+
+async def test_a_connect_that_hangs_is_bounded(server: ScriptedUpstream) -> None:
+    left = asyncio.Event()
+
+    async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+        writer.close()
+        left.set()
+
+    hanging = await asyncio.start_server(silent, "127.0.0.1", 0)
+    port = hanging.sockets[0].getsockname()[1]
+    spec = UpstreamSpec("up", url=f"http://127.0.0.1:{port}/mcp", connect_timeout_s=0.2)
+    connector = Connector(spec, INFO)
+    with pytest.raises(UpstreamTimeout):
+        await asyncio.wait_for(connector.connect(ANONYMOUS, {}, RecordingEar()), 5)
+    await connector.close()
+    await asyncio.wait_for(left.wait(), 5)
+    hanging.close()

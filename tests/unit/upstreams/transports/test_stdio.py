@@ -1,0 +1,374 @@
+"""Processes: started in their own group, fed and read by lines, and gone without a trace."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec import Raw
+
+from armory.errors import UpstreamUnavailable
+from armory.protocol.link import Call
+from armory.testing.client import RecordingClient, RecordingEar, plain
+from armory.upstreams.session.base import Identity
+from armory.upstreams.session.handshake import initialize
+from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.stdio import StdioLink
+
+pytestmark = pytest.mark.anyio
+
+Start = Callable[..., Awaitable[StdioLink]]
+PATHS = ":".join(path for path in sys.path if path)
+
+
+def scripted(*options: str, **more: Any) -> UpstreamSpec:
+    args = ("-m", "armory.testing.stdio_server", "--era", "legacy", *options)
+    env = {"PYTHONPATH": PATHS, **more.pop("env", {})}
+    return UpstreamSpec("up", command=sys.executable, args=args, env=env, **more)
+
+
+def inline(program: str, **more: Any) -> UpstreamSpec:
+    return UpstreamSpec("up", command=sys.executable, args=("-c", program), **more)
+
+
+@pytest.fixture
+def ear() -> RecordingEar:
+    return RecordingEar()
+
+
+@pytest.fixture
+async def start(ear: RecordingEar) -> AsyncIterator[Start]:
+    links: list[StdioLink] = []
+
+    async def starting(spec: UpstreamSpec, *, hello: bool = True) -> StdioLink:
+        link = StdioLink(spec, ear, {"name": "test", "version": "0"})
+        links.append(link)
+        await link.open()
+        if hello:
+            link.adopt(await initialize(link, "2025-11-25", {}))
+        else:
+            link.adopt(Identity("legacy", "2025-11-25"))
+        return link
+
+    yield starting
+    for link in links:
+        await link.close()
+        assert not alive(link.pid)
+
+
+def alive(pid: int) -> bool:
+    """Whether the process exists; a zombie does."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def gone(pid: int) -> bool:
+    for _ in range(200):
+        if not alive(pid):
+            return True
+        await asyncio.sleep(0.01)
+    return False
+
+
+async def call(link: StdioLink, tool: str, **more: Any) -> Any:
+    params = {"name": Raw(f'"{tool}"'.encode())}
+    reply = await link.request(Call("tools/call", params, **more))
+    return plain(reply.result)
+
+
+async def test_the_environment_is_minimal(start: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "hush")
+    link = await start(scripted(env={"OWN": "1"}))
+    env = (await call(link, "who"))["structuredContent"]["env"]
+    assert "SECRET_TOKEN" not in env
+    assert env["OWN"] == "1"
+    assert env["PATH"] == os.environ["PATH"]
+
+
+async def test_the_working_directory(start: Start, tmp_path: Path) -> None:
+    marker = tmp_path / "here.py"
+    marker.write_text("")
+    link = await start(
+        inline("import os,sys; print(os.listdir('.'), file=sys.stderr)", cwd=str(tmp_path)),
+        hello=False,
+    )
+    with pytest.raises(UpstreamUnavailable, match=r"here\.py"):
+        await call(link, "x", timeout_s=5)
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (UpstreamSpec("up", command="no-such-command"), "'no-such-command' was not found"),
+        (UpstreamSpec("up", command="/no/such/file"), "cannot be started"),
+        (UpstreamSpec("up", command="sh", cwd="/no/such/folder"), "'/no/such/folder' does not"),
+    ],
+)
+async def test_what_cannot_start_says_why(spec: UpstreamSpec, message: str) -> None:
+    link = StdioLink(spec, RecordingEar(), {})
+    with pytest.raises(UpstreamUnavailable, match=message):
+        await link.open()
+    await link.close()
+
+
+async def test_an_exit_at_the_start_shows_its_last_words(start: Start, ear: RecordingEar) -> None:
+    with pytest.raises(UpstreamUnavailable, match=r"exited with status 3.*no licence"):
+        await start(scripted("--exit-at-start", "--stderr", "no licence"))
+    assert ear.events[0].startswith("closed: its process exited with status 3")
+
+
+async def test_kill_9_in_mid_call(start: Start, ear: RecordingEar) -> None:
+    link = await start(scripted())
+    calls = [asyncio.create_task(call(link, "hang")) for _ in range(3)]
+    await call(link, "report")
+    os.kill(link.pid, signal.SIGKILL)
+    for one in calls:
+        with pytest.raises(UpstreamUnavailable, match=r"upstream 'up'.*killed by SIGKILL"):
+            await asyncio.wait_for(one, 5)
+    assert link.closed
+    assert len(ear.events) == 1
+    with pytest.raises(UpstreamUnavailable, match="SIGKILL"):
+        await call(link, "echo")
+
+
+async def test_close_ends_even_what_ignores_it(start: Start) -> None:
+    link = await start(scripted("--ignore-sigterm", "--ignore-eof"))
+    assert alive(link.pid)
+    await asyncio.wait_for(link.close(), 10)
+    assert not alive(link.pid)
+    await link.close()
+
+
+async def test_close_ends_the_children_too(start: Start) -> None:
+    link = await start(scripted("--with-child"))
+    child = int((await call(link, "who"))["structuredContent"]["env"]["CHILD_PID"])
+    assert alive(child)
+    await link.close()
+    assert await gone(child)
+
+
+async def test_a_closed_link_fails_what_is_in_flight(start: Start) -> None:
+    link = await start(scripted())
+    hanging = asyncio.create_task(call(link, "hang"))
+    await call(link, "report")
+    await link.close()
+    with pytest.raises(UpstreamUnavailable, match="closed"):
+        await hanging
+
+
+async def test_a_line_that_is_too_long_costs_its_own_call(start: Start) -> None:
+    link = await start(scripted(message_bytes=50_000))
+    slow = asyncio.create_task(call(link, "wait"))
+    params = {"name": Raw(b'"big"'), "arguments": Raw(b'{"bytes":200000}')}
+    with pytest.raises(UpstreamUnavailable, match="longer than 50000 bytes"):
+        await link.request(Call("tools/call", params, timeout_s=5))
+    assert not slow.done()
+    await call(link, "free")
+    assert (await slow)["content"][0]["text"] == "released"
+
+
+ODD = r"""
+import sys, json
+def out(text): sys.stdout.write(text); sys.stdout.flush()
+for line in sys.stdin:
+    message = json.loads(line)
+    if "id" not in message: continue
+    name = message["params"].get("name")
+    id = message["id"]
+    if name == "tail":
+        out('{"result":{"x":"' + "y" * 5000 + '"},"jsonrpc":"2.0","id":%d}\n' % id)
+    elif name == "blank":
+        out('\n\n  \n{"jsonrpc":"2.0","id":%d,"result":{}}\r\n' % id)
+    elif name == "late":
+        out('{"jsonrpc":"2.0","id":%d,"result":{"late":true}}\n' % (id - 1))
+        out('{"jsonrpc":"2.0","id":%d,"result":{"late":false}}\n' % id)
+    elif name == "empty":
+        out('{"jsonrpc":"2.0","id":%d}\n' % id)
+    elif name == "closes":
+        import os; os.close(1); import time; time.sleep(60)
+    elif name == "ping":
+        out('{"jsonrpc":"2.0","id":"p","method":"ping"}\n')
+        answer = json.loads(sys.stdin.readline())
+        out(json.dumps({"jsonrpc": "2.0", "id": id, "result": {"pong": answer}}) + "\n")
+"""
+
+
+async def test_the_id_of_a_long_line_is_found_at_its_end(start: Start) -> None:
+    link = await start(inline(ODD, message_bytes=1_000), hello=False)
+    other = asyncio.create_task(call(link, "silent", timeout_s=30))
+    await asyncio.sleep(0)
+    with pytest.raises(UpstreamUnavailable, match="longer than 1000 bytes"):
+        await call(link, "tail", timeout_s=5)
+    assert not other.done()
+    other.cancel()
+
+
+async def test_odd_lines(start: Start) -> None:
+    link = await start(inline(ODD), hello=False)
+    assert await call(link, "blank", timeout_s=5) == {}
+    assert await call(link, "late", timeout_s=5) == {"late": False}
+    with pytest.raises(UpstreamUnavailable, match="neither 'result' nor 'error'"):
+        await call(link, "empty", timeout_s=5)
+    assert (await call(link, "ping", timeout_s=5))["pong"] == {
+        "jsonrpc": "2.0",
+        "id": "p",
+        "result": {},
+    }
+
+
+async def test_a_closed_standard_output_is_death(start: Start, ear: RecordingEar) -> None:
+    link = await start(inline(ODD), hello=False)
+    with pytest.raises(UpstreamUnavailable, match="closed its standard output"):
+        await call(link, "closes", timeout_s=5)
+    assert ear.events == ["closed: it closed its standard output"]
+
+
+async def test_a_process_that_does_not_read_is_not_waited_for_longer(start: Start) -> None:
+    link = await start(inline("import time; time.sleep(60)"), hello=False)
+    big = Call("tools/call", {"arguments": Raw(b'"%s"' % (b"x" * 2_000_000))}, timeout_s=0.3)
+    with pytest.raises(UpstreamUnavailable, match=r"within 0\.3 s"):
+        await link.request(big)
+    with pytest.raises(UpstreamUnavailable, match=r"within 0\.3 s"):
+        await link.request(big)
+
+
+# --- whose question is it?
+
+
+def asking() -> RecordingClient:
+    return RecordingClient({"elicitation": {}}, answers={"elicitation/create": {"action": "x"}})
+
+
+async def test_only_the_client_that_declared_it_is_asked(start: Start) -> None:
+    link = await start(scripted())
+    bystander = RecordingClient({"sampling": {}})
+    other = asyncio.create_task(call(link, "wait", client=bystander))
+    client = asking()
+    answer = await call(link, "elicit", client=client)
+    assert answer["structuredContent"]["result"] == {"action": "x"}
+    assert bystander.asked == []
+    await call(link, "free")
+    await other
+
+
+async def test_a_broken_pipe_says_why_the_process_ended(start: Start) -> None:
+    link = await start(inline(LEAVER), hello=False)
+    await call(link, "x", timeout_s=5)
+    # Its standard input is closed by now, its exit status comes later.
+    for _ in range(2):
+        with pytest.raises(UpstreamUnavailable, match=r"exited with status 3.*no licence"):
+            await call(link, "x", timeout_s=5)
+
+
+LEAVER = r"""
+import json, os, sys, time
+request = json.loads(sys.stdin.readline())
+os.close(0)
+print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": {}}), flush=True)
+print("no licence", file=sys.stderr, flush=True)
+time.sleep(0.3)
+os._exit(3)
+"""
+
+
+async def test_a_question_that_could_be_anyones_is_refused_and_then_calls_take_turns(
+    start: Start,
+) -> None:
+    link = await start(scripted())
+    first, second = asking(), asking()
+    waiting = asyncio.create_task(call(link, "wait", client=first))
+    answer = await call(link, "elicit", client=second)
+    assert "cannot be attributed" in answer["structuredContent"]["error"]["message"]
+    assert first.asked == second.asked == []
+    await call(link, "free")
+    await waiting
+    # Having seen that this upstream asks, the link lets such calls run one at a time.
+    first.hold.clear()
+    one = asyncio.create_task(call(link, "elicit", client=first))
+    await asyncio.wait_for(first.was_asked.wait(), 5)
+    two = asyncio.create_task(call(link, "elicit", client=second))
+    assert (await call(link, "echo", client=RecordingClient()))["isError"] is False
+    assert not second.asked
+    first.hold.set()
+    for task in (one, two):
+        assert (await task)["structuredContent"]["result"] == {"action": "x"}
+
+
+async def test_a_question_on_behalf_of_a_cancelled_call_reaches_nobody_else(start: Start) -> None:
+    """The upstream heeds no cancellation: it asks when the call is gone and another one waits."""
+    link = await start(inline(GHOST), hello=False)
+    gone_client, client = asking(), asking()
+    cancelled = asyncio.create_task(call(link, "asks-late", client=gone_client))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.gather(cancelled, return_exceptions=True)
+    answer = await call(link, "other", client=client, timeout_s=5)
+    assert answer["late"]["error"]["code"] == -32601
+    assert answer["own"]["result"] == {"action": "x"}
+    assert gone_client.asked == []
+    assert len(client.asked) == 1
+
+
+async def test_nobody_waits_for_a_cancelled_call_that_could_not_ask(start: Start) -> None:
+    link = await start(scripted())
+    hanging = asyncio.create_task(call(link, "hang", client=RecordingClient()))
+    await asyncio.sleep(0)
+    hanging.cancel()
+    await asyncio.gather(hanging, return_exceptions=True)
+    assert (await call(link, "elicit", client=asking(), timeout_s=1))["structuredContent"]["result"]
+
+
+async def test_roots_that_changed_are_asked_for_outside_of_calls(start: Start) -> None:
+    link = await start(inline(ROOTED), hello=False)
+    client = RecordingClient({"roots": {}}, answers={"roots/list": {"roots": []}})
+    stranger = RecordingClient({"roots": {}})
+    await call(link, "hello", client=stranger)
+    await link.roots_changed(client)
+    assert (await call(link, "told", timeout_s=5))["result"] == {"roots": []}
+    assert [method for method, _ in client.asked] == ["roots/list"]
+    assert stranger.asked == []
+
+
+ROOTED = r"""
+import sys, json
+told = waiting = None
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("method") == "notifications/roots/list_changed":
+        print(json.dumps({"jsonrpc": "2.0", "id": "r", "method": "roots/list"}), flush=True)
+    elif message.get("id") == "r":
+        told = message
+    elif message["params"]["name"] == "told":
+        waiting = message["id"]
+    else:
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {}}), flush=True)
+    if told and waiting:
+        print(json.dumps({"jsonrpc": "2.0", "id": waiting, "result": told}), flush=True)
+"""
+
+GHOST = r"""
+import sys, json
+def ask(name):
+    ask = {"jsonrpc": "2.0", "id": name, "method": "elicitation/create", "params": {}}
+    print(json.dumps(ask), flush=True)
+    while True:
+        answer = json.loads(sys.stdin.readline())
+        if answer.get("id") == name: return answer
+late = None
+for line in sys.stdin:
+    message = json.loads(line)
+    if message.get("method") == "notifications/cancelled":
+        late = ask("a")
+    if message.get("method") != "tools/call" or message["params"]["name"] != "other": continue
+    result = {"late": late, "own": ask("b")}
+    print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+"""
