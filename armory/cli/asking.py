@@ -27,7 +27,7 @@ from armory.errors import (
     UnknownTool,
     UpstreamUnavailable,
 )
-from armory.gateway.context import Exchange
+from armory.gateway.context import RequestContext
 from armory.protocol.link import Answer, Call, ClientGone, Owner, Params, Reply
 from armory.protocol.meta import SELECTION
 from armory.protocol.versions import MODERN_VERSIONS
@@ -85,7 +85,7 @@ class Here:
     ) -> dict[str, Any]:
         """As `Asker.ask`."""
         packed = _packed(params)
-        exchange = Exchange(
+        exchange = RequestContext(
             principal=OPERATOR,
             client=_Face(),
             era="modern",

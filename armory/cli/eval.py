@@ -24,7 +24,7 @@ from armory.errors import BackendError, ConfigError
 from armory.evaluation.dataset import Dataset, load_dataset, load_uses
 from armory.evaluation.report import failure_json, missed_gates, parse_gate, to_json
 from armory.evaluation.run import Failure, Result, evaluate
-from armory.feedback.vectors import UseVectors
+from armory.feedback.vectors import FeedbackVectors
 from armory.retrieval.registry import RetrievalOptions, build_retriever
 from armory.runtime.retrieval import retrieval_options
 
@@ -113,7 +113,7 @@ async def _run(
     failures: int,
 ) -> Result:
     uses = load_uses(usage, frozenset(t.name for t in dataset.tools)) if usage else []
-    memory = UseVectors(per_tool=1_000) if uses else None
+    memory = FeedbackVectors(per_tool=1_000) if uses else None
     with waiting("embedding tools") as shown:
         async with build_retriever(options, uses=memory, on_progress=shown.indexed) as retriever:
             if memory is not None:

@@ -31,7 +31,7 @@ from armory.retrieval.fitting import (
     miss_cost_for,
     scores_of,
 )
-from armory.retrieval.ports import Evidence, FloatArray, IntArray, Ranker
+from armory.retrieval.ports import CandidateFeatures, FloatArray, IntArray, Ranker
 from armory.retrieval.rankers.formulas import FormulaRanker
 from armory.retrieval.rankers.signals import candidate_signals, fuse, query_signals
 from armory.retrieval.relevance import (
@@ -131,7 +131,7 @@ class _Row:
     relevant: int
 
 
-def _row(ranker: Ranker, evidence: Evidence, relevant: frozenset[str]) -> _Row:
+def _row(ranker: Ranker, evidence: CandidateFeatures, relevant: frozenset[str]) -> _Row:
     fusion = fuse(evidence)
     near = candidate_signals(evidence, fusion)
     query = query_signals(evidence, near)

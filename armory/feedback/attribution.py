@@ -29,7 +29,7 @@ class _Asked:
     at: float
 
 
-class Preceding:
+class QueryAttribution:
     """Queries of the last minutes, by legacy session or else by principal.
 
     Args:

@@ -27,7 +27,7 @@ from armory.domain.results import Listing
 from armory.errors import ArmoryError
 from armory.feedback.attribution import NO_LEARNING
 from armory.feedback.store import StoredUse, StoredUses
-from armory.feedback.vectors import UseEntry, UseVectors
+from armory.feedback.vectors import FeedbackVectors, UseEntry
 from armory.retrieval.embedders.base import text_hash
 from armory.retrieval.ports import Embedder, FloatArray
 from armory.storage.changes import LEARNED_USES, ChangeFeed
@@ -83,7 +83,7 @@ class Learning:
 
     def __init__(
         self,
-        uses: UseVectors,
+        uses: FeedbackVectors,
         engine: Callable[[], Embedding | None],
         stored: StoredUses,
         feed: ChangeFeed,

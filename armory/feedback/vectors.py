@@ -58,7 +58,7 @@ class _Table:
     centre: FloatArray
 
 
-class UseVectors:
+class FeedbackVectors:
     """Remembered queries; satisfies `ports.UseMemory`. Thread-safe.
 
     Args:

@@ -18,7 +18,7 @@ from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError, BackendError, RateLimited, UnknownTool, UpstreamUnavailable
 from armory.gateway import metatools
 from armory.gateway.compact import compact_result, wants_toon
-from armory.gateway.context import Exchange
+from armory.gateway.context import RequestContext
 from armory.gateway.find import find_tools
 from armory.gateway.mirrored import mirrored_headers
 from armory.gateway.oldtasks import drive, needs_task
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 _FAILED = (UpstreamUnavailable, RateLimited, BackendError)
 
 
-async def call_tool(gateway: Gateway, exchange: Exchange, params: dict[str, Raw]) -> Reply:
+async def call_tool(gateway: Gateway, context: RequestContext, params: dict[str, Raw]) -> Reply:
     """Answer `tools/call`.
 
     Raises:
@@ -46,49 +46,53 @@ async def call_tool(gateway: Gateway, exchange: Exchange, params: dict[str, Raw]
     """
     name = need_text(params, "name")
     searched = False
-    if name in metatools.META_TOOLS and gateway.offers(exchange, name):
+    if name in metatools.META_TOOLS and gateway.offers(context, name):
         if name != metatools.CALL:
             answer = _search_tools if name == metatools.SEARCH else find_tools
             try:
-                return await answer(gateway, exchange, params)
+                return await answer(gateway, context, params)
             except _FAILED as error:
                 return failed_call(error)
         params = metatools.read_call(params)
         name = need_text(params, "name")
         searched = True
-    view = gateway.view_for(exchange)
-    record = view.tool(exchange, name)
+    view = gateway.view_for(context)
+    record = view.tool(context, name)
     if record is None:
         raise unknown("tool", name)
     _check_arguments(params)
     started = time.perf_counter()
     ok = False
     try:
-        await gateway.admit(exchange, "tools/call", record.name)
+        await gateway.admit(context, "tools/call", record.name)
         if needs_task(record, params):
-            reply = await _as_task(gateway, exchange, record, params)
+            reply = await _as_task(gateway, context, record, params)
         else:
-            reply = await _send(gateway, exchange, view, record, params)
+            reply = await _send(gateway, context, view, record, params)
             if reply.error is not None and b"-32020" in bytes(memoryview(reply.error)):
-                reply = await _listed_anew(gateway, exchange, record, params)
+                reply = await _listed_anew(gateway, context, record, params)
         ok = _succeeded(reply)
     except _FAILED as error:
         reply = failed_call(error)
     finally:
-        gateway.tell_called(exchange, record, started, ok=ok, searched=searched)
-    return await finished(gateway, exchange, record.server, reply)
+        gateway.tell_called(context, record, started, ok=ok, searched=searched)
+    return await finished(gateway, context, record.server, reply)
 
 
 async def _send(
-    gateway: Gateway, exchange: Exchange, view: View, record: ToolRecord, params: dict[str, Raw]
+    gateway: Gateway,
+    context: RequestContext,
+    view: View,
+    record: ToolRecord,
+    params: dict[str, Raw],
 ) -> Reply:
     return await gateway.pool.request(
         record.server,
-        Owner(exchange.principal, exchange.session),
+        Owner(context.principal, context.session),
         Call(
             method="tools/call",
             params={**params, "name": pack(record.original_name)},
-            client=gateway.face(exchange, record.server),
+            client=gateway.face(context, record.server),
             name_header=record.original_name,
             param_headers=mirrored_headers(view.headers_of(record), params),
             safe_to_retry=_safe(record),
@@ -97,14 +101,14 @@ async def _send(
 
 
 async def _listed_anew(
-    gateway: Gateway, exchange: Exchange, record: ToolRecord, params: dict[str, Raw]
+    gateway: Gateway, context: RequestContext, record: ToolRecord, params: dict[str, Raw]
 ) -> Reply:
     """The upstream refused our headers: its tool has changed. List again and try once more."""
     await gateway.relist(record.server)
-    view = gateway.view_for(exchange)
+    view = gateway.view_for(context)
     newer = view.catalog.tools.get(record.name)
     if newer is not None:
-        reply = await _send(gateway, exchange, view, newer, params)
+        reply = await _send(gateway, context, view, newer, params)
         if reply.error is None or b"-32020" not in bytes(memoryview(reply.error)):
             return reply
     raise UpstreamUnavailable(
@@ -114,10 +118,10 @@ async def _listed_anew(
 
 
 async def _as_task(
-    gateway: Gateway, exchange: Exchange, record: ToolRecord, params: dict[str, Raw]
+    gateway: Gateway, context: RequestContext, record: ToolRecord, params: dict[str, Raw]
 ) -> Reply:
-    owner = Owner(exchange.principal, exchange.session)
-    client = gateway.face(exchange, record.server)
+    owner = Owner(context.principal, context.session)
+    client = gateway.face(context, record.server)
 
     async def send(method: str, sent: dict[str, Raw]) -> Reply:
         call = Call(method, sent, client, safe_to_retry=method == "tasks/get")
@@ -131,14 +135,14 @@ def unknown(kind: str, name: str) -> UnknownTool:
     return UnknownTool(f"unknown {kind}: {name if len(name) <= 200 else name[:197] + '...'}")
 
 
-async def finished(gateway: Gateway, exchange: Exchange, server: str, reply: Reply) -> Reply:
+async def finished(gateway: Gateway, context: RequestContext, server: str, reply: Reply) -> Reply:
     """An upstream's answer in the client's names."""
-    if exchange.endpoint.transparent:
+    if context.endpoint.transparent:
         return reply
     if reply.result is not None:
         result = reply.result
         configured = gateway.view.settings.result_formats.get(server, "json")
-        if wants_toon(exchange.headers, configured):
+        if wants_toon(context.headers, configured):
             result = await compact_result(result, server, gateway.compacted)
         if result is reply.result and not has_links(reply.outline):
             return reply
@@ -207,28 +211,28 @@ def _check_arguments(params: Mapping[str, Raw]) -> None:
         )
 
 
-async def _search_tools(gateway: Gateway, exchange: Exchange, params: dict[str, Raw]) -> Reply:
+async def _search_tools(gateway: Gateway, context: RequestContext, params: dict[str, Raw]) -> Reply:
     started = time.perf_counter()
     arguments = metatools.read_search(params)
-    await gateway.admit(exchange, "tools/call", metatools.SEARCH)
-    view = gateway.view_for(exchange)
-    sight = view.sight(exchange)
-    query = arguments.as_query(exchange.principal.user or exchange.principal.key)
+    await gateway.admit(context, "tools/call", metatools.SEARCH)
+    view = gateway.view_for(context)
+    sight = view.sight(context)
+    query = arguments.as_query(context.principal.user or context.principal.key)
     selection = await search(gateway, view, query, sight)
     structure = metatools.found_structure(selection)
     if selection.degraded:
         structure["degraded"] = selection.degraded
     text = metatools.as_text(structure)
     names = [match.tool.name for match in selection.matches]
-    if exchange.revealed is not None:
-        gateway.reveal(exchange, names)
+    if context.revealed is not None:
+        gateway.reveal(context, names)
     blocks = metatools.found_blocks(
-        names, text, references=metatools.wants_references(exchange.client.capabilities)
+        names, text, references=metatools.wants_references(context.client.capabilities)
     )
     result = Raw(encode({"content": blocks, "structuredContent": structure, "isError": False}))
-    if wants_toon(exchange.headers):
+    if wants_toon(context.headers):
         result = await compact_result(result, metatools.SEARCH, gateway.compacted)
     gateway.tell_listed(
-        exchange, query, view, sight, names, bytes(memoryview(result)), selection, started
+        context, query, view, sight, names, bytes(memoryview(result)), selection, started
     )
     return Reply(result=result)

@@ -1,6 +1,6 @@
 """The client as an upstream may reach it, with the upstream's names exposed on the way out.
 
-Owns: `ExposedFace`. Never imports a transport.
+Owns: `ExposedChannel`. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -11,15 +11,15 @@ from typing import Any
 from msgspec import Raw
 
 from armory.gateway.uri_rewriting import expose_params
-from armory.protocol.link import Answer, ClientFace, Params
+from armory.protocol.link import Answer, ClientChannel, Params
 
 
-class ExposedFace:
-    """A `ClientFace` toward one server of an aggregated endpoint."""
+class ExposedChannel:
+    """A `ClientChannel` toward one server of an aggregated endpoint."""
 
     __slots__ = ("_inner", "_server")
 
-    def __init__(self, inner: ClientFace, server: str) -> None:
+    def __init__(self, inner: ClientChannel, server: str) -> None:
         self._inner = inner
         self._server = server
 

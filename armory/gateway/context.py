@@ -1,6 +1,6 @@
 """One request as the request path sees it: who asks, where, with what beside the parameters.
 
-Owns: `Exchange` and `Endpoint`. Never imports a transport.
+Owns: `RequestContext` and `Endpoint`. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Raw
 
 from armory.domain.principal import Principal
-from armory.protocol.link import ClientFace
+from armory.protocol.link import ClientChannel
 from armory.protocol.versions import Era
 from armory.security.policy import EVERYTHING, Scope
 
@@ -41,7 +41,7 @@ ALL = Endpoint()
 
 
 @dataclass(slots=True)
-class Exchange:
+class RequestContext:
     """One request, from the front.
 
     Attributes:
@@ -58,7 +58,7 @@ class Exchange:
     """
 
     principal: Principal
-    client: ClientFace
+    client: ClientChannel
     era: Era
     version: str
     endpoint: Endpoint = ALL

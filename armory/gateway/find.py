@@ -14,7 +14,7 @@ from armory.agent.findings import AgentResult
 from armory.domain.query import MAX_QUERY_CHARS, VisibleSet
 from armory.gateway import metatools
 from armory.gateway.compact import compact_result, wants_toon
-from armory.gateway.context import Exchange
+from armory.gateway.context import RequestContext
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
@@ -111,7 +111,7 @@ def structure(result: AgentResult) -> dict[str, Any]:
     }
 
 
-async def find_tools(gateway: Gateway, exchange: Exchange, params: dict[str, Raw]) -> Reply:
+async def find_tools(gateway: Gateway, context: RequestContext, params: dict[str, Raw]) -> Reply:
     """Answer a call of `find_tools`.
 
     Raises:
@@ -127,23 +127,23 @@ async def find_tools(gateway: Gateway, exchange: Exchange, params: dict[str, Raw
             {"parameter": "query"},
         )
     assert gateway.finder is not None
-    await gateway.admit(exchange, "tools/call", metatools.FIND)
-    view = gateway.view_for(exchange)
+    await gateway.admit(context, "tools/call", metatools.FIND)
+    view = gateway.view_for(context)
     result = await gateway.finder.run(
         arguments.texts[0],
-        visible=view.common(view.sight(exchange)),
-        user=exchange.principal.user or exchange.principal.key,
+        visible=view.common(view.sight(context)),
+        user=context.principal.user or context.principal.key,
         top_k=arguments.top_k or _DEFAULT_TOP_K,
     )
     names = [found.tool.name for found in result.tools]
-    gateway.reveal(exchange, names)
+    gateway.reveal(context, names)
     told = structure(result)
     blocks = metatools.found_blocks(
         names,
         metatools.as_text(told),
-        references=metatools.wants_references(exchange.client.capabilities),
+        references=metatools.wants_references(context.client.capabilities),
     )
     raw = Raw(encode({"content": blocks, "structuredContent": told, "isError": False}))
-    if wants_toon(exchange.headers):
+    if wants_toon(context.headers):
         raw = await compact_result(raw, metatools.FIND, gateway.compacted)
     return Reply(result=raw)

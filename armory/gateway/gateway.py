@@ -19,22 +19,22 @@ from armory.domain.principal import Principal
 from armory.domain.query import Query
 from armory.domain.results import Listing, Selection
 from armory.domain.tool import ToolRecord
-from armory.feedback.attribution import Preceding
+from armory.feedback.attribution import QueryAttribution
 from armory.gateway import calls, primitives, query_parsing, tools
 from armory.gateway.changes import TOOLS, Changes, Subscription
-from armory.gateway.channels import ExposedFace
+from armory.gateway.channels import ExposedChannel
 from armory.gateway.compact import Count
-from armory.gateway.context import Endpoint, Exchange
+from armory.gateway.context import Endpoint, RequestContext
 from armory.gateway.definitions import Form
 from armory.gateway.find import Finder
 from armory.gateway.metatools import CALL, FIND, SEARCH, purpose
 from armory.gateway.ports import Limiter, Pool, Retriever, ToolEvents
-from armory.gateway.principal_lists import Personal
+from armory.gateway.principal_lists import PrincipalLists
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.view import View
-from armory.protocol.link import ClientFace, Params, Reply
+from armory.protocol.link import ClientChannel, Params, Reply
 from armory.protocol.meta import QUERY, TOOL_RAG
-from armory.security.policy import Policy, Sight
+from armory.security.policy import Policy, VisibleCatalog
 
 RELIST_S = 10.0
 _MAX_INSTRUCTIONS = 4_000
@@ -67,7 +67,7 @@ class Gateway:
         events: ToolEvents | None = None,
         relist: Callable[[str], Awaitable[None]] | None = None,
         finder: Finder | None = None,
-        preceding: Preceding | None = None,
+        preceding: QueryAttribution | None = None,
     ) -> None:
         self.pool = pool
         self.retriever = retriever
@@ -80,22 +80,22 @@ class Gateway:
         self._relist = relist
         self._view = View(EMPTY, policy or Policy(), settings or GatewaySettings())
         self.changes = Changes(pool)
-        self.personal = Personal(pool, self.changes.tell_session_of)
+        self.personal = PrincipalLists(pool, self.changes.tell_session_of)
 
     @property
     def view(self) -> View:
         """What is served right now, to callers without lists of their own."""
         return self._view
 
-    def view_for(self, exchange: Exchange) -> View:
+    def view_for(self, context: RequestContext) -> View:
         """What this caller is served from right now; take it once per request."""
         personal, view = self.personal, self._view
-        return personal.view(exchange, view) if personal.servers else view
+        return personal.view(context, view) if personal.servers else view
 
-    async def prepare(self, exchange: Exchange, *, current: bool) -> None:
+    async def prepare(self, context: RequestContext, *, current: bool) -> None:
         """Have the lists at hand that the caller has to itself; see `gateway.principal_lists`."""
         if self.personal.servers:
-            await self.personal.prepare(exchange, self._view, current=current)
+            await self.personal.prepare(context, self._view, current=current)
 
     @property
     def ready(self) -> bool:
@@ -146,40 +146,44 @@ class Gateway:
 
     # -- what clients ask --------------------------------------------------------------------
 
-    async def list_tools(self, exchange: Exchange, params: dict[str, Raw]) -> Reply:
+    async def list_tools(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
         """`tools/list`; see `gateway.tools.list_tools`."""
-        return await tools.list_tools(self, exchange, params)
+        return await tools.list_tools(self, context, params)
 
-    async def call_tool(self, exchange: Exchange, params: dict[str, Raw]) -> Reply:
+    async def call_tool(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
         """`tools/call`; see `gateway.calls.call_tool`."""
-        return await calls.call_tool(self, exchange, params)
+        return await calls.call_tool(self, context, params)
 
-    async def list_entries(self, exchange: Exchange, method: str, params: dict[str, Raw]) -> Reply:
+    async def list_entries(
+        self, context: RequestContext, method: str, params: dict[str, Raw]
+    ) -> Reply:
         """`prompts/list`, `resources/list`, `resources/templates/list`."""
-        return primitives.list_entries(self, exchange, method, params)
+        return primitives.list_entries(self, context, method, params)
 
-    async def get_prompt(self, exchange: Exchange, params: dict[str, Raw]) -> Reply:
+    async def get_prompt(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
         """`prompts/get`; see `gateway.primitives.get_prompt`."""
-        return await primitives.get_prompt(self, exchange, params)
+        return await primitives.get_prompt(self, context, params)
 
-    async def read_resource(self, exchange: Exchange, params: dict[str, Raw]) -> Reply:
+    async def read_resource(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
         """`resources/read`; see `gateway.primitives.read_resource`."""
-        return await primitives.read_resource(self, exchange, params)
+        return await primitives.read_resource(self, context, params)
 
-    async def complete(self, exchange: Exchange, params: dict[str, Raw]) -> Reply:
+    async def complete(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
         """`completion/complete`; see `gateway.primitives.complete`."""
-        return await primitives.complete(self, exchange, params)
+        return await primitives.complete(self, context, params)
 
-    async def task_method(self, exchange: Exchange, method: str, params: dict[str, Raw]) -> Reply:
+    async def task_method(
+        self, context: RequestContext, method: str, params: dict[str, Raw]
+    ) -> Reply:
         """`tasks/*`; see `gateway.primitives.task_method`."""
-        return await primitives.task_method(self, exchange, method, params)
+        return await primitives.task_method(self, context, method, params)
 
-    async def pass_on(self, exchange: Exchange, method: str, params: dict[str, Raw]) -> Reply:
+    async def pass_on(self, context: RequestContext, method: str, params: dict[str, Raw]) -> Reply:
         """A method that the gateway does not know; see `gateway.primitives.pass_on`."""
-        return await primitives.pass_on(self, exchange, method, params)
+        return await primitives.pass_on(self, context, method, params)
 
     async def subscribe(
-        self, exchange: Exchange, subscription: Subscription, uri: str, *, on: bool = True
+        self, context: RequestContext, subscription: Subscription, uri: str, *, on: bool = True
     ) -> None:
         """`resources/subscribe` and `unsubscribe`.
 
@@ -187,7 +191,7 @@ class Gateway:
             RpcError: no such resource for this caller.
             UpstreamUnavailable: its upstream cannot be told.
         """
-        server, original = primitives.locate(self, exchange, uri)
+        server, original = primitives.locate(self, context, uri)
         if on:
             await self.changes.watch(subscription, server, original)
         else:
@@ -195,9 +199,9 @@ class Gateway:
 
     # -- who we are --------------------------------------------------------------------------
 
-    def described(self, exchange: Exchange) -> dict[str, Any]:
+    def described(self, context: RequestContext) -> dict[str, Any]:
         """`capabilities`, `instructions` and `serverInfo` of the endpoint, for this client."""
-        return primitives.described(self, exchange)
+        return primitives.described(self, context)
 
     def extension(self) -> dict[str, Any]:
         """The Tool RAG extension, as capabilities advertise it."""
@@ -210,13 +214,13 @@ class Gateway:
             }
         }
 
-    def instructions(self, exchange: Exchange) -> str:
+    def instructions(self, context: RequestContext) -> str:
         """What is behind the endpoint: the upstream's own text on the transparent one."""
         view = self._view
-        servers = view.servers(exchange.endpoint)
-        if exchange.endpoint.transparent:
+        servers = view.servers(context.endpoint)
+        if context.endpoint.transparent:
             return "".join(lists.instructions for lists in servers.values())
-        visible = {view.catalog.tools[n].server for n in view.sight(exchange).tools.names}
+        visible = {view.catalog.tools[n].server for n in view.sight(context).tools.names}
         lines = [
             "Armory, a gateway in front of several MCP servers. Tools are named server__tool."
             + (f" Use {SEARCH} to find tools that are not listed." if self.searches else "")
@@ -234,9 +238,9 @@ class Gateway:
             lines.append(line)
         return "\n".join(lines)
 
-    def offers(self, exchange: Exchange, meta_tool: str) -> bool:
+    def offers(self, context: RequestContext, meta_tool: str) -> bool:
         """Whether a meta-tool exists at this endpoint (listed or not)."""
-        if exchange.endpoint.transparent:
+        if context.endpoint.transparent:
             return False
         settings = self._view.settings
         return {
@@ -249,35 +253,35 @@ class Gateway:
         """The endpoint of that kind and name; None when there is none."""
         return self._view.endpoint(kind, name)
 
-    def face(self, exchange: Exchange, server: str) -> ClientFace:
+    def face(self, context: RequestContext, server: str) -> ClientChannel:
         """The client as `server` may reach it: names are exposed on the way out."""
-        if exchange.endpoint.transparent:
-            return exchange.client
-        return ExposedFace(exchange.client, server)
+        if context.endpoint.transparent:
+            return context.client
+        return ExposedChannel(context.client, server)
 
     # -- around answers ----------------------------------------------------------------------
 
-    async def admit(self, exchange: Exchange, method: str, name: str) -> None:
+    async def admit(self, context: RequestContext, method: str, name: str) -> None:
         """Ask the limiter.
 
         Raises:
             RateLimited: not now.
         """
         if self._limiter is not None:
-            await self._limiter.admit(exchange.principal, method, name)
+            await self._limiter.admit(context.principal, method, name)
 
-    def reveal(self, exchange: Exchange, names: Iterable[str]) -> None:
+    def reveal(self, context: RequestContext, names: Iterable[str]) -> None:
         """Let tools that a legacy session searched for enter its list."""
-        if self._view.settings.reveal != "session" or exchange.revealed is None:
+        if self._view.settings.reveal != "session" or context.revealed is None:
             return
-        new = set(names) - exchange.revealed
-        if new and exchange.session is not None:
-            exchange.revealed.update(new)
-            self.changes.tell_session(exchange.session, TOOLS)
+        new = set(names) - context.revealed
+        if new and context.session is not None:
+            context.revealed.update(new)
+            self.changes.tell_session(context.session, TOOLS)
 
     def tell_called(
         self,
-        exchange: Exchange,
+        context: RequestContext,
         record: ToolRecord,
         started: float,
         *,
@@ -288,19 +292,19 @@ class Gateway:
         if self._events is None:
             return
         latency_ms = (time.perf_counter() - started) * 1_000
-        who, query = exchange.principal, None
+        who, query = context.principal, None
         if ok and self.preceding is not None:
-            query = query_parsing.own_query(exchange) or self.preceding.led_to(
-                who, record.name, exchange.session, searched=searched
+            query = query_parsing.own_query(context) or self.preceding.led_to(
+                who, record.name, context.session, searched=searched
             )
         self._events.called(who, record.name, ok=ok, latency_ms=latency_ms, query=query)
 
     def tell_listed(
         self,
-        exchange: Exchange,
+        context: RequestContext,
         query: Query,
         view: View,
-        sight: Sight,
+        sight: VisibleCatalog,
         names: list[str],
         body: bytes,
         selection: Selection,
@@ -309,20 +313,20 @@ class Gateway:
         """Note the outcome of a listing or a search."""
         if self.preceding is not None:
             found = (match.tool.name for match in selection.matches)
-            self.preceding.asked(exchange.principal, query.texts, found, exchange.session)
+            self.preceding.asked(context.principal, query.texts, found, context.session)
         if self._events is None:
             return
         listing = Listing(
             query,
             visible=len(sight.tools),
-            visible_bytes=len(view.all_tools_json(sight, Form(exchange.era))),
+            visible_bytes=len(view.all_tools_json(sight, Form(context.era))),
             returned_bytes=len(body),
             top_score=selection.top_score,
             latency_ms=(time.perf_counter() - started) * 1_000,
             selected=tuple(names),
             degraded=selection.degraded,
         )
-        self._events.listed(exchange.principal, listing)
+        self._events.listed(context.principal, listing)
 
     def discovery(self, principal: Principal | None) -> dict[str, Any]:
         """The discovery document: endpoints and versions, and what this caller may see of servers

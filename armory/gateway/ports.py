@@ -14,7 +14,7 @@ from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Listing, Selection
 from armory.protocol.link import (
     Call,
-    ClientFace,
+    ClientChannel,
     Owner,
     Reply,
 )
@@ -53,7 +53,7 @@ class Pool(Protocol):
         """A legacy client session ended: let go what was kept for it alone."""
         ...
 
-    async def roots_changed(self, owner: Owner, client: ClientFace) -> None:
+    async def roots_changed(self, owner: Owner, client: ClientChannel) -> None:
         """A legacy client's roots changed: tell the upstream sessions that serve it."""
         ...
 

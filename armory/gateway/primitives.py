@@ -13,7 +13,7 @@ from msgspec import Raw
 from armory.domain.catalog import ServerLists
 from armory.domain.naming import split_task, split_uri
 from armory.gateway.calls import finished, unknown
-from armory.gateway.context import Exchange
+from armory.gateway.context import RequestContext
 from armory.gateway.definitions import Form, Kind
 from armory.gateway.tools import refuse_cursor
 from armory.protocol.codes import (
@@ -37,7 +37,7 @@ _LISTS: Mapping[str, tuple[Kind, bytes]] = {
 
 
 def list_entries(
-    gateway: Gateway, exchange: Exchange, method: str, params: Mapping[str, Raw]
+    gateway: Gateway, context: RequestContext, method: str, params: Mapping[str, Raw]
 ) -> Reply:
     """Answer `prompts/list`, `resources/list` or `resources/templates/list`.
 
@@ -45,20 +45,20 @@ def list_entries(
         RpcError: a cursor that is not ours.
     """
     refuse_cursor(params)
-    view = gateway.view_for(exchange)
+    view = gateway.view_for(context)
     kind, member = _LISTS[method]
-    form = Form(exchange.era, original=exchange.endpoint.transparent)
-    body = view.listed_json(kind, view.sight(exchange), form)
+    form = Form(context.era, original=context.endpoint.transparent)
+    body = view.listed_json(kind, view.sight(context), form)
     listed = b'"' + member + b'":[' + body + b"]}"
-    if exchange.era == "legacy":
+    if context.era == "legacy":
         return Reply(Raw(b"{" + listed), era="legacy")
-    ttl, scope = view.cache_fields(method, exchange.endpoint)
-    meta = {SERVER_INFO: view.info(exchange.endpoint)}
+    ttl, scope = view.cache_fields(method, context.endpoint)
+    meta = {SERVER_INFO: view.info(context.endpoint)}
     head = encode({"resultType": "complete", "ttlMs": ttl, "cacheScope": scope, "_meta": meta})
     return Reply(Raw(head[:-1] + b"," + listed), era="modern")
 
 
-async def get_prompt(gateway: Gateway, exchange: Exchange, params: dict[str, Raw]) -> Reply:
+async def get_prompt(gateway: Gateway, context: RequestContext, params: dict[str, Raw]) -> Reply:
     """Answer `prompts/get`.
 
     Raises:
@@ -66,42 +66,42 @@ async def get_prompt(gateway: Gateway, exchange: Exchange, params: dict[str, Raw
         UpstreamUnavailable: its upstream cannot answer.
     """
     name = need_text(params, "name")
-    record = gateway.view_for(exchange).prompt(exchange, name)
+    record = gateway.view_for(context).prompt(context, name)
     if record is None:
         raise unknown("prompt", name)
     changed = {**params, "name": pack(record.original_name)}
     return await send(
-        gateway, exchange, record.server, "prompts/get", changed, record.original_name, retry=True
+        gateway, context, record.server, "prompts/get", changed, record.original_name, retry=True
     )
 
 
-async def read_resource(gateway: Gateway, exchange: Exchange, params: dict[str, Raw]) -> Reply:
+async def read_resource(gateway: Gateway, context: RequestContext, params: dict[str, Raw]) -> Reply:
     """Answer `resources/read`.
 
     Raises:
         RpcError: no such resource for this caller.
         UpstreamUnavailable: its upstream cannot answer.
     """
-    server, uri = locate(gateway, exchange, need_text(params, "uri"))
+    server, uri = locate(gateway, context, need_text(params, "uri"))
     changed = {**params, "uri": pack(uri)}
-    return await send(gateway, exchange, server, "resources/read", changed, uri, retry=True)
+    return await send(gateway, context, server, "resources/read", changed, uri, retry=True)
 
 
-def locate(gateway: Gateway, exchange: Exchange, uri: str) -> tuple[str, str]:
+def locate(gateway: Gateway, context: RequestContext, uri: str) -> tuple[str, str]:
     """(server, original URI) of a URI as the client knows it.
 
     Raises:
         RpcError: nothing there for this caller.
     """
-    endpoint = exchange.endpoint
+    endpoint = context.endpoint
     found = (endpoint.name, uri) if endpoint.transparent else split_uri(uri)
-    if found is None or not gateway.view_for(exchange).may_read(exchange, *found):
-        code = RESOURCE_NOT_FOUND if exchange.era == "legacy" else INVALID_PARAMS
+    if found is None or not gateway.view_for(context).may_read(context, *found):
+        code = RESOURCE_NOT_FOUND if context.era == "legacy" else INVALID_PARAMS
         raise RpcError(code, f"unknown resource: {uri[:200]}", {"uri": uri})
     return found
 
 
-async def complete(gateway: Gateway, exchange: Exchange, params: dict[str, Raw]) -> Reply:
+async def complete(gateway: Gateway, context: RequestContext, params: dict[str, Raw]) -> Reply:
     """Answer `completion/complete`: the reference says whose completion it is.
 
     Raises:
@@ -115,24 +115,24 @@ async def complete(gateway: Gateway, exchange: Exchange, params: dict[str, Raw])
     kind = text_of(ref, "type")
     if kind == "ref/prompt":
         name = need_text(ref, "name")
-        record = gateway.view_for(exchange).prompt(exchange, name)
+        record = gateway.view_for(context).prompt(context, name)
         if record is None:
             raise unknown("prompt", name)
         server = record.server
         ref["name"] = pack(record.original_name)
     elif kind == "ref/resource":
-        server, uri = locate(gateway, exchange, need_text(ref, "uri"))
+        server, uri = locate(gateway, context, need_text(ref, "uri"))
         ref["uri"] = pack(uri)
     else:
         raise RpcError(
             INVALID_PARAMS, f"params.ref.type is {kind!r}; expected ref/prompt or ref/resource"
         )
     changed = {**params, "ref": pack(ref)}
-    return await send(gateway, exchange, server, "completion/complete", changed, retry=True)
+    return await send(gateway, context, server, "completion/complete", changed, retry=True)
 
 
 async def task_method(
-    gateway: Gateway, exchange: Exchange, method: str, params: dict[str, Raw]
+    gateway: Gateway, context: RequestContext, method: str, params: dict[str, Raw]
 ) -> Reply:
     """Answer `tasks/get`, `tasks/update`, `tasks/result` or `tasks/cancel`.
 
@@ -141,17 +141,17 @@ async def task_method(
         UpstreamUnavailable: its upstream cannot answer.
     """
     task = need_text(params, "taskId")
-    endpoint = exchange.endpoint
+    endpoint = context.endpoint
     found = (endpoint.name, task) if endpoint.transparent else split_task(task)
     if found is None or found[0] not in gateway.view.servers(endpoint):
         raise RpcError(INVALID_PARAMS, f"unknown task: {task[:200]}", {"taskId": task})
     server, original = found
     changed = {**params, "taskId": pack(original)}
-    return await send(gateway, exchange, server, method, changed, original)
+    return await send(gateway, context, server, method, changed, original)
 
 
 async def pass_on(
-    gateway: Gateway, exchange: Exchange, method: str, params: dict[str, Raw]
+    gateway: Gateway, context: RequestContext, method: str, params: dict[str, Raw]
 ) -> Reply:
     """Forward a method that the gateway does not know, on the transparent endpoint only.
 
@@ -159,14 +159,14 @@ async def pass_on(
         RpcError: this is not the transparent endpoint (-32601).
         UpstreamUnavailable: the upstream cannot answer.
     """
-    if not exchange.endpoint.transparent:
+    if not context.endpoint.transparent:
         raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
-    return await send(gateway, exchange, exchange.endpoint.name, method, params)
+    return await send(gateway, context, context.endpoint.name, method, params)
 
 
 async def send(
     gateway: Gateway,
-    exchange: Exchange,
+    context: RequestContext,
     server: str,
     method: str,
     params: dict[str, Raw],
@@ -180,28 +180,28 @@ async def send(
         RateLimited: not now.
         UpstreamUnavailable: the upstream cannot answer.
     """
-    await gateway.admit(exchange, method, name or server)
+    await gateway.admit(context, method, name or server)
     call = Call(
         method=method,
         params=params,
-        client=gateway.face(exchange, server),
+        client=gateway.face(context, server),
         name_header=name,
         safe_to_retry=retry,
     )
-    reply = await gateway.pool.request(server, Owner(exchange.principal, exchange.session), call)
-    return await finished(gateway, exchange, server, reply)
+    reply = await gateway.pool.request(server, Owner(context.principal, context.session), call)
+    return await finished(gateway, context, server, reply)
 
 
-def described(gateway: Gateway, exchange: Exchange) -> dict[str, Any]:
+def described(gateway: Gateway, context: RequestContext) -> dict[str, Any]:
     """Who the endpoint is: `capabilities`, `instructions`, `serverInfo`, as the client's era has
     them (the gateway's own capabilities included).
     """
     view = gateway.view
-    transparent = exchange.endpoint.transparent
-    modern = exchange.era == "modern"
+    transparent = context.endpoint.transparent
+    modern = context.era == "modern"
     merged: dict[str, Any] = {}
     extensions: dict[str, Any] = {}
-    for lists in view.servers(exchange.endpoint).values():
+    for lists in view.servers(context.endpoint).values():
         _merge_primitives(merged, lists)
         declared = lists.capabilities.get("extensions")
         if isinstance(declared, dict):
@@ -219,8 +219,8 @@ def described(gateway: Gateway, exchange: Exchange) -> dict[str, Any]:
         merged["extensions"] = extensions
     return {
         "capabilities": merged,
-        "instructions": gateway.instructions(exchange),
-        "serverInfo": view.info(exchange.endpoint),
+        "instructions": gateway.instructions(context),
+        "serverInfo": view.info(context.endpoint),
     }
 
 

@@ -22,11 +22,11 @@ from armory.domain.results import Selection
 from armory.domain.tool import ListedRecord, ToolRecord
 from armory.errors import ArmoryError
 from armory.gateway.changes import PROMPTS, RESOURCES, TOOLS
-from armory.gateway.context import Exchange
+from armory.gateway.context import RequestContext
 from armory.gateway.ports import Pool
 from armory.gateway.view import View
 from armory.protocol.link import Owner
-from armory.security.policy import Sight
+from armory.security.policy import VisibleCatalog
 
 _log = structlog.get_logger(__name__)
 FETCH_S = 5.0
@@ -100,7 +100,7 @@ class PersonalView(View):
         self._names = {alias: name for name, alias in aliases.items()}
         self._indexed = LRUCache[str, VisibleSet](64)
 
-    def searchable(self, sight: Sight) -> VisibleSet:
+    def searchable(self, sight: VisibleCatalog) -> VisibleSet:
         """As `View.searchable`."""
         found = self._indexed.get(sight.tools.key)
         if found is None:
@@ -108,7 +108,7 @@ class PersonalView(View):
             found = self._indexed[sight.tools.key] = VisibleSet(names, f"{sight.tools.key}/own")
         return found
 
-    def common(self, sight: Sight) -> VisibleSet:
+    def common(self, sight: VisibleCatalog) -> VisibleSet:
         """As `View.common`."""
         names = (name for name in sight.tools.names if name not in self._aliases)
         return VisibleSet(frozenset(names), f"{sight.tools.key}/common")
@@ -124,7 +124,7 @@ class PersonalView(View):
         return replace(selection, matches=kept)
 
 
-class Personal:
+class PrincipalLists:
     """Lists and views of single principals.
 
     Args:
@@ -169,7 +169,7 @@ class Personal:
 
     # -- requests ----------------------------------------------------------------------------
 
-    async def prepare(self, exchange: Exchange, base: View, *, current: bool) -> None:
+    async def prepare(self, context: RequestContext, base: View, *, current: bool) -> None:
         """Have the caller's lists at hand.
 
         Lists that were never had are waited for; so are those that may be out of date, if they
@@ -177,7 +177,7 @@ class Personal:
         """
         now = time.monotonic()
         waits: dict[asyncio.Task[None], _Entry] = {}
-        for server, key, owner in self._places(exchange):
+        for server, key, owner in self._places(context):
             entry = self._entry(server, key, owner)
             if entry.until > now:
                 continue
@@ -191,15 +191,15 @@ class Personal:
         for entry in waits.values():
             entry.late = entry.lists is None
         before = self._extra.keys() & self._extra.keys()
-        self.view(exchange, base)
+        self.view(context, base)
         if self._extra.keys() - before:
             await self.index()
 
-    def view(self, exchange: Exchange, base: View) -> View:
+    def view(self, context: RequestContext, base: View) -> View:
         """What the caller is served from."""
         lists: dict[str, ServerLists] = {}
         parts: list[tuple[str, str, int]] = []
-        for server, key, owner in self._places(exchange):
+        for server, key, owner in self._places(context):
             entry = self._entry(server, key, owner)
             shared = base.catalog.servers.get(server)
             if shared is None:
@@ -218,9 +218,9 @@ class Personal:
             found = views[place] = self._made(lists, base)
         return found
 
-    def _places(self, exchange: Exchange) -> list[tuple[str, str, Owner]]:
-        owner = Owner(exchange.principal, exchange.session)
-        endpoint = exchange.endpoint
+    def _places(self, context: RequestContext) -> list[tuple[str, str, Owner]]:
+        owner = Owner(context.principal, context.session)
+        endpoint = context.endpoint
         wanted = self.servers
         if endpoint.transparent:
             wanted = wanted & {endpoint.name}

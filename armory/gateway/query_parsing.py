@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from armory.domain.query import MAX_QUERY_CHARS, MAX_TOP_K, RANKERS, Query, Ranker, Source
-from armory.gateway.context import Exchange
+from armory.gateway.context import RequestContext
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.meta import OWN_PREFIX
@@ -36,7 +36,7 @@ _HEADERS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ListRequest:
     """What a listing was asked for.
 
     Attributes:
@@ -51,15 +51,15 @@ class Asked:
     categories: frozenset[str] | None = None
 
 
-def read_mode(exchange: Exchange) -> Mode | None:
+def read_mode(context: RequestContext) -> Mode | None:
     """The mode that header or URL asks for.
 
     Raises:
         RpcError: it is none of the three.
     """
-    text = exchange.headers.get("X-Armory-Mode")
+    text = context.headers.get("X-Armory-Mode")
     if text is None:
-        given = exchange.url.get("mode")
+        given = context.url.get("mode")
         text = given[-1] if given else None
     if text is None:
         return None
@@ -69,22 +69,22 @@ def read_mode(exchange: Exchange) -> Mode | None:
 
 
 def read_asked(
-    exchange: Exchange, params: Mapping[str, Raw], set_query: Sequence[str] = ()
-) -> Asked:
+    context: RequestContext, params: Mapping[str, Raw], set_query: Sequence[str] = ()
+) -> ListRequest:
     """Everything that this request carries beside its parameters.
 
     Raises:
         RpcError: a value does not parse or is out of range (-32602, naming it).
     """
-    mode = read_mode(exchange)
-    texts, source = _texts(exchange, params, set_query)
-    threshold = _item(exchange, "threshold", _threshold)
-    top_k = _item(exchange, "top_k", _top_k)
-    servers = _item(exchange, "servers", check_names)
-    categories = _item(exchange, "categories", check_names)
-    ranker = _item(exchange, "ranker", _ranker)
+    mode = read_mode(context)
+    texts, source = _texts(context, params, set_query)
+    threshold = _item(context, "threshold", _threshold)
+    top_k = _item(context, "top_k", _top_k)
+    servers = _item(context, "servers", check_names)
+    categories = _item(context, "categories", check_names)
+    ranker = _item(context, "ranker", _ranker)
     if texts is None:
-        return Asked(None, mode, servers, categories)
+        return ListRequest(None, mode, servers, categories)
     query = Query(
         texts=texts,
         threshold=threshold,
@@ -93,17 +93,17 @@ def read_asked(
         categories=categories,
         ranker=ranker,
         source=source,
-        user=exchange.principal.user or exchange.principal.key,
+        user=context.principal.user or context.principal.key,
     )
-    return Asked(query, mode, servers, categories)
+    return ListRequest(query, mode, servers, categories)
 
 
-def own_query(exchange: Exchange) -> str | None:
+def own_query(context: RequestContext) -> str | None:
     """The one text of `_meta[dev.armory/query]`, on whatever request; None where there is none
     that could be used.
     """
     try:
-        there, given = _meta(exchange, "query")
+        there, given = _meta(context, "query")
         texts = check_texts(given, "query") if there else ()
     except RpcError:
         return None
@@ -174,8 +174,8 @@ def _bad(where: str, given: object, expected: str) -> RpcError:
     )
 
 
-def _meta(exchange: Exchange, name: str) -> tuple[bool, Any]:
-    raw = exchange.meta.get(OWN_PREFIX + name)
+def _meta(context: RequestContext, name: str) -> tuple[bool, Any]:
+    raw = context.meta.get(OWN_PREFIX + name)
     if raw is None:
         return False, None
     try:
@@ -185,20 +185,20 @@ def _meta(exchange: Exchange, name: str) -> tuple[bool, Any]:
 
 
 def _texts(
-    exchange: Exchange, params: Mapping[str, Raw], set_query: Sequence[str]
+    context: RequestContext, params: Mapping[str, Raw], set_query: Sequence[str]
 ) -> tuple[tuple[str, ...] | None, Source]:
-    there, given = _meta(exchange, "query")
+    there, given = _meta(context, "query")
     if there:
         return check_texts(given, f"_meta[{OWN_PREFIX}query]"), "meta"
     raw = params.get("query")
     if raw is not None:
         return check_texts(value(raw), "params.query"), "params"
-    header = exchange.headers.get("X-Armory-Query")
+    header = context.headers.get("X-Armory-Query")
     if header is not None:
         return check_texts(
             _percent(header.split(","), "X-Armory-Query"), "X-Armory-Query"
         ), "header"
-    url = exchange.url.get("query")
+    url = context.url.get("query")
     if url:
         return check_texts(list(url), "the URL's query"), "url"
     if set_query:
@@ -213,14 +213,14 @@ def _percent(parts: list[str], where: str) -> list[str]:
         raise _bad(where, ",".join(parts), "percent-encoded UTF-8") from None
 
 
-def _item(exchange: Exchange, name: str, parse: Callable[[Any, str], T]) -> T | None:
-    there, given = _meta(exchange, name)
+def _item(context: RequestContext, name: str, parse: Callable[[Any, str], T]) -> T | None:
+    there, given = _meta(context, name)
     if there:
         return parse(given, f"_meta[{OWN_PREFIX}{name}]")
-    header = exchange.headers.get(_HEADERS[name])
+    header = context.headers.get(_HEADERS[name])
     if header is not None:
         return parse(_percent([header], _HEADERS[name])[0], _HEADERS[name])
-    url = exchange.url.get(name)
+    url = context.url.get(name)
     if url:
         return parse(url[-1], f"the URL's {name}")
     return None

@@ -18,9 +18,9 @@ from armory.domain.results import Selection
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError
 from armory.gateway import find, metatools
-from armory.gateway.context import Exchange
+from armory.gateway.context import RequestContext
 from armory.gateway.definitions import Form
-from armory.gateway.query_parsing import Asked, read_asked
+from armory.gateway.query_parsing import ListRequest, read_asked
 from armory.gateway.view import View
 from armory.protocol import meta as meta_keys
 from armory.protocol.codes import INVALID_PARAMS
@@ -28,7 +28,7 @@ from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
 from armory.protocol.meta import SERVER_INFO
 from armory.protocol.rawjson import encode
-from armory.security.policy import Sight
+from armory.security.policy import VisibleCatalog
 
 if TYPE_CHECKING:
     from armory.gateway.gateway import Gateway
@@ -38,27 +38,27 @@ LIST = "tools/list"
 _BYTES_PER_TOKEN = 4
 
 
-async def list_tools(gateway: Gateway, exchange: Exchange, params: Mapping[str, Raw]) -> Reply:
+async def list_tools(gateway: Gateway, context: RequestContext, params: Mapping[str, Raw]) -> Reply:
     """Answer `tools/list`.
 
     Raises:
         RpcError: a cursor that is not ours, or a carried value that does not parse.
         RateLimited: the caller's queries are used up.
     """
-    view = gateway.view_for(exchange)
-    sight = view.sight(exchange)
+    view = gateway.view_for(context)
+    sight = view.sight(context)
     refuse_cursor(params)
-    if exchange.endpoint.transparent:
-        form = Form(exchange.era, original=True, headers=True)
-        return _listing(view, exchange, view.all_tools_json(sight, form), filtered=False)
-    spec = view.set_spec(exchange.endpoint)
-    asked = read_asked(exchange, params, spec.query if spec else ())
+    if context.endpoint.transparent:
+        form = Form(context.era, original=True, headers=True)
+        return _listing(view, context, view.all_tools_json(sight, form), filtered=False)
+    spec = view.set_spec(context.endpoint)
+    asked = read_asked(context, params, spec.query if spec else ())
     if asked.mode == "raw":
-        form = Form(exchange.era, headers=True)
-        return _listing(view, exchange, view.all_tools_json(sight, form), raw=True, filtered=False)
+        form = Form(context.era, headers=True)
+        return _listing(view, context, view.all_tools_json(sight, form), raw=True, filtered=False)
     if asked.query is not None and asked.mode is None and gateway.searches:
-        return await _filtered(gateway, view, sight, exchange, asked.query)
-    return _unfiltered(view, sight, exchange, asked)
+        return await _filtered(gateway, view, sight, context, asked.query)
+    return _unfiltered(view, sight, context, asked)
 
 
 def refuse_cursor(params: Mapping[str, Raw]) -> None:
@@ -73,30 +73,30 @@ def refuse_cursor(params: Mapping[str, Raw]) -> None:
         )
 
 
-def _unfiltered(view: View, sight: Sight, exchange: Exchange, asked: Asked) -> Reply:
+def _unfiltered(
+    view: View, sight: VisibleCatalog, context: RequestContext, asked: ListRequest
+) -> Reply:
     settings = view.settings
-    spec = view.set_spec(exchange.endpoint)
+    spec = view.set_spec(context.endpoint)
     wanted = (spec.without_query if spec else None) or settings.without_query
     if asked.mode is not None:
         wanted = "all" if asked.mode == "all" else "search"
-    form = Form(exchange.era)
+    form = Form(context.era)
     if asked.servers is not None or asked.categories is not None:
         tools = view.catalog.tools
         names = [n for n in tools if n in sight.tools.names and _fits(tools[n], asked)]
-        return _listing(view, exchange, view.tools_json(names, form), filtered=True)
+        return _listing(view, context, view.tools_json(names, form), filtered=True)
     whole = wanted == "all" or (wanted == "auto" and len(sight.tools) <= settings.full_list_limit)
     if whole or not (settings.search_tools or settings.call_tool):
-        return _listing(view, exchange, view.all_tools_json(sight, form), filtered=False)
+        return _listing(view, context, view.all_tools_json(sight, form), filtered=False)
     shown = dict.fromkeys(view.pinned(sight))
-    revealed = exchange.revealed or ()
+    revealed = context.revealed or ()
     names = in_order(view, [*shown, *(n for n in revealed if n in sight.tools.names)])
-    body = view.tools_json(names, Form(exchange.era, load=True))
-    return _listing(
-        view, exchange, _with_meta_tools(view, exchange, body, cut=True), filtered=False
-    )
+    body = view.tools_json(names, Form(context.era, load=True))
+    return _listing(view, context, _with_meta_tools(view, context, body, cut=True), filtered=False)
 
 
-def _fits(tool: ToolRecord, asked: Asked) -> bool:
+def _fits(tool: ToolRecord, asked: ListRequest) -> bool:
     if asked.servers is not None and tool.server not in asked.servers:
         return False
     return asked.categories is None or tool.category in asked.categories
@@ -108,17 +108,17 @@ def in_order(view: View, names: Iterable[str]) -> list[str]:
 
 
 async def _filtered(
-    gateway: Gateway, view: View, sight: Sight, exchange: Exchange, query: Query
+    gateway: Gateway, view: View, sight: VisibleCatalog, context: RequestContext, query: Query
 ) -> Reply:
     started = time.perf_counter()
-    await gateway.admit(exchange, LIST, "")
+    await gateway.admit(context, LIST, "")
     selection = await search(gateway, view, query, sight)
-    form = Form(exchange.era, load=True)
+    form = Form(context.era, load=True)
     pinned = view.pinned(sight)
     chosen = _within_budget(view, form, pinned, selection)
     names = in_order(view, chosen)
     cut = len(names) < len(sight.tools)
-    body = _with_meta_tools(view, exchange, view.tools_json(names, form), cut=cut)
+    body = _with_meta_tools(view, context, view.tools_json(names, form), cut=cut)
     told: dict[str, Any] = {
         "returned": len(names),
         "visible": len(sight.tools),
@@ -126,12 +126,12 @@ async def _filtered(
         "degraded": selection.degraded,
         "catalog_version": view.catalog.version,
     }
-    reply = _listing(view, exchange, body, filtered=True, selection=told)
-    gateway.tell_listed(exchange, query, view, sight, names, body, selection, started)
+    reply = _listing(view, context, body, filtered=True, selection=told)
+    gateway.tell_listed(context, query, view, sight, names, body, selection, started)
     return reply
 
 
-async def search(gateway: Gateway, view: View, query: Query, sight: Sight) -> Selection:
+async def search(gateway: Gateway, view: View, query: Query, sight: VisibleCatalog) -> Selection:
     """Search within what is visible; a search that breaks is an empty one that says so."""
     retriever = gateway.retriever
     if retriever is None:
@@ -166,12 +166,12 @@ def _within_budget(
     return chosen
 
 
-def _with_meta_tools(view: View, exchange: Exchange, body: bytes, *, cut: bool) -> bytes:
+def _with_meta_tools(view: View, context: RequestContext, body: bytes, *, cut: bool) -> bytes:
     settings = view.settings
     parts = [body] if body else []
     with_call = settings.call_tool and cut
     if settings.search_tools:
-        parts.append(view.search_json(exchange, call_tool=with_call))
+        parts.append(view.search_json(context, call_tool=with_call))
     if settings.find_tools:
         parts.append(encode(find.definition()))
     if with_call:
@@ -181,7 +181,7 @@ def _with_meta_tools(view: View, exchange: Exchange, body: bytes, *, cut: bool) 
 
 def _listing(
     view: View,
-    exchange: Exchange,
+    context: RequestContext,
     body: bytes,
     *,
     filtered: bool,
@@ -191,14 +191,14 @@ def _listing(
     meta: dict[str, Any] = {}
     if selection is not None:
         meta[meta_keys.SELECTION] = selection
-    if exchange.era == "legacy":
+    if context.era == "legacy":
         tail = b',"_meta":' + encode(meta) if meta else b""
         return Reply(Raw(b'{"tools":[' + body + b"]" + tail + b"}"), era="legacy")
-    ttl, scope = view.cache_fields(LIST, exchange.endpoint)
-    if not (raw or exchange.endpoint.transparent):
+    ttl, scope = view.cache_fields(LIST, context.endpoint)
+    if not (raw or context.endpoint.transparent):
         ttl = 0
     if filtered:
         scope = "private"
-    meta[SERVER_INFO] = view.info(exchange.endpoint)
+    meta[SERVER_INFO] = view.info(context.endpoint)
     head = encode({"resultType": "complete", "ttlMs": ttl, "cacheScope": scope, "_meta": meta})
     return Reply(Raw(head[:-1] + b',"tools":[' + body + b"]}"), era="modern")

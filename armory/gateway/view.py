@@ -18,11 +18,11 @@ from armory.domain.naming import expose_uri
 from armory.domain.query import VisibleSet
 from armory.domain.results import Selection
 from armory.domain.tool import ListedRecord, ToolRecord
-from armory.gateway.context import ALL, Endpoint, Exchange
+from armory.gateway.context import ALL, Endpoint, RequestContext
 from armory.gateway.definitions import Form, Kind, header_map, listed_bytes, tool_bytes
 from armory.gateway.metatools import SEARCH, search_definition
 from armory.gateway.settings import GatewaySettings, SetSpec
-from armory.security.policy import Policy, Scope, Sight
+from armory.security.policy import Policy, Scope, VisibleCatalog
 
 _encode = msgspec.json.encode
 _JOINED_BYTES = 256 << 20
@@ -83,9 +83,9 @@ class View:
         """The configured set behind an endpoint."""
         return self.settings.sets.get(endpoint.name) if endpoint.kind == "set" else None
 
-    def sight(self, exchange: Exchange) -> Sight:
+    def sight(self, context: RequestContext) -> VisibleCatalog:
         """What the caller sees at its endpoint."""
-        return self.policy.sight(self.catalog, exchange.principal, exchange.endpoint.scope)
+        return self.policy.sight(self.catalog, context.principal, context.endpoint.scope)
 
     def servers(self, endpoint: Endpoint) -> Mapping[str, ServerLists]:
         """The upstreams of which an endpoint shows anything, in configuration order."""
@@ -110,34 +110,34 @@ class View:
 
     # -- resolving ---------------------------------------------------------------------------
 
-    def tool(self, exchange: Exchange, name: str) -> ToolRecord | None:
+    def tool(self, context: RequestContext, name: str) -> ToolRecord | None:
         """The tool that the client calls `name`; None when it may not see one."""
-        endpoint = exchange.endpoint
+        endpoint = context.endpoint
         if endpoint.transparent:
             record = self._originals.get((endpoint.name, name))
         else:
             record = self.catalog.tools.get(name)
         if record is None or not endpoint.scope.has_tool(record.server, record.name):
             return None
-        return record if self.policy.allows(exchange.principal, record.name) else None
+        return record if self.policy.allows(context.principal, record.name) else None
 
-    def prompt(self, exchange: Exchange, name: str) -> ListedRecord | None:
+    def prompt(self, context: RequestContext, name: str) -> ListedRecord | None:
         """The prompt that the client calls `name`; None when it may not see one."""
-        endpoint = exchange.endpoint
+        endpoint = context.endpoint
         if endpoint.transparent:
             record = self._prompts.get((endpoint.name, name))
         else:
             record = self.catalog.prompts.get(name)
         if record is None or not endpoint.scope.has_server(record.server):
             return None
-        return record if self.policy.allows(exchange.principal, record.name) else None
+        return record if self.policy.allows(context.principal, record.name) else None
 
-    def may_read(self, exchange: Exchange, server: str, uri: str) -> bool:
+    def may_read(self, context: RequestContext, server: str, uri: str) -> bool:
         """Whether the caller may use the resource with the original URI `uri` of `server`."""
         return (
             server in self.catalog.servers
-            and exchange.endpoint.scope.has_server(server)
-            and self.policy.allows(exchange.principal, expose_uri(server, uri))
+            and context.endpoint.scope.has_server(server)
+            and self.policy.allows(context.principal, expose_uri(server, uri))
         )
 
     def headers_of(self, record: ToolRecord) -> dict[str, tuple[tuple[str, ...], str]]:
@@ -147,7 +147,7 @@ class View:
             found = self._headers[record.name] = header_map(record.input_schema)
         return found
 
-    def pinned(self, sight: Sight) -> tuple[str, ...]:
+    def pinned(self, sight: VisibleCatalog) -> tuple[str, ...]:
         """The visible tools that every listing has, in catalogue order."""
         found = self._pinned.get(sight.tools.key)
         if found is None:
@@ -171,11 +171,11 @@ class View:
 
     # -- searching ---------------------------------------------------------------------------
 
-    def searchable(self, sight: Sight) -> VisibleSet:
+    def searchable(self, sight: VisibleCatalog) -> VisibleSet:
         """What a search may find, in the names of the index."""
         return sight.tools
 
-    def common(self, sight: Sight) -> VisibleSet:
+    def common(self, sight: VisibleCatalog) -> VisibleSet:
         """The part of it that every caller has alike."""
         return sight.tools
 
@@ -208,7 +208,7 @@ class View:
         """Several tools as JSON items, comma-separated, in the order given."""
         return b",".join([self.tool_json(name, form) for name in names])
 
-    def all_tools_json(self, sight: Sight, form: Form) -> bytes:
+    def all_tools_json(self, sight: VisibleCatalog, form: Form) -> bytes:
         """Every visible tool, comma-separated, in catalogue order; joined once per sight."""
         key = (sight.tools.key, form, "tools")
         found = self._joined.get(key)
@@ -222,10 +222,10 @@ class View:
             self._joined[key] = data
         return data
 
-    def search_json(self, exchange: Exchange, *, call_tool: bool) -> bytes:
+    def search_json(self, context: RequestContext, *, call_tool: bool) -> bytes:
         """The definition of `search_tools` for what the caller sees; made once per sight."""
-        sight = self.sight(exchange)
-        key = (sight.tools.key, Form(exchange.era), f"{SEARCH}:{call_tool}")
+        sight = self.sight(context)
+        key = (sight.tools.key, Form(context.era), f"{SEARCH}:{call_tool}")
         found = self._joined.get(key)
         if found is None:
             tools, names = self.catalog.tools, sight.tools.names
@@ -235,7 +235,7 @@ class View:
             self._keep(key, found)
         return found
 
-    def listed_json(self, kind: Kind, sight: Sight, form: Form) -> bytes:
+    def listed_json(self, kind: Kind, sight: VisibleCatalog, form: Form) -> bytes:
         """Every visible prompt, resource or template likewise."""
         key = (sight.tools.key, form, kind)
         found = self._joined.get(key)

@@ -77,7 +77,7 @@ class Reply(msgspec.Struct, gc=False):
         return self.short
 
 
-class ClientFace(Protocol):
+class ClientChannel(Protocol):
     """The client whose request is being served, as an upstream may see and reach it.
 
     Attributes:
@@ -138,7 +138,7 @@ class Call:
 
     method: str
     params: Params
-    client: ClientFace | None = None
+    client: ClientChannel | None = None
     timeout_s: float | None = None
     name_header: str | None = None
     param_headers: Mapping[str, str] = field(default_factory=dict[str, str])

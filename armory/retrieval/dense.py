@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from armory.errors import BackendError
 from armory.retrieval.embedders.cache import CachedEmbedder
 from armory.retrieval.evidence import LegText, to_dense
-from armory.retrieval.fallback import Patience
+from armory.retrieval.fallback import Backoff
 from armory.retrieval.ports import FloatArray, Hits, IntArray
 from armory.retrieval.snapshot import Snapshot
 
@@ -32,7 +32,7 @@ class DenseSide:
         self.embedder = embedder
         self._timeout_s = timeout_s
         self._candidates = candidates
-        self._patience = Patience()
+        self._patience = Backoff()
 
     @property
     def identity(self) -> str:

@@ -18,13 +18,13 @@ from armory.errors import InvalidRequest
 from armory.retrieval.intents import clauses
 from armory.retrieval.lexical.postings import Hits as LexicalHits
 from armory.retrieval.ports import (
-    Evidence,
+    CandidateFeatures,
     FloatArray,
     Hits,
     IntArray,
-    Leg,
     Passage,
     Recalled,
+    Subquery,
     UsageSource,
 )
 from armory.retrieval.snapshot import Snapshot
@@ -44,7 +44,7 @@ _LEAST_STD = 0.06
 
 @dataclass(frozen=True, slots=True)
 class LegText:
-    """One text to search for; see `ports.Leg`. `passage` is what of the query is embedded."""
+    """One text to search for; see `ports.Subquery`. `passage` is what of the query is embedded."""
 
     text: str
     parent: int
@@ -246,7 +246,7 @@ def gather(
     recalled: Recalled | None,
     embedder: str,
     usage: UsageSource | None,
-) -> Evidence:
+) -> CandidateFeatures:
     """Join both halves over the same candidates."""
     rows, cosine = _candidates(snapshot, allowed, words, hits)
     whole = len(rows) == len(snapshot.records)
@@ -255,7 +255,7 @@ def gather(
     if recalled is not None and hits is not None:
         used, past, counts = _past(snapshot, rows, recalled, hits)
     joined = [
-        Leg(
+        Subquery(
             text=leg.text,
             parent=leg.parent,
             whole=leg.whole,
@@ -272,7 +272,7 @@ def gather(
         )
         for i, leg in enumerate(legs)
     ]
-    return Evidence(
+    return CandidateFeatures(
         legs=joined,
         records=records,
         rows=rows,

@@ -13,7 +13,7 @@ import numpy as np
 import structlog
 
 from armory.retrieval.lexical.postings import K1
-from armory.retrieval.ports import Evidence, FloatArray, IntArray, Ranker
+from armory.retrieval.ports import CandidateFeatures, FloatArray, IntArray, Ranker
 
 _log = structlog.get_logger(__name__)
 
@@ -36,7 +36,7 @@ def stand_in(ranker: Ranker, rankers: Mapping[str, Ranker], tools: int) -> Ranke
     return rankers["lexical"]
 
 
-def word_share(evidence: Evidence) -> FloatArray:
+def word_share(evidence: CandidateFeatures) -> FloatArray:
     """(c,) best BM25F of each candidate over the caller's texts ÷ the most that the text's terms
     can attain, in [0, 1].
     """
@@ -59,7 +59,7 @@ def plain_hits(share: FloatArray, order: IntArray) -> IntArray:
     return np.flatnonzero(first >= least)
 
 
-class Patience:
+class Backoff:
     """When a dense side that failed may be asked again: ever later, at most every 30 seconds."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ ranker.
 
 One query becomes *legs* (each text that the caller sent, and each clause of it), each leg is
 scored by the dense and the lexical side over the same candidate rows, and a ranker, a pure NumPy
-function, turns the `Evidence` into a `Ranked`. A row is a tool's position in the snapshot.
+function, turns the `CandidateFeatures` into a `Ranked`. A row is a tool's position in the snapshot.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ class VectorIndex(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Leg:
+class Subquery:
     """One text that is searched for.
 
     Attributes:
@@ -175,7 +175,8 @@ class Leg:
             against other tools' queries, 0 without any; None: no memory of use.
         bm25: (c,) BM25F over all fields, at least 0.
         bm25_mean, bm25_std: over the visible set.
-        hits: the same words as pairs, for `Evidence.postings.fields`; its rows are snapshot rows.
+        hits: the same words as pairs, for `CandidateFeatures.postings.fields`; its rows are those
+            of the snapshot.
         vector: (d,) of the text, of unit length; None: no dense side.
     """
 
@@ -204,7 +205,7 @@ class UsageArrays:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Evidence:
+class CandidateFeatures:
     """Everything known of one query over its candidate tools.
 
     Attributes:
@@ -215,12 +216,12 @@ class Evidence:
             `postings.fields(leg.hits, rows)`.
         visible: number of tools searched (>= c).
         embedder: identity of the embedder, "" without dense side.
-        uses: (c,) float32, how many past uses stand behind `Leg.used`; None: no memory of use.
+        uses: (c,) float32, how many past uses stand behind `Subquery.used`; None: no memory of use.
         usage: statistics of calls, asked only for the tools that a ranker looks at; None: unknown.
         user, hour, last_tool: context of the query, see `Query`.
     """
 
-    legs: Sequence[Leg]
+    legs: Sequence[Subquery]
     records: Sequence[ToolRecord]
     rows: IntArray
     postings: Postings
@@ -259,7 +260,7 @@ class RankSettings:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranked:
-    """A ranker's verdict over the c candidates of an Evidence.
+    """A ranker's verdict over the c candidates of an CandidateFeatures.
 
     Attributes:
         order: (r,) int64 positions into the candidates, best first; r < c only for a ranker that
@@ -298,11 +299,11 @@ class Ranker(Protocol):
         """Whether it cannot work without cosines; the retriever then falls back to `lexical`."""
         ...
 
-    def rank(self, evidence: Evidence, settings: RankSettings) -> Ranked:
+    def rank(self, evidence: CandidateFeatures, settings: RankSettings) -> Ranked:
         """Judge every candidate."""
         ...
 
-    def reason(self, evidence: Evidence, ranked: Ranked, position: int) -> str:
+    def reason(self, evidence: CandidateFeatures, ranked: Ranked, position: int) -> str:
         """One readable sentence made of the signals that decided for this candidate."""
         ...
 

@@ -39,8 +39,8 @@ from armory.retrieval.evidence import (
 from armory.retrieval.fallback import BACKOFF_S, stand_in, word_share
 from armory.retrieval.indexer import Indexer, IndexReport, QueryGenerator
 from armory.retrieval.ports import (
+    CandidateFeatures,
     Embedder,
-    Evidence,
     FloatArray,
     IntArray,
     Ranked,
@@ -265,7 +265,7 @@ class Retriever:
             tools = len(snapshot.records) if allowed is None else len(allowed)
             ranker = stand_in(ranker, self._rankers, tools)
 
-        def rank() -> tuple[Evidence, Ranked]:
+        def rank() -> tuple[CandidateFeatures, Ranked]:
             evidence = gather(
                 snapshot, query, legs, allowed, words, hits, vectors, recalled,
                 self._dense.identity, self._usage,
@@ -340,7 +340,12 @@ class Retriever:
                 return
 
     async def _reorder(
-        self, snapshot: Snapshot, query: Query, evidence: Evidence, ranked: Ranked, dense: bool
+        self,
+        snapshot: Snapshot,
+        query: Query,
+        evidence: CandidateFeatures,
+        ranked: Ranked,
+        dense: bool,
     ) -> IntArray:
         order = ranked.order
         if self._reranker is not None:

@@ -17,7 +17,14 @@ from armory.domain.query import Query
 from armory.domain.query import Ranker as RankerName
 from armory.domain.results import Match
 from armory.retrieval.fallback import plain_hits
-from armory.retrieval.ports import Evidence, FloatArray, IntArray, Ranked, Ranker, RankSettings
+from armory.retrieval.ports import (
+    CandidateFeatures,
+    FloatArray,
+    IntArray,
+    Ranked,
+    Ranker,
+    RankSettings,
+)
 
 ThresholdOn = Literal["calibrated", "raw"]
 BELOW, CAP, BUDGET, REFUSED = "below threshold", "cap", "token budget", "refused"
@@ -87,7 +94,7 @@ class Verdict:
         ranker: the ranker that judged.
     """
 
-    evidence: Evidence | None
+    evidence: CandidateFeatures | None
     ranked: Ranked | None
     order: IntArray
     degraded: str | None

@@ -16,7 +16,7 @@ import structlog
 from armory.domain.catalog import EMPTY, Catalog, ServerLists, ToolRules, build_catalog
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError
-from armory.gateway.principal_lists import Personal
+from armory.gateway.principal_lists import PrincipalLists
 from armory.security.pinning import Pinning
 
 _log = structlog.get_logger(__name__)
@@ -113,7 +113,7 @@ class CatalogueKeeper:
         self._again = True
         self.changed()
 
-    def join(self, personal: Personal) -> None:
+    def join(self, personal: PrincipalLists) -> None:
         """Build and index what single callers see as well."""
         personal.build, personal.index = self.personal, self.index_extra
         self.extra = personal.extra

@@ -11,7 +11,7 @@ from armory.errors import ConfigError
 from armory.runtime.grants import LOGINS
 from armory.runtime.settings import upstream_specs
 from armory.upstreams.oauth.logins import Logins
-from armory.upstreams.oauth.person import PersonTokens, Visit
+from armory.upstreams.oauth.person import AuthorizationCodeTokens, Visit
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_client import HttpClient
 
@@ -27,7 +27,7 @@ async def log_in(loaded: Loaded, server: str, redirect_uri: str, visit: Visit) -
     client = HttpClient(spec)
     try:
         tokens = client.tokens
-        assert isinstance(tokens, PersonTokens)
+        assert isinstance(tokens, AuthorizationCodeTokens)
         challenge = await client.challenged()
         return (await tokens.log_in(client.url, challenge, redirect_uri, visit)).issuer
     finally:

@@ -19,10 +19,10 @@ from armory.accounts.users import ENDED
 from armory.config import Loaded
 from armory.config.model import ReadyWhen
 from armory.domain.principal import Principal
-from armory.feedback.attribution import Preceding
+from armory.feedback.attribution import QueryAttribution
 from armory.feedback.learning import Learning
 from armory.feedback.store import StoredUses
-from armory.feedback.vectors import UseVectors
+from armory.feedback.vectors import FeedbackVectors
 from armory.gateway.gateway import Gateway
 from armory.protocol.link import Params
 from armory.retrieval.retriever import Retriever
@@ -139,7 +139,7 @@ class Runtime:
             parts.gateway,
             limiter=self.limits,
             events=Fan([sink for sink in (self.figures.metrics, accounts, self.learning) if sink]),
-            preceding=Preceding() if self.learning else None,
+            preceding=QueryAttribution() if self.learning else None,
         )
         self.gateway.compacted = self.figures.metrics.compacted
         ears.gateway = self.gateway
@@ -168,7 +168,7 @@ class Runtime:
         if accounts is None or not (rag.enabled and rag.learn_from_use):
             return None
         return Learning(
-            UseVectors(floor=USES_NEEDED),
+            FeedbackVectors(floor=USES_NEEDED),
             lambda: self.retriever,
             StoredUses(accounts.database, accounts.feed),
             accounts.feed,

@@ -111,7 +111,7 @@ class Packs(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Sight:
+class VisibleCatalog:
     """What one profile sees at one endpoint. One object per (snapshot, profile, scope).
 
     Attributes:
@@ -132,8 +132,8 @@ class _Cache:
     version: int = -1
     catalog: Catalog | None = None
     by_server: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    sights: dict[tuple[Profile, str], Sight] = field(
-        default_factory=dict[tuple[Profile, str], Sight]
+    sights: dict[tuple[Profile, str], VisibleCatalog] = field(
+        default_factory=dict[tuple[Profile, str], VisibleCatalog]
     )
 
 
@@ -223,7 +223,7 @@ class Policy:
         scope: Scope = EVERYTHING,
         *,
         packs: bool = True,
-    ) -> Sight:
+    ) -> VisibleCatalog:
         """Everything that `principal` may see; one object per snapshot, profile and scope.
 
         `packs=False` leaves the user's packs out: the rules alone.
@@ -257,7 +257,9 @@ class Policy:
             return frozenset(names)
         return frozenset(name for name in names if self._decide(applicable, name))
 
-    def _look(self, cache: _Cache, profile: Profile, scope: Scope, view: PackView | None) -> Sight:
+    def _look(
+        self, cache: _Cache, profile: Profile, scope: Scope, view: PackView | None
+    ) -> VisibleCatalog:
         catalog = cache.catalog
         assert catalog is not None
         applicable, packs = profile
@@ -277,7 +279,7 @@ class Policy:
             names = {*whole, *(n for n in view.tools if n in tools)}
         if not scope.everything:
             names = (n for n in names if scope.has_tool(tools[n].server, n))
-        return Sight(
+        return VisibleCatalog(
             tools=VisibleSet(
                 self._permitted(applicable, names),
                 f"{catalog.version}/{scope.key}/{','.join(map(str, applicable))}/{packs}",

@@ -1,6 +1,6 @@
 """A client as an upstream sees it, recording what reaches it.
 
-Owns: `RecordingClient` (a `ClientFace`) and `RecordingEar`. Never does any I/O.
+Owns: `RecordingClient` (a `ClientChannel`) and `RecordingEar`. Never does any I/O.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from armory.domain.tool import ToolRecord
 from armory.gateway.gateway import Gateway
 from armory.protocol.link import (
     Call,
-    ClientFace,
+    ClientChannel,
     Owner,
     Reply,
 )
@@ -102,7 +102,9 @@ class ScriptedPool:
     subscriptions: dict[tuple[str, str], frozenset[str]] = field(
         default_factory=dict[tuple[str, str], frozenset[str]]
     )
-    rooted: list[tuple[Owner, ClientFace]] = field(default_factory=list[tuple[Owner, ClientFace]])
+    rooted: list[tuple[Owner, ClientChannel]] = field(
+        default_factory=list[tuple[Owner, ClientChannel]]
+    )
     released: list[str] = field(default_factory=list[str])
 
     async def request(self, server: str, owner: Owner, call: Call) -> Reply:
@@ -114,7 +116,7 @@ class ScriptedPool:
         """Note the wanted set."""
         self.subscriptions[server, self.key(server, owner)] = uris
 
-    async def roots_changed(self, owner: Owner, client: ClientFace) -> None:
+    async def roots_changed(self, owner: Owner, client: ClientChannel) -> None:
         """Note the news."""
         self.rooted.append((owner, client))
 

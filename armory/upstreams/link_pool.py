@@ -18,7 +18,7 @@ from armory.protocol.link import Owner, Params, Refused
 from armory.protocol.messages import profile
 from armory.upstreams.clock import Clock
 from armory.upstreams.negotiate import Connector
-from armory.upstreams.session.base import Session
+from armory.upstreams.session.base import BaseLink
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http import HttpLink
 
@@ -50,7 +50,7 @@ class Ears(Protocol):
         ...
 
 
-class Slot:
+class LinkSlot:
     """One session, open or not: the link's `Heard`."""
 
     def __init__(
@@ -59,15 +59,15 @@ class Slot:
         session_id: str | None,
         principal: Principal,
         capabilities: Mapping[str, Any],
-        sessions: Sessions,
+        sessions: LinkPool,
     ) -> None:
         self.owner = owner
         self.session_id = session_id
         self.principal = principal
         self.capabilities = capabilities
-        self.link: Session | None = None
-        self.watched: Session | None = None
-        self.connecting: asyncio.Task[Session] | None = None
+        self.link: BaseLink | None = None
+        self.watched: BaseLink | None = None
+        self.connecting: asyncio.Task[BaseLink] | None = None
         self.in_flight = 0
         self.last_used = 0.0
         self.pinned = False
@@ -86,7 +86,7 @@ class Slot:
         self._sessions.dropped(self, reason)
 
 
-class Sessions:
+class LinkPool:
     """All sessions of one upstream.
 
     Args:
@@ -101,7 +101,7 @@ class Sessions:
         self.ears = ears
         self._connector = connector
         self._clock = clock
-        self._slots: dict[tuple[str, str], Slot] = {}
+        self._slots: dict[tuple[str, str], LinkSlot] = {}
         self._wanted: dict[str, frozenset[str]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._closing = False
@@ -117,7 +117,7 @@ class Sessions:
             return f"{owner.principal.key}\n{owner.session_id}"
         return owner.principal.key
 
-    def slot(self, owner: Owner, capabilities: Mapping[str, Any]) -> Slot:
+    def slot(self, owner: Owner, capabilities: Mapping[str, Any]) -> LinkSlot:
         """The slot that serves `owner`, made if need be; its link may still have to be opened.
 
         Raises:
@@ -133,12 +133,12 @@ class Sessions:
             declared = {} if modern else dict(capabilities)
             principal = INTERNAL if key[0] == OWN else owner.principal
             session_id = owner.session_id if self.spec.isolation == "session" else None
-            slot = Slot(key[0], session_id, principal, declared, self)
+            slot = LinkSlot(key[0], session_id, principal, declared, self)
             slot.last_used = self._clock.now()
             self._slots[key] = slot
         return slot
 
-    async def link(self, slot: Slot) -> Session:
+    async def link(self, slot: LinkSlot) -> BaseLink:
         """The slot's live link, opened if need be.
 
         Raises:
@@ -168,7 +168,7 @@ class Sessions:
                 ) from None
             raise
 
-    def dropped(self, slot: Slot, reason: str) -> None:
+    def dropped(self, slot: LinkSlot, reason: str) -> None:
         """A link died: close what is left of it."""
         link, slot.link = slot.link, None
         if link is None:
@@ -228,7 +228,7 @@ class Sessions:
         while self._tasks:
             await asyncio.wait(tuple(self._tasks))
 
-    def rooted(self, owner: Owner, capabilities: Mapping[str, Any]) -> list[Session]:
+    def rooted(self, owner: Owner, capabilities: Mapping[str, Any]) -> list[BaseLink]:
         """The open legacy links that serve a client of `owner` which declared that it has roots."""
         if "roots" not in capabilities:
             return []
@@ -244,7 +244,7 @@ class Sessions:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _connect(self, slot: Slot) -> Session:
+    async def _connect(self, slot: LinkSlot) -> BaseLink:
         old, slot.link = slot.link, None
         if old is not None:
             await old.close()
@@ -262,7 +262,7 @@ class Sessions:
         self._rekey(slot)
         return link
 
-    def _rekey(self, slot: Slot) -> None:
+    def _rekey(self, slot: LinkSlot) -> None:
         """A modern link serves every capability profile of its owner."""
         link = slot.link
         if link is None or link.era != "modern":
@@ -274,7 +274,7 @@ class Sessions:
                     del self._slots[key]
             self._slots[plain] = slot
 
-    def _idle(self, slot: Slot) -> bool:
+    def _idle(self, slot: LinkSlot) -> bool:
         return not (
             slot.in_flight
             or slot.pinned
@@ -304,7 +304,7 @@ class Sessions:
             retry_after_s=1.0,
         )
 
-    def _evict(self, key: tuple[str, str], slot: Slot) -> None:
+    def _evict(self, key: tuple[str, str], slot: LinkSlot) -> None:
         self._slots.pop(key, None)
         if slot.connecting is not None:
             slot.connecting.cancel()
@@ -313,7 +313,7 @@ class Sessions:
             log.info("upstream_session_closed", upstream=self.spec.key)
             self._run(link.close())
 
-    def _subscriber(self, owner: str) -> Slot | None:
+    def _subscriber(self, owner: str) -> LinkSlot | None:
         for (key, _), slot in self._slots.items():
             if key == owner and slot.link is not None and not slot.link.closed:
                 return slot
@@ -331,7 +331,7 @@ class Sessions:
             log.warning("upstream_resubscribe_failed", upstream=self.spec.key, error=str(error))
 
 
-def _connected(slot: Slot, ended: asyncio.Task[Any]) -> None:
+def _connected(slot: LinkSlot, ended: asyncio.Task[Any]) -> None:
     if slot.connecting is ended:
         slot.connecting = None
     if not ended.cancelled():

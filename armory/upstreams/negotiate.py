@@ -17,7 +17,7 @@ import structlog
 from armory.domain.principal import Principal
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, Era
-from armory.upstreams.session.base import Heard, Identity, Session, Unintelligible
+from armory.upstreams.session.base import BaseLink, Heard, Identity, Unintelligible
 from armory.upstreams.session.duplex import DuplexLink
 from armory.upstreams.session.handshake import Incompatible, NotModern, discover, initialize
 from armory.upstreams.spec import UpstreamSpec
@@ -75,7 +75,7 @@ class Connector:
         heard: Heard,
         *,
         fresh: bool = True,
-    ) -> Session:
+    ) -> BaseLink:
         """A live link for one caller.
 
         Args:
@@ -112,7 +112,7 @@ class Connector:
 
     async def _connect_stdio(
         self, spec: UpstreamSpec, capabilities: Mapping[str, Any], heard: Heard
-    ) -> Session:
+    ) -> BaseLink:
         if self._tries("modern"):
             link = StdioLink(spec, heard, self._client_info)
             try:
@@ -169,7 +169,7 @@ class Connector:
 
     async def _connect_http(
         self, spec: UpstreamSpec, capabilities: Mapping[str, Any], heard: Heard
-    ) -> Session:
+    ) -> BaseLink:
         client = self._client
         if client is None:
             client = self._client = HttpClient(self.spec)
@@ -200,7 +200,7 @@ class Connector:
 
     async def _try_modern(
         self, spec: UpstreamSpec, heard: Heard, client: HttpClient
-    ) -> Session | None:
+    ) -> BaseLink | None:
         """A modern link; None when the upstream may speak an older revision."""
         link = HttpLink(spec, heard, self._client_info, client)
         try:
@@ -223,7 +223,7 @@ class Connector:
         capabilities: Mapping[str, Any],
         heard: Heard,
         client: HttpClient,
-    ) -> Session:
+    ) -> BaseLink:
         link = SseLink(spec, heard, self._client_info, client)
         await link.open()
         try:
@@ -240,7 +240,7 @@ class Connector:
         link: DuplexLink | HttpLink,
         identity: Identity,
         transport: Literal["stdio", "streamable-http", "sse"],
-    ) -> Session:
+    ) -> BaseLink:
         link.adopt(identity)
         if identity.era == "legacy":
             try:
@@ -254,7 +254,7 @@ class Connector:
         self._tell(link)
         return link
 
-    def _tell(self, link: Session) -> None:
+    def _tell(self, link: BaseLink) -> None:
         log.info(
             "upstream_connected",
             upstream=link.server,

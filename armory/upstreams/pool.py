@@ -17,7 +17,7 @@ from armory.domain.catalog import ServerLists
 from armory.errors import UpstreamUnavailable
 from armory.protocol.link import (
     Call,
-    ClientFace,
+    ClientChannel,
     Link,
     Listener,
     Owner,
@@ -143,7 +143,7 @@ class Pool:
         """
         await self.upstream(server).sessions.subscribe(owner, uris)
 
-    async def roots_changed(self, owner: Owner, client: ClientFace) -> None:
+    async def roots_changed(self, owner: Owner, client: ClientChannel) -> None:
         """A client's roots changed: tell the legacy sessions that were told that it has some.
 
         What those ask about roots in the next moments is put to `client`. Modern upstreams need no

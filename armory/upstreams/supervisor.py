@@ -19,7 +19,7 @@ from armory.errors import UpstreamUnavailable
 from armory.protocol.versions import Era
 from armory.upstreams.clock import Clock, SystemClock
 from armory.upstreams.pool import Pool
-from armory.upstreams.session.base import Session
+from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.lists import TOOLS
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.upstream import Upstream
@@ -105,7 +105,7 @@ class _Owner:
         """Fetch the lists now."""
         await self._refresh(await self.upstream.own_link())
 
-    async def _follow(self, link: Session) -> None:
+    async def _follow(self, link: BaseLink) -> None:
         """Re-list on every change until the session is lost.
 
         Raises:
@@ -143,7 +143,7 @@ class _Owner:
                     await link.close()
                     raise
 
-    def _interval(self, link: Session, announced: bool) -> float:
+    def _interval(self, link: BaseLink, announced: bool) -> float:
         interval_s = self.upstream.spec.health_interval_s
         if announced or link.era == "legacy" or self.lists is None:
             return interval_s
@@ -161,7 +161,7 @@ class _Owner:
             timer.cancel()
             await asyncio.gather(waiting, timer, return_exceptions=True)
 
-    async def _refresh(self, link: Session) -> None:
+    async def _refresh(self, link: BaseLink) -> None:
         self._listed += 1
         mine = self._listed
         lists = await self.upstream.lists_over(link, self.lists)
@@ -174,7 +174,7 @@ class _Owner:
             self._on_lists(link.server, lists)
         self.settled.set()
 
-    def _ready(self, link: Session) -> None:
+    def _ready(self, link: BaseLink) -> None:
         tools = len(self.lists.tools) if self.lists is not None else 0
         if self.status.state != "ready":
             log.info("upstream_ready", upstream=link.server, tools=tools)

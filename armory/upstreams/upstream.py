@@ -17,9 +17,9 @@ from armory.protocol.link import Call, Listener, Owner, Params, Reply
 from armory.upstreams.breaker import Breaker
 from armory.upstreams.clock import Clock
 from armory.upstreams.gate import Gate, QueueFull
-from armory.upstreams.link_pool import OWN, Sessions
+from armory.upstreams.link_pool import OWN, LinkPool
 from armory.upstreams.negotiate import Connector
-from armory.upstreams.session.base import Session, Unintelligible
+from armory.upstreams.session.base import BaseLink, Unintelligible
 from armory.upstreams.session.lists import fetch_lists
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http import HttpLink
@@ -64,7 +64,7 @@ class Upstream:
         self.breaker = Breaker(spec.breaker_failures, spec.breaker_open_s)
         self.gate = Gate(spec.max_concurrency, spec.max_queue)
         self.connector = Connector(spec, client_info)
-        self.sessions = Sessions(spec, self.connector, self, clock)
+        self.sessions = LinkPool(spec, self.connector, self, clock)
         self.watcher: Watcher | None = None
         self._clock = clock
         self._listener = listener
@@ -166,7 +166,7 @@ class Upstream:
 
     # --- the gateway's own session
 
-    async def own_link(self) -> Session:
+    async def own_link(self) -> BaseLink:
         """The gateway's own session, opened if need be and never reaped; heeds no breaker.
 
         Raises:
@@ -187,7 +187,7 @@ class Upstream:
         """Whether a call is under way on the gateway's own session."""
         return self.sessions.slot(OWNER, OWN_CAPABILITIES).in_flight > 0
 
-    async def lists_over(self, link: Session, before: ServerLists | None = None) -> ServerLists:
+    async def lists_over(self, link: BaseLink, before: ServerLists | None = None) -> ServerLists:
         """All lists over one link."""
         rules = isinstance(link, HttpLink)
         return await fetch_lists(

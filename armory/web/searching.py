@@ -20,7 +20,7 @@ from armory.domain.principal import Principal
 from armory.domain.query import Query, VisibleSet
 from armory.domain.tool import ToolRecord
 from armory.retrieval.factors import UNMEASURED
-from armory.retrieval.ports import Evidence, FloatArray
+from armory.retrieval.ports import CandidateFeatures, FloatArray
 from armory.retrieval.selection import Verdict
 from armory.storage.readthrough import ReadThrough
 from armory.web.services import RestServices
@@ -239,7 +239,7 @@ def record_json(
 
 def _debug(
     chosen: Sequence[int],
-    evidence: Evidence | None,
+    evidence: CandidateFeatures | None,
     vector: FloatArray | Sequence[float] | None,
     wanted: Wanted,
 ) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """One HTTP request with what admission found out about it, and the ways to answer it.
 
-Owns: `Visit`, JSON answers, and the answer that becomes a stream only when it has to. aiohttp's
-server side is used here and in its siblings under `wire/`, nowhere below.
+Owns: `AdmittedRequest`, JSON answers, and the answer that becomes a stream only when it has to.
+aiohttp's server side is used here and in its siblings under `wire/`, nowhere below.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from armory.wire import eras
 from armory.wire.answers import JsonAnswer, Part
 from armory.wire.errors import status_of
 from armory.wire.session_calls import encoded
-from armory.wire.streams import PING, SSE_HEADERS, Patience, frame
+from armory.wire.streams import PING, SSE_HEADERS, KeepaliveTimer, frame
 
 
 @dataclass(slots=True)
-class Visit:
+class AdmittedRequest:
     """One admitted request.
 
     Attributes:
@@ -59,13 +59,13 @@ def accepts(header: str | None) -> tuple[bool, bool]:
 
 
 def json_answer(
-    visit: Visit | None,
+    admitted: AdmittedRequest | None,
     body: bytes | Sequence[Part],
     status: int = 200,
     headers: Mapping[str, str] | None = None,
 ) -> JsonAnswer:
     """A JSON body, whole or in parts."""
-    extra = visit.extra if visit is not None else None
+    extra = admitted.extra if admitted is not None else None
     every = {**extra, **(headers or {})} if extra else headers
     return JsonAnswer((body,) if isinstance(body, bytes) else body, status, every)
 
@@ -84,9 +84,11 @@ def refusal(
     return json_answer(None, body, status, headers)
 
 
-def new_stream(visit: Visit, headers: Mapping[str, str] | None = None) -> web.StreamResponse:
+def new_stream(
+    admitted: AdmittedRequest, headers: Mapping[str, str] | None = None
+) -> web.StreamResponse:
     """An event stream, not yet started."""
-    return web.StreamResponse(headers={**SSE_HEADERS, **visit.extra, **(headers or {})})
+    return web.StreamResponse(headers={**SSE_HEADERS, **admitted.extra, **(headers or {})})
 
 
 class LazyAnswer:
@@ -96,13 +98,13 @@ class LazyAnswer:
     seconds of silence, so that proxies keep the connection.
     """
 
-    def __init__(self, visit: Visit, patience: Patience) -> None:
-        self._visit = visit
+    def __init__(self, admitted: AdmittedRequest, patience: KeepaliveTimer) -> None:
+        self._visit = admitted
         self._patience = patience
         self._response: web.StreamResponse | None = None
         self._opening: asyncio.Task[web.StreamResponse] | None = None
         self._pinging: asyncio.Task[None] | None = None
-        if visit.takes_sse:
+        if admitted.takes_sse:
             patience.add(self)
 
     def remind(self) -> None:
@@ -173,7 +175,7 @@ class Nobody:
 NOBODY = Nobody()
 
 
-class RequestFace:
+class RequestChannel:
     """A modern client behind one of its requests, as an upstream may reach it."""
 
     __slots__ = ("_answer", "capabilities", "log_level", "progress_token")

@@ -11,14 +11,14 @@ from collections.abc import Awaitable, Callable
 import structlog
 from msgspec import Raw
 
-from armory.gateway.context import Exchange
+from armory.gateway.context import RequestContext
 from armory.gateway.gateway import Gateway
 from armory.protocol.codes import METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
 from armory.wire import eras
 from armory.wire.errors import ANSWERED, error_object
-from armory.wire.interaction import Elsewhere, Interactions
+from armory.wire.interaction import Interactions, OwnedByReplica
 from armory.wire.methods import Kind, exists_elsewhere, route
 
 _log = structlog.get_logger(__name__)
@@ -38,79 +38,79 @@ class Dispatcher:
         self.gateway = gateway
         self.interactions = interactions
 
-    async def answer(self, exchange: Exchange, method: str, params: dict[str, Raw]) -> Reply:
+    async def answer(self, context: RequestContext, method: str, params: dict[str, Raw]) -> Reply:
         """The answer to one request; every failure is one, too (but cancellation passes).
 
         Raises:
-            Elsewhere: only another replica can answer.
+            OwnedByReplica: only another replica can answer.
         """
         try:
-            return await self._answer(exchange, method, params)
-        except Elsewhere:
+            return await self._answer(context, method, params)
+        except OwnedByReplica:
             raise
         except ANSWERED as failure:
-            return Reply(error=error_object(failure), era=exchange.era)
+            return Reply(error=error_object(failure), era=context.era)
         except Exception as failure:  # noqa: BLE001 a defect must not leave a request unanswered
             _log.error("request_failed", method=method[:100], error=repr(failure), exc_info=True)
-            return Reply(error=error_object(failure), era=exchange.era)
+            return Reply(error=error_object(failure), era=context.era)
 
-    async def _answer(self, exchange: Exchange, method: str, params: dict[str, Raw]) -> Reply:
+    async def _answer(self, context: RequestContext, method: str, params: dict[str, Raw]) -> Reply:
         gateway = self.gateway
-        found = route(method, exchange.era)
+        found = route(method, context.era)
         if found is None:
-            if exists_elsewhere(method, exchange.era):
+            if exists_elsewhere(method, context.era):
                 raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
-            params = self._passed(exchange, params)
-            reply = await gateway.pass_on(exchange, method, params)
-            return self._shaped(exchange, method, reply)
+            params = self._passed(context, params)
+            reply = await gateway.pass_on(context, method, params)
+            return self._shaped(context, method, reply)
         if found.kind == "hello":
-            return self._hello(exchange, method)
+            return self._hello(context, method)
         if found.kind in ("session", "listen"):  # the transports serve these themselves
             raise RpcError(METHOD_NOT_FOUND, f"Method not found here: {method}")
         if gateway.personal.servers:
-            await gateway.prepare(exchange, current=found.kind in _READY_MADE)
+            await gateway.prepare(context, current=found.kind in _READY_MADE)
         if found.kind == "list_tools":
-            return await gateway.list_tools(exchange, params)
+            return await gateway.list_tools(context, params)
         if found.kind == "list_entries":
-            return await gateway.list_entries(exchange, method, params)
-        params = self._passed(exchange, params)
-        invoke = self._invoke(exchange, found.kind, method)
+            return await gateway.list_entries(context, method, params)
+        params = self._passed(context, params)
+        invoke = self._invoke(context, found.kind, method)
         if found.interactive:
-            reply = await self.interactions.run(exchange, method, params, invoke)
+            reply = await self.interactions.run(context, method, params, invoke)
         else:
             reply = await invoke(params)
-        return self._shaped(exchange, method, reply)
+        return self._shaped(context, method, reply)
 
-    def _passed(self, exchange: Exchange, params: dict[str, Raw]) -> dict[str, Raw]:
-        transparent = exchange.endpoint.transparent
-        return eras.with_passed_meta(params, exchange.meta, transparent=transparent)
+    def _passed(self, context: RequestContext, params: dict[str, Raw]) -> dict[str, Raw]:
+        transparent = context.endpoint.transparent
+        return eras.with_passed_meta(params, context.meta, transparent=transparent)
 
-    def _shaped(self, exchange: Exchange, method: str, reply: Reply) -> Reply:
-        endpoint = exchange.endpoint
+    def _shaped(self, context: RequestContext, method: str, reply: Reply) -> Reply:
+        endpoint = context.endpoint
         view = self.gateway.view
-        found = route(method, exchange.era)
+        found = route(method, context.era)
         return eras.shape(
             reply,
             method,
-            exchange.era,
+            context.era,
             view.info(endpoint),
             transparent=endpoint.transparent,
             private=found is not None and found.cacheable and view.policy.restricts,
         )
 
-    def _invoke(self, exchange: Exchange, kind: Kind, method: str) -> Invoke:
+    def _invoke(self, context: RequestContext, kind: Kind, method: str) -> Invoke:
         gateway = self.gateway
         if kind == "call_tool":
-            return lambda params: gateway.call_tool(exchange, params)
+            return lambda params: gateway.call_tool(context, params)
         if kind == "get_prompt":
-            return lambda params: gateway.get_prompt(exchange, params)
+            return lambda params: gateway.get_prompt(context, params)
         if kind == "read_resource":
-            return lambda params: gateway.read_resource(exchange, params)
+            return lambda params: gateway.read_resource(context, params)
         if kind == "complete":
-            return lambda params: gateway.complete(exchange, params)
-        return lambda params: gateway.task_method(exchange, method, params)
+            return lambda params: gateway.complete(context, params)
+        return lambda params: gateway.task_method(context, method, params)
 
-    def _hello(self, exchange: Exchange, method: str) -> Reply:
+    def _hello(self, context: RequestContext, method: str) -> Reply:
         if method == "server/discover":
-            return Reply(eras.discover_result(self.gateway.described(exchange)), era="modern")
+            return Reply(eras.discover_result(self.gateway.described(context)), era="modern")
         return Reply(Raw(b"{}"), era="legacy")

@@ -14,7 +14,7 @@ from msgspec import UNSET, Raw
 
 from armory.domain.principal import Principal
 from armory.errors import ArmoryError
-from armory.gateway.context import Endpoint, Exchange
+from armory.gateway.context import Endpoint, RequestContext
 from armory.gateway.gateway import Gateway
 from armory.protocol import codes, jsonrpc, versions
 from armory.protocol import meta as meta_keys
@@ -26,14 +26,14 @@ from armory.protocol.rawjson import text_of
 from armory.wire import eras
 from armory.wire.dispatch import Dispatcher
 from armory.wire.errors import error_object
-from armory.wire.interaction import Elsewhere
+from armory.wire.interaction import OwnedByReplica
 from armory.wire.listening import Listening, start_listening
 from armory.wire.session_calls import cancel, encoded, exchange_of, opened, serve, take
 from armory.wire.sessions import Session, Sessions, TooMany
 from armory.wire.streams import EventStream
 
 
-class PipeFace:
+class PipeChannel:
     """A modern client at the other end of a pipe, behind one of its requests."""
 
     def __init__(
@@ -177,8 +177,8 @@ class Duplex:
             error = jsonrpc.error(codes.LIMITED, str(full))
             await self._out.write(jsonrpc.error_response(message.key, error))
             return
-        exchange = exchange_of(self.session, self._out, {}, self._headers, self._url)
-        described = self._gateway.described(exchange)
+        context = exchange_of(self.session, self._out, {}, self._headers, self._url)
+        described = self._gateway.described(context)
         result = eras.initialize_result(version, described)
         await self._out.write(jsonrpc.response(message.key, result))
 
@@ -212,22 +212,22 @@ class Duplex:
                     return jsonrpc.response(message.key, jsonrpc.EMPTY)
                 error = jsonrpc.error(codes.INVALID_REQUEST, "send initialize first")
                 return jsonrpc.error_response(message.key, error)
-            exchange = exchange_of(session, self._out, meta, self._headers, self._url)
+            context = exchange_of(session, self._out, meta, self._headers, self._url)
             return encoded(
-                message.key, await serve(self._dispatcher, session, exchange, message, params)
+                message.key, await serve(self._dispatcher, session, context, message, params)
             )
         version = text_of(meta, meta_keys.PROTOCOL_VERSION)
         rejected = eras.refusal(method, version, params, meta, None)
         if rejected is not None:
             error = jsonrpc.error(rejected.code, rejected.message, rejected.data)
             return jsonrpc.error_response(message.key, error)
-        face = PipeFace(
+        face = PipeChannel(
             self._out,
             eras.capabilities_of(meta.get(meta_keys.CLIENT_CAPABILITIES)),
             text_of(meta, meta_keys.LOG_LEVEL),
             meta.get(PROGRESS_TOKEN),
         )
-        exchange = Exchange(
+        context = RequestContext(
             principal=self._principal,
             client=face,
             era="modern",
@@ -238,19 +238,19 @@ class Duplex:
             url=self._url,
         )
         if method == "subscriptions/listen":
-            return await self._listen(exchange, message.key, params)
+            return await self._listen(context, message.key, params)
         try:
-            reply = await self._dispatcher.answer(exchange, method, params)
-        except Elsewhere:
+            reply = await self._dispatcher.answer(context, method, params)
+        except OwnedByReplica:
             error = jsonrpc.error(codes.INVALID_PARAMS, "Invalid or expired requestState")
             reply = Reply(error=error)
         return encoded(message.key, reply)
 
     async def _listen(
-        self, exchange: Exchange, key: bytes, params: Mapping[str, Raw]
+        self, context: RequestContext, key: bytes, params: Mapping[str, Raw]
     ) -> bytes | None:
         try:
-            listening, subscription = await start_listening(self._gateway, exchange, key, params)
+            listening, subscription = await start_listening(self._gateway, context, key, params)
         except (RpcError, ArmoryError) as failure:
             return encoded(key, Reply(error=error_object(failure)))
         self._listening[key] = listening

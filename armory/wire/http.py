@@ -25,14 +25,14 @@ from armory.protocol.rawjson import encode, open_or_none
 from armory.security.authentication import Authenticator
 from armory.wire import eras, legacy, modern
 from armory.wire.admission import Admission, cors_headers, preflight_headers
-from armory.wire.admitted import Visit, accepts, json_answer, read_body, refusal
+from armory.wire.admitted import AdmittedRequest, accepts, json_answer, read_body, refusal
 from armory.wire.dispatch import Dispatcher
 from armory.wire.interaction import Interactions
 from armory.wire.listening import Listening
 from armory.wire.replicas import Replicas
 from armory.wire.sessions import Sessions
 from armory.wire.sse_front import SseFront
-from armory.wire.streams import EventStream, Patience
+from armory.wire.streams import EventStream, KeepaliveTimer
 
 _log = structlog.get_logger(__name__)
 _SWEEP_S = 15.0
@@ -117,7 +117,7 @@ class HttpEdge:
         self.listening: set[Listening] = set()
         self.pipes: set[EventStream] = set()
         self._sse = SseFront(self)
-        self.patience = Patience()
+        self.patience = KeepaliveTimer()
         self.closing = False
         self._streams = 0
         self._sweeper: asyncio.Task[None] | None = None
@@ -211,39 +211,39 @@ class HttpEdge:
         self,
         kind: Kind,
         request: web.Request,
-        serve: Callable[[Visit], Awaitable[web.StreamResponse]],
+        serve: Callable[[AdmittedRequest], Awaitable[web.StreamResponse]],
     ) -> web.StreamResponse:
         """Let a request in, or answer why not."""
         try:
-            visit = await self.admit(kind, request)
-        except Turned as turned:
+            admitted = await self.admit(kind, request)
+        except RequestRejected as turned:
             return turned.response
         try:
-            return await serve(visit)
+            return await serve(admitted)
         except Malformed as bad:
-            return refusal(400, bad.code, bad.message, id=bad.id, headers=visit.extra)
+            return refusal(400, bad.code, bad.message, id=bad.id, headers=admitted.extra)
 
-    async def admit(self, kind: Kind, request: web.Request) -> Visit:
+    async def admit(self, kind: Kind, request: web.Request) -> AdmittedRequest:
         """Host, Origin, who, where.
 
         Raises:
-            Turned: the request is answered already.
+            RequestRejected: the request is answered already.
         """
         headers = request.headers
         admission = self.admission
         remote, host = admission.seen_as(request.remote, headers)
         if not admission.host_allowed(host):
             message = f"Host {host!r} is not allowed; add it to server.allowed_hosts"
-            raise Turned(refusal(403, codes.INVALID_REQUEST, message))
+            raise RequestRejected(refusal(403, codes.INVALID_REQUEST, message))
         extra: dict[str, str] = {}
         origin = headers.get("Origin")
         if origin is not None:
             if not admission.origin_allowed(origin):
                 message = f"Origin {origin!r} is not allowed; add it to server.allowed_origins"
-                raise Turned(refusal(403, codes.INVALID_REQUEST, message))
+                raise RequestRejected(refusal(403, codes.INVALID_REQUEST, message))
             extra = cors_headers(origin)
         if request.method == "OPTIONS":
-            raise Turned(_preflight(origin, request))
+            raise RequestRejected(_preflight(origin, request))
         principal = await self._authenticated(request, remote, extra)
         endpoint = self._endpoint(kind, request, principal)
         if endpoint is None:
@@ -251,8 +251,8 @@ class HttpEdge:
                 f"there is no MCP endpoint {request.path!r}; /.well-known/mcp.json names those "
                 "that there are"
             )
-            raise Turned(refusal(404, codes.INVALID_REQUEST, message, headers=extra))
-        return Visit(request, principal, endpoint, extra, *accepts(headers.get("Accept")))
+            raise RequestRejected(refusal(404, codes.INVALID_REQUEST, message, headers=extra))
+        return AdmittedRequest(request, principal, endpoint, extra, *accepts(headers.get("Accept")))
 
     async def _authenticated(
         self, request: web.Request, remote: str | None, extra: dict[str, str]
@@ -264,7 +264,7 @@ class HttpEdge:
             response = refusal(401, codes.INVALID_REQUEST, failure.message, headers=challenge)
         except ArmoryError as failure:
             response = refusal(503, codes.BACKEND, failure.message, headers=extra)
-        raise Turned(response)
+        raise RequestRejected(response)
 
     def _endpoint(self, kind: Kind, request: web.Request, principal: Principal) -> Endpoint | None:
         if kind == "all":
@@ -277,52 +277,52 @@ class HttpEdge:
         seen = sight.tools.names or sight.prompts or sight.resources or sight.templates
         return endpoint if seen else None
 
-    async def _serve(self, visit: Visit) -> web.StreamResponse:
-        request = visit.request
+    async def _serve(self, admitted: AdmittedRequest) -> web.StreamResponse:
+        request = admitted.request
         version = request.headers.get("MCP-Protocol-Version")
         if request.method == "POST":
-            return await self._post(visit, version)
+            return await self._post(admitted, version)
         known = version is None or version in versions.LEGACY_VERSIONS
         if request.method == "GET" and known:
-            return await legacy.get(self, visit)
+            return await legacy.get(self, admitted)
         if request.method == "DELETE" and known:
-            return await legacy.delete(self, visit)
-        headers = {**visit.extra, "Allow": "POST, GET, DELETE, OPTIONS" if known else "POST"}
+            return await legacy.delete(self, admitted)
+        headers = {**admitted.extra, "Allow": "POST, GET, DELETE, OPTIONS" if known else "POST"}
         return refusal(
             405, codes.INVALID_REQUEST, f"{request.method} is not served here", headers=headers
         )
 
-    async def _post(self, visit: Visit, version: str | None) -> web.StreamResponse:
-        request = visit.request
+    async def _post(self, admitted: AdmittedRequest, version: str | None) -> web.StreamResponse:
+        request = admitted.request
         if request.content_type != "application/json":
             message = f"Content-Type is {request.content_type!r}; expected application/json"
-            return refusal(415, codes.INVALID_REQUEST, message, headers=visit.extra)
-        if not (visit.takes_json or visit.takes_sse):
+            return refusal(415, codes.INVALID_REQUEST, message, headers=admitted.extra)
+        if not (admitted.takes_json or admitted.takes_sse):
             message = "Accept must list application/json and text/event-stream"
-            return refusal(406, codes.INVALID_REQUEST, message, headers=visit.extra)
+            return refusal(406, codes.INVALID_REQUEST, message, headers=admitted.extra)
         body = await read_body(request, self.settings.body_bytes)
         if body is None:
             message = (
                 f"the body is larger than {self.settings.body_bytes:,} bytes; "
                 "server.limits.body_bytes sets that limit"
             )
-            return refusal(413, codes.INVALID_REQUEST, message, headers=visit.extra)
+            return refusal(413, codes.INVALID_REQUEST, message, headers=admitted.extra)
         jsonrpc.check_depth(body, self.settings.json_depth)
-        visit.body = body
+        admitted.body = body
         if jsonrpc.is_batch(body):
             if version is not None and version not in versions.LEGACY_VERSIONS:
                 raise Malformed(
                     codes.INVALID_REQUEST,
                     f"revision {version!r} has no batches; send one message per request",
                 )
-            return await legacy.post_batch(self, visit, body)
+            return await legacy.post_batch(self, admitted, body)
         message = jsonrpc.decode(body)
         params = jsonrpc.params_of(message) if message.is_request else {}
         meta = open_or_none(params.get("_meta")) or {}
         method = message.method if isinstance(message.method, str) else None
         if eras.is_modern(version, meta, method):
-            return await modern.post(self, visit, message, params, meta)
-        return await legacy.post(self, visit, message)
+            return await modern.post(self, admitted, message, params, meta)
+        return await legacy.post(self, admitted, message)
 
     async def discovery(self, request: web.Request) -> web.StreamResponse:
         """The discovery document; servers and sets only for callers that are known."""
@@ -338,7 +338,7 @@ class HttpEdge:
         return json_answer(None, encode(document), headers={"Cache-Control": "no-store"})
 
 
-class Turned(Exception):
+class RequestRejected(Exception):
     """A request that admission has answered."""
 
     def __init__(self, response: web.StreamResponse) -> None:

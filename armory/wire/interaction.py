@@ -18,15 +18,15 @@ import structlog
 from mcp.server.request_state import AESGCMRequestStateCodec, InvalidRequestState
 from msgspec import Raw
 
-from armory.gateway.context import Exchange
+from armory.gateway.context import RequestContext
 from armory.protocol import codes, jsonrpc
 from armory.protocol.client_requests import CAPABILITY
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
-from armory.protocol.link import Answer, ClientFace, ClientGone, Params, Reply
+from armory.protocol.link import Answer, ClientChannel, ClientGone, Params, Reply
 from armory.protocol.rawjson import encode, open_or_none, pack, text_of, value
 from armory.wire import eras
-from armory.wire.parked import Binding, Live
+from armory.wire.parked import Binding, ParkedCall
 
 _log = structlog.get_logger(__name__)
 Invoke = Callable[[dict[str, Raw]], Awaitable[Reply]]
@@ -37,7 +37,7 @@ _RESPONSES = "inputResponses"
 _REFUSED = "Invalid or expired requestState"
 
 
-class Elsewhere(Exception):
+class OwnedByReplica(Exception):
     """The call is parked at another replica, which alone can go on with it."""
 
     def __init__(self, replica: str) -> None:
@@ -68,8 +68,8 @@ class Interactions:
         self.ttl_s = ttl_s
         self._capacity = capacity
         self._replica = replica
-        self._parked: dict[str, Live] = {}
-        self._running: set[Live] = set()
+        self._parked: dict[str, ParkedCall] = {}
+        self._running: set[ParkedCall] = set()
 
     @property
     def parked(self) -> int:
@@ -77,24 +77,24 @@ class Interactions:
         return len(self._parked)
 
     async def run(
-        self, exchange: Exchange, method: str, params: dict[str, Raw], invoke: Invoke
+        self, context: RequestContext, method: str, params: dict[str, Raw], invoke: Invoke
     ) -> Reply:
         """Answer an interactive request, in as many rounds as its client's era takes.
 
         Raises:
             RpcError: a request state that is not ours, not for this request, or expired.
         """
-        if exchange.era == "legacy":
+        if context.era == "legacy":
             reply = await invoke(params)
             if asks_for_input(reply):
-                return await self._drive(exchange, params, invoke, reply)
+                return await self._drive(context, params, invoke, reply)
             return reply
-        return await self._modern(exchange, method, params, invoke)
+        return await self._modern(context, method, params, invoke)
 
     # -- a legacy client, a modern upstream --------------------------------------------------
 
     async def _drive(
-        self, exchange: Exchange, params: dict[str, Raw], invoke: Invoke, reply: Reply
+        self, context: RequestContext, params: dict[str, Raw], invoke: Invoke, reply: Reply
     ) -> Reply:
         pause_s = 0.05
         for _ in range(MAX_ROUNDS):
@@ -102,7 +102,7 @@ class Interactions:
             retry = {k: v for k, v in params.items() if k not in (_STATE, _RESPONSES)}
             requests = open_or_none(asked.get("inputRequests"))
             if requests:
-                answers = await _ask_all(exchange, requests)
+                answers = await _ask_all(context, requests)
                 if isinstance(answers, Reply):
                     return answers
                 retry[_RESPONSES] = pack(answers)
@@ -121,28 +121,28 @@ class Interactions:
     # -- a modern client ---------------------------------------------------------------------
 
     async def _modern(
-        self, exchange: Exchange, method: str, params: dict[str, Raw], invoke: Invoke
+        self, context: RequestContext, method: str, params: dict[str, Raw], invoke: Invoke
     ) -> Reply:
-        binding = Binding(exchange, method, params)
+        binding = Binding(context, method, params)
         if _STATE in params:
             kind, inner = self._unseal(text_of(params, _STATE), binding.digest)
             if kind == "parked":
-                return await self._resume(exchange, params, binding, inner)
+                return await self._resume(context, params, binding, inner)
             del params[_STATE]
             if kind == "upstream":
                 params[_STATE] = pack(inner)
             else:  # "again": a URL was visited; the upstream hears the call anew
                 params.pop(_RESPONSES, None)
-        if not _interactive(exchange.client.capabilities):
+        if not _interactive(context.client.capabilities):
             reply = await invoke(params)
-            return self._sealed(exchange, reply, binding)
-        live = Live(exchange.client, exchange.version, binding)
-        exchange.client = live
+            return self._sealed(context, reply, binding)
+        live = ParkedCall(context.client, context.version, binding)
+        context.client = live
         live.start(invoke(params))
         self._running.add(live)
-        return await self._attend(live, exchange)
+        return await self._attend(live, context)
 
-    async def _attend(self, live: Live, exchange: Exchange) -> Reply:
+    async def _attend(self, live: ParkedCall, context: RequestContext) -> Reply:
         """Wait until the call is over, or asks; a client that leaves meanwhile ends it."""
         try:
             await live.pause()
@@ -154,7 +154,7 @@ class Interactions:
         if task.done():
             self._running.discard(live)
             live.timer_off()
-            return self._sealed(exchange, task.result(), live.binding)
+            return self._sealed(context, task.result(), live.binding)
         if len(self._parked) >= self._capacity:
             self._running.discard(live)
             await live.end()
@@ -173,17 +173,17 @@ class Interactions:
         return Reply(Raw(encode(result)), era="modern")
 
     async def _resume(
-        self, exchange: Exchange, params: Mapping[str, Raw], binding: Binding, handle: str
+        self, context: RequestContext, params: Mapping[str, Raw], binding: Binding, handle: str
     ) -> Reply:
         live = self._parked.get(handle)
         if live is None or live.binding.digest != binding.digest:
             raise RpcError(INVALID_PARAMS, _REFUSED, {"reason": "invalid_request_state"})
         del self._parked[handle]
         live.timer_off()
-        live.face = exchange.client
-        exchange.client = live
+        live.face = context.client
+        context.client = live
         live.deliver(open_or_none(params.get(_RESPONSES)) or {})
-        return await self._attend(live, exchange)
+        return await self._attend(live, context)
 
     def _expire(self, handle: str) -> None:
         live = self._parked.pop(handle, None)
@@ -201,16 +201,16 @@ class Interactions:
 
     # -- state -------------------------------------------------------------------------------
 
-    def _sealed(self, exchange: Exchange, reply: Reply, binding: Binding) -> Reply:
+    def _sealed(self, context: RequestContext, reply: Reply, binding: Binding) -> Reply:
         """A modern upstream's own state goes to the client only sealed for it."""
         if reply.error is not None:
-            return self._url_as_input(exchange, reply, binding)
+            return self._url_as_input(context, reply, binding)
         if not asks_for_input(reply):
             return reply
         opened = open_or_none(reply.result)
         if opened is None:
             return reply
-        undeclared = _undeclared(exchange, open_or_none(opened.get("inputRequests")) or {})
+        undeclared = _undeclared(context, open_or_none(opened.get("inputRequests")) or {})
         if undeclared is not None:
             return Reply(error=undeclared, era="modern")
         state = text_of(opened, _STATE)
@@ -219,18 +219,18 @@ class Interactions:
         opened[_STATE] = pack(self._seal("upstream", state, binding))
         return Reply(pack(opened), era=reply.era)
 
-    def _url_as_input(self, exchange: Exchange, reply: Reply, binding: Binding) -> Reply:
-        """A 2025-11-25 upstream's "visit this URL first" error, as the modern era says it."""
+    def _url_as_input(self, context: RequestContext, reply: Reply, binding: Binding) -> Reply:
+        """A 2025-11-25 upstream's "admitted this URL first" error, as the modern era says it."""
         error = open_or_none(reply.error)
         if error is None or bytes(memoryview(error.get("code", Raw(b"0")))) != b"-32042":
             return reply
         data = open_or_none(error.get("data")) or {}
         listed: Any = value(data["elicitations"]) if "elicitations" in data else []
         probe = {"mode": Raw(b'"url"')}
-        capabilities = exchange.client.capabilities
+        capabilities = context.client.capabilities
         if not eras.may_ask("elicitation/create", probe, capabilities, "modern", ""):
             needed = {"requiredCapabilities": {"elicitation": {"url": {}}}}
-            message = "the upstream needs the user to visit a URL first"
+            message = "the upstream needs the user to admitted a URL first"
             return Reply(error=jsonrpc.error(codes.MISSING_CAPABILITY, message, needed))
         requests: dict[str, Any] = {}
         for place, entry in enumerate(listed):
@@ -268,7 +268,7 @@ class Interactions:
             _log.info("request_state_refused", reason="not for this request, or expired")
             raise RpcError(INVALID_PARAMS, _REFUSED, {"reason": "invalid_request_state"})
         if claims["k"] == "parked" and claims["r"] != self._replica:
-            raise Elsewhere(claims["r"])
+            raise OwnedByReplica(claims["r"])
         return claims["k"], claims["s"]
 
 
@@ -284,13 +284,13 @@ def _interactive(capabilities: Mapping[str, Any]) -> bool:
     return bool(capabilities) and any(name in capabilities for name in CAPABILITY.values())
 
 
-def _undeclared(exchange: Exchange, requests: Mapping[str, Raw]) -> Raw | None:
+def _undeclared(context: RequestContext, requests: Mapping[str, Raw]) -> Raw | None:
     """The refusal of input requests that the client did not say it can answer; None: it did."""
     for raw in requests.values():
         request = open_or_none(raw) or {}
         method = text_of(request, "method") or ""
         params = open_or_none(request.get("params")) or {}
-        if not eras.may_ask(method, params, exchange.client.capabilities, "modern", ""):
+        if not eras.may_ask(method, params, context.client.capabilities, "modern", ""):
             needed = CAPABILITY.get(method, method)
             message = f"the upstream needs {needed}, which the client did not declare"
             data = {"requiredCapabilities": {needed: {}}}
@@ -298,20 +298,20 @@ def _undeclared(exchange: Exchange, requests: Mapping[str, Raw]) -> Raw | None:
     return None
 
 
-async def _ask_all(exchange: Exchange, requests: Mapping[str, Raw]) -> dict[str, Raw] | Reply:
+async def _ask_all(context: RequestContext, requests: Mapping[str, Raw]) -> dict[str, Raw] | Reply:
     """Put every input request to a legacy client; a refusal ends the call."""
     asked: list[tuple[str, str, Params]] = []
     for key, raw in requests.items():
         request = open_or_none(raw) or {}
         method = text_of(request, "method") or ""
         params = _asked_legacy(method, open_or_none(request.get("params")) or {})
-        client = exchange.client
-        if not eras.may_ask(method, params, client.capabilities, "legacy", exchange.version):
+        client = context.client
+        if not eras.may_ask(method, params, client.capabilities, "legacy", context.version):
             message = f"the upstream asked for {method[:100]}, which this client cannot answer"
             return Reply(error=jsonrpc.error(codes.INTERNAL_ERROR, message))
         asked.append((key, method, params))
     try:
-        answers = await _gather(exchange.client, asked)
+        answers = await _gather(context.client, asked)
     except ClientGone as gone:
         message = f"the client could not be asked: {gone}"
         return Reply(error=jsonrpc.error(codes.INTERNAL_ERROR, message))
@@ -323,7 +323,7 @@ async def _ask_all(exchange: Exchange, requests: Mapping[str, Raw]) -> dict[str,
     return found
 
 
-async def _gather(client: ClientFace, asked: list[tuple[str, str, Params]]) -> list[Answer]:
+async def _gather(client: ClientChannel, asked: list[tuple[str, str, Params]]) -> list[Answer]:
     tasks = [asyncio.ensure_future(client.ask(method, params)) for _, method, params in asked]
     try:
         return list(await asyncio.gather(*tasks))

@@ -19,7 +19,7 @@ from armory.protocol.link import Reply
 from armory.protocol.rawjson import text_of
 from armory.security.expiry import while_valid
 from armory.wire import eras
-from armory.wire.admitted import Visit, json_answer, new_stream, refusal, url_of
+from armory.wire.admitted import AdmittedRequest, json_answer, new_stream, refusal, url_of
 from armory.wire.replicas import OwnerGone, gone, was_passed
 from armory.wire.session_calls import encoded, exchange_of, opened, serve, take
 from armory.wire.sessions import Session, TooMany
@@ -31,47 +31,49 @@ if TYPE_CHECKING:
 SESSION_HEADER = "Mcp-Session-Id"
 
 
-async def post(edge: HttpEdge, visit: Visit, message: Message) -> web.StreamResponse:
+async def post(edge: HttpEdge, admitted: AdmittedRequest, message: Message) -> web.StreamResponse:
     """Answer one legacy POST.
 
     Raises:
         Malformed: the message is not what its method needs.
     """
     if message.method == "initialize" and message.is_request:
-        return await _initialize(edge, visit, message)
-    session = await _session(edge, visit)
+        return await _initialize(edge, admitted, message)
+    session = await _session(edge, admitted)
     if isinstance(session, web.StreamResponse):
         return session
     if not message.is_request:
         take(edge.gateway, session, message)
-        return web.Response(status=202, headers=dict(visit.extra))
+        return web.Response(status=202, headers=dict(admitted.extra))
     stream = session.open_stream()
-    start(edge, session, stream, message, visit)
-    return await _answer(visit, session, stream)
+    start(edge, session, stream, message, admitted)
+    return await _answer(admitted, session, stream)
 
 
-async def _session(edge: HttpEdge, visit: Visit) -> Session | web.StreamResponse:
-    id = visit.request.headers.get(SESSION_HEADER)
+async def _session(edge: HttpEdge, admitted: AdmittedRequest) -> Session | web.StreamResponse:
+    id = admitted.request.headers.get(SESSION_HEADER)
     if id is None:
         return refusal(
             400,
             codes.INVALID_REQUEST,
             f"the {SESSION_HEADER} header is missing; send initialize first",
-            headers=visit.extra,
+            headers=admitted.extra,
         )
-    session = edge.sessions.find(id, visit.principal, visit.endpoint)
+    session = edge.sessions.find(id, admitted.principal, admitted.endpoint)
     if session is not None:
         return session
     replicas = edge.replicas
-    if replicas is not None and not was_passed(visit):
+    if replicas is not None and not was_passed(admitted):
         owner = await replicas.owner(id)
         if owner is not None:
             with suppress(OwnerGone):
-                return await replicas.pass_on(visit, owner)
-    return gone(visit)
+                return await replicas.pass_on(admitted, owner)
+    return gone(admitted)
 
 
-async def _initialize(edge: HttpEdge, visit: Visit, message: Message) -> web.StreamResponse:
+async def _initialize(
+    edge: HttpEdge, admitted: AdmittedRequest, message: Message
+) -> web.StreamResponse:
     id = message.key
     params = jsonrpc.params_of(message)
     asked = text_of(params, "protocolVersion")
@@ -80,19 +82,19 @@ async def _initialize(edge: HttpEdge, visit: Visit, message: Message) -> web.Str
     version = eras.negotiated(asked)
     try:
         session = await edge.sessions.open(
-            visit.principal,
-            visit.endpoint,
+            admitted.principal,
+            admitted.endpoint,
             version,
             eras.capabilities_of(params.get("capabilities")),
         )
     except TooMany as full:
-        return refusal(503, codes.LIMITED, str(full), id=id, headers=visit.extra)
-    exchange = exchange_of(
-        session, session.general, {}, visit.request.headers, url_of(visit.request)
+        return refusal(503, codes.LIMITED, str(full), id=id, headers=admitted.extra)
+    context = exchange_of(
+        session, session.general, {}, admitted.request.headers, url_of(admitted.request)
     )
-    described = edge.gateway.described(exchange)
+    described = edge.gateway.described(context)
     body = jsonrpc.response(id, eras.initialize_result(version, described))
-    return json_answer(visit, body, headers={SESSION_HEADER: session.id})
+    return json_answer(admitted, body, headers={SESSION_HEADER: session.id})
 
 
 def start(
@@ -100,7 +102,7 @@ def start(
     session: Session,
     stream: EventStream,
     message: Message,
-    visit: Visit,
+    admitted: AdmittedRequest,
     *,
     alone: bool = True,
 ) -> asyncio.Task[None]:
@@ -109,8 +111,10 @@ def start(
     What is said before the answer takes the general stream where the request has none that is read
     as it comes: the client takes no events, or the request does not stand `alone`.
     """
-    said = stream if visit.takes_sse and alone else session.general
-    task = asyncio.get_running_loop().create_task(_run(edge, session, stream, said, message, visit))
+    said = stream if admitted.takes_sse and alone else session.general
+    task = asyncio.get_running_loop().create_task(
+        _run(edge, session, stream, said, message, admitted)
+    )
     session.inflight[message.key] = task
     return task
 
@@ -121,13 +125,15 @@ async def _run(
     stream: EventStream,
     said: EventStream,
     message: Message,
-    visit: Visit,
+    admitted: AdmittedRequest,
 ) -> None:
     key = message.key
     try:
         params, meta = opened(message)
-        exchange = exchange_of(session, said, meta, visit.request.headers, url_of(visit.request))
-        reply = await serve(edge.dispatcher, session, exchange, message, params)
+        context = exchange_of(
+            session, said, meta, admitted.request.headers, url_of(admitted.request)
+        )
+        reply = await serve(edge.dispatcher, session, context, message, params)
         stream.put(encoded(key, reply))
     except Malformed as bad:
         error = jsonrpc.error(bad.code, bad.message)
@@ -140,7 +146,9 @@ async def _run(
         session.keep_within_bounds()
 
 
-async def _answer(visit: Visit, session: Session, stream: EventStream) -> web.StreamResponse:
+async def _answer(
+    admitted: AdmittedRequest, session: Session, stream: EventStream
+) -> web.StreamResponse:
     reader = stream.attach()
     try:
         found = None
@@ -148,14 +156,14 @@ async def _answer(visit: Visit, session: Session, stream: EventStream) -> web.St
             try:
                 found = await stream.next(reader, KEEPALIVE_S)
             except EOFError:  # cancelled by the client: there is no answer
-                return web.Response(status=202, headers=dict(visit.extra))
-            if found is None and visit.takes_sse:
+                return web.Response(status=202, headers=dict(admitted.extra))
+            if found is None and admitted.takes_sse:
                 break
-        if found is not None and stream.closed and stream.last == 1 and visit.takes_json:
+        if found is not None and stream.closed and stream.last == 1 and admitted.takes_json:
             session.drop_stream(stream)
-            return json_answer(visit, found[1])
-        response = new_stream(visit, {SESSION_HEADER: session.id})
-        await response.prepare(visit.request)
+            return json_answer(admitted, found[1])
+        response = new_stream(admitted, {SESSION_HEADER: session.id})
+        await response.prepare(admitted.request)
         if session.version >= versions.PRIMING_SINCE:
             await response.write(priming(stream.event_id(0)))
         if found is None:
@@ -169,14 +177,14 @@ async def _answer(visit: Visit, session: Session, stream: EventStream) -> web.St
         stream.detach(reader)
 
 
-async def post_batch(edge: HttpEdge, visit: Visit, body: bytes) -> web.StreamResponse:
+async def post_batch(edge: HttpEdge, admitted: AdmittedRequest, body: bytes) -> web.StreamResponse:
     """Answer a 2025-03-26 batch.
 
     Raises:
         Malformed: no batch, or the session's revision has none.
     """
     items = jsonrpc.decode_batch(body)
-    session = await _session(edge, visit)
+    session = await _session(edge, admitted)
     if isinstance(session, web.StreamResponse):
         return session
     if session.version != versions.BATCHES:
@@ -197,12 +205,12 @@ async def post_batch(edge: HttpEdge, visit: Visit, body: bytes) -> web.StreamRes
             continue
         stream = session.open_stream()
         streams.append(stream)
-        start(edge, session, stream, message, visit, alone=False)
+        start(edge, session, stream, message, admitted, alone=False)
     for stream in streams:
         answers.extend(await _only_result(session, stream))
     if not answers:
-        return web.Response(status=202, headers=dict(visit.extra))
-    return json_answer(visit, b"[" + b",".join(answers) + b"]")
+        return web.Response(status=202, headers=dict(admitted.extra))
+    return json_answer(admitted, b"[" + b",".join(answers) + b"]")
 
 
 async def _only_result(session: Session, stream: EventStream) -> list[bytes]:
@@ -220,20 +228,20 @@ async def _only_result(session: Session, stream: EventStream) -> list[bytes]:
     return seen
 
 
-async def get(edge: HttpEdge, visit: Visit) -> web.StreamResponse:
+async def get(edge: HttpEdge, admitted: AdmittedRequest) -> web.StreamResponse:
     """Open the session's general stream, or resume one of its streams."""
-    if not visit.takes_sse:
+    if not admitted.takes_sse:
         return refusal(
             406,
             codes.INVALID_REQUEST,
             "Accept must list text/event-stream",
-            headers=visit.extra,
+            headers=admitted.extra,
         )
-    session = await _session(edge, visit)
+    session = await _session(edge, admitted)
     if isinstance(session, web.StreamResponse):
         return session
     stream, after = session.general, None
-    last = visit.request.headers.get("Last-Event-ID")
+    last = admitted.request.headers.get("Last-Event-ID")
     if last is not None:
         known = parse_event_id(last)
         resumed = session.stream(known[0]) if known is not None else None
@@ -244,14 +252,14 @@ async def get(edge: HttpEdge, visit: Visit) -> web.StreamResponse:
             503,
             codes.LIMITED,
             "too many streams are open (server.limits.streams); try again later",
-            headers=visit.extra,
+            headers=admitted.extra,
         )
     try:
-        response = new_stream(visit, {SESSION_HEADER: session.id})
-        await response.prepare(visit.request)
+        response = new_stream(admitted, {SESSION_HEADER: session.id})
+        await response.prepare(admitted.request)
         if stream is session.general and session.version >= versions.PRIMING_SINCE:
             await response.write(priming(stream.event_id(after or stream.delivered)))
-        await while_valid(visit.principal, pump(response.write, stream, ids=True, after=after))
+        await while_valid(admitted.principal, pump(response.write, stream, ids=True, after=after))
         session.touch()
         await response.write_eof()
         return response
@@ -259,10 +267,10 @@ async def get(edge: HttpEdge, visit: Visit) -> web.StreamResponse:
         edge.give_stream()
 
 
-async def delete(edge: HttpEdge, visit: Visit) -> web.StreamResponse:
+async def delete(edge: HttpEdge, admitted: AdmittedRequest) -> web.StreamResponse:
     """End the session."""
-    session = await _session(edge, visit)
+    session = await _session(edge, admitted)
     if isinstance(session, web.StreamResponse):
         return session
     await edge.sessions.end(session)
-    return web.Response(status=204, headers=dict(visit.extra))
+    return web.Response(status=204, headers=dict(admitted.extra))

@@ -13,7 +13,7 @@ from msgspec import Raw
 
 from armory.errors import ArmoryError
 from armory.gateway.changes import PROMPTS, RESOURCES, TOOLS, Subscription
-from armory.gateway.context import Exchange
+from armory.gateway.context import RequestContext
 from armory.gateway.gateway import Gateway
 from armory.protocol import codes, jsonrpc
 from armory.protocol import meta as meta_keys
@@ -60,7 +60,7 @@ class Listening:
 
 
 async def start_listening(
-    gateway: Gateway, exchange: Exchange, id: bytes, params: Mapping[str, Raw]
+    gateway: Gateway, context: RequestContext, id: bytes, params: Mapping[str, Raw]
 ) -> tuple[Listening, Subscription]:
     """Subscribe to what a `subscriptions/listen` asks for; the acknowledgement is on its stream.
 
@@ -71,12 +71,12 @@ async def start_listening(
     if wanted is None:
         raise RpcError(codes.INVALID_PARAMS, "params.notifications is not an object")
     stream = EventStream("listen", keep_events=512, backlog=256)
-    listening = Listening(id, stream, exchange.principal.key)
+    listening = Listening(id, stream, context.principal.key)
     lists = frozenset(method for key, method in _LISTS.items() if wanted.get(key) == _TRUE)
     tasks = _texts(wanted, "taskIds")
     subscription = Subscription(
-        principal=exchange.principal,
-        endpoint=exchange.endpoint,
+        principal=context.principal,
+        endpoint=context.endpoint,
         deliver=listening.deliver,
         lists=lists,
         tasks=frozenset(tasks),
@@ -87,7 +87,7 @@ async def start_listening(
     gateway.changes.add(subscription)
     for uri in _texts(wanted, "resourceSubscriptions"):
         try:
-            await gateway.subscribe(exchange, subscription, uri)
+            await gateway.subscribe(context, subscription, uri)
         except (RpcError, ArmoryError, Refused) as error:
             _log.info("resource_subscription_not_honoured", error=str(error)[:200])
         else:

@@ -1,7 +1,7 @@
 """A call that may wait for its client, and what its request state is bound to.
 
-Owns: `Live`, a running call whose upstream asks the client something while no request of the client
-is open, and `Binding`. Never imports a transport.
+Owns: `ParkedCall`, a running call whose upstream asks the client something while no request of
+the client is open, and `Binding`. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, cast
 import msgspec
 from msgspec import Raw
 
-from armory.gateway.context import Exchange
+from armory.gateway.context import RequestContext
 from armory.protocol import codes, jsonrpc
-from armory.protocol.link import Answer, ClientFace, ClientGone, Params, Reply
+from armory.protocol.link import Answer, ClientChannel, ClientGone, Params, Reply
 from armory.protocol.rawjson import encode, open_or_none, pack, text_of, value
 from armory.wire import eras
 
@@ -25,10 +25,10 @@ BATCH_S = 0.03
 _sorted = msgspec.json.Encoder(order="deterministic").encode
 
 
-class Live:
+class ParkedCall:
     """A call that may be parked: its task, what it asks, and the client that it talks to now."""
 
-    def __init__(self, face: ClientFace, version: str, binding: Binding) -> None:
+    def __init__(self, face: ClientChannel, version: str, binding: Binding) -> None:
         self.face = face
         self.version = version
         self.binding = binding
@@ -156,8 +156,8 @@ class Binding:
 
     __slots__ = ("_digest", "_exchange", "_method", "_params")
 
-    def __init__(self, exchange: Exchange, method: str, params: Mapping[str, Raw]) -> None:
-        self._exchange = exchange
+    def __init__(self, context: RequestContext, method: str, params: Mapping[str, Raw]) -> None:
+        self._exchange = context
         self._method = method
         self._params = params
         self._digest: str | None = None
@@ -166,9 +166,9 @@ class Binding:
     def digest(self) -> str:
         """A hash of it; equal for a request and its retry."""
         if self._digest is None:
-            exchange, params = self._exchange, self._params
-            endpoint = exchange.endpoint
-            bound = [exchange.principal.key, endpoint.kind, endpoint.name, self._method]
+            context, params = self._exchange, self._params
+            endpoint = context.endpoint
+            bound = [context.principal.key, endpoint.kind, endpoint.name, self._method]
             bound.extend(text_of(params, key) or "" for key in ("name", "uri"))
             hasher = hashlib.sha256(encode(bound))
             arguments = params.get("arguments")

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from armory.errors import ArmoryError
 from armory.protocol import codes
-from armory.wire.admitted import Visit, refusal
+from armory.wire.admitted import AdmittedRequest, refusal
 
 _log = structlog.get_logger(__name__)
 PASSED = "X-Armory-Passed"
@@ -146,13 +146,13 @@ class Replicas:
 
     # -- the hop -----------------------------------------------------------------------------
 
-    async def pass_on(self, visit: Visit, url: str) -> web.StreamResponse:
+    async def pass_on(self, admitted: AdmittedRequest, url: str) -> web.StreamResponse:
         """Have another replica answer a request, and hand its answer through as it comes.
 
         Raises:
             OwnerGone: it did not begin to answer. Dies it later, the connection is cut.
         """
-        request = visit.request
+        request = admitted.request
         if self._http is None:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
             self._http = aiohttp.ClientSession(timeout=timeout, auto_decompress=False)
@@ -162,7 +162,7 @@ class Replicas:
         response: web.StreamResponse | None = None
         try:
             async with self._http.request(
-                request.method, target, headers=headers, data=visit.body
+                request.method, target, headers=headers, data=admitted.body
             ) as answer:
                 response = web.StreamResponse(
                     status=answer.status, headers=_forwarded(answer.headers)
@@ -185,15 +185,15 @@ class OwnerGone(Exception):
     """The replica that alone could answer does not."""
 
 
-def was_passed(visit: Visit) -> bool:
+def was_passed(admitted: AdmittedRequest) -> bool:
     """Whether the request came from another replica: it is passed on once, not twice."""
-    return PASSED in visit.request.headers
+    return PASSED in admitted.request.headers
 
 
-def gone(visit: Visit) -> web.StreamResponse:
+def gone(admitted: AdmittedRequest) -> web.StreamResponse:
     """The session's replica is gone, and the session with it."""
     message = "no such session; it may have expired: send initialize again"
-    return refusal(404, codes.INVALID_REQUEST, message, headers=visit.extra)
+    return refusal(404, codes.INVALID_REQUEST, message, headers=admitted.extra)
 
 
 def _forwarded(headers: Mapping[str, str]) -> dict[str, str]:

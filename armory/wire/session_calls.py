@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from msgspec import UNSET, Raw
 
-from armory.gateway.context import Exchange
+from armory.gateway.context import RequestContext
 from armory.gateway.gateway import Gateway
 from armory.protocol import codes, jsonrpc
 from armory.protocol.codes import INVALID_PARAMS
@@ -24,7 +24,7 @@ from armory.protocol.rawjson import need_text, open_or_none
 from armory.wire.dispatch import Dispatcher
 from armory.wire.errors import ANSWERED, error_object
 from armory.wire.methods import route
-from armory.wire.sessions import Session, SessionFace
+from armory.wire.sessions import Session, SessionChannel
 from armory.wire.streams import EventStream
 
 _EMPTY = Reply(result=jsonrpc.EMPTY, era="legacy")
@@ -36,11 +36,11 @@ def exchange_of(
     meta: Mapping[str, Raw],
     headers: Mapping[str, str],
     url: Mapping[str, list[str]],
-) -> Exchange:
+) -> RequestContext:
     """A request of a session, as the request path sees it."""
-    return Exchange(
+    return RequestContext(
         principal=session.principal,
-        client=SessionFace(session, stream, meta.get(PROGRESS_TOKEN)),
+        client=SessionChannel(session, stream, meta.get(PROGRESS_TOKEN)),
         era="legacy",
         version=session.version,
         endpoint=session.endpoint,
@@ -77,7 +77,7 @@ def encoded(id: bytes, reply: Reply) -> bytes:
 async def serve(
     dispatcher: Dispatcher,
     session: Session,
-    exchange: Exchange,
+    context: RequestContext,
     message: Message,
     params: dict[str, Raw],
 ) -> Reply:
@@ -85,15 +85,15 @@ async def serve(
     method = message.method if message.method is not UNSET else ""
     found = route(method, "legacy")
     if found is None or found.kind != "session":
-        return await dispatcher.answer(exchange, method, params)
+        return await dispatcher.answer(context, method, params)
     try:
-        return await _session_method(dispatcher.gateway, session, exchange, method, params)
+        return await _session_method(dispatcher.gateway, session, context, method, params)
     except ANSWERED as failure:
         return Reply(error=error_object(failure), era="legacy")
 
 
 async def _session_method(
-    gateway: Gateway, session: Session, exchange: Exchange, method: str, params: dict[str, Raw]
+    gateway: Gateway, session: Session, context: RequestContext, method: str, params: dict[str, Raw]
 ) -> Reply:
     if method == "logging/setLevel":
         level = need_text(params, "level")
@@ -106,7 +106,7 @@ async def _session_method(
         return _EMPTY
     uri = need_text(params, "uri")
     on = method == "resources/subscribe"
-    await gateway.subscribe(exchange, session.subscription, uri, on=on)
+    await gateway.subscribe(context, session.subscription, uri, on=on)
     return _EMPTY
 
 
@@ -122,7 +122,7 @@ def take(gateway: Gateway, session: Session, message: Message) -> None:
         return
     if message.method == "notifications/roots/list_changed":
         # No request is open by which an upstream could ask what they are now.
-        face = SessionFace(session, session.general, None)
+        face = SessionChannel(session, session.general, None)
         owner = Owner(session.principal, session.id)
         session.run(gateway.pool.roots_changed(owner, face))
         return

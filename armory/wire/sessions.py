@@ -221,7 +221,7 @@ class Session:
             stream.close()
 
 
-class SessionFace:
+class SessionChannel:
     """A legacy client behind one of its requests, as an upstream may reach it."""
 
     __slots__ = ("_session", "_stream", "_token")

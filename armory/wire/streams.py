@@ -42,7 +42,7 @@ def parse_event_id(text: str) -> tuple[str, int] | None:
     return stream, int(position)
 
 
-class Patience:
+class KeepaliveTimer:
     """Reminds those that have been silent too long, with one timer for all of them.
 
     Args:

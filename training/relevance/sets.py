@@ -26,7 +26,7 @@ from armory.retrieval.embedders.embedded import AROUND, clause_of, tokens_within
 from armory.retrieval.evidence import LegText, legs_of
 from armory.retrieval.lexical.bm25 import LexicalIndex
 from armory.retrieval.lexical.postings import Postings
-from armory.retrieval.ports import Evidence, Leg, Passage
+from armory.retrieval.ports import CandidateFeatures, Passage, Subquery
 
 Array = NDArray[np.float32]
 
@@ -242,8 +242,8 @@ def read_catalogue(root: Path, name: str, embed: CachedModel) -> Catalogue:
 
 def evidence_of(
     catalogue: Catalogue, texts: Sequence[str], embed: CachedModel
-) -> Iterator[Evidence]:
-    """Evidence of each text over the whole catalogue."""
+) -> Iterator[CandidateFeatures]:
+    """CandidateFeatures of each text over the whole catalogue."""
     legs: list[list[LegText]] = [legs_of((text,)) for text in texts]
     vectors = embed.passages([leg.passage for part in legs for leg in part])
     rows = np.arange(len(catalogue.records))
@@ -262,13 +262,13 @@ def _evidence(
     vectors: Array,
     cosine: Array,
     identity: str,
-) -> Evidence:
-    joined: list[Leg] = []
+) -> CandidateFeatures:
+    joined: list[Subquery] = []
     for leg, row, vector in zip(legs, cosine, vectors, strict=True):
         hits = catalogue.postings.search(leg.text)
         bm25 = hits.bm25()
         joined.append(
-            Leg(
+            Subquery(
                 text=leg.text,
                 parent=leg.parent,
                 whole=leg.whole,
@@ -282,7 +282,7 @@ def _evidence(
                 vector=vector,
             )
         )
-    return Evidence(
+    return CandidateFeatures(
         legs=joined,
         records=catalogue.records,
         rows=rows,

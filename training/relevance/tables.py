@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armory.retrieval.fitting import Observations
-from armory.retrieval.ports import Evidence
+from armory.retrieval.ports import CandidateFeatures
 from armory.retrieval.rankers.formulas import HybridRanker, LexicalRanker, SemanticRanker
 from armory.retrieval.rankers.signals import candidate_signals, fuse, query_signals
 from training.relevance.sets import (
@@ -169,7 +169,7 @@ def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 
 
-def _query_of(evidence: Evidence) -> dict[str, float]:
+def _query_of(evidence: CandidateFeatures) -> dict[str, float]:
     return query_signals(evidence, candidate_signals(evidence, fuse(evidence)))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from armory.retrieval.ordering import descending
-from armory.retrieval.ports import Evidence, FloatArray, IntArray, Ranked, RankSettings
+from armory.retrieval.ports import CandidateFeatures, FloatArray, IntArray, Ranked, RankSettings
 from armory.retrieval.relevance import calibration_for, cost_weighted, judge, sigmoid
 from armory.retrieval.tables import Spread, Table
 
@@ -21,7 +21,7 @@ LIKE_BEFORE = 0.8
 
 def verdict(
     ranker: str,
-    evidence: Evidence,
+    evidence: CandidateFeatures,
     settings: RankSettings,
     *,
     values: FloatArray,
@@ -69,13 +69,13 @@ def verdict(
     )
 
 
-def _led_somewhere(evidence: Evidence) -> bool:
+def _led_somewhere(evidence: CandidateFeatures) -> bool:
     """Whether a query like this one was answered by a tool before: then it needs one."""
     used = [float(leg.used.max(initial=0.0)) for leg in evidence.legs if leg.used is not None]
     return max(used, default=0.0) >= LIKE_BEFORE
 
 
-def _boosted(odds: FloatArray, evidence: Evidence, settings: RankSettings) -> FloatArray:
+def _boosted(odds: FloatArray, evidence: CandidateFeatures, settings: RankSettings) -> FloatArray:
     if not settings.tag_boosts:
         return odds
     boosts = {tag: float(np.log(max(f, 1e-6))) for tag, f in settings.tag_boosts.items()}
@@ -83,7 +83,7 @@ def _boosted(odds: FloatArray, evidence: Evidence, settings: RankSettings) -> Fl
     return odds + np.array(gains, np.float32)
 
 
-def explain(evidence: Evidence, ranked: Ranked, position: int) -> str:
+def explain(evidence: CandidateFeatures, ranked: Ranked, position: int) -> str:
     """One sentence: why this candidate stands where it stands."""
     signals = ranked.signals_at(position)
     parts: list[str] = []

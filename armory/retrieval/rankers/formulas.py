@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from armory.retrieval.ports import Evidence, FloatArray, IntArray, Ranked, RankSettings
+from armory.retrieval.ports import CandidateFeatures, FloatArray, IntArray, Ranked, RankSettings
 from armory.retrieval.rankers.base import explain, verdict
 from armory.retrieval.rankers.signals import (
     best_of,
@@ -26,7 +26,7 @@ VECTOR_SHARE = 0.7
 KEYWORD_SHARE = 0.3
 
 
-def keyword(evidence: Evidence) -> FloatArray:
+def keyword(evidence: CandidateFeatures) -> FloatArray:
     """(c,) best keyword score of each candidate over the caller's texts, in [0, 1]."""
     rows = evidence.rows
     every = len(rows) == len(evidence.postings)
@@ -34,7 +34,7 @@ def keyword(evidence: Evidence) -> FloatArray:
     return greatest(texts if every else [values[rows] for values in texts])
 
 
-def cosine(evidence: Evidence) -> FloatArray:
+def cosine(evidence: CandidateFeatures) -> FloatArray:
     """(c,) best cosine of each candidate over the caller's texts, in [-1, 1]."""
     found = [leg.cosine for leg in evidence.legs if leg.whole and leg.cosine is not None]
     return greatest(found)
@@ -47,10 +47,10 @@ class FormulaRanker(ABC):
     needs_dense: bool = True
 
     @abstractmethod
-    def formula(self, evidence: Evidence) -> FloatArray:
+    def formula(self, evidence: CandidateFeatures) -> FloatArray:
         """(c,) the raw score."""
 
-    def rank(self, evidence: Evidence, settings: RankSettings) -> Ranked:
+    def rank(self, evidence: CandidateFeatures, settings: RankSettings) -> Ranked:
         """Order by the formula, calibrate."""
         raw = self.formula(evidence)
         signals, best = self.signals(raw)
@@ -68,7 +68,7 @@ class FormulaRanker(ABC):
         signals = {"raw": found, "raw_z": spread, "raw_gap": found - found[0]}
         return Table.of(signals, len(best)), best
 
-    def reason(self, evidence: Evidence, ranked: Ranked, position: int) -> str:
+    def reason(self, evidence: CandidateFeatures, ranked: Ranked, position: int) -> str:
         """See `Ranker.reason`."""
         return explain(evidence, ranked, position)
 
@@ -78,7 +78,7 @@ class SemanticRanker(FormulaRanker):
 
     name = "semantic"
 
-    def formula(self, evidence: Evidence) -> FloatArray:
+    def formula(self, evidence: CandidateFeatures) -> FloatArray:
         """The cosine."""
         return cosine(evidence)
 
@@ -88,7 +88,7 @@ class HybridRanker(FormulaRanker):
 
     name = "hybrid"
 
-    def formula(self, evidence: Evidence) -> FloatArray:
+    def formula(self, evidence: CandidateFeatures) -> FloatArray:
         """The weighted sum, in [0, 1]."""
         dense = np.maximum(cosine(evidence), 0)
         return (VECTOR_SHARE * dense + KEYWORD_SHARE * keyword(evidence)).astype(np.float32)
@@ -100,6 +100,6 @@ class LexicalRanker(FormulaRanker):
     name = "lexical"
     needs_dense = False
 
-    def formula(self, evidence: Evidence) -> FloatArray:
+    def formula(self, evidence: CandidateFeatures) -> FloatArray:
         """The keyword score, in [0, 1]."""
         return keyword(evidence)

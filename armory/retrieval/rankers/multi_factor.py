@@ -17,7 +17,7 @@ from armory.errors import ConfigError
 from armory.retrieval.boosts import NONE, Boost, boosted, boosts
 from armory.retrieval.factors import UNMEASURED
 from armory.retrieval.ports import (
-    Evidence,
+    CandidateFeatures,
     FloatArray,
     IntArray,
     Ranked,
@@ -97,11 +97,11 @@ class MultiFactorRanker(FormulaRanker):
         """`hour` gives the local hour for queries that bring none; None: the machine's."""
         self._hour = hour or local_hour
 
-    def formula(self, evidence: Evidence) -> FloatArray:
+    def formula(self, evidence: CandidateFeatures) -> FloatArray:
         """The weighted sum under the default weights, without boosts."""
         return self._judged(evidence, RankSettings())[0]
 
-    def rank(self, evidence: Evidence, settings: RankSettings) -> Ranked:
+    def rank(self, evidence: CandidateFeatures, settings: RankSettings) -> Ranked:
         """Re-rank the 50 most similar tools."""
         raw, candidates, factors, given = self._judged(evidence, settings)
         similarity = factors["similarity"]
@@ -119,7 +119,7 @@ class MultiFactorRanker(FormulaRanker):
         order = candidates[np.argsort(-raw[candidates], kind="stable")]
         return replace(ranked, order=order, raw=raw, signals=shown)
 
-    def reason(self, evidence: Evidence, ranked: Ranked, position: int) -> str:
+    def reason(self, evidence: CandidateFeatures, ranked: Ranked, position: int) -> str:
         """The factors that decided, the greatest contribution first."""
         signals = ranked.signals_at(position)
         values = {name: signals[name] for name in SIGNALS}
@@ -133,11 +133,11 @@ class MultiFactorRanker(FormulaRanker):
             text += f"; boosted x{factor:.2f} ({', '.join(why)})"
         return f"{text[0].upper()}{text[1:]}."
 
-    def _hour_of(self, evidence: Evidence) -> int:
+    def _hour_of(self, evidence: CandidateFeatures) -> int:
         return self._hour() if evidence.hour is None else evidence.hour
 
     def _judged(
-        self, evidence: Evidence, settings: RankSettings
+        self, evidence: CandidateFeatures, settings: RankSettings
     ) -> tuple[FloatArray, IntArray, dict[str, FloatArray], list[Boost]]:
         cosines = [leg.cosine for leg in evidence.legs if leg.cosine is not None]
         similarity = np.clip(greatest(cosines), 0.0, 1.0)
@@ -171,14 +171,16 @@ def local_hour() -> int:
     return datetime.now().astimezone().hour
 
 
-def _usage(evidence: Evidence, names: list[str]) -> UsageArrays:
+def _usage(evidence: CandidateFeatures, names: list[str]) -> UsageArrays:
     if evidence.usage is not None:
         return evidence.usage.statistics(evidence.user, names)
     nothing = np.zeros(len(names), np.float32)
     return UsageArrays(nothing, nothing, np.full(len(names), UNMEASURED, np.float32))
 
 
-def _with_past_queries(evidence: Evidence, usage: UsageArrays, candidates: IntArray) -> UsageArrays:
+def _with_past_queries(
+    evidence: CandidateFeatures, usage: UsageArrays, candidates: IntArray
+) -> UsageArrays:
     """History counts what similar queries led to as well, where memory of use is on."""
     used = [leg.used[candidates] for leg in evidence.legs if leg.used is not None]
     if evidence.uses is None or not used:

@@ -5,7 +5,7 @@ Owns: the `relevance` ranker. Never imports indexes, embedders or the retriever.
 
 from __future__ import annotations
 
-from armory.retrieval.ports import Evidence, Ranked, RankSettings
+from armory.retrieval.ports import CandidateFeatures, Ranked, RankSettings
 from armory.retrieval.rankers.base import explain, verdict
 from armory.retrieval.rankers.remembered import with_uses
 from armory.retrieval.rankers.signals import candidate_signals, fuse, greatest, query_signals
@@ -17,7 +17,7 @@ class RelevanceRanker:
     name = "relevance"
     needs_dense = True
 
-    def rank(self, evidence: Evidence, settings: RankSettings) -> Ranked:
+    def rank(self, evidence: CandidateFeatures, settings: RankSettings) -> Ranked:
         """Fuse the legs, weigh the signals of the best hundred, calibrate.
 
         Memory of use says which tool; whether any is needed is judged by the descriptions.
@@ -35,6 +35,6 @@ class RelevanceRanker:
             signals=signals, query=query,
         )  # fmt: skip
 
-    def reason(self, evidence: Evidence, ranked: Ranked, position: int) -> str:
+    def reason(self, evidence: CandidateFeatures, ranked: Ranked, position: int) -> str:
         """See `Ranker.reason`."""
         return explain(evidence, ranked, position)

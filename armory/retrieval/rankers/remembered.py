@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from armory.retrieval.ports import Evidence, FloatArray, Leg
+from armory.retrieval.ports import CandidateFeatures, FloatArray, Subquery
 from armory.retrieval.rankers.signals import cosine_spread
 
 #: Weight of past queries against the description's one, and after how many uses it is half of that.
@@ -28,7 +28,7 @@ _ALIKE = 0.7
 _PAST_SCALE = 1.25
 
 
-def with_uses(evidence: Evidence) -> Evidence:
+def with_uses(evidence: CandidateFeatures) -> CandidateFeatures:
     """The same evidence, cosines as if the past queries were part of the descriptions."""
     uses = evidence.uses
     if uses is None or not uses.any():
@@ -40,7 +40,7 @@ def with_uses(evidence: Evidence) -> Evidence:
     return replace(evidence, legs=legs)
 
 
-def _mixed(leg: Leg, uses: FloatArray) -> Leg:
+def _mixed(leg: Subquery, uses: FloatArray) -> Subquery:
     if leg.cosine is None or leg.past is None or leg.used is None:
         return leg
     half = USE_HALF * np.minimum((1 - leg.used) / (1 - _ALIKE), 1)

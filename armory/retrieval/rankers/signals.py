@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from armory.domain.tool import ToolRecord
 from armory.retrieval.intents import form, named
-from armory.retrieval.ports import Evidence, FloatArray, IntArray, Leg
+from armory.retrieval.ports import CandidateFeatures, FloatArray, IntArray, Subquery
 from armory.retrieval.tables import Table
 
 #: Candidates that are judged signal by signal; the others keep the order of the fusion below them.
@@ -95,13 +95,13 @@ def spread(
     return middle, float(np.sqrt(variance / FEW))
 
 
-def cosine_spread(leg: Leg) -> tuple[float, float]:
+def cosine_spread(leg: Subquery) -> tuple[float, float]:
     """Mean and standard deviation that a leg's cosines are measured by; see `spread`."""
     assert leg.cosine is not None
     return spread(leg.cosine, leg.cosine_mean, leg.cosine_std, _APART_COSINE, _LEAST_COSINE)
 
 
-def _over_legs(legs: Sequence[Leg], values: Sequence[FloatArray]) -> FloatArray:
+def _over_legs(legs: Sequence[Subquery], values: Sequence[FloatArray]) -> FloatArray:
     """For each text the mean of its whole and its best clause, then the best text.
 
     Args:
@@ -130,7 +130,7 @@ def greatest(values: Sequence[FloatArray]) -> FloatArray:
     return found
 
 
-def fuse(evidence: Evidence) -> Fusion:
+def fuse(evidence: CandidateFeatures) -> Fusion:
     """Fuse every leg's cosines and words: 0.7 and 0.3 of their standard scores."""
     legs = evidence.legs
     words = [
@@ -223,7 +223,7 @@ def _named(records: Sequence[ToolRecord], text: str) -> tuple[list[bool], list[b
     )
 
 
-def _conditions(evidence: Evidence, cosine: FloatArray | None) -> dict[str, float]:
+def _conditions(evidence: CandidateFeatures, cosine: FloatArray | None) -> dict[str, float]:
     """What decides how much either side is to be trusted, about 0 in the middle of its range."""
     words = sum(len(leg.text.split()) for leg in evidence.legs if leg.whole)
     found = {
@@ -235,7 +235,7 @@ def _conditions(evidence: Evidence, cosine: FloatArray | None) -> dict[str, floa
     return found
 
 
-def candidate_signals(evidence: Evidence, fusion: Fusion) -> Table:
+def candidate_signals(evidence: CandidateFeatures, fusion: Fusion) -> Table:
     """Every signal of the best candidates, (k,) float32 each, in the order of `fusion.best`."""
     best = fusion.best
     legs = evidence.legs
@@ -282,7 +282,7 @@ def candidate_signals(evidence: Evidence, fusion: Fusion) -> Table:
 
 
 def query_signals(
-    evidence: Evidence, signals: Mapping[str, FloatArray], cosine: FloatArray | None = None
+    evidence: CandidateFeatures, signals: Mapping[str, FloatArray], cosine: FloatArray | None = None
 ) -> dict[str, float]:
     """What the candidates together, and the way it is put, say about the query.
 

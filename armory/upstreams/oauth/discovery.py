@@ -43,7 +43,7 @@ class Challenge:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AuthServerMetadata:
     """Where a token is to be had.
 
     Attributes:
@@ -90,7 +90,9 @@ def canonical(url: URL) -> str:
     return plain.rstrip("/") if url.path == "/" else plain
 
 
-async def discover(url: URL, challenge: Challenge, issuer: str, known: str, fetch: Fetch) -> Place:
+async def discover(
+    url: URL, challenge: Challenge, issuer: str, known: str, fetch: Fetch
+) -> AuthServerMetadata:
     """Find out where a token for the upstream at `url` is to be had.
 
     Args:
@@ -129,7 +131,7 @@ async def discover(url: URL, challenge: Challenge, issuer: str, known: str, fetc
         place = _text(server.get(key))
         if place and not (may_carry_secrets(place, url) or issuer.startswith("http://")):
             raise Undiscovered(f"the {key} {place!r} is not reached over https")
-    return Place(
+    return AuthServerMetadata(
         token_url,
         _text(server.get("issuer")),
         tuple(_texts(server.get("token_endpoint_auth_methods_supported"))),

@@ -17,14 +17,14 @@ from typing import Any
 import msgspec
 from yarl import URL
 
-from armory.upstreams.oauth.discovery import Challenge, Place, Undiscovered, discover
+from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, Undiscovered, discover
 from armory.upstreams.oauth.grants import AuthorizationCode, Grant
 from armory.upstreams.oauth.logins import Login, Logins
 from armory.upstreams.oauth.tokens import (
     LEAD_S,
-    Given,
     MachineTokens,
     NoToken,
+    TokenResponse,
     Tokens,
     authenticated,
     json_object,
@@ -36,7 +36,7 @@ Visit = Callable[[str], Awaitable[Mapping[str, str]]]
 """Sends the person to a URL; gives the parameters with which they were sent back."""
 
 
-class PersonTokens(Tokens):
+class AuthorizationCodeTokens(Tokens):
     """See `Tokens`.
 
     Args:
@@ -104,7 +104,7 @@ class PersonTokens(Tokens):
         }
         headers = authenticated(login.method, login.client_id, login.client_secret, form)
         try:
-            given = await self.given(Place(login.token_url), headers, form)
+            given = await self.given(AuthServerMetadata(login.token_url), headers, form)
         except NoToken as error:
             # Refresh tokens tend to work once: another process may have been first.
             newer = self._logins.load(self._server)
@@ -122,7 +122,7 @@ class PersonTokens(Tokens):
     def _hint(self) -> str:
         return f"; run: armory login {self._server}"
 
-    async def found(self, url: URL, challenge: Challenge) -> Place:
+    async def found(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
         """The authorization server of the upstream.
 
         Raises:
@@ -184,7 +184,9 @@ class PersonTokens(Tokens):
         given = await self.given(place, headers, form)
         return self._keep(_with(msgspec.structs.replace(client, scopes=scopes), given))
 
-    def _scopes(self, place: Place, challenge: Challenge, kept: Login | None) -> tuple[str, ...]:
+    def _scopes(
+        self, place: AuthServerMetadata, challenge: Challenge, kept: Login | None
+    ) -> tuple[str, ...]:
         scopes = self._grant.scopes
         if not scopes:
             known = (*kept.scopes, *kept.wanted) if kept is not None else ()
@@ -193,7 +195,7 @@ class PersonTokens(Tokens):
             scopes = (*scopes, "offline_access")
         return scopes
 
-    def _code(self, place: Place, back: Mapping[str, str], state: str) -> str:
+    def _code(self, place: AuthServerMetadata, back: Mapping[str, str], state: str) -> str:
         """The authorization code, if all that came with it is as it must be."""
         if not secrets.compare_digest(back.get("state", "").encode(), state.encode()):
             raise self.failed("the answer does not belong to this login (its state differs)")
@@ -210,7 +212,7 @@ class PersonTokens(Tokens):
             raise self.failed("the answer has no code")
         return code
 
-    async def _client(self, place: Place, redirect_uri: str) -> Login:
+    async def _client(self, place: AuthServerMetadata, redirect_uri: str) -> Login:
         """Who the gateway is at an authorization server: as configured, else as it registers."""
         grant = self._grant
         bare = Login(place.issuer, place.token_url, place.resource, grant.client_id)
@@ -251,7 +253,7 @@ def _fresh(login: Login) -> bool:
     return login.expires_at is None or time.time() < login.expires_at
 
 
-def _with(login: Login, given: Given) -> Login:
+def _with(login: Login, given: TokenResponse) -> Login:
     expires = None
     if given.lifetime_s != float("inf"):
         expires = time.time() + given.lifetime_s - min(LEAD_S, given.lifetime_s / 4)
@@ -267,5 +269,5 @@ def _with(login: Login, given: Given) -> Login:
 def tokens_for(server: str, grant: Grant, **more: Any) -> Tokens:
     """The tokens of an upstream, by whatever grant."""
     if isinstance(grant, AuthorizationCode):
-        return PersonTokens(server, grant, **more)
+        return AuthorizationCodeTokens(server, grant, **more)
     return MachineTokens(server, grant, **more)

@@ -23,7 +23,13 @@ import structlog
 from yarl import URL
 
 from armory.errors import UpstreamUnavailable
-from armory.upstreams.oauth.discovery import Challenge, Place, Undiscovered, canonical, discover
+from armory.upstreams.oauth.discovery import (
+    AuthServerMetadata,
+    Challenge,
+    Undiscovered,
+    canonical,
+    discover,
+)
 from armory.upstreams.oauth.grants import ClientCredentials
 
 _log = structlog.get_logger(__name__)
@@ -40,7 +46,7 @@ class NoToken(UpstreamUnavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class TokenResponse:
     """What a token endpoint gave out.
 
     Attributes:
@@ -102,8 +108,8 @@ class Tokens(ABC):
         """
 
     async def given(
-        self, place: Place, headers: Mapping[str, str], form: Mapping[str, str]
-    ) -> Given:
+        self, place: AuthServerMetadata, headers: Mapping[str, str], form: Mapping[str, str]
+    ) -> TokenResponse:
         """Ask a token endpoint.
 
         Raises:
@@ -120,7 +126,7 @@ class Tokens(ABC):
         lifetime, refresh = answer.get("expires_in"), answer.get("refresh_token")
         scope = answer.get("scope")
         _log.info("upstream_token_obtained", upstream=self._server, expires_in_s=lifetime)
-        return Given(
+        return TokenResponse(
             token,
             float(lifetime) if isinstance(lifetime, int | float) else float("inf"),
             refresh if isinstance(refresh, str) else "",
@@ -181,7 +187,7 @@ class MachineTokens(Tokens):
     def __init__(self, server: str, grant: ClientCredentials, **more: Any) -> None:
         super().__init__(server, **more)
         self._grant = grant
-        self._place: Place | None = None
+        self._place: AuthServerMetadata | None = None
         self._issuer = ""
         self._scopes: tuple[str, ...] = ()
         self._token: str | None = None
@@ -221,7 +227,7 @@ class MachineTokens(Tokens):
             assert self._token is not None
             return self._token
 
-    async def _found(self, url: URL, challenge: Challenge) -> Place:
+    async def _found(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
         try:
             place = await discover(url, challenge, self._grant.issuer, self._issuer, self.fetch)
         except Undiscovered as error:
@@ -231,7 +237,7 @@ class MachineTokens(Tokens):
 
     async def _get(self, url: URL) -> None:
         """Have the authorization server give out a token."""
-        place = self._place or Place(self._grant.token_url, self._grant.issuer)
+        place = self._place or AuthServerMetadata(self._grant.token_url, self._grant.issuer)
         scopes = self._grant.scopes or self._scopes or place.scopes
         form = {"grant_type": "client_credentials", "resource": place.resource or canonical(url)}
         if scopes:
@@ -241,7 +247,7 @@ class MachineTokens(Tokens):
         self._expires = time.monotonic() + given.lifetime_s
         self._until = self._expires - min(LEAD_S, given.lifetime_s / 4)
 
-    def _authenticated(self, place: Place, form: dict[str, str]) -> dict[str, str]:
+    def _authenticated(self, place: AuthServerMetadata, form: dict[str, str]) -> dict[str, str]:
         """Headers (and members of `form`) that prove who the client is."""
         grant = self._grant
         if grant.private_key:
@@ -253,7 +259,7 @@ class MachineTokens(Tokens):
             method = secret_method(place)
         return authenticated(method, grant.client_id, grant.client_secret, form)
 
-    def _assertion(self, place: Place) -> str:
+    def _assertion(self, place: AuthServerMetadata) -> str:
         now = int(time.time())
         claims = {
             "iss": self._grant.client_id,
@@ -266,7 +272,7 @@ class MachineTokens(Tokens):
         return self._grant.signed(claims)
 
 
-def secret_method(place: Place) -> str:
+def secret_method(place: AuthServerMetadata) -> str:
     """How a client with a secret proves who it is there."""
     basic = not place.methods or "client_secret_basic" in place.methods
     return "client_secret_basic" if basic else "client_secret_post"

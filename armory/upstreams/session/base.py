@@ -19,7 +19,7 @@ from armory.errors import UpstreamUnavailable
 from armory.protocol.codes import METHOD_NOT_FOUND
 from armory.protocol.link import (
     Call,
-    ClientFace,
+    ClientChannel,
     Params,
     Refused,
     Reply,
@@ -72,7 +72,7 @@ class Identity:
 UNKNOWN = Identity("modern", MODERN_VERSIONS[-1])
 
 
-class Session(ABC):
+class BaseLink(ABC):
     """Base of all links.
 
     Args:
@@ -137,7 +137,7 @@ class Session(ABC):
         """Send a notification; legacy only, elsewhere it does nothing."""
 
     @abstractmethod
-    async def roots_changed(self, client: ClientFace) -> None:
+    async def roots_changed(self, client: ClientChannel) -> None:
         """Legacy: tell the upstream that this client's roots changed; elsewhere it does nothing.
 
         Raises:

@@ -13,10 +13,10 @@ from typing import Any
 import structlog
 
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
-from armory.protocol.link import Call, ClientFace, Params, Reply
+from armory.protocol.link import Call, ClientChannel, Params, Reply
 from armory.protocol.messages import Garbage, decode, notification_bytes, request_bytes
-from armory.upstreams.session.base import Heard, Session
-from armory.upstreams.session.multiplexer import Dialogue, Note, cancelled_params
+from armory.upstreams.session.base import BaseLink, Heard
+from armory.upstreams.session.multiplexer import Note, RequestMultiplexer, cancelled_params
 from armory.upstreams.spec import UpstreamSpec
 
 log = structlog.get_logger(__name__)
@@ -25,7 +25,7 @@ _WRITE_S = 10.0
 _UNCANCELLABLE = frozenset(("initialize", "server/discover"))
 
 
-class DuplexLink(Session):
+class DuplexLink(BaseLink):
     """A link whose messages travel over one stream each way, many calls in flight.
 
     A subclass writes frames and calls `received` for each frame that arrives and `died` once.
@@ -33,7 +33,7 @@ class DuplexLink(Session):
 
     def __init__(self, spec: UpstreamSpec, heard: Heard, client_info: Mapping[str, Any]) -> None:
         super().__init__(spec, heard, client_info)
-        self.dialogue = Dialogue(self, self._write_bounded)
+        self.dialogue = RequestMultiplexer(self, self._write_bounded)
         self._death: str | None = None
         self._closing = False
 
@@ -94,8 +94,8 @@ class DuplexLink(Session):
         """Send a notification."""
         await self._write_bounded(notification_bytes(method, params))
 
-    async def roots_changed(self, client: ClientFace) -> None:
-        """As `Session.roots_changed`."""
+    async def roots_changed(self, client: ClientChannel) -> None:
+        """As `BaseLink.roots_changed`."""
         self.dialogue.roots_changed(client)
         await self.notify("notifications/roots/list_changed", {})
 

@@ -16,7 +16,7 @@ from armory.protocol.link import Call, Reply
 from armory.protocol.messages import encode, error_of, object_of
 from armory.protocol.meta import SERVER_INFO
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS
-from armory.upstreams.session.base import Identity, Session
+from armory.upstreams.session.base import BaseLink, Identity
 
 
 class NotModern(Exception):
@@ -27,7 +27,7 @@ class Incompatible(UpstreamUnavailable):
     """The upstream speaks, but no revision that the gateway (or the pin) allows."""
 
 
-async def discover(session: Session, timeout_s: float) -> Identity:
+async def discover(session: BaseLink, timeout_s: float) -> Identity:
     """Probe with `server/discover`.
 
     Raises:
@@ -39,7 +39,7 @@ async def discover(session: Session, timeout_s: float) -> Identity:
     return identity_of_discovery(session, reply)
 
 
-def identity_of_discovery(session: Session, reply: Reply) -> Identity:
+def identity_of_discovery(session: BaseLink, reply: Reply) -> Identity:
     """What an answer to `server/discover` says.
 
     Raises:
@@ -80,7 +80,7 @@ def identity_of_discovery(session: Session, reply: Reply) -> Identity:
 
 
 async def initialize(
-    session: Session, version: str, capabilities: Mapping[str, Any], timeout_s: float | None = None
+    session: BaseLink, version: str, capabilities: Mapping[str, Any], timeout_s: float | None = None
 ) -> Identity:
     """Shake hands as a legacy client; the caller sends `notifications/initialized`.
 
@@ -100,7 +100,7 @@ async def initialize(
     return identity_of_initialization(session, reply)
 
 
-def identity_of_initialization(session: Session, reply: Reply) -> Identity:
+def identity_of_initialization(session: BaseLink, reply: Reply) -> Identity:
     """What an answer to `initialize` says.
 
     Raises:

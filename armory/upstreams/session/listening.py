@@ -33,7 +33,7 @@ _RETRY_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
 class _Stream:
-    """One `subscriptions/listen` request; its own `ClientFace`."""
+    """One `subscriptions/listen` request; its own `ClientChannel`."""
 
     capabilities: Mapping[str, Any] = {}
     log_level: str | None = None

@@ -22,7 +22,7 @@ from msgspec import Raw
 from armory.errors import UpstreamUnavailable
 from armory.protocol.client_requests import CAPABILITY
 from armory.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
-from armory.protocol.link import Call, ClientFace, ClientGone, Params, Reply
+from armory.protocol.link import Call, ClientChannel, ClientGone, Params, Reply
 from armory.protocol.loglevels import loud_enough
 from armory.protocol.messages import (
     EMPTY,
@@ -39,7 +39,7 @@ from armory.protocol.messages import (
 )
 from armory.protocol.meta import PROGRESS_TOKEN, SUBSCRIPTION_ID
 from armory.protocol.rawjson import text_of
-from armory.upstreams.session.base import Session
+from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.pending import Item, Note, Pending
 
 log = structlog.get_logger(__name__)
@@ -51,7 +51,7 @@ _ROOTS_S = 30.0
 """So long after a client said that its roots changed an upstream may ask that client for them."""
 
 
-class Dialogue:
+class RequestMultiplexer:
     """The calls in flight of one session.
 
     Args:
@@ -61,15 +61,15 @@ class Dialogue:
     """
 
     def __init__(
-        self, session: Session, send: Callable[[bytes], Awaitable[None]], *, exact: bool = False
+        self, session: BaseLink, send: Callable[[bytes], Awaitable[None]], *, exact: bool = False
     ) -> None:
         self._session = session
         self._send = send
         self._exact = exact
-        self._rooted: tuple[ClientFace, float] | None = None
+        self._rooted: tuple[ClientChannel, float] | None = None
         self._last_id = 0
         self._asks: dict[object, asyncio.Task[None]] = {}
-        self._ghosts: dict[int, float] = {}
+        self._abandoned: dict[int, float] = {}
         self._unbound: set[asyncio.Task[None]] = set()
         self._turn = asyncio.Lock()
         self.pending: dict[int, Pending] = {}
@@ -89,11 +89,11 @@ class Dialogue:
             task.cancel()
         if not answered and self._session.era == "legacy" and _may_be_asked(pending.call):
             # Its upstream may go on for a moment and ask on behalf of a call that is gone.
-            self._ghosts[pending.id] = asyncio.get_running_loop().time() + _GHOST_S
+            self._abandoned[pending.id] = asyncio.get_running_loop().time() + _GHOST_S
 
     def turn_for(self, call: Call) -> AbstractAsyncContextManager[None] | None:
         """What `call` must hold while it runs, or None when it need not wait for others."""
-        if not (self.interactive or self._ghosts) or not _may_be_asked(call):
+        if not (self.interactive or self._abandoned) or not _may_be_asked(call):
             return None
         if self.interactive:
             return self._taken()
@@ -110,12 +110,12 @@ class Dialogue:
     @asynccontextmanager
     async def _after_ghosts(self) -> AsyncGenerator[None]:
         loop = asyncio.get_running_loop()
-        while (until := max(self._ghosts.values(), default=0.0)) > loop.time():  # noqa: ASYNC110 # it waits for time
+        while (until := max(self._abandoned.values(), default=0.0)) > loop.time():  # noqa: ASYNC110 # it waits for time
             await asyncio.sleep(min(until - loop.time(), _GHOST_STEP_S))
-        self._ghosts.clear()
+        self._abandoned.clear()
         yield
 
-    def roots_changed(self, client: ClientFace) -> None:
+    def roots_changed(self, client: ClientChannel) -> None:
         """A client said so: what the upstream asks about roots for a while is meant for it."""
         self._rooted = client, asyncio.get_running_loop().time() + _ROOTS_S
 
@@ -156,7 +156,7 @@ class Dialogue:
             if via is not None and message.id is None and message.error is not EMPTY:
                 pending = via
             else:
-                if self._ghosts.pop(message.id, None) is None:  # pyright: ignore[reportArgumentType, reportCallIssue]
+                if self._abandoned.pop(message.id, None) is None:  # pyright: ignore[reportArgumentType, reportCallIssue]
                     log.info("upstream_answer_unexpected", upstream=self._session.server)
                 return None
         return pending, self.reply_of(message)
@@ -237,7 +237,7 @@ class Dialogue:
             return
         self._put(pending.client, pending, request_id, method, params)
 
-    def _asks_about_news(self, method: str, via: Pending | None) -> ClientFace | None:
+    def _asks_about_news(self, method: str, via: Pending | None) -> ClientChannel | None:
         """Whose roots a question is about that follows the news that they changed."""
         if method != "roots/list" or via is not None or self._rooted is None:
             return None
@@ -249,7 +249,7 @@ class Dialogue:
 
     def _put(
         self,
-        client: ClientFace,
+        client: ClientChannel,
         pending: Pending | None,
         request_id: Any,
         method: str,
@@ -281,9 +281,9 @@ class Dialogue:
         if via is not None:
             return (via, "") if able(via) else (None, "")
         now = asyncio.get_running_loop().time()
-        self._ghosts = {ghost: until for ghost, until in self._ghosts.items() if until > now}
+        self._abandoned = {ghost: until for ghost, until in self._abandoned.items() if until > now}
         candidates = [pending for pending in self.pending.values() if able(pending)]
-        if len(candidates) == 1 and not self._ghosts:
+        if len(candidates) == 1 and not self._abandoned:
             return candidates[0], ""
         if not candidates:
             return None, ""
@@ -295,7 +295,7 @@ class Dialogue:
     async def _ask(
         self,
         pending: Pending | None,
-        client: ClientFace,
+        client: ClientChannel,
         request_id: Any,
         method: str,
         params: Params,
@@ -345,4 +345,4 @@ def cancelled_params(request_id: int, reason: str) -> Params:
     return {"requestId": Raw(b"%d" % request_id), "reason": Raw(encode(reason))}
 
 
-__all__ = ["Dialogue", "Garbage", "Item", "Note", "Pending", "cancelled_params"]
+__all__ = ["Garbage", "Item", "Note", "Pending", "RequestMultiplexer", "cancelled_params"]

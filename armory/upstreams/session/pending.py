@@ -10,7 +10,7 @@ from collections import deque
 from dataclasses import dataclass
 
 from armory.errors import UpstreamUnavailable
-from armory.protocol.link import Call, ClientFace, ClientGone, Params, Reply
+from armory.protocol.link import Call, ClientChannel, ClientGone, Params, Reply
 
 _BACKLOG = 1024
 
@@ -34,7 +34,7 @@ class Pending:
     def __init__(self, request_id: int, call: Call, scope: asyncio.Timeout | None) -> None:
         self.id = request_id
         self.call = call
-        self.client: ClientFace | None = call.client
+        self.client: ClientChannel | None = call.client
         self.asked: set[asyncio.Task[None]] = set()
         self.remaining: float | None = None
         self._inbox: deque[Item] = deque()

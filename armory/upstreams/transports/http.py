@@ -16,7 +16,7 @@ from armory.http1.eventstream import Event, EventParser, EventTooLarge
 from armory.http1.pool import Fields
 from armory.http1.reading import BodyTooLarge, let_go, read_body, read_events
 from armory.protocol.headers import header_value
-from armory.protocol.link import Call, ClientFace, Params, Reply
+from armory.protocol.link import Call, ClientChannel, Params, Reply
 from armory.protocol.messages import (
     EMPTY,
     Garbage,
@@ -25,8 +25,8 @@ from armory.protocol.messages import (
     excerpt,
     request_bytes,
 )
-from armory.upstreams.session.base import Heard, Identity, Session
-from armory.upstreams.session.multiplexer import Dialogue, Note, Pending
+from armory.upstreams.session.base import BaseLink, Heard, Identity
+from armory.upstreams.session.multiplexer import Note, Pending, RequestMultiplexer
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_client import (
     JSON_AND_EVENTS,
@@ -40,7 +40,7 @@ log = structlog.get_logger(__name__)
 _FIELDS_KEPT = 1_000
 
 
-class HttpLink(Session):
+class HttpLink(BaseLink):
     """A modern upstream over HTTP. There is no session: the link is never dead.
 
     Args:
@@ -57,7 +57,7 @@ class HttpLink(Session):
         super().__init__(spec, heard, client_info)
         self._client = client
         self._closing = False
-        self._dialogue = Dialogue(self, self._no_answers)
+        self._dialogue = RequestMultiplexer(self, self._no_answers)
         self._fields: dict[tuple[str, str | None], Fields] = {}
 
     def adopt(self, identity: Identity) -> None:
@@ -122,7 +122,7 @@ class HttpLink(Session):
     async def notify(self, method: str, params: Params) -> None:
         """The era has no notifications from the client."""
 
-    async def roots_changed(self, client: ClientFace) -> None:
+    async def roots_changed(self, client: ClientChannel) -> None:
         """The era asks for roots anew in each call."""
 
     async def close(self) -> None:

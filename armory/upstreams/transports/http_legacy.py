@@ -17,12 +17,12 @@ from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.http1.eventstream import EventParser, EventTooLarge
 from armory.http1.pool import Fields
 from armory.http1.reading import BodyTooLarge, let_go, read_body, read_events
-from armory.protocol.link import Call, ClientFace, Params, Reply
+from armory.protocol.link import Call, ClientChannel, Params, Reply
 from armory.protocol.messages import Garbage, decode, notification_bytes, request_bytes
 from armory.protocol.versions import VERSION_HEADER_SINCE
-from armory.upstreams.session.base import Heard, Identity, Session
+from armory.upstreams.session.base import BaseLink, Heard, Identity
 from armory.upstreams.session.handshake import initialize
-from armory.upstreams.session.multiplexer import Dialogue, Note, Pending, cancelled_params
+from armory.upstreams.session.multiplexer import Note, Pending, RequestMultiplexer, cancelled_params
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http import messages_in
 from armory.upstreams.transports.http_client import (
@@ -44,7 +44,7 @@ _DELIVER_S = 10.0
 _CLOSE_S = 2.0
 
 
-class LegacyHttpLink(Session):
+class LegacyHttpLink(BaseLink):
     """One legacy session over HTTP.
 
     Args:
@@ -72,7 +72,7 @@ class LegacyHttpLink(Session):
         self._renewing = asyncio.Lock()
         self._stream: asyncio.Task[None] | None = None
         self._closing = False
-        self.dialogue = Dialogue(self, self._post_quietly, exact=True)
+        self.dialogue = RequestMultiplexer(self, self._post_quietly, exact=True)
 
     @property
     def closed(self) -> bool:
@@ -138,8 +138,8 @@ class LegacyHttpLink(Session):
         """POST a notification."""
         await self._post(notification_bytes(method, params))
 
-    async def roots_changed(self, client: ClientFace) -> None:
-        """As `Session.roots_changed`."""
+    async def roots_changed(self, client: ClientChannel) -> None:
+        """As `BaseLink.roots_changed`."""
         self.dialogue.roots_changed(client)
         await self.notify("notifications/roots/list_changed", {})
 

@@ -15,7 +15,7 @@ from armory.evaluation.dataset import load_dataset, load_uses
 from armory.evaluation.report import failure_json, missed_gates, parse_gate, to_json
 from armory.evaluation.run import evaluate
 from armory.retrieval.indexes.exact import ExactIndex
-from armory.retrieval.ports import Evidence, Ranked, RankSettings
+from armory.retrieval.ports import CandidateFeatures, Ranked, RankSettings
 from armory.retrieval.retriever import Retriever
 from armory.testing.embedder import HashingEmbedder
 
@@ -36,13 +36,13 @@ class Oracle:
     name = "relevance"
     needs_dense = False
 
-    def rank(self, evidence: Evidence, settings: RankSettings) -> Ranked:
+    def rank(self, evidence: CandidateFeatures, settings: RankSettings) -> Ranked:
         text = evidence.legs[0].text
         hit = [record.name[1:] in text for record in evidence.records]
         score = np.where(hit, 0.9, 0.1).astype(np.float32)
         return Ranked(np.argsort(-score, kind="stable"), score, score, score, text == "hello")
 
-    def reason(self, evidence: Evidence, ranked: Ranked, position: int) -> str:
+    def reason(self, evidence: CandidateFeatures, ranked: Ranked, position: int) -> str:
         return ""
 
 

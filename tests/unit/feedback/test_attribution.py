@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from armory.domain.principal import Principal
-from armory.feedback.attribution import Preceding
+from armory.feedback.attribution import QueryAttribution
 
 ANN = Principal("ann", user="ann")
 BOB = Principal("bob", user="bob")
@@ -15,11 +15,13 @@ def now() -> list[float]:
 
 
 @pytest.fixture
-def preceding(now: list[float]) -> Preceding:
-    return Preceding(follows_s=60, clock=lambda: now[0])
+def preceding(now: list[float]) -> QueryAttribution:
+    return QueryAttribution(follows_s=60, clock=lambda: now[0])
 
 
-def test_the_latest_query_that_found_the_tool(preceding: Preceding, now: list[float]) -> None:
+def test_the_latest_query_that_found_the_tool(
+    preceding: QueryAttribution, now: list[float]
+) -> None:
     preceding.asked(ANN, ("first",), ["a__x"])
     preceding.asked(ANN, ("second",), ["a__x", "a__y"])
     preceding.asked(ANN, ("third",), ["a__z"])
@@ -31,7 +33,7 @@ def test_the_latest_query_that_found_the_tool(preceding: Preceding, now: list[fl
     assert preceding.led_to(ANN, "a__x") is None
 
 
-def test_sessions_do_not_share_and_rest_counts_for_both(preceding: Preceding) -> None:
+def test_sessions_do_not_share_and_rest_counts_for_both(preceding: QueryAttribution) -> None:
     preceding.asked(ANN, ("here",), ["a__x"], "session 1")
     assert preceding.led_to(ANN, "a__x", "session 2") is None
     assert preceding.led_to(ANN, "a__x") is None
@@ -40,7 +42,7 @@ def test_sessions_do_not_share_and_rest_counts_for_both(preceding: Preceding) ->
     assert preceding.led_to(ANN, "a__x", "session 2") == "over REST"
 
 
-def test_what_is_not_remembered(preceding: Preceding) -> None:
+def test_what_is_not_remembered(preceding: QueryAttribution) -> None:
     quiet = Principal("q", scopes=frozenset({"no-learning"}))
     preceding.asked(quiet, ("private",), ["a__x"])
     preceding.asked(ANN, ("one", "two"), ["a__x"])

@@ -12,7 +12,7 @@ from armory.domain.principal import Principal
 from armory.errors import BackendError
 from armory.feedback.learning import Learning
 from armory.feedback.store import StoredUses
-from armory.feedback.vectors import UseVectors
+from armory.feedback.vectors import FeedbackVectors
 from armory.retrieval.ports import FloatArray
 from armory.storage.cache import MemoryCache
 from armory.storage.changes import ChangeFeed
@@ -66,7 +66,7 @@ async def database(tmp_path: Path) -> AsyncGenerator[Database]:
 def learner(database: Database, model: Model, redacted: Callable[[str], str] = str) -> Learning:
     feed = ChangeFeed(database, MemoryCache())
     engine, stored = Engine(model), StoredUses(database, feed)
-    return Learning(UseVectors(), lambda: engine, stored, feed, redacted, batch_s=0.0)
+    return Learning(FeedbackVectors(), lambda: engine, stored, feed, redacted, batch_s=0.0)
 
 
 def called(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from armory.feedback.vectors import UseVectors
+from armory.feedback.vectors import FeedbackVectors
 from armory.retrieval.ports import FloatArray
 
 DAY = 86_400.0
@@ -21,11 +21,13 @@ def now() -> list[float]:
 
 
 @pytest.fixture
-def memory(now: list[float]) -> UseVectors:
-    return UseVectors(floor=2.0, per_tool=4, per_user=3, half_life_days=10, clock=lambda: now[0])
+def memory(now: list[float]) -> FeedbackVectors:
+    return FeedbackVectors(
+        floor=2.0, per_tool=4, per_user=3, half_life_days=10, clock=lambda: now[0]
+    )
 
 
-def recalled(memory: UseVectors, user: str | None = None) -> dict[str, tuple[float, float]]:
+def recalled(memory: FeedbackVectors, user: str | None = None) -> dict[str, tuple[float, float]]:
     found = memory.recall(axis(0)[None], user)
     return {
         name: (float(found.cosine[0, i]), float(found.uses[i]))
@@ -33,7 +35,7 @@ def recalled(memory: UseVectors, user: str | None = None) -> dict[str, tuple[flo
     }
 
 
-def test_too_little_evidence_does_not_count(memory: UseVectors) -> None:
+def test_too_little_evidence_does_not_count(memory: FeedbackVectors) -> None:
     memory.learn("a", axis(0), "tool")
     assert recalled(memory) == {}
     memory.learn("a", axis(0), "tool")
@@ -42,13 +44,13 @@ def test_too_little_evidence_does_not_count(memory: UseVectors) -> None:
     assert recalled(memory) == {"tool": (1.0, 2.0)}
 
 
-def test_own_uses_weigh_more(memory: UseVectors) -> None:
+def test_own_uses_weigh_more(memory: FeedbackVectors) -> None:
     memory.learn("a", axis(0), "tool", "ann")
     assert recalled(memory, "bob") == {}
     assert recalled(memory, "ann") == {"tool": (1.0, 2.0)}
 
 
-def test_old_uses_fade(memory: UseVectors, now: list[float]) -> None:
+def test_old_uses_fade(memory: FeedbackVectors, now: list[float]) -> None:
     for i in range(3):
         memory.learn(f"q{i}", axis(i), "tool")
     now[0] = 10 * DAY
@@ -57,7 +59,7 @@ def test_old_uses_fade(memory: UseVectors, now: list[float]) -> None:
     assert recalled(memory)["tool"][1] == pytest.approx(2.5)
 
 
-def test_one_users_flood_is_capped(memory: UseVectors) -> None:
+def test_one_users_flood_is_capped(memory: FeedbackVectors) -> None:
     memory.learn("seen", axis(0), "tool", "somebody")
     for i in range(50):
         memory.learn(f"q{i}", axis(i % 8), "tool", "flood")
@@ -67,7 +69,7 @@ def test_one_users_flood_is_capped(memory: UseVectors) -> None:
     assert recalled(memory)["tool"][1] == 4.0
 
 
-def test_forgetting_and_restoring(memory: UseVectors) -> None:
+def test_forgetting_and_restoring(memory: FeedbackVectors) -> None:
     for i in range(2):
         memory.learn(f"q{i}", axis(i), "one", "ann")
         memory.learn(f"q{i}", axis(i), "two", "bob")
@@ -81,14 +83,14 @@ def test_forgetting_and_restoring(memory: UseVectors) -> None:
     assert memory.forget(tool="one", user="bob") == 0
 
 
-def test_vectors_of_another_model_are_left_alone(memory: UseVectors) -> None:
+def test_vectors_of_another_model_are_left_alone(memory: FeedbackVectors) -> None:
     for i in range(3):
         memory.learn(f"q{i}", axis(i), "tool")
     assert memory.recall(np.ones((2, 5), np.float32), None).names == ()
 
 
 def test_to_others_one_users_uses_stay_below_the_floor() -> None:
-    memory = UseVectors()
+    memory = FeedbackVectors()
     for i in range(8):
         memory.learn(f"q{i}", axis(i), "tool", "flood")
     assert recalled(memory) == {}
@@ -100,7 +102,7 @@ def test_to_others_one_users_uses_stay_below_the_floor() -> None:
 
 def test_there_is_an_end_to_what_is_kept() -> None:
     now = [0.0]
-    memory = UseVectors(most=6, user_total=4, clock=lambda: now[0])
+    memory = FeedbackVectors(most=6, user_total=4, clock=lambda: now[0])
     for i in range(9):
         now[0] = float(i)
         memory.learn(f"q{i}", axis(i % 8), f"tool{i}", "flood" if i < 6 else "ann")
@@ -112,7 +114,7 @@ def test_there_is_an_end_to_what_is_kept() -> None:
 
 
 def test_one_users_queries_do_not_move_the_mean_far() -> None:
-    memory = UseVectors(floor=1.0, others_see=2.0)
+    memory = FeedbackVectors(floor=1.0, others_see=2.0)
     for i in range(4):
         memory.learn(f"shared {i}", axis(0), "tool")
     for i in range(30):

@@ -13,7 +13,7 @@ from multidict import CIMultiDict
 
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import ANONYMOUS, Principal
-from armory.gateway.context import ALL, Endpoint, Exchange
+from armory.gateway.context import ALL, Endpoint, RequestContext
 from armory.gateway.gateway import Gateway
 from armory.gateway.settings import GatewaySettings
 from armory.protocol.link import (
@@ -63,7 +63,7 @@ class Bench:
     gateway: Gateway
     client: Heard = field(default_factory=Heard)
 
-    def exchange(
+    def context(
         self,
         era: Era = "modern",
         endpoint: Endpoint = ALL,
@@ -73,8 +73,8 @@ class Bench:
         headers: dict[str, str] | None = None,
         url: dict[str, list[str]] | None = None,
         revealed: set[str] | None = None,
-    ) -> Exchange:
-        return Exchange(
+    ) -> RequestContext:
+        return RequestContext(
             principal=principal,
             client=self.client,
             era=era,
@@ -87,13 +87,15 @@ class Bench:
             revealed=revealed,
         )
 
-    async def tools(self, exchange: Exchange, params: dict[str, Any] | None = None) -> list[str]:
-        listed = read(await self.gateway.list_tools(exchange, raws(params or {})))
+    async def tools(
+        self, context: RequestContext, params: dict[str, Any] | None = None
+    ) -> list[str]:
+        listed = read(await self.gateway.list_tools(context, raws(params or {})))
         return [entry["name"] for entry in listed["tools"]]
 
     async def call(self, name: str, arguments: Any = None, **more: Any) -> Any:
         params = {"name": name} | ({} if arguments is None else {"arguments": arguments})
-        return read(await self.gateway.call_tool(self.exchange(**more), raws(params)))
+        return read(await self.gateway.call_tool(self.context(**more), raws(params)))
 
 
 def read(reply: Reply) -> Any:

@@ -34,32 +34,32 @@ def configure(bench: Bench, **changes: Any) -> None:
 
 
 async def test_auto_lists_all_up_to_the_limit(bench: Bench) -> None:
-    assert await bench.tools(bench.exchange()) == ALL
+    assert await bench.tools(bench.context()) == ALL
     configure(bench, full_list_limit=5)
-    assert await bench.tools(bench.exchange()) == META
+    assert await bench.tools(bench.context()) == META
     configure(bench, pin=("*3",), server_pins={"up": ("tool1",)})
-    assert await bench.tools(bench.exchange()) == ["up__tool1", "up__tool3", *META]
+    assert await bench.tools(bench.context()) == ["up__tool1", "up__tool3", *META]
     configure(bench, call_tool=False)
-    assert await bench.tools(bench.exchange()) == ["up__tool1", "up__tool3", "search_tools"]
+    assert await bench.tools(bench.context()) == ["up__tool1", "up__tool3", "search_tools"]
     configure(bench, search_tools=False)
-    assert await bench.tools(bench.exchange()) == ALL
+    assert await bench.tools(bench.context()) == ALL
 
 
 async def test_without_query_and_modes(bench: Bench) -> None:
     configure(bench, without_query="search")
-    assert await bench.tools(bench.exchange()) == META
-    assert await bench.tools(bench.exchange(url={"mode": ["all"]})) == ALL
+    assert await bench.tools(bench.context()) == META
+    assert await bench.tools(bench.context(url={"mode": ["all"]})) == ALL
     configure(bench, without_query="all")
-    assert await bench.tools(bench.exchange(headers={"X-Armory-Mode": "search"})) == META
-    raw = bench.exchange(url={"mode": ["raw"], "query": ["2"]})
+    assert await bench.tools(bench.context(headers={"X-Armory-Mode": "search"})) == META
+    raw = bench.context(url={"mode": ["raw"], "query": ["2"]})
     assert await bench.tools(raw) == ALL
     assert bench.retriever.queries == []
 
 
 async def test_a_query_chooses_in_catalogue_order(bench: Bench) -> None:
-    asked = bench.exchange(meta={"dev.armory/query": ["number 4", "number 1"]})
+    asked = bench.context(meta={"dev.armory/query": ["number 4", "number 1"]})
     assert await bench.tools(asked) == [*ALL, "search_tools"]
-    asked = bench.exchange(meta={"dev.armory/query": ["4", "1"]})
+    asked = bench.context(meta={"dev.armory/query": ["4", "1"]})
     assert await bench.tools(asked) == ["up__tool1", "up__tool4", *META]
     configure(bench, pin=("*tool5",), tool_rag=True)
     assert await bench.tools(asked) == ["up__tool1", "up__tool4", "up__tool5", *META]
@@ -70,16 +70,16 @@ async def test_a_query_chooses_in_catalogue_order(bench: Bench) -> None:
 async def test_the_token_budget(bench: Bench) -> None:
     size = len(bench.gateway.view.tool_json("up__tool0", Form("modern", load=True)))
     configure(bench, token_budget=-(-2 * size // 4), pin=("*tool0",))
-    asked = bench.exchange(meta={"dev.armory/query": ["tool"]})
+    asked = bench.context(meta={"dev.armory/query": ["tool"]})
     assert await bench.tools(asked) == ["up__tool0", "up__tool1", *META]
 
 
 async def test_filters_alone_narrow_the_list(bench: Bench) -> None:
-    asked = bench.exchange(meta={"dev.armory/servers": ["nope"]})
+    asked = bench.context(meta={"dev.armory/servers": ["nope"]})
     assert await bench.tools(asked) == []
-    asked = bench.exchange(meta={"dev.armory/servers": ["up"]})
+    asked = bench.context(meta={"dev.armory/servers": ["up"]})
     assert await bench.tools(asked) == ALL
-    asked = bench.exchange(meta={"dev.armory/categories": ["x"]})
+    asked = bench.context(meta={"dev.armory/categories": ["x"]})
     assert await bench.tools(asked) == []
 
 
@@ -92,10 +92,10 @@ async def test_sets_bring_their_own_query(bench: Bench) -> None:
     twos, few = bench.gateway.endpoint("set", "twos"), bench.gateway.endpoint("set", "few")
     assert twos is not None
     assert few is not None
-    assert await bench.tools(bench.exchange(endpoint=twos)) == ["up__tool2", *META]
-    asked = bench.exchange(endpoint=twos, url={"query": ["3"]})
+    assert await bench.tools(bench.context(endpoint=twos)) == ["up__tool2", *META]
+    asked = bench.context(endpoint=twos, url={"query": ["3"]})
     assert await bench.tools(asked) == ["up__tool3", *META]
-    assert await bench.tools(bench.exchange(endpoint=few)) == META
+    assert await bench.tools(bench.context(endpoint=few)) == META
     assert bench.gateway.endpoint("set", "none") is None
     assert list(bench.gateway.view.servers(few)) == ["up"]
 
@@ -110,7 +110,7 @@ async def test_search_that_breaks_still_lists(bench: Bench) -> None:
     gateway = Gateway(bench.pool, Broken(), settings=GatewaySettings(pin=("*tool1",)))
     gateway.publish(bench.pool.catalog())
     bench.gateway = gateway
-    asked = bench.exchange(meta={"dev.armory/query": "x"})
+    asked = bench.context(meta={"dev.armory/query": "x"})
     reply = await gateway.list_tools(asked, {})
     assert reply.result is not None
     listed = msgspec.json.decode(reply.result)
@@ -122,13 +122,13 @@ async def test_search_that_breaks_still_lists(bench: Bench) -> None:
 
 async def test_without_a_retriever_queries_change_nothing(bench: Bench) -> None:
     bench.gateway.retriever = None
-    assert await bench.tools(bench.exchange(meta={"dev.armory/query": "2"})) == ALL
+    assert await bench.tools(bench.context(meta={"dev.armory/query": "2"})) == ALL
     called = await bench.call("search_tools", {"query": "2"})
     assert called["structuredContent"]["degraded"] == "no retriever"
 
 
 async def test_legacy_selection_and_no_cursor(bench: Bench) -> None:
-    asked = bench.exchange("legacy", meta={"dev.armory/query": "2"})
+    asked = bench.context("legacy", meta={"dev.armory/query": "2"})
     reply = await bench.gateway.list_tools(asked, {})
     assert reply.result is not None
     listed = msgspec.json.decode(reply.result)
@@ -146,7 +146,7 @@ async def test_revealed_tools_enter_the_sessions_list(bench: Bench) -> None:
     revealed: set[str] = set()
     await bench.call("search_tools", {"query": "3"}, era="legacy", revealed=revealed)
     assert revealed == {"up__tool3"}
-    asked = bench.exchange("legacy", revealed=revealed)
+    asked = bench.context("legacy", revealed=revealed)
     assert await bench.tools(asked) == ["up__tool3", *META]
     configure(bench, reveal="none")
     await bench.call("search_tools", {"query": "4"}, era="legacy", revealed=revealed)

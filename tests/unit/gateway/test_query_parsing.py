@@ -10,19 +10,19 @@ from multidict import CIMultiDict
 
 from armory.domain.principal import ANONYMOUS
 from armory.domain.query import Query
-from armory.gateway.context import Exchange
-from armory.gateway.query_parsing import Asked, check_names, read_asked, read_mode
+from armory.gateway.context import RequestContext
+from armory.gateway.query_parsing import ListRequest, check_names, read_asked, read_mode
 from armory.protocol.errors import RpcError
 from armory.testing.front import raws
 from armory.wire.admitted import NOBODY
 
 
-def exchange(
+def context(
     meta: dict[str, Any] | None = None,
     headers: dict[str, str] | None = None,
     url: dict[str, list[str]] | None = None,
-) -> Exchange:
-    return Exchange(
+) -> RequestContext:
+    return RequestContext(
         principal=ANONYMOUS,
         client=NOBODY,
         era="modern",
@@ -33,13 +33,13 @@ def exchange(
     )
 
 
-def query_of(asked: Asked) -> Query:
+def query_of(asked: ListRequest) -> Query:
     assert asked.query is not None
     return asked.query
 
 
 def test_nothing_is_nothing() -> None:
-    assert read_asked(exchange(), {}) == Asked()
+    assert read_asked(context(), {}) == ListRequest()
 
 
 def test_sources_in_order() -> None:
@@ -48,11 +48,11 @@ def test_sources_in_order() -> None:
     headers = {"X-Armory-Query": "h%C3%A9%2C, second"}
     url = {"query": ["u", "v"]}
     found = [
-        query_of(read_asked(exchange(meta, headers, url), params, ("s",))),
-        query_of(read_asked(exchange(None, headers, url), params, ("s",))),
-        query_of(read_asked(exchange(None, headers, url), {}, ("s",))),
-        query_of(read_asked(exchange(None, None, url), {}, ("s",))),
-        query_of(read_asked(exchange(), {}, ("s",))),
+        query_of(read_asked(context(meta, headers, url), params, ("s",))),
+        query_of(read_asked(context(None, headers, url), params, ("s",))),
+        query_of(read_asked(context(None, headers, url), {}, ("s",))),
+        query_of(read_asked(context(None, None, url), {}, ("s",))),
+        query_of(read_asked(context(), {}, ("s",))),
     ]
     assert [(query.source, query.texts) for query in found] == [
         ("meta", ("a", "b")),
@@ -72,7 +72,7 @@ def test_each_item_by_itself() -> None:
         "categories": ["a,b"],
         "top_k": ["9"],
     }
-    query = query_of(read_asked(exchange({"top_k": 3}, headers, url), {}))
+    query = query_of(read_asked(context({"top_k": 3}, headers, url), {}))
     assert query.texts == ("q",)
     assert (query.threshold, query.top_k, query.ranker) == (0.25, 3, "lexical")
     assert query.servers == {"git", "time"}
@@ -80,7 +80,7 @@ def test_each_item_by_itself() -> None:
 
 
 def test_filters_without_a_query() -> None:
-    asked = read_asked(exchange({"servers": ["git"]}), {})
+    asked = read_asked(context({"servers": ["git"]}), {})
     assert (asked.query, asked.servers) == (None, {"git"})
 
 
@@ -111,7 +111,7 @@ def test_bad_values_are_named(
     named: str,
 ) -> None:
     with pytest.raises(RpcError) as caught:
-        read_asked(exchange(meta, headers, url), raws(params))
+        read_asked(context(meta, headers, url), raws(params))
     assert caught.value.code == -32602
     assert named in caught.value.message
     assert named in caught.value.data["parameter"]
@@ -119,18 +119,18 @@ def test_bad_values_are_named(
 
 
 def test_unreadable_meta_is_named() -> None:
-    broken = exchange()
+    broken = context()
     broken.meta = {"dev.armory/top_k": Raw(b"[" * 100_000)}
     with pytest.raises(RpcError, match="top_k"):
         read_asked(broken, {})
 
 
 def test_modes() -> None:
-    assert read_mode(exchange()) is None
-    assert read_mode(exchange(headers={"X-Armory-Mode": "raw"}, url={"mode": ["all"]})) == "raw"
-    assert read_mode(exchange(url={"mode": ["search"]})) == "search"
+    assert read_mode(context()) is None
+    assert read_mode(context(headers={"X-Armory-Mode": "raw"}, url={"mode": ["all"]})) == "raw"
+    assert read_mode(context(url={"mode": ["search"]})) == "search"
     with pytest.raises(RpcError, match="mode"):
-        read_mode(exchange(url={"mode": ["everything"]}))
+        read_mode(context(url={"mode": ["everything"]}))
 
 
 def test_names_may_be_a_comma_list() -> None:

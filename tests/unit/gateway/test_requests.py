@@ -74,14 +74,14 @@ async def test_calls_are_noted_after_the_answer(bench: Bench, noted: Noted) -> N
     bench.pool.upstreams["up"].answer = answer
     for name in ("tool0", "tool1", "tool3"):
         await bench.call(f"up__{name}", {})
-    await bench.gateway.call_tool(bench.exchange(), raws({"name": "up__tool2"}))
+    await bench.gateway.call_tool(bench.context(), raws({"name": "up__tool2"}))
     assert noted.calls == [
         ("up__tool0", True),
         ("up__tool1", False),
         ("up__tool3", False),
         ("up__tool2", False),
     ]
-    await bench.tools(bench.exchange(meta={"dev.armory/query": "2"}))
+    await bench.tools(bench.context(meta={"dev.armory/query": "2"}))
     await bench.call("search_tools", {"query": "2"})
     assert noted.lists == [(6, 1), (6, 1)]
 
@@ -93,7 +93,7 @@ async def test_limits_answer_calls_with_a_result(bench: Bench, noted: Noted) -> 
     assert told["content"][0]["text"] == "slow down Try again in 2 s."
     assert told["_meta"]["dev.armory/error"]["code"] == "rate_limited"
     with pytest.raises(RateLimited):
-        await bench.gateway.get_prompt(bench.exchange(), raws({"name": "up__hi"}))
+        await bench.gateway.get_prompt(bench.context(), raws({"name": "up__hi"}))
 
 
 async def test_backend_trouble_is_a_result_too(bench: Bench) -> None:
@@ -121,7 +121,7 @@ async def test_backend_trouble_is_a_result_too(bench: Bench) -> None:
 )
 async def test_parameters_that_do_not_fit(bench: Bench, params: dict[str, Any]) -> None:
     with pytest.raises(RpcError) as caught:
-        await bench.gateway.call_tool(bench.exchange(), raws(params))
+        await bench.gateway.call_tool(bench.context(), raws(params))
     assert caught.value.code == -32602
 
 
@@ -151,7 +151,7 @@ async def test_tool_references_for_those_who_declare_them(bench: Bench) -> None:
 
 
 async def test_prompts_resources_completions(bench: Bench) -> None:
-    gateway, exchange = bench.gateway, bench.exchange()
+    gateway, context = bench.gateway, bench.context()
 
     async def ask(method: str, params: dict[str, Any], **more: Any) -> Any:
         calls = {
@@ -159,7 +159,7 @@ async def test_prompts_resources_completions(bench: Bench) -> None:
             "resources/read": gateway.read_resource,
             "completion/complete": gateway.complete,
         }
-        asked = bench.exchange(**more) if more else exchange
+        asked = bench.context(**more) if more else context
         reply = await calls[method](asked, raws(params))
         assert reply.result is not None
         return msgspec.json.decode(reply.result)
@@ -193,27 +193,27 @@ async def test_prompts_resources_completions(bench: Bench) -> None:
 
 async def test_policy_covers_every_primitive(bench: Bench) -> None:
     bench.gateway.reconfigure(policy=Policy([Rule(allow=("up__tool1",))]))
-    exchange = bench.exchange()
-    assert await bench.tools(exchange) == ["up__tool1"]
+    context = bench.context()
+    assert await bench.tools(context) == ["up__tool1"]
     with pytest.raises(UnknownTool):
         await bench.call("up__tool2", {})
     with pytest.raises(UnknownTool):
-        await bench.gateway.get_prompt(exchange, raws({"name": "up__hi"}))
+        await bench.gateway.get_prompt(context, raws({"name": "up__hi"}))
     with pytest.raises(RpcError):
-        await bench.gateway.read_resource(exchange, raws({"uri": "up+file:///a"}))
+        await bench.gateway.read_resource(context, raws({"uri": "up+file:///a"}))
     for method in ("prompts/list", "resources/list", "resources/templates/list"):
-        reply = await bench.gateway.list_entries(exchange, method, {})
+        reply = await bench.gateway.list_entries(context, method, {})
         assert b":[]" in bytes(memoryview(reply.result or Raw(b"")))
 
 
 async def test_unknown_methods_only_on_the_transparent_endpoint(bench: Bench) -> None:
     with pytest.raises(RpcError) as caught:
-        await bench.gateway.pass_on(bench.exchange(), "x/y", {})
+        await bench.gateway.pass_on(bench.context(), "x/y", {})
     assert caught.value.code == -32601
     endpoint = bench.gateway.endpoint("server", "up")
     assert endpoint is not None
-    exchange = bench.exchange(endpoint=endpoint)
-    reply = await bench.gateway.pass_on(exchange, "x/y", raws({"a": 1}))
+    context = bench.context(endpoint=endpoint)
+    reply = await bench.gateway.pass_on(context, "x/y", raws({"a": 1}))
     assert reply.result is not None
     assert msgspec.json.decode(reply.result) == {"method": "x/y", "a": 1}
 
@@ -223,7 +223,7 @@ async def test_errors_of_the_upstream_keep_all_but_names(bench: Bench) -> None:
         return refused(-5, "gone", {"uri": "file:///a", "n": 1.5})
 
     bench.pool.upstreams["up"].answer = answer
-    reply = await bench.gateway.read_resource(bench.exchange(), raws({"uri": "up+file:///a"}))
+    reply = await bench.gateway.read_resource(bench.context(), raws({"uri": "up+file:///a"}))
     assert reply.error is not None
     assert msgspec.json.decode(reply.error) == {
         "code": -5,
@@ -267,20 +267,20 @@ async def test_descriptions_per_endpoint_and_era(bench: Bench) -> None:
     bench.gateway.publish(bench.pool.catalog(bench.gateway.view.catalog))
     server = bench.gateway.endpoint("server", "up")
     assert server is not None
-    modern = bench.gateway.described(bench.exchange())
+    modern = bench.gateway.described(bench.context())
     assert modern["capabilities"]["extensions"].keys() == {"x/y", "dev.armory/tool-rag"}
     assert "tasks" not in modern["capabilities"]
     assert "up: Use it." in modern["instructions"]
-    legacy = bench.gateway.described(bench.exchange("legacy"))
+    legacy = bench.gateway.described(bench.context("legacy"))
     assert legacy["capabilities"]["experimental"].keys() == {"dev.armory/tool-rag"}
     assert "extensions" not in legacy["capabilities"]
-    through = bench.gateway.described(bench.exchange("legacy", server))
+    through = bench.gateway.described(bench.context("legacy", server))
     assert through["serverInfo"]["name"] == "up"
     assert through["instructions"] == "Use it."
     assert through["capabilities"]["tasks"] == {"list": {}}
     assert through["capabilities"]["experimental"] == {"e": {}}
     assert through["capabilities"]["resources"] == {"subscribe": True, "listChanged": True}
-    assert "tasks" not in bench.gateway.described(bench.exchange("modern", server))["capabilities"]
+    assert "tasks" not in bench.gateway.described(bench.context("modern", server))["capabilities"]
 
 
 async def test_instructions_stay_within_bounds(bench: Bench) -> None:
@@ -289,11 +289,11 @@ async def test_instructions_stay_within_bounds(bench: Bench) -> None:
         lists = replace(upstream.lists, instructions="long " * 200)
         bench.pool.upstreams[f"s{number}"] = replace(upstream, lists=lists)
     bench.gateway.publish(bench.pool.catalog(bench.gateway.view.catalog))
-    text = bench.gateway.instructions(bench.exchange())
+    text = bench.gateway.instructions(bench.context())
     assert len(text) < 4_200
     assert text.endswith("- and more")
     bench.gateway.reconfigure(policy=Policy([Rule(allow=("up__*",))]))
-    assert "s1" not in bench.gateway.instructions(bench.exchange())
+    assert "s1" not in bench.gateway.instructions(bench.context())
 
 
 async def test_discovery_shows_what_the_caller_may_see(bench: Bench) -> None:

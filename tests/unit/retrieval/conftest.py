@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from armory.domain.tool import ToolRecord, fingerprint
-from armory.retrieval.ports import Evidence, Ranked, Ranker, RankSettings
+from armory.retrieval.ports import CandidateFeatures, Ranked, Ranker, RankSettings
 
 
 class Plain:
@@ -19,7 +19,7 @@ class Plain:
         self.name = name
         self.needs_dense = needs_dense
 
-    def rank(self, evidence: Evidence, settings: RankSettings) -> Ranked:
+    def rank(self, evidence: CandidateFeatures, settings: RankSettings) -> Ranked:
         raw = np.max([0.1 * leg.bm25 for leg in evidence.legs], axis=0)
         meanings = [leg.cosine for leg in evidence.legs if leg.cosine is not None]
         meanings += [leg.used for leg in evidence.legs if leg.used is not None]
@@ -29,7 +29,7 @@ class Plain:
         order = np.argsort(-raw, kind="stable")
         return Ranked(order, raw, squeezed, squeezed, signals={"raw": raw})
 
-    def reason(self, evidence: Evidence, ranked: Ranked, position: int) -> str:
+    def reason(self, evidence: CandidateFeatures, ranked: Ranked, position: int) -> str:
         return f"{evidence.records[position].name}: {ranked.raw[position]:.2f}"
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from armory.domain.query import Query, VisibleSet
 from armory.domain.tool import ToolRecord
-from armory.feedback.vectors import UseVectors
+from armory.feedback.vectors import FeedbackVectors
 from armory.retrieval.registry import RetrievalOptions, build_retriever
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +20,7 @@ async def test_a_remembered_tool_is_found_by_an_index_that_returns_only_the_best
 ) -> None:
     tools = [make_tool(f"note_{i}", f"Write note number {i} into the diary") for i in range(400)]
     tools.append(make_tool("zebra", "Stripes of an animal"))
-    memory = UseVectors(floor=1.0)
+    memory = FeedbackVectors(floor=1.0)
     options = RetrievalOptions(index="faiss")
     async with build_retriever(options, uses=memory) as retriever:
         await retriever.index(tools)

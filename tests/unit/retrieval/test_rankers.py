@@ -12,7 +12,7 @@ from armory.domain.tool import ToolRecord
 from armory.retrieval.document import fields_of
 from armory.retrieval.evidence import legs_of
 from armory.retrieval.lexical.bm25 import LexicalIndex
-from armory.retrieval.ports import Evidence, FloatArray, Leg, Ranker, RankSettings
+from armory.retrieval.ports import CandidateFeatures, FloatArray, Ranker, RankSettings, Subquery
 from armory.retrieval.rankers.formulas import (
     HybridRanker,
     LexicalRanker,
@@ -46,7 +46,7 @@ def tools() -> list[ToolRecord]:
 
 def evidence(
     texts: Sequence[str], like: dict[str, float] | None, records: list[ToolRecord] | None = None
-) -> Evidence:
+) -> CandidateFeatures:
     """Every leg has cosine 0.1 (and a ripple) with all tools but those in `like`."""
     records = records or tools()
     index = LexicalIndex()
@@ -58,12 +58,12 @@ def evidence(
     if like is not None:
         values = [like.get(r.name, ripple[i]) for i, r in enumerate(records)]
         cosines = np.array(values, np.float32)
-    legs: list[Leg] = []
+    legs: list[Subquery] = []
     for leg in legs_of(texts):
         hits = postings.search(leg.text)
         bm25 = hits.bm25()
         legs.append(
-            Leg(
+            Subquery(
                 leg.text, leg.parent, leg.whole, cosines,
                 0.0 if cosines is None else float(cosines.mean()),
                 0.0 if cosines is None else float(cosines.std()),
@@ -71,10 +71,10 @@ def evidence(
             )
         )  # fmt: skip
     rows = np.arange(len(records))
-    return Evidence(legs, records, rows, postings, len(records), "e" if like else "")
+    return CandidateFeatures(legs, records, rows, postings, len(records), "e" if like else "")
 
 
-def names(found: Evidence, order: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[str]:
+def names(found: CandidateFeatures, order: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[str]:
     return [found.records[i].name for i in order.tolist()]
 
 

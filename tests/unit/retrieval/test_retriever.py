@@ -11,7 +11,7 @@ import pytest
 from armory.domain.query import Query, VisibleSet
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError, InvalidRequest
-from armory.feedback.vectors import UseVectors
+from armory.feedback.vectors import FeedbackVectors
 from armory.retrieval.embedders.cache import DocumentCache
 from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.indexes.faiss import FaissIndex
@@ -318,7 +318,7 @@ async def test_diversity_puts_a_copy_behind_something_else(
 async def test_memory_of_use_lifts_what_similar_queries_led_to(
     rankers: dict[str, Ranker], tools: list[ToolRecord]
 ) -> None:
-    memory = UseVectors(floor=2.0)
+    memory = FeedbackVectors(floor=2.0)
     async with Retriever(HashingEmbedder(), ExactIndex(), rankers, LOW, uses=memory) as one:
         await one.index(tools)
         text = "ping the boss about lunch"

@@ -17,7 +17,7 @@ from armory.testing.client import RecordingEar, plain
 from armory.testing.script import LEGACY, Script
 from armory.testing.upstream import ScriptedUpstream
 from armory.upstreams.negotiate import Connector, Verdict
-from armory.upstreams.session.base import Session
+from armory.upstreams.session.base import BaseLink
 from armory.upstreams.spec import UpstreamSpec
 
 pytestmark = pytest.mark.anyio
@@ -35,19 +35,19 @@ class Opener:
     """Connects, and closes everything in the end."""
 
     def __init__(self) -> None:
-        self.links: list[Session] = []
+        self.links: list[BaseLink] = []
         self.connectors: list[Connector] = []
 
     def connector(self, spec: UpstreamSpec) -> Connector:
         self.connectors.append(Connector(spec, INFO))
         return self.connectors[-1]
 
-    async def connect(self, connector: Connector) -> Session:
+    async def connect(self, connector: Connector) -> BaseLink:
         link = await connector.connect(ANONYMOUS, {}, RecordingEar())
         self.links.append(link)
         return link
 
-    async def open(self, spec: UpstreamSpec) -> Session:
+    async def open(self, spec: UpstreamSpec) -> BaseLink:
         return await self.connect(self.connector(spec))
 
 
@@ -61,7 +61,7 @@ async def opener() -> AsyncIterator[Opener]:
         await connector.close()
 
 
-async def works(link: Session) -> bool:
+async def works(link: BaseLink) -> bool:
     params = {"name": Raw(b'"echo"'), "arguments": Raw(b"{}")}
     reply = await link.request(Call("tools/call", params, name_header="echo"))
     return plain(reply.result)["isError"] is False

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from armory.wire.streams import EventStream, Patience, frame, parse_event_id, priming, pump
+from armory.wire.streams import EventStream, KeepaliveTimer, frame, parse_event_id, priming, pump
 
 pytestmark = pytest.mark.anyio
 
@@ -145,7 +145,7 @@ class Reminded:
 
 
 async def test_patience_reminds_those_who_still_wait() -> None:
-    patience = Patience(0.03)
+    patience = KeepaliveTimer(0.03)
     waiting, gone = Reminded(), Reminded()
     patience.add(waiting)
     patience.add(gone)

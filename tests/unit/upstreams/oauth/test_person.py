@@ -22,7 +22,7 @@ from armory.testing.client import plain
 from armory.testing.oauth import World
 from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.oauth.logins import Logins
-from armory.upstreams.oauth.person import PersonTokens
+from armory.upstreams.oauth.person import AuthorizationCodeTokens
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_client import HttpClient
@@ -49,7 +49,7 @@ class Rig:
 
         client = HttpClient(self.spec())
         try:
-            assert isinstance(client.tokens, PersonTokens)
+            assert isinstance(client.tokens, AuthorizationCodeTokens)
             challenge = await client.challenged()
             await client.tokens.log_in(client.url, challenge, REDIRECT, visit)
         finally:

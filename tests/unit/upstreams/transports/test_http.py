@@ -17,13 +17,13 @@ from armory.testing.script import definition
 from armory.testing.upstream import ScriptedUpstream
 from armory.testing.waiting import until
 from armory.upstreams.negotiate import Connector
-from armory.upstreams.session.base import Session
+from armory.upstreams.session.base import BaseLink
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_client import HttpFailure
 
 pytestmark = pytest.mark.anyio
 
-Open = Callable[..., Awaitable[Session]]
+Open = Callable[..., Awaitable[BaseLink]]
 INFO = {"name": "test", "version": "0"}
 
 
@@ -40,9 +40,9 @@ async def server() -> AsyncIterator[ScriptedUpstream]:
 
 @pytest.fixture
 async def connect(server: ScriptedUpstream, ear: RecordingEar) -> AsyncIterator[Open]:
-    opened: list[Session | Connector] = []
+    opened: list[BaseLink | Connector] = []
 
-    async def connecting(eras: str, capabilities: Any = None, **more: Any) -> Session:
+    async def connecting(eras: str, capabilities: Any = None, **more: Any) -> BaseLink:
         server.eras = eras
         connector = Connector(UpstreamSpec("up", url=server.url, **more), INFO)
         link = await connector.connect(ANONYMOUS, capabilities or {}, ear)
@@ -54,7 +54,7 @@ async def connect(server: ScriptedUpstream, ear: RecordingEar) -> AsyncIterator[
         await one.close()
 
 
-async def call(link: Session, tool: str, arguments: bytes = b"{}", **more: Any) -> Any:
+async def call(link: BaseLink, tool: str, arguments: bytes = b"{}", **more: Any) -> Any:
     params = {"name": Raw(f'"{tool}"'.encode()), "arguments": Raw(arguments)}
     reply = await link.request(Call("tools/call", params, name_header=tool, **more))
     return plain(reply.result) if reply.error is None else {"error": plain(reply.error)}
