@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -64,6 +65,8 @@ async def _connect(loaded: Loaded) -> dict[str, Any]:
                     "error": found.error,
                     "protocol_version": found.protocol_version,
                     "tools": found.tools,
+                    "dropped_count": found.dropped_count,
+                    "dropped": [asdict(dropped) for dropped in found.dropped],
                 }
                 for key, found in runtime.supervisor.status().items()
             }
@@ -93,6 +96,9 @@ def _show(report: dict[str, Any], problems: Sequence[Problem], loaded: Loaded | 
                 str(found["tools"]) if found["state"] == "ready" else "",
                 escape(found["error"].removeprefix(f"upstream {key!r}: ")),
             )
+            for left in found["dropped"]:
+                text = f"left out of {left['list']}: {left['entry']}: {left['reason']}"
+                table.add_row("", "", "", "", escape(text))
         console.print(table)
     upstreams = len(loaded.config.upstreams)
     console.print(

@@ -45,6 +45,21 @@ class ToolRules:
 
 
 @dataclass(frozen=True, slots=True)
+class Dropped:
+    """An entry of an upstream's list that was left out.
+
+    Attributes:
+        list: the method that listed it (`tools/list` ...); `initialize`: what it says of itself.
+        entry: its name or URI, or its place, `#3`; cut.
+        reason: why.
+    """
+
+    list: str
+    entry: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
 class ServerLists:
     """What one upstream last answered: all pages of its lists, verbatim, plus who it is.
 
@@ -53,6 +68,8 @@ class ServerLists:
         instructions: its `instructions`, or "".
         capabilities: as declared.
         cache: per list method, the upstream's own (`ttlMs`, `cacheScope`); absent on legacy.
+        dropped: the first of what was left out because it cannot be handled.
+        dropped_count: how much was left out in all.
     """
 
     tools: Sequence[Definition] = ()
@@ -63,6 +80,8 @@ class ServerLists:
     instructions: str = ""
     capabilities: Definition = field(default_factory=dict[str, Any])
     cache: Mapping[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
+    dropped: Sequence[Dropped] = ()
+    dropped_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-import numpy as np
 from msgspec import UNSET, Raw, UnsetType
 
 from armory.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from armory.protocol.errors import Malformed
+from armory.protocol.nesting import deeper_than
 from armory.protocol.rawjson import brief
 
 NULL = b"null"
@@ -46,11 +46,6 @@ class Message(msgspec.Struct, gc=False):
         return b"" if self.id is UNSET else bytes(memoryview(self.id))
 
 
-_NO_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
-_QUOTE = ord('"')
-_STEP = np.zeros(256, np.int8)
-_STEP[list(b"[{")] = 1
-_STEP[list(b"]}")] = -1
 _message = msgspec.json.Decoder(Message)
 _batch = msgspec.json.Decoder(list[Raw])
 _params = msgspec.json.Decoder(dict[str, Raw])
@@ -98,21 +93,10 @@ def decode(body: bytes | Raw) -> Message:
 def check_depth(body: bytes, limit: int = MAX_DEPTH) -> None:
     """Refuse what is nested too deep, before anything opens it.
 
-    Brackets are counted first, which is all that a usual message costs; only one that has more of
-    them than the limit is looked at closely, in passes whose work grows with its length alone.
-
     Raises:
         Malformed: it is nested deeper than `limit` levels.
     """
-    if body.count(b"{") + body.count(b"[") <= limit:
-        return
-    # Without escapes every quote opens or closes a string, so its parity says what is inside.
-    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")
-    structure = np.frombuffer(plain.translate(None, _NO_STRUCTURE), np.uint8)
-    inside = np.bitwise_xor.accumulate(structure == _QUOTE)
-    steps = _STEP[structure]
-    steps[inside] = 0
-    if int(np.cumsum(steps, dtype=np.int32).max(initial=0)) > limit:
+    if deeper_than(body, limit):
         raise Malformed(
             INVALID_REQUEST,
             f"the message is nested deeper than {limit} levels; server.limits.json_depth sets "

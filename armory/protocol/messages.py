@@ -6,7 +6,6 @@ modern request carries. Never imports a transport.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from typing import Any, cast
@@ -17,12 +16,19 @@ from msgspec import Raw
 from armory.protocol.codes import INTERNAL_ERROR
 from armory.protocol.link import Params
 from armory.protocol.meta import CLIENT_CAPABILITIES, CLIENT_INFO, LOG_LEVEL, PROTOCOL_VERSION
+from armory.protocol.nesting import cut, deeper_than
 from armory.protocol.outline import LARGE_BYTES, condensed
 
 EMPTY = Raw(b"")
 EMPTY_OBJECT = Raw(b"{}")
 
-_SURROGATE = re.compile("[\ud800-\udfff]")
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+DEEPEST = 512
+"""Levels of what is kept of a message that is nested too deep to be opened."""
 
 encode = msgspec.json.Encoder().encode
 decode_any = msgspec.json.Decoder().decode
@@ -51,6 +57,10 @@ class Large(Incoming, gc=False):
     """
 
     outline: bytes = b""
+
+
+class Cut(Incoming, gc=False):
+    """A message that was nested too deep: without what stood below `DEEPEST` levels."""
 
 
 class _Request(msgspec.Struct, gc=False):
@@ -87,6 +97,7 @@ class ErrorObject(msgspec.Struct, gc=False):
 
 
 _incoming = msgspec.json.Decoder(Incoming).decode
+_cut = msgspec.json.Decoder(Cut).decode
 _batch = msgspec.json.Decoder(list[Raw]).decode
 _params = msgspec.json.Decoder(dict[str, Raw]).decode
 _error = msgspec.json.Decoder(ErrorObject).decode
@@ -130,17 +141,19 @@ def decode(data: bytes | bytearray) -> list[Incoming]:
     try:
         return [_incoming(data)]
     except (msgspec.DecodeError, RecursionError) as error:
-        text = bytes(data)
+        text = _mended(bytes(data))
+        opened = _incoming
+        if deeper_than(text, DEEPEST):
+            text, opened = cut(text, DEEPEST), _cut
         try:
-            if text.lstrip()[:1] == b"[":
-                return [_incoming(item) for item in _batch(text)]
-            if b"\\u" in text:
-                # msgspec refuses lone surrogates, which other JSON parsers let through.
-                loose: Any = json.loads(text)
-                return [_incoming(json.dumps(_mended(loose)).encode())]
-        except (msgspec.DecodeError, ValueError, RecursionError):
+            return [opened(item) for item in (_batch(text) if _is_batch(text) else (text,))]
+        except (msgspec.DecodeError, RecursionError):
             pass
-        raise Garbage(f"not a JSON-RPC message ({error}): {excerpt(text)}") from None
+        raise Garbage(f"not a JSON-RPC message ({error}): {excerpt(data)}") from None
+
+
+def _is_batch(text: bytes) -> bool:
+    return text.lstrip()[:1] == b"["
 
 
 def _large(data: bytes | bytearray) -> Large | None:
@@ -169,15 +182,11 @@ def _valid_text(data: bytes | bytearray) -> bytes | bytearray:
     return data
 
 
-def _mended(value: Any) -> Any:
-    if isinstance(value, str):
-        return _SURROGATE.sub("\ufffd", value)
-    if isinstance(value, dict):
-        items = cast("dict[Any, Any]", value).items()
-        return {_mended(key): _mended(item) for key, item in items}
-    if isinstance(value, list):
-        return [_mended(item) for item in cast("list[Any]", value)]
-    return value
+def _mended(text: bytes) -> bytes:
+    """The same with lone surrogates replaced: msgspec refuses what other JSON parsers let pass."""
+    if b"\\u" not in text:
+        return text
+    return _ESCAPE.sub(lambda match: b"\\ufffd" if match[1] else match[0], text)
 
 
 def excerpt(data: bytes | bytearray, limit: int = 120) -> str:
@@ -190,7 +199,7 @@ def params_of(message: Incoming) -> Params:
     """The members of `params`; none when it is absent or not an object."""
     try:
         return {} if message.params is EMPTY else _params(message.params)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {}
 
 
@@ -198,7 +207,7 @@ def error_of(raw: Raw) -> ErrorObject:
     """Code, message and data of an error object, as far as they can be read."""
     try:
         return _error(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return ErrorObject(message=excerpt(bytes(raw)))
 
 
@@ -208,7 +217,7 @@ def object_of(raw: Raw | None) -> dict[str, Any]:
         return {}
     try:
         value = decode_any(raw)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {}
     return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
 

@@ -60,7 +60,12 @@ class Figures:
         served = gateway.view.catalog.servers
         details = {
             "upstreams": {
-                key: {"state": found.state, "tools": found.tools, "error": found.error}
+                key: {
+                    "state": found.state,
+                    "tools": found.tools,
+                    "error": found.error,
+                    "dropped": found.dropped_count,
+                }
                 for key, found in status.items()
             },
             "tools": len(gateway.view.catalog.tools),

@@ -27,7 +27,14 @@ def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestS
 
     def upstreams() -> dict[str, UpstreamInfo]:
         return {
-            key: UpstreamInfo(found.state, found.error, found.era, found.protocol_version)
+            key: UpstreamInfo(
+                found.state,
+                found.error,
+                found.era,
+                found.protocol_version,
+                found.dropped,
+                found.dropped_count,
+            )
             for key, found in runtime.supervisor.status().items()
         }
 

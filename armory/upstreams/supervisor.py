@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import structlog
 
-from armory.domain.catalog import ServerLists
+from armory.domain.catalog import Dropped, ServerLists
 from armory.errors import UpstreamUnavailable
 from armory.protocol.versions import Era
 from armory.upstreams.clock import Clock, SystemClock
@@ -47,6 +47,8 @@ class UpstreamStatus:
         era, protocol_version: what it speaks; None and "" while unknown.
         tools: how many tools its last good list has.
         attempts: connection attempts since it was last stable.
+        dropped: the first of what its last good lists lack because it cannot be handled.
+        dropped_count: how much they lack in all.
     """
 
     state: State
@@ -56,6 +58,8 @@ class UpstreamStatus:
     protocol_version: str = ""
     tools: int = 0
     attempts: int = 0
+    dropped: Sequence[Dropped] = ()
+    dropped_count: int = 0
 
 
 class _Owner:
@@ -175,12 +179,21 @@ class _Owner:
         self.settled.set()
 
     def _ready(self, link: BaseLink) -> None:
-        tools = len(self.lists.tools) if self.lists is not None else 0
+        lists = self.lists if self.lists is not None else ServerLists()
+        tools = len(lists.tools)
         if self.status.state != "ready":
             log.info("upstream_ready", upstream=link.server, tools=tools)
         since = self.status.since if self.status.state == "ready" else self._clock.now()
         self.status = UpstreamStatus(
-            "ready", "", since, link.era, link.protocol_version, tools, self.status.attempts
+            "ready",
+            "",
+            since,
+            link.era,
+            link.protocol_version,
+            tools,
+            self.status.attempts,
+            lists.dropped,
+            lists.dropped_count,
         )
 
     def _down(self, error: str) -> None:

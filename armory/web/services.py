@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from armory.accounts.service import Accounts
 from armory.agent.findings import AgentResult, Event
-from armory.domain.catalog import Catalog
+from armory.domain.catalog import Catalog, Dropped
 from armory.domain.principal import Principal
 from armory.domain.query import Query, VisibleSet
 from armory.domain.tool import ToolRecord
@@ -91,12 +91,16 @@ class UpstreamInfo:
         error: why it is down, "" otherwise; for administrators.
         era: protocol era, or None.
         protocol_version: revision spoken, or "".
+        dropped: the first entries of its lists that were left out; for administrators.
+        dropped_count: how many were left out in all.
     """
 
     state: str
     error: str = ""
     era: str | None = None
     protocol_version: str = ""
+    dropped: Sequence[Dropped] = ()
+    dropped_count: int = 0
 
 
 @dataclass(frozen=True, slots=True)

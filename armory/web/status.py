@@ -6,6 +6,7 @@ Owns: the routes. Shows nobody what policy hides, nor one user the doings of ano
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from typing import Annotated, Any
 
 from pydantic import Field
@@ -95,6 +96,14 @@ class QueryList(Answer):
     queries: list[QueryAnswer]
 
 
+class DroppedAnswer(Answer):
+    """An entry of an upstream's list that was left out."""
+
+    list: str = Field(description="The method that listed it.")
+    entry: str = Field(description="Its name or URI, or its place in the list.")
+    reason: str
+
+
 class UpstreamAnswer(Answer):
     """One upstream that the caller sees something of."""
 
@@ -105,6 +114,13 @@ class UpstreamAnswer(Answer):
     tools: int
     uptime: float
     error: str | None = Field(default=None, description="For administrators.")
+    dropped_count: int | None = Field(
+        default=None,
+        description="Entries of its lists left out as unusable. For administrators.",
+    )
+    dropped: list[DroppedAnswer] | None = Field(
+        default=None, description="The first of them. For administrators."
+    )
 
 
 class UpstreamList(Answer):
@@ -228,6 +244,8 @@ async def upstreams(call: RestCall) -> Reply:
         }
         if call.admin:
             entry["error"] = info.error or None
+            entry["dropped_count"] = info.dropped_count
+            entry["dropped"] = [asdict(dropped) for dropped in info.dropped]
         shown.append(entry)
     return Reply({"upstreams": shown})
 

@@ -6,7 +6,7 @@ Owns: paging, its limits, what a broken list costs. Never imports a transport.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import structlog
@@ -17,7 +17,8 @@ from armory.domain.catalog import ServerLists
 from armory.errors import UpstreamUnavailable
 from armory.protocol.codes import METHOD_NOT_FOUND
 from armory.protocol.link import Call, Link, Reply
-from armory.protocol.messages import decode_any, encode, error_of
+from armory.protocol.messages import decode_any, error_of
+from armory.upstreams.session.entries import MAX_LEVELS, Account, Unusable, fits, opened
 
 log = structlog.get_logger(__name__)
 
@@ -34,6 +35,8 @@ MEMBER = {
     RESOURCES: "resources",
     TEMPLATES: "resourceTemplates",
 }
+KEY = {TOOLS: "name", PROMPTS: "name", RESOURCES: "uri", TEMPLATES: "uriTemplate"}
+"""The member that names an entry."""
 CAPABILITY = {TOOLS: "tools", PROMPTS: "prompts", RESOURCES: "resources", TEMPLATES: "resources"}
 
 Send = Callable[[Call], Awaitable[Reply]]
@@ -68,13 +71,14 @@ async def fetch_lists(
         UpstreamUnavailable: the list of tools could not be had.
     """
     cache: dict[str, tuple[int, str]] = {}
+    account = Account()
     found: dict[str, Entries] = {}
     for method in MEMBER:
         # Early servers declared nothing and served tools all the same.
         if CAPABILITY[method] not in link.capabilities and (link.capabilities or method != TOOLS):
             continue
         try:
-            found[method], hint = await _fetch(link.server, send, method, max_entries)
+            found[method], hint = await _fetch(link.server, send, method, max_entries, account)
         except UpstreamUnavailable as error:
             if method == TOOLS:
                 raise
@@ -85,21 +89,25 @@ async def fetch_lists(
             cache[method] = hint
     tools = found.get(TOOLS, [])
     if header_rules:
-        tools = [tool for tool in tools if _headers_valid(link.server, tool)]
+        tools = [tool for tool in tools if _headers_valid(tool, account)]
+    info, capabilities = _face(link, account)
+    _tell(link.server, account, before)
     return ServerLists(
         tools=tools,
         prompts=found.get(PROMPTS, []),
         resources=found.get(RESOURCES, []),
         templates=found.get(TEMPLATES, []),
-        info=link.server_info,
+        info=info,
         instructions=link.instructions,
-        capabilities=link.capabilities,
+        capabilities=capabilities,
         cache=cache,
+        dropped=tuple(account.told),
+        dropped_count=account.count,
     )
 
 
 async def _fetch(
-    server: str, send: Send, method: str, max_entries: int
+    server: str, send: Send, method: str, max_entries: int, account: Account
 ) -> tuple[Entries, tuple[int, str] | None]:
     entries: Entries = []
     hints: list[tuple[int, str]] = []
@@ -118,7 +126,7 @@ async def _fetch(
                 upstream=server,
             )
         page = _members(server, method, reply.result)
-        _collect(server, method, page, entries)
+        _collect(server, method, page, entries, account)
         if len(entries) > max_entries:
             raise BadList(
                 f"upstream {server!r}: {method} has more than {max_entries:,} entries; "
@@ -148,7 +156,9 @@ def _members(server: str, method: str, result: Raw | None) -> dict[str, Raw]:
         ) from None
 
 
-def _collect(server: str, method: str, page: Mapping[str, Raw], entries: Entries) -> None:
+def _collect(
+    server: str, method: str, page: Mapping[str, Raw], entries: Entries, account: Account
+) -> None:
     member = MEMBER[method]
     try:
         raws = _entries(page.get(member, Raw(b"null")))
@@ -158,24 +168,19 @@ def _collect(server: str, method: str, page: Mapping[str, Raw], entries: Entries
         ) from None
     for position, raw in enumerate(raws):
         try:
-            entry = decode_any(raw)
-        except (msgspec.DecodeError, RecursionError) as error:
-            log.warning(
-                "upstream_entry_dropped",
-                upstream=server,
-                list=method,
-                position=position,
-                error=str(error),
-            )
-            continue
-        entries.append(cast("Mapping[str, Any]", entry))
+            entries.append(opened(raw, KEY[method]))
+        except Unusable as error:
+            account.add_raw(method, raw, KEY[method], position, str(error))
 
 
 def _hint(page: Mapping[str, Raw]) -> tuple[int, str] | None:
     if "ttlMs" not in page and "cacheScope" not in page:
         return None
-    ttl = decode_any(page.get("ttlMs", Raw(b"0")))
-    scope = decode_any(page.get("cacheScope", Raw(b'"private"')))
+    try:
+        ttl = decode_any(page.get("ttlMs", Raw(b"0")))
+        scope = decode_any(page.get("cacheScope", Raw(b'"private"')))
+    except (ValueError, RecursionError):
+        return None
     number = int(ttl) if isinstance(ttl, int | float) and not isinstance(ttl, bool) else 0
     return max(0, number), "public" if scope == "public" else "private"
 
@@ -194,10 +199,36 @@ def _kept(before: ServerLists | None, method: str) -> Entries:
     return list(kept[method])
 
 
-def _headers_valid(server: str, tool: Mapping[str, Any]) -> bool:
-    schema = tool.get("inputSchema") if isinstance(tool, dict) else None
-    why = find_invalid_x_mcp_header(schema)
+def _headers_valid(tool: Mapping[str, Any], account: Account) -> bool:
+    why = find_invalid_x_mcp_header(tool.get("inputSchema"))
     if why is not None:
-        name = encode(tool.get("name")).decode()
-        log.warning("upstream_tool_dropped", upstream=server, tool=name, error=why)
+        account.add(TOOLS, tool["name"], why)
     return why is None
+
+
+def _face(link: Link, account: Account) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """What the upstream says of itself: its `serverInfo` and its capabilities."""
+    kept: list[Mapping[str, Any]] = []
+    for name, value in (("serverInfo", link.server_info), ("capabilities", link.capabilities)):
+        kept.append(value if fits(value) else {})
+        if not fits(value):
+            account.add("initialize", name, f"it is nested deeper than {MAX_LEVELS} levels")
+    return kept[0], kept[1]
+
+
+def _tell(server: str, account: Account, before: ServerLists | None) -> None:
+    """Log what was left out, once for as long as it stays the same."""
+    told = before.dropped if before is not None else ()
+    for entry in account.told:
+        if entry not in told:
+            log.warning(
+                "upstream_entry_dropped",
+                upstream=server,
+                list=entry.list,
+                entry=entry.entry,
+                error=entry.reason,
+            )
+    if account.count > len(account.told) and (
+        before is None or before.dropped_count != account.count
+    ):
+        log.warning("upstream_entries_dropped", upstream=server, entries=account.count)

@@ -25,7 +25,9 @@ from armory.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
 from armory.protocol.link import Call, ClientChannel, ClientGone, Params, Reply
 from armory.protocol.loglevels import loud_enough
 from armory.protocol.messages import (
+    DEEPEST,
     EMPTY,
+    Cut,
     Garbage,
     Incoming,
     Large,
@@ -159,10 +161,13 @@ class RequestMultiplexer:
                 if self._abandoned.pop(message.id, None) is None:  # pyright: ignore[reportArgumentType, reportCallIssue]
                     log.info("upstream_answer_unexpected", upstream=self._session.server)
                 return None
-        return pending, self.reply_of(message)
+        return pending, self.reply_of(message, pending.call.method)
 
-    def reply_of(self, message: Incoming) -> Item:
-        """The reply in a response, or the error that it has none."""
+    def reply_of(self, message: Incoming, method: str) -> Item:
+        """The reply in a response to a call of `method`, or the error that it has none."""
+        if isinstance(message, Cut) and not method.endswith("/list"):  # lists lose an entry only
+            why = f"the answer is nested deeper than {DEEPEST} levels"
+            return Reply(error=error_raw(INTERNAL_ERROR, why), era=self._session.era)
         if message.error is not EMPTY:
             return Reply(error=message.error, era=self._session.era)
         if message.result is not EMPTY:

@@ -135,7 +135,8 @@ class HttpLink(BaseLink):
         kind = response.content_type
         if kind == "application/json":
             body = await read_body(response, self.spec.message_bytes)
-            return self._reply(answer_in(body, pending.id, self.server, response.status))
+            answer = answer_in(body, pending.id, self.server, response.status)
+            return self._reply(answer, pending)
         if kind == "text/event-stream" and response.status < 300:
             return await self._streamed(response, pending)
         if response.status >= 300:
@@ -151,7 +152,7 @@ class HttpLink(BaseLink):
             for message in messages_in(event, self.server):
                 if message.method is None and message.id == pending.id:
                     let_go(response)
-                    return self._reply(message)
+                    return self._reply(message, pending)
                 hit = self._dialogue.route(message, pending)
                 if hit is None or hit[0] is not pending:
                     continue
@@ -163,8 +164,8 @@ class HttpLink(BaseLink):
                     return item
         raise self.unintelligible(f"its stream ended before the answer to {pending.call.method}")
 
-    def _reply(self, message: Incoming) -> Reply:
-        item = self._dialogue.reply_of(message)
+    def _reply(self, message: Incoming, pending: Pending) -> Reply:
+        item = self._dialogue.reply_of(message, pending.call.method)
         if isinstance(item, Reply):
             return item
         assert not isinstance(item, Note)

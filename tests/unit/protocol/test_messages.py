@@ -11,6 +11,7 @@ from msgspec import Raw
 from armory.protocol.headers import header_value
 from armory.protocol.messages import (
     EMPTY,
+    Cut,
     Garbage,
     MetaStamp,
     decode,
@@ -54,9 +55,13 @@ def test_garbage(data: bytes) -> None:
         decode(data)
 
 
-def test_deep_nesting_is_garbage_not_a_crash() -> None:
+def test_deep_nesting_is_cut_and_known_to_be() -> None:
+    deep = b"[" * 100_000 + b"]" * 100_000
+    (message,) = decode(b'{"id":1,"result":{"a":' + deep + b',"b":"\\udc00"}}')
+    assert isinstance(message, Cut)
+    assert object_of(message.result)["b"] == "\ufffd"
     with pytest.raises(Garbage):
-        decode(b'{"id":1,"result":' + b"[" * 100_000 + b"]" * 100_000 + b"}")
+        decode(b'{"id":1,"result":' + b"[" * 100_000)
 
 
 def test_a_lone_surrogate_becomes_a_replacement_character() -> None:

@@ -1,0 +1,88 @@
+"""One entry of an upstream's list: whether everything that reads it later can read it.
+
+Owns: the bounds of a definition, and the account of what was left out. What passes here is an
+object with a name, nested at most `MAX_LEVELS` deep, whose texts and numbers can be written again;
+so whatever goes through definitions may descend level by level. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw
+
+from armory.domain.catalog import Dropped
+from armory.protocol.messages import decode_any, encode
+from armory.protocol.nesting import deeper_than
+
+MAX_LEVELS = 64
+"""Of a definition. The deepest of 27,595 published ones has 19; a thousand end the interpreter's
+stack, and a client has no more patience."""
+MAX_TOLD = 20
+_NAME_CHARS = 80
+_REASON_CHARS = 200
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+
+
+class Unusable(Exception):
+    """An entry that cannot be handled; says why."""
+
+
+def opened(raw: Raw, key: str) -> Mapping[str, Any]:
+    """The entry.
+
+    Args:
+        raw: as the upstream sent it.
+        key: the member that names it.
+
+    Raises:
+        Unusable: it cannot be handled.
+    """
+    if deeper_than(bytes(memoryview(raw)), MAX_LEVELS):
+        raise Unusable(f"it is nested deeper than {MAX_LEVELS} levels")
+    try:
+        entry = decode_any(raw)
+    except (ValueError, RecursionError) as error:
+        raise Unusable(f"it cannot be read: {error}") from None
+    if not isinstance(entry, dict):
+        raise Unusable("it is no object")
+    name: object = entry.get(key)
+    if not isinstance(name, str) or not name:
+        raise Unusable(f"it has no usable {key!r}")
+    return cast("dict[str, Any]", entry)
+
+
+def fits(value: Mapping[str, Any]) -> bool:
+    """Whether what an upstream says of itself stays within the bounds of a definition."""
+    return not deeper_than(encode(value), MAX_LEVELS)
+
+
+class Account:
+    """What of an upstream's lists was left out: all of it counted, the first of it told."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self.told: list[Dropped] = []
+
+    def add(self, method: str, entry: str, reason: str) -> None:
+        """One entry was left out."""
+        self.count += 1
+        if len(self.told) < MAX_TOLD:
+            self.told.append(Dropped(method, entry[:_NAME_CHARS], reason[:_REASON_CHARS]))
+
+    def add_raw(self, method: str, raw: Raw, key: str, position: int, reason: str) -> None:
+        """The same of one that could not be opened: by its name where that can be read."""
+        if len(self.told) < MAX_TOLD:
+            self.add(method, _name(raw, key) or f"#{position}", reason)
+        else:
+            self.count += 1
+
+
+def _name(raw: Raw, key: str) -> str:
+    try:
+        name = decode_any(_members(raw)[key])
+    except (KeyError, ValueError, RecursionError):
+        return ""
+    return name if isinstance(name, str) else ""

@@ -1,0 +1,51 @@
+"""Depth of JSON, told from its bytes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from armory.protocol.nesting import cut, deeper_than
+
+TEXT = st.text(alphabet='[]{}"\\é,:a', max_size=6)
+JSON: st.SearchStrategy[Any] = st.recursive(
+    st.none() | st.integers() | TEXT,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXT, inner, max_size=3),
+    max_leaves=12,
+)
+
+
+def depth(found: Any) -> int:
+    if isinstance(found, dict):
+        return 1 + max(map(depth, found.values()), default=0)
+    return 1 + max(map(depth, found), default=0) if isinstance(found, list) else 0
+
+
+def pruned(found: Any, levels: int) -> Any:
+    if not isinstance(found, dict | list):
+        return found
+    if levels == 0:
+        return 0
+    if isinstance(found, dict):
+        return {key: pruned(value, levels - 1) for key, value in found.items()}
+    return [pruned(value, levels - 1) for value in found]
+
+
+@given(value=JSON, limit=st.integers(1, 5), plain=st.booleans())
+@settings(max_examples=300, deadline=None)
+def test_depth_and_what_is_cut_are_as_a_walk_over_the_value_tells(
+    value: Any, limit: int, plain: bool
+) -> None:
+    data = json.dumps(value, ensure_ascii=plain).encode()
+    assert deeper_than(data, limit) is (depth(value) > limit)
+    assert json.loads(cut(data, limit)) == pruned(value, limit)
+
+
+@given(data=st.binary(max_size=40), limit=st.integers(1, 3))
+@settings(max_examples=200, deadline=None)
+def test_what_is_no_json_is_looked_through_all_the_same(data: bytes, limit: int) -> None:
+    deeper_than(data, limit)
+    assert len(cut(data, limit)) <= len(data)
