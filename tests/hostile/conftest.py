@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -19,9 +20,12 @@ Matcher = Callable[[int, Then], int | None]
 
 
 @pytest.fixture
-def steps_of() -> Callable[[re.Pattern[Any], bool], Steps]:
+def steps_of() -> Iterator[Callable[[re.Pattern[Any], bool], Steps]]:
     """Counts the steps of an expression; true: it is only tried at the beginning of a text."""
-    return Steps
+    limit = sys.getrecursionlimit()
+    sys.setrecursionlimit(20_000)
+    yield Steps
+    sys.setrecursionlimit(limit)
 
 
 class Steps:
