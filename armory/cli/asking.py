@@ -37,7 +37,7 @@ from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_client import HttpFailure
 from armory.wire.dispatch import Dispatcher
-from armory.wire.interaction import Interactions
+from armory.wire.interaction.interactions import Interactions
 
 OPERATOR = Principal("operator", method="internal")
 _MAX_PAGES = 1_000

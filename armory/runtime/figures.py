@@ -14,7 +14,7 @@ from armory.retrieval.retriever import Retriever
 from armory.upstreams.pool import Pool
 from armory.upstreams.supervisor import Supervisor
 from armory.web.health import Readiness
-from armory.wire.http import HttpEdge
+from armory.wire.http.edge import HttpEdge
 
 
 class Figures:

@@ -17,7 +17,7 @@ from armory.config.model import Config
 from armory.errors import BackendError
 from armory.storage.cache import Cache
 from armory.storage.opening import make_cache
-from armory.wire.replicas import Replicas
+from armory.wire.http.replicas import Replicas
 
 _log = structlog.get_logger(__name__)
 REPLICA_URL = "ARMORY_REPLICA_URL"

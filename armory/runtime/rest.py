@@ -11,7 +11,7 @@ from armory.accounts.service import Accounts
 from armory.runtime.accounts import RestEngine, variant
 from armory.runtime.settings import armory_version, base_path
 from armory.web.services import RestLimits, RestServices, UpstreamInfo
-from armory.wire.http import HttpEdge
+from armory.wire.http.edge import HttpEdge
 
 if TYPE_CHECKING:
     from armory.runtime.running import Runtime

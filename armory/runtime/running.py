@@ -60,7 +60,7 @@ from armory.web.app import Listening, Shortcut, listen, make_app
 from armory.web.binding import Bound, bind
 from armory.web.health import Readiness
 from armory.web.rest import register_rest
-from armory.wire.http import HttpEdge
+from armory.wire.http.edge import HttpEdge
 
 if TYPE_CHECKING:
     from armory.agent.loop import RetrievalAgent

@@ -29,8 +29,8 @@ from armory.protocol.link import (
 )
 from armory.protocol.versions import Era
 from armory.security.authentication import Authenticator
-from armory.wire.http import HttpEdge, HttpSettings
-from armory.wire.replicas import Replicas, Store
+from armory.wire.http.edge import HttpEdge, HttpSettings
+from armory.wire.http.replicas import Replicas, Store
 
 Answering = Callable[[Call, Owner], Awaitable[Reply]]
 

@@ -16,9 +16,9 @@ from armory.gateway.gateway import Gateway
 from armory.protocol.codes import METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
-from armory.wire import eras
+from armory.wire.eras import ladder as eras
 from armory.wire.errors import ANSWERED, error_object
-from armory.wire.interaction import Interactions, OwnedByReplica
+from armory.wire.interaction.interactions import Interactions, OwnedByReplica
 from armory.wire.methods import Kind, exists_elsewhere, route
 
 _log = structlog.get_logger(__name__)

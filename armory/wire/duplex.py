@@ -23,13 +23,13 @@ from armory.protocol.jsonrpc import Message
 from armory.protocol.link import Answer, Params, Reply
 from armory.protocol.meta import PROGRESS_TOKEN
 from armory.protocol.rawjson import text_of
-from armory.wire import eras
 from armory.wire.dispatch import Dispatcher
+from armory.wire.eras import ladder as eras
 from armory.wire.errors import error_object
-from armory.wire.interaction import OwnedByReplica
+from armory.wire.interaction.interactions import OwnedByReplica
 from armory.wire.listening import Listening, start_listening
-from armory.wire.session_calls import cancel, encoded, exchange_of, opened, serve, take
-from armory.wire.sessions import Session, Sessions, TooMany
+from armory.wire.sessions.calls import cancel, encoded, exchange_of, opened, serve, take
+from armory.wire.sessions.session import Session, Sessions, TooMany
 from armory.wire.streams import EventStream
 
 

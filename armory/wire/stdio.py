@@ -19,8 +19,8 @@ from armory.gateway.gateway import Gateway
 from armory.protocol import codes, jsonrpc
 from armory.wire.dispatch import Dispatcher
 from armory.wire.duplex import Duplex
-from armory.wire.interaction import Interactions
-from armory.wire.sessions import Sessions
+from armory.wire.interaction.interactions import Interactions
+from armory.wire.sessions.session import Sessions
 from armory.wire.streams import EventStream
 
 _log = structlog.get_logger(__name__)

@@ -26,7 +26,7 @@ from armory.testing.front import (
     serving,
     tool,
 )
-from armory.wire.http import HttpEdge
+from armory.wire.http.edge import HttpEdge
 
 
 def lists(era: Era) -> ServerLists:

@@ -16,7 +16,7 @@ from armory.security.authentication import Authenticator, StaticToken
 from armory.security.policy import Policy, Rule
 from armory.testing.clients import messages, modern_body, modern_headers
 from armory.testing.front import serving
-from armory.wire.http import HttpSettings
+from armory.wire.http.edge import HttpSettings
 
 if TYPE_CHECKING:
     from tests.protocol.conftest import Front

@@ -9,7 +9,7 @@ import pytest
 from armory.storage.cache import MemoryCache
 from armory.testing.clients import LegacyClient
 from armory.testing.front import asking, serving
-from armory.wire.http import HttpSettings
+from armory.wire.http.edge import HttpSettings
 
 if TYPE_CHECKING:
     from tests.protocol.conftest import Front

@@ -14,7 +14,7 @@ from armory.gateway.context import RequestContext
 from armory.gateway.query_parsing import ListRequest, check_names, read_asked, read_mode
 from armory.protocol.errors import RpcError
 from armory.testing.front import raws
-from armory.wire.admitted import NOBODY
+from armory.wire.http.admitted import NOBODY
 
 
 def context(

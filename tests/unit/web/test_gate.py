@@ -21,7 +21,7 @@ from armory.web.app import listen, make_app
 from armory.web.binding import bind
 from armory.web.rest import register_rest
 from armory.web.services import RestServices
-from armory.wire.admission import Admission
+from armory.wire.http.admission import Admission
 
 pytestmark = pytest.mark.anyio
 Answer = tuple[int, Any, Any]

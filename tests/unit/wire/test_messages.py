@@ -8,7 +8,7 @@ from msgspec import Raw
 from armory.gateway.metatools import read_call
 from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import Malformed, RpcError
-from armory.wire.eras import refusal
+from armory.wire.eras.ladder import refusal
 
 META = (
     b'{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'

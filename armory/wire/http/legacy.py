@@ -18,15 +18,15 @@ from armory.protocol.jsonrpc import Message
 from armory.protocol.link import Reply
 from armory.protocol.rawjson import text_of
 from armory.security.expiry import while_valid
-from armory.wire import eras
-from armory.wire.admitted import AdmittedRequest, json_answer, new_stream, refusal, url_of
-from armory.wire.replicas import OwnerGone, gone, was_passed
-from armory.wire.session_calls import encoded, exchange_of, opened, serve, take
-from armory.wire.sessions import Session, TooMany
+from armory.wire.eras import ladder as eras
+from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream, refusal, url_of
+from armory.wire.http.replicas import OwnerGone, gone, was_passed
+from armory.wire.sessions.calls import encoded, exchange_of, opened, serve, take
+from armory.wire.sessions.session import Session, TooMany
 from armory.wire.streams import KEEPALIVE_S, PING, EventStream, frame, parse_event_id, priming, pump
 
 if TYPE_CHECKING:
-    from armory.wire.http import HttpEdge
+    from armory.wire.http.edge import HttpEdge
 
 SESSION_HEADER = "Mcp-Session-Id"
 

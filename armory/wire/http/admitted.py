@@ -20,10 +20,10 @@ from armory.domain.principal import Principal
 from armory.gateway.context import Endpoint
 from armory.protocol import codes, jsonrpc
 from armory.protocol.link import Answer, Params, Reply
-from armory.wire import eras
-from armory.wire.answers import JsonAnswer, Part
+from armory.wire.eras import ladder as eras
 from armory.wire.errors import status_of
-from armory.wire.session_calls import encoded
+from armory.wire.http.answers import JsonAnswer, Part
+from armory.wire.sessions.calls import encoded
 from armory.wire.streams import PING, SSE_HEADERS, KeepaliveTimer, frame
 
 

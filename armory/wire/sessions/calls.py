@@ -24,7 +24,7 @@ from armory.protocol.rawjson import need_text, open_or_none
 from armory.wire.dispatch import Dispatcher
 from armory.wire.errors import ANSWERED, error_object
 from armory.wire.methods import route
-from armory.wire.sessions import Session, SessionChannel
+from armory.wire.sessions.session import Session, SessionChannel
 from armory.wire.streams import EventStream
 
 _EMPTY = Reply(result=jsonrpc.EMPTY, era="legacy")

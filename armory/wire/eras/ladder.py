@@ -31,9 +31,9 @@ from armory.protocol.meta import (
 )
 from armory.protocol.rawjson import brief, completing, encode, open_or_none, pack, text_of, value
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, URL_ELICITATION_SINCE, Era
+from armory.wire.eras.mismatch import explained, task_name
 from armory.wire.errors import code_of
 from armory.wire.methods import METHODS
-from armory.wire.mismatch import explained, task_name
 
 _SERVER_INFO = SERVER_INFO.encode()
 _LARGE_BYTES = 16 * 1024

@@ -25,8 +25,8 @@ from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Answer, ClientChannel, ClientGone, Params, Reply
 from armory.protocol.rawjson import encode, open_or_none, pack, text_of, value
-from armory.wire import eras
-from armory.wire.parked import Binding, ParkedCall
+from armory.wire.eras import ladder as eras
+from armory.wire.interaction.parked import Binding, ParkedCall
 
 _log = structlog.get_logger(__name__)
 Invoke = Callable[[dict[str, Raw]], Awaitable[Reply]]

@@ -13,7 +13,7 @@ from multidict import CIMultiDict
 from armory.protocol import meta as meta_keys
 from armory.protocol.link import Reply
 from armory.protocol.versions import Era
-from armory.wire import eras
+from armory.wire.eras import ladder as eras
 
 INFO = {"name": "armory", "version": "1"}
 VERSION = "2026-07-28"

@@ -6,7 +6,7 @@ import pytest
 from multidict import CIMultiDict
 
 from armory.errors import ConfigError
-from armory.wire.admission import Admission, cors_headers, is_loopback, preflight_headers
+from armory.wire.http.admission import Admission, cors_headers, is_loopback, preflight_headers
 
 
 @pytest.mark.parametrize(

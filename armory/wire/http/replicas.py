@@ -17,7 +17,7 @@ from aiohttp import web
 
 from armory.errors import ArmoryError
 from armory.protocol import codes
-from armory.wire.admitted import AdmittedRequest, refusal
+from armory.wire.http.admitted import AdmittedRequest, refusal
 
 _log = structlog.get_logger(__name__)
 PASSED = "X-Armory-Passed"

@@ -25,7 +25,7 @@ from armory.protocol.jsonrpc import Message
 from armory.protocol.link import Answer, ClientGone, Params
 from armory.protocol.loglevels import loud_enough
 from armory.protocol.rawjson import pack, text_of
-from armory.wire import eras
+from armory.wire.eras import ladder as eras
 from armory.wire.streams import EventStream
 
 _log = structlog.get_logger(__name__)

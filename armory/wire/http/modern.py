@@ -26,8 +26,9 @@ from armory.protocol.jsonrpc import Message
 from armory.protocol.meta import PROGRESS_TOKEN
 from armory.protocol.rawjson import text_of
 from armory.security.expiry import while_valid
-from armory.wire import eras
-from armory.wire.admitted import (
+from armory.wire.eras import ladder as eras
+from armory.wire.errors import error_object, status_of
+from armory.wire.http.admitted import (
     NOBODY,
     AdmittedRequest,
     LazyAnswer,
@@ -37,14 +38,13 @@ from armory.wire.admitted import (
     refusal,
     url_of,
 )
-from armory.wire.errors import error_object, status_of
-from armory.wire.interaction import OwnedByReplica
+from armory.wire.http.replicas import OwnerGone, was_passed
+from armory.wire.interaction.interactions import OwnedByReplica
 from armory.wire.listening import start_listening
-from armory.wire.replicas import OwnerGone, was_passed
 from armory.wire.streams import frame, pump
 
 if TYPE_CHECKING:
-    from armory.wire.http import HttpEdge
+    from armory.wire.http.edge import HttpEdge
 
 _log = structlog.get_logger(__name__)
 

@@ -13,12 +13,12 @@ from aiohttp import web
 from armory.gateway.context import ALL
 from armory.protocol import codes
 from armory.security.expiry import while_valid
-from armory.wire.admitted import AdmittedRequest, new_stream, read_body, refusal, url_of
 from armory.wire.duplex import Duplex
+from armory.wire.http.admitted import AdmittedRequest, new_stream, read_body, refusal, url_of
 from armory.wire.streams import EventStream, pump
 
 if TYPE_CHECKING:
-    from armory.wire.http import HttpEdge
+    from armory.wire.http.edge import HttpEdge
 
 
 class SseFront:

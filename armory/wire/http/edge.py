@@ -23,15 +23,16 @@ from armory.protocol import codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
 from armory.protocol.rawjson import encode, open_or_none
 from armory.security.authentication import Authenticator
-from armory.wire import eras, legacy, modern
-from armory.wire.admission import Admission, cors_headers, preflight_headers
-from armory.wire.admitted import AdmittedRequest, accepts, json_answer, read_body, refusal
 from armory.wire.dispatch import Dispatcher
-from armory.wire.interaction import Interactions
+from armory.wire.eras import ladder as eras
+from armory.wire.http import legacy, modern
+from armory.wire.http.admission import Admission, cors_headers, preflight_headers
+from armory.wire.http.admitted import AdmittedRequest, accepts, json_answer, read_body, refusal
+from armory.wire.http.replicas import Replicas
+from armory.wire.http.sse_front import SseFront
+from armory.wire.interaction.interactions import Interactions
 from armory.wire.listening import Listening
-from armory.wire.replicas import Replicas
-from armory.wire.sessions import Sessions
-from armory.wire.sse_front import SseFront
+from armory.wire.sessions.session import Sessions
 from armory.wire.streams import EventStream, KeepaliveTimer
 
 _log = structlog.get_logger(__name__)

@@ -18,7 +18,7 @@ from armory.gateway.context import RequestContext
 from armory.protocol import codes, jsonrpc
 from armory.protocol.link import Answer, ClientChannel, ClientGone, Params, Reply
 from armory.protocol.rawjson import encode, open_or_none, pack, text_of, value
-from armory.wire import eras
+from armory.wire.eras import ladder as eras
 
 BATCH_S = 0.03
 """So long a question waits for others of the same call, to travel with them."""

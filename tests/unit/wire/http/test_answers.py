@@ -11,7 +11,7 @@ from aiohttp import web
 
 from armory.web.app import Shortcut, listen, make_app
 from armory.web.binding import bind
-from armory.wire.answers import JsonAnswer
+from armory.wire.http.answers import JsonAnswer
 
 pytestmark = pytest.mark.anyio
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

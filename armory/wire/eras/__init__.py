@@ -1,0 +1,1 @@
+"""What differs between protocol revisions, as pure functions."""

@@ -1,0 +1,1 @@
+"""Asking the client in the midst of a call, across the eras."""

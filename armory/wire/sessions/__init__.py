@@ -1,0 +1,1 @@
+"""What a client with a handshake keeps between its requests."""
