@@ -25,8 +25,8 @@ from armory.errors import ConfigError
 from armory.evaluation.context import ContextReport, Surfaces, first_tokens, measure
 from armory.evaluation.dataset import load_dataset
 from armory.evaluation.plot import svg
-from armory.gateway.metatools import call_definition, found_structure, search_definition
-from armory.gateway.toon import encode_value
+from armory.gateway.metatools.definitions import call_definition, found_structure, search_definition
+from armory.gateway.results.toon import encode_value
 from armory.llm.client import ChatClient
 from armory.retrieval.document import template_queries
 from armory.retrieval.retriever import Retriever

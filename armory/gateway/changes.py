@@ -20,8 +20,8 @@ from armory.domain.principal import Principal
 from armory.domain.tool import ListedRecord, ToolRecord
 from armory.errors import ArmoryError
 from armory.gateway.context import Endpoint
-from armory.gateway.uri_rewriting import expose_params
-from armory.gateway.view import View
+from armory.gateway.results.uri_rewriting import expose_params
+from armory.gateway.views.view import View
 from armory.protocol.link import Owner, Params
 from armory.protocol.rawjson import pack, text_of
 from armory.security.policy import Scope

@@ -20,18 +20,20 @@ from armory.domain.query import Query
 from armory.domain.results import Listing, Selection
 from armory.domain.tool import ToolRecord
 from armory.feedback.attribution import QueryAttribution
-from armory.gateway import calls, primitives, query_parsing, tools
+from armory.gateway import primitives, query_parsing
+from armory.gateway.calls import tool_calls as calls
+from armory.gateway.calls.find_tools import Finder
 from armory.gateway.changes import TOOLS, Changes, Subscription
-from armory.gateway.channels import ExposedChannel
-from armory.gateway.compact import Count
 from armory.gateway.context import Endpoint, RequestContext
-from armory.gateway.definitions import Form
-from armory.gateway.find import Finder
-from armory.gateway.metatools import CALL, FIND, SEARCH, purpose
+from armory.gateway.lists import tools
+from armory.gateway.metatools.definitions import CALL, FIND, SEARCH, purpose
 from armory.gateway.ports import Limiter, Pool, Retriever, ToolEvents
-from armory.gateway.principal_lists import PrincipalLists
+from armory.gateway.results.channels import ExposedChannel
+from armory.gateway.results.compact import Count
 from armory.gateway.settings import GatewaySettings
-from armory.gateway.view import View
+from armory.gateway.views.definitions import Form
+from armory.gateway.views.principal_lists import PrincipalLists
+from armory.gateway.views.view import View
 from armory.protocol.link import ClientChannel, Params, Reply
 from armory.protocol.meta import QUERY, TOOL_RAG
 from armory.security.policy import Policy, VisibleCatalog
@@ -93,7 +95,7 @@ class Gateway:
         return personal.view(context, view) if personal.servers else view
 
     async def prepare(self, context: RequestContext, *, current: bool) -> None:
-        """Have the lists at hand that the caller has to itself; see `gateway.principal_lists`."""
+        """Have the lists at hand that the caller has to itself (`views.principal_lists`)."""
         if self.personal.servers:
             await self.personal.prepare(context, self._view, current=current)
 
@@ -147,11 +149,11 @@ class Gateway:
     # -- what clients ask --------------------------------------------------------------------
 
     async def list_tools(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
-        """`tools/list`; see `gateway.tools.list_tools`."""
+        """`tools/list`; see `gateway.lists.tools.list_tools`."""
         return await tools.list_tools(self, context, params)
 
     async def call_tool(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
-        """`tools/call`; see `gateway.calls.call_tool`."""
+        """`tools/call`; see `gateway.calls.tool_calls.call_tool`."""
         return await calls.call_tool(self, context, params)
 
     async def list_entries(

@@ -12,10 +12,10 @@ from msgspec import Raw
 
 from armory.domain.catalog import ServerLists
 from armory.domain.naming import split_task, split_uri
-from armory.gateway.calls import finished, unknown
+from armory.gateway.calls.tool_calls import finished, unknown
 from armory.gateway.context import RequestContext
-from armory.gateway.definitions import Form, Kind
-from armory.gateway.tools import refuse_cursor
+from armory.gateway.lists.tools import refuse_cursor
+from armory.gateway.views.definitions import Form, Kind
 from armory.protocol.codes import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,

@@ -16,7 +16,7 @@ import structlog
 from armory.domain.catalog import EMPTY, Catalog, ServerLists, ToolRules, build_catalog
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError
-from armory.gateway.principal_lists import PrincipalLists
+from armory.gateway.views.principal_lists import PrincipalLists
 from armory.security.pinning import Pinning
 
 _log = structlog.get_logger(__name__)

@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from msgspec import Raw
 
 from armory.domain.catalog import ServerLists, build_catalog
-from armory.gateway.definitions import Form, header_map, listed_bytes, tool_bytes
-from armory.gateway.oldtasks import needs_task
+from armory.gateway.calls.task_tools import needs_task
+from armory.gateway.views.definitions import Form, header_map, listed_bytes, tool_bytes
 from armory.protocol.link import Call, Link, Reply
 from armory.retrieval.boosts import boost_of
 from armory.retrieval.document import STRATEGIES, document_of

@@ -15,7 +15,7 @@ import yaml
 from aiohttp import web
 
 from armory.config import load_file
-from armory.gateway import principal_lists
+from armory.gateway.views import principal_lists
 from armory.runtime import open_runtime
 from armory.runtime.running import Runtime
 from armory.testing.clients import LegacyClient, messages, modern_body, modern_headers

@@ -12,11 +12,11 @@ from armory.domain.catalog import ServerLists, ToolRules, build_catalog
 from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Selection
 from armory.domain.tool import ListedRecord, ToolRecord
-from armory.gateway.definitions import Form, header_map, listed_bytes, tool_bytes
 from armory.gateway.gateway import Gateway
-from armory.gateway.metatools import MAX_DESCRIPTION, search_definition
+from armory.gateway.metatools.definitions import MAX_DESCRIPTION, search_definition
 from armory.gateway.settings import GatewaySettings, SetSpec
-from armory.gateway.view import View
+from armory.gateway.views.definitions import Form, header_map, listed_bytes, tool_bytes
+from armory.gateway.views.view import View
 from armory.protocol.errors import RpcError
 from armory.security.policy import Policy, Rule
 from armory.testing.front import raws, tool

@@ -1,7 +1,7 @@
 """TOON in the place of JSON, where it is smaller and says the same.
 
 Owns: JSON texts and values as TOON. Never imports a transport; what of a result may be changed at
-all is `gateway.compact`'s.
+all is `gateway.results.compact`'s.
 
 Lossless means: decoding the TOON text gives the JSON value back (member order aside, which JSON
 does not have). Every text is decoded again before it is used; one that does not come back equal is

@@ -16,15 +16,15 @@ from msgspec import Raw
 
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError, BackendError, RateLimited, UnknownTool, UpstreamUnavailable
-from armory.gateway import metatools
-from armory.gateway.compact import compact_result, wants_toon
+from armory.gateway.calls.find_tools import find_tools
+from armory.gateway.calls.mirrored import mirrored_headers
+from armory.gateway.calls.task_tools import drive, needs_task
 from armory.gateway.context import RequestContext
-from armory.gateway.find import find_tools
-from armory.gateway.mirrored import mirrored_headers
-from armory.gateway.oldtasks import drive, needs_task
-from armory.gateway.tools import search
-from armory.gateway.uri_rewriting import expose_result, has_links
-from armory.gateway.view import View
+from armory.gateway.lists.tools import search
+from armory.gateway.metatools import definitions as metatools
+from armory.gateway.results.compact import compact_result, wants_toon
+from armory.gateway.results.uri_rewriting import expose_result, has_links
+from armory.gateway.views.view import View
 from armory.protocol import meta as meta_keys
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError

@@ -24,7 +24,7 @@ from armory.errors import ArmoryError
 from armory.gateway.changes import PROMPTS, RESOURCES, TOOLS
 from armory.gateway.context import RequestContext
 from armory.gateway.ports import Pool
-from armory.gateway.view import View
+from armory.gateway.views.view import View
 from armory.protocol.link import Owner
 from armory.security.policy import VisibleCatalog
 

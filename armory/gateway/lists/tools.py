@@ -17,11 +17,12 @@ from armory.domain.query import Query
 from armory.domain.results import Selection
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError
-from armory.gateway import find, metatools
+from armory.gateway.calls import find_tools as find
 from armory.gateway.context import RequestContext
-from armory.gateway.definitions import Form
+from armory.gateway.metatools import definitions as metatools
 from armory.gateway.query_parsing import ListRequest, read_asked
-from armory.gateway.view import View
+from armory.gateway.views.definitions import Form
+from armory.gateway.views.view import View
 from armory.protocol import meta as meta_keys
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError

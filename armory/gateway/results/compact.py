@@ -13,8 +13,8 @@ import msgspec
 import structlog
 from msgspec import Raw
 
+from armory.gateway.results.toon import Saving, encode_text
 from armory.gateway.settings import ResultFormat
-from armory.gateway.toon import Saving, encode_text
 from armory.protocol.rawjson import encode, items, open_or_none, pack, text_of, value
 
 _log = structlog.get_logger(__name__)

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from msgspec import Raw
 from multidict import CIMultiDict
 
-from armory.gateway.compact import compact_result, compacted, wants_toon
+from armory.gateway.results.compact import compact_result, compacted, wants_toon
+from armory.gateway.results.toon import Saving, encode_text, encode_value
 from armory.gateway.settings import ResultFormat
-from armory.gateway.toon import Saving, encode_text, encode_value
 from armory.llm.tokens import estimate_tokens
 
 TABLE = [{"id": i, "name": f"user {i}", "active": i % 2 == 0} for i in range(20)]

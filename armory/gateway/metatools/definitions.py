@@ -1,4 +1,4 @@
-"""The tools that Armory adds: `search_tools` and `call_tool` (`find_tools` is in `gateway.find`).
+"""The tools that Armory adds: `search_tools` and `call_tool` (`find_tools` has its own file).
 
 Owns: their definitions, reading their arguments, and the shape of what `search_tools` answers.
 Never imports retrieval; calls nothing.

@@ -19,9 +19,9 @@ from armory.domain.query import VisibleSet
 from armory.domain.results import Selection
 from armory.domain.tool import ListedRecord, ToolRecord
 from armory.gateway.context import ALL, Endpoint, RequestContext
-from armory.gateway.definitions import Form, Kind, header_map, listed_bytes, tool_bytes
-from armory.gateway.metatools import SEARCH, search_definition
+from armory.gateway.metatools.definitions import SEARCH, search_definition
 from armory.gateway.settings import GatewaySettings, SetSpec
+from armory.gateway.views.definitions import Form, Kind, header_map, listed_bytes, tool_bytes
 from armory.security.policy import Policy, Scope, VisibleCatalog
 
 _encode = msgspec.json.encode

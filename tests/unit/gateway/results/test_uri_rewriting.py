@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import Raw
 
-from armory.gateway.uri_rewriting import expose_params, expose_result
+from armory.gateway.results.uri_rewriting import expose_params, expose_result
 from armory.testing.front import plain, raws
 
 LINK = {"type": "resource_link", "uri": "file:///a", "name": "a", "x": 1}

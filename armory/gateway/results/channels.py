@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from armory.gateway.uri_rewriting import expose_params
+from armory.gateway.results.uri_rewriting import expose_params
 from armory.protocol.link import Answer, ClientChannel, Params
 
 

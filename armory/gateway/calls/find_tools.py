@@ -12,9 +12,9 @@ from msgspec import Raw
 
 from armory.agent.findings import AgentResult
 from armory.domain.query import MAX_QUERY_CHARS, VisibleSet
-from armory.gateway import metatools
-from armory.gateway.compact import compact_result, wants_toon
 from armory.gateway.context import RequestContext
+from armory.gateway.metatools import definitions as metatools
+from armory.gateway.results.compact import compact_result, wants_toon
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply

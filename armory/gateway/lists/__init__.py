@@ -1,0 +1,1 @@
+"""Listing what there is."""

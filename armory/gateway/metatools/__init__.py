@@ -1,0 +1,1 @@
+"""The tools that Armory adds to a listing."""

@@ -1,0 +1,1 @@
+"""Answers and notifications of upstreams on their way to the client."""

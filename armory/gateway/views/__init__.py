@@ -1,0 +1,1 @@
+"""What is served: snapshots as bytes, for everybody and for single principals."""
