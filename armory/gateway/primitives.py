@@ -24,7 +24,7 @@ from armory.protocol.codes import (
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Call, Owner, Reply
 from armory.protocol.meta import SERVER_INFO
-from armory.protocol.rawjson import encode, need_text, open_or_none, pack, text_of
+from armory.protocol.rawjson import encode, members_or_none, need_text, pack, text_of
 
 if TYPE_CHECKING:
     from armory.gateway.gateway import Gateway
@@ -109,7 +109,7 @@ async def complete(gateway: Gateway, context: RequestContext, params: dict[str, 
         UnknownTool: no such prompt for this caller.
         UpstreamUnavailable: its upstream cannot answer.
     """
-    ref = open_or_none(params.get("ref"))
+    ref = members_or_none(params.get("ref"))
     if ref is None:
         raise RpcError(INVALID_PARAMS, "params.ref is missing or not an object")
     kind = text_of(ref, "type")

@@ -1,23 +1,25 @@
 """The JSON-RPC envelope: opened one level, values and ids stay the bytes that came.
 
-Owns: decoding and encoding of messages. Never imports a transport.
+Owns: encoding of every message, error objects, and decoding of what clients send. That decoding is
+strict, since whoever sends something wrong is told so under the id that they gave; what upstreams
+send is read by `upstream_messages`, which saves what it can. Never imports a transport.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from armory.protocol.codes import INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
+from armory.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from armory.protocol.errors import Malformed
 from armory.protocol.nesting import deeper_than
-from armory.protocol.rawjson import brief
+from armory.protocol.rawjson import brief, encode, excerpt, items, members, pack
 
 NULL = b"null"
 MAX_DEPTH = 256
-EMPTY: Raw = Raw(b"{}")
 
 
 class Message(msgspec.Struct, gc=False):
@@ -46,12 +48,35 @@ class Message(msgspec.Struct, gc=False):
         return b"" if self.id is UNSET else bytes(memoryview(self.id))
 
 
+class ErrorObject(msgspec.Struct, gc=False):
+    """An error object as far as Armory reads it."""
+
+    code: int = INTERNAL_ERROR
+    message: str = ""
+    data: Any = None
+
+
+class _Code(msgspec.Struct, gc=False):
+    code: int = INTERNAL_ERROR
+
+
+class _Request(msgspec.Struct, gc=False):
+    jsonrpc: str
+    id: int | str
+    method: str
+    params: Mapping[str, Raw]
+
+
+class _Notification(msgspec.Struct, gc=False, omit_defaults=True):
+    jsonrpc: str
+    method: str
+    params: Mapping[str, Raw] | None = None
+
+
 _message = msgspec.json.Decoder(Message)
-_batch = msgspec.json.Decoder(list[Raw])
-_params = msgspec.json.Decoder(dict[str, Raw])
-_scalar = msgspec.json.Decoder(str | int)
-_probe = msgspec.json.Decoder(dict[str, Raw])
-encode = msgspec.json.encode
+_id = msgspec.json.Decoder(str | int)
+_error = msgspec.json.Decoder(ErrorObject)
+_code = msgspec.json.Decoder(_Code)
 
 
 def decode(body: bytes | Raw) -> Message:
@@ -116,7 +141,7 @@ def decode_batch(body: bytes) -> list[Raw]:
         Malformed: no JSON, or an empty array.
     """
     try:
-        found = _batch.decode(body)
+        found = items(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise Malformed(PARSE_ERROR, f"the body is not JSON: {error}") from None
     if not found:
@@ -133,7 +158,7 @@ def params_of(message: Message) -> dict[str, Raw]:
     if message.params is UNSET:
         return {}
     try:
-        return _params.decode(message.params)
+        return members(message.params)
     except (msgspec.DecodeError, RecursionError):
         raise Malformed(
             INVALID_PARAMS,
@@ -146,7 +171,7 @@ def _valid_id(message: Message) -> bytes | None:
     if message.id is UNSET:
         return None
     try:
-        _scalar.decode(message.id)
+        _id.decode(message.id)
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
     return bytes(memoryview(message.id))
@@ -154,10 +179,10 @@ def _valid_id(message: Message) -> bytes | None:
 
 def _id_in(body: bytes | Raw) -> bytes:
     try:
-        found = _probe.decode(body).get("id")
+        found = members(body).get("id")
         if found is None:
             return NULL
-        _scalar.decode(found)
+        _id.decode(found)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return NULL
     return bytes(memoryview(found))
@@ -182,19 +207,33 @@ def error_response(id: bytes, error: bytes | Raw) -> bytes:
 
 def error(code: int, message: str, data: Any = None) -> Raw:
     """An error object."""
-    members: dict[str, Any] = {"code": code, "message": message}
+    content: dict[str, Any] = {"code": code, "message": message}
     if data is not None:
-        members["data"] = data
-    return Raw(encode(members))
+        content["data"] = data
+    return pack(content)
 
 
-def notification(method: str, params: dict[str, Raw]) -> bytes:
-    """A notification as it goes on the wire."""
-    if not params:
-        return encode({"jsonrpc": "2.0", "method": method})
-    return encode({"jsonrpc": "2.0", "method": method, "params": params})
+def error_of(error: Raw) -> ErrorObject:
+    """Code, message and data of an error object, as far as they can be read."""
+    try:
+        return _error.decode(error)
+    except (msgspec.DecodeError, RecursionError):
+        return ErrorObject(message=excerpt(bytes(error)))
 
 
-def request(id: str, method: str, params: dict[str, Raw]) -> bytes:
-    """A request to the client as it goes on the wire."""
-    return encode({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+def code_of(error: Raw) -> int:
+    """The code in an error object; INTERNAL_ERROR where it has none."""
+    try:
+        return _code.decode(error).code
+    except (msgspec.DecodeError, RecursionError):
+        return INTERNAL_ERROR
+
+
+def notification(method: str, params: Mapping[str, Raw] | None) -> bytes:
+    """A notification as it goes on the wire; None: it has no `params`."""
+    return encode(_Notification("2.0", method, params))
+
+
+def request(id: int | str, method: str, params: Mapping[str, Raw]) -> bytes:
+    """A request as it goes on the wire."""
+    return encode(_Request("2.0", id, method, params))

@@ -2,7 +2,7 @@
 
 Owns: leaving strings out, and finding a place of the short form in the long one. A screenshot or a
 file in base64 is one string of a mebibyte; every search for a key and every parse of the envelope
-would go through all of it. Never imports the protocol or a transport.
+would go through all of it. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ import msgspec
 import numpy as np
 from msgspec import Raw
 
+from armory.protocol.rawjson import EMPTY_OBJECT, encode, items, members
+
 LARGE_BYTES = 16 * 1024
 """What is smaller is looked through as it is."""
 _LONG = 4_096
 _QUOTES = 256
 _SPACE = 0x20
 _ASCII = 0x80
-_members = msgspec.json.Decoder(dict[str, Raw]).decode
-_items = msgspec.json.Decoder(list[Raw]).decode
 _LISTS = ("content", "contents")
 _TEXTS = ("text", "data", "blob")
 _STRING = Raw(b'""')
-_OBJECT = Raw(b"{}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,24 +137,24 @@ def outlined(result: Raw) -> bytes:
 
 
 def _without_texts(text: bytes) -> bytes:
-    result = _members(text)
-    if len(memoryview(result.get("structuredContent", _OBJECT))) > _LONG:
-        result["structuredContent"] = _OBJECT
+    result = members(text)
+    if len(memoryview(result.get("structuredContent", EMPTY_OBJECT))) > _LONG:
+        result["structuredContent"] = EMPTY_OBJECT
     for name in _LISTS:
-        if len(memoryview(result.get(name, _OBJECT))) > _LONG:
-            result[name] = Raw(msgspec.json.encode([_short(item) for item in _items(result[name])]))
-    return msgspec.json.encode(result)
+        if len(memoryview(result.get(name, EMPTY_OBJECT))) > _LONG:
+            result[name] = Raw(encode([_short(item) for item in items(result[name])]))
+    return encode(result)
 
 
 def _short(item: Raw) -> Raw | dict[str, Any]:
     if len(memoryview(item)) <= _LONG:
         return item
-    members = _members(item)
+    block = members(item)
     for name in _TEXTS:
-        found = members.get(name)
-        if found is not None and len(view := memoryview(found)) > _LONG and view[0] == 0x22:
-            members[name] = _STRING
-    resource = members.get("resource")
+        text = block.get(name)
+        if text is not None and len(view := memoryview(text)) > _LONG and view[0] == 0x22:
+            block[name] = _STRING
+    resource = block.get("resource")
     if resource is not None and len(memoryview(resource)) > _LONG:
-        members["resource"] = Raw(msgspec.json.encode(_short(resource)))
-    return members
+        block["resource"] = Raw(encode(_short(resource)))
+    return block

@@ -1,13 +1,13 @@
 """JSON that stays bytes: objects opened one level at a time.
 
-Owns: the codecs that the request path shares. Never imports anything of Armory but the exchange's
-error.
+Owns: the codecs that every room shares. Never imports anything of Armory but the error that a
+parameter of the wrong kind raises.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Raw
@@ -19,8 +19,9 @@ _members = msgspec.json.Decoder(dict[str, Raw])
 _items = msgspec.json.Decoder(list[Raw])
 _text = msgspec.json.Decoder(str)
 _any = msgspec.json.Decoder()
-encode = msgspec.json.encode
+encode = msgspec.json.Encoder().encode
 NULL = Raw(b"null")
+EMPTY_OBJECT = Raw(b"{}")
 
 
 def members(raw: Raw | bytes) -> dict[str, Raw]:
@@ -30,6 +31,16 @@ def members(raw: Raw | bytes) -> dict[str, Raw]:
         msgspec.DecodeError: not an object (or not JSON).
     """
     return _members.decode(raw)
+
+
+def members_or_none(raw: Raw | None) -> dict[str, Raw] | None:
+    """The members of an object; None when it is absent or no object."""
+    if raw is None:
+        return None
+    try:
+        return _members.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return None
 
 
 def items(raw: Raw | bytes) -> list[Raw]:
@@ -48,6 +59,17 @@ def value(raw: Raw | bytes) -> Any:
         msgspec.DecodeError: not JSON.
     """
     return _any.decode(raw)
+
+
+def object_of(raw: Raw | None) -> dict[str, Any]:
+    """A JSON object, decoded whole; empty when it is absent or none."""
+    if raw is None:
+        return {}
+    try:
+        decoded = _any.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", decoded) if isinstance(decoded, dict) else {}
 
 
 def pack(value: Any) -> Raw:
@@ -90,33 +112,7 @@ def brief(value: object) -> str:
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 
-def open_or_none(raw: Raw | None) -> dict[str, Raw] | None:
-    """The members of an object; None when it is absent or no object."""
-    if raw is None:
-        return None
-    try:
-        return _members.decode(raw)
-    except (msgspec.DecodeError, RecursionError):
-        return None
-
-
-def completing(outline: bytes, info: bytes) -> bytes | None:
-    """What takes the place of the last brace of a tool's result, so that it has what the modern era
-    wants; None where it cannot be told what is there already.
-
-    A member before the last brace, or after the first one, is the result's own, and a key that
-    occurs nowhere is not there: so a large result need not be parsed.
-
-    Args:
-        outline: the result without its long strings.
-        info: the member of `_meta` that says who answers, `"key":value`.
-    """
-    if not (outline.startswith(b'{"') and outline.endswith(b"}")) or b'"_meta"' in outline:
-        return None
-    typed = outline.startswith(b'{"resultType":"complete",') or outline.endswith(
-        b'"resultType":"complete"}'
-    )
-    if not typed and b'"resultType"' in outline:
-        return None
-    kind = b',"_meta":{' if typed else b',"resultType":"complete","_meta":{'
-    return b"".join((kind, info, b"}}"))
+def excerpt(data: bytes | bytearray, limit: int = 120) -> str:
+    """The beginning of some bytes, JSON or not, printable, for messages and logs."""
+    text = data[:limit].decode("utf-8", "replace")
+    return repr(text) + (" ..." if len(data) > limit else "")

@@ -10,12 +10,12 @@ import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
+import msgspec
 import structlog
 
 from armory.domain.principal import INTERNAL, Principal
 from armory.errors import UpstreamOverloaded, UpstreamUnavailable
 from armory.protocol.link import Owner, Params, Refused
-from armory.protocol.messages import profile
 from armory.upstreams.clock import Clock
 from armory.upstreams.negotiate import Connector
 from armory.upstreams.session.base import BaseLink
@@ -32,6 +32,7 @@ PROFILES_PER_OWNER = 8
 """A caller has one session for each set of capabilities that its clients declare, up to so many."""
 
 _RESTORE_S = 5.0
+_sorted = msgspec.json.Encoder(order="sorted")
 
 
 class Ears(Protocol):
@@ -125,7 +126,7 @@ class LinkPool:
         """
         verdict = self._connector.verdict
         modern = verdict is not None and verdict.era == "modern"
-        text = NO_CAPABILITIES if modern or not capabilities else profile(capabilities)
+        text = NO_CAPABILITIES if modern or not capabilities else capability_profile(capabilities)
         key = (self.owner_key(owner), text)
         slot = self._slots.get(key)
         if slot is None:
@@ -232,7 +233,7 @@ class LinkPool:
         """The open legacy links that serve a client of `owner` which declared that it has roots."""
         if "roots" not in capabilities:
             return []
-        slot = self._slots.get((self.owner_key(owner), profile(capabilities)))
+        slot = self._slots.get((self.owner_key(owner), capability_profile(capabilities)))
         link = slot.link if slot is not None else None
         return [link] if link is not None and not link.closed and link.era == "legacy" else []
 
@@ -329,6 +330,11 @@ class LinkPool:
             await (await self.link(slot)).set_subscriptions(uris)
         except (UpstreamUnavailable, Refused) as error:
             log.warning("upstream_resubscribe_failed", upstream=self.spec.key, error=str(error))
+
+
+def capability_profile(capabilities: Mapping[str, Any]) -> str:
+    """Canonical text of a client's capabilities: equal capabilities, equal text."""
+    return _sorted.encode(dict(capabilities)).decode()
 
 
 def _connected(slot: LinkSlot, ended: asyncio.Task[Any]) -> None:

@@ -16,6 +16,7 @@ from armory.gateway.gateway import Gateway
 from armory.protocol.codes import METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
+from armory.protocol.rawjson import EMPTY_OBJECT
 from armory.wire.eras import ladder as eras
 from armory.wire.errors import ANSWERED, error_object
 from armory.wire.interaction.interactions import Interactions, OwnedByReplica
@@ -113,4 +114,4 @@ class Dispatcher:
     def _hello(self, context: RequestContext, method: str) -> Reply:
         if method == "server/discover":
             return Reply(eras.discover_result(self.gateway.described(context)), era="modern")
-        return Reply(Raw(b"{}"), era="legacy")
+        return Reply(EMPTY_OBJECT, era="legacy")

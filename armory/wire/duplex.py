@@ -22,7 +22,7 @@ from armory.protocol.errors import Malformed, RpcError
 from armory.protocol.jsonrpc import Message
 from armory.protocol.link import Answer, Params, Reply
 from armory.protocol.meta import PROGRESS_TOKEN
-from armory.protocol.rawjson import text_of
+from armory.protocol.rawjson import EMPTY_OBJECT, text_of
 from armory.wire.dispatch import Dispatcher
 from armory.wire.eras import ladder as eras
 from armory.wire.errors import error_object
@@ -51,7 +51,7 @@ class PipeChannel:
     async def notify(self, method: str, params: Params) -> None:
         """Deliver a notification."""
         if method in eras.ON_REQUEST_STREAMS:
-            await self._out.write(jsonrpc.notification(method, params))
+            await self._out.write(jsonrpc.notification(method, params or None))
 
     async def ask(self, method: str, params: Params) -> Answer:
         """A modern client is never asked directly: see `wire.interaction`."""
@@ -209,7 +209,7 @@ class Duplex:
         if not eras.is_modern(None, meta, method):
             if session is None:
                 if method == "ping":
-                    return jsonrpc.response(message.key, jsonrpc.EMPTY)
+                    return jsonrpc.response(message.key, EMPTY_OBJECT)
                 error = jsonrpc.error(codes.INVALID_REQUEST, "send initialize first")
                 return jsonrpc.error_response(message.key, error)
             context = exchange_of(session, self._out, meta, self._headers, self._url)

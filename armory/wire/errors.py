@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from msgspec import Raw
 
 from armory.errors import (
@@ -46,13 +45,6 @@ ANSWERED = (RpcError, ArmoryError, Malformed, Refused)
 """The exceptions that answer a request; anything else is a defect."""
 
 
-class _Code(msgspec.Struct):
-    code: int = codes.INTERNAL_ERROR
-
-
-_code = msgspec.json.Decoder(_Code)
-
-
 def error_object(failure: BaseException) -> Raw:
     """The JSON-RPC error that stands for an exception."""
     if isinstance(failure, RpcError | Malformed):
@@ -81,14 +73,6 @@ def _data(failure: ArmoryError) -> dict[str, Any] | None:
     return data
 
 
-def code_of(error: Raw) -> int:
-    """The code in an error object."""
-    try:
-        return _code.decode(error).code
-    except (msgspec.DecodeError, RecursionError):
-        return codes.INTERNAL_ERROR
-
-
 def status_of(error: Raw) -> int:
     """The HTTP status that goes with an error toward a modern client."""
-    return _STATUS.get(code_of(error), 200)
+    return _STATUS.get(jsonrpc.code_of(error), 200)

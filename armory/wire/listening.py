@@ -19,7 +19,7 @@ from armory.protocol import codes, jsonrpc
 from armory.protocol import meta as meta_keys
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Params, Refused
-from armory.protocol.rawjson import encode, open_or_none, pack, value
+from armory.protocol.rawjson import encode, members_or_none, pack, value
 from armory.wire.streams import EventStream
 
 _log = structlog.get_logger(__name__)
@@ -67,7 +67,7 @@ async def start_listening(
     Raises:
         RpcError: `params.notifications` is no object, or a part of it has the wrong type.
     """
-    wanted = open_or_none(params.get("notifications"))
+    wanted = members_or_none(params.get("notifications"))
     if wanted is None:
         raise RpcError(codes.INVALID_PARAMS, "params.notifications is not an object")
     stream = EventStream("listen", keep_events=512, backlog=256)

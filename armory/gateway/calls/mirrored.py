@@ -11,7 +11,7 @@ from typing import Any
 from msgspec import Raw
 
 from armory.protocol.headers import header_value
-from armory.protocol.rawjson import open_or_none, value
+from armory.protocol.rawjson import members_or_none, value
 
 Declared = Mapping[str, tuple[tuple[str, ...], str]]
 
@@ -24,7 +24,7 @@ def mirrored_headers(declared: Declared, params: Mapping[str, Raw]) -> Mapping[s
     for header, (path, _) in declared.items():
         node = params.get("arguments")
         for key in path:
-            opened = open_or_none(node)
+            opened = members_or_none(node)
             node = opened.get(key) if opened is not None else None
         if node is not None:
             rendered = _render(value(node))

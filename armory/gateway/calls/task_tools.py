@@ -16,7 +16,7 @@ from msgspec import Raw
 from armory.domain.tool import ToolRecord
 from armory.errors import UpstreamTimeout
 from armory.protocol.link import Params, Reply
-from armory.protocol.rawjson import open_or_none, pack, text_of, value
+from armory.protocol.rawjson import members_or_none, pack, text_of, value
 
 Send = Callable[[str, Params], Awaitable[Reply]]
 WAIT_S = 600.0
@@ -48,7 +48,7 @@ async def drive(server: str, params: Params, send: Send) -> Reply:
         UpstreamTimeout: the task was not done within ten minutes.
     """
     created = await send("tools/call", {**params, "task": pack({"ttl": _TTL_MS})})
-    task = open_or_none((open_or_none(created.result) or {}).get("task"))
+    task = members_or_none((members_or_none(created.result) or {}).get("task"))
     id = text_of(task, "taskId") if task is not None else None
     if task is None or id is None:  # refused, or answered at once
         return created
@@ -58,7 +58,7 @@ async def drive(server: str, params: Params, send: Send) -> Reply:
             while text_of(task, "status") not in _OVER:
                 await asyncio.sleep(_interval_s(task))
                 told = await send("tasks/get", dict(named))
-                task = open_or_none(told.result)
+                task = members_or_none(told.result)
                 if task is None:
                     return told
             return await send("tasks/result", dict(named))

@@ -29,7 +29,7 @@ from armory.protocol import meta as meta_keys
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Call, Owner, Reply
-from armory.protocol.rawjson import brief, encode, need_text, open_or_none, pack
+from armory.protocol.rawjson import brief, encode, members_or_none, need_text, pack
 
 if TYPE_CHECKING:
     from armory.gateway.gateway import Gateway
@@ -149,8 +149,8 @@ async def finished(gateway: Gateway, context: RequestContext, server: str, reply
         exposed = expose_result(result, server)
         return reply if exposed is reply.result else Reply(result=exposed, era=reply.era)
     if reply.error is not None and has_links(reply.error):
-        opened = open_or_none(reply.error)
-        data = opened and open_or_none(opened.get("data"))
+        opened = members_or_none(reply.error)
+        data = opened and members_or_none(opened.get("data"))
         if opened and data:
             opened["data"] = expose_result(pack(data), server)
             return Reply(error=pack(opened), era=reply.era)

@@ -20,7 +20,7 @@ from armory.gateway.query_parsing import check_names, check_texts, check_top_k
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.meta import ALWAYS_LOAD, TOOL_REFERENCE
-from armory.protocol.rawjson import brief, open_or_none, text_of, value
+from armory.protocol.rawjson import brief, members_or_none, text_of, value
 
 SEARCH = "search_tools"
 CALL = "call_tool"
@@ -206,7 +206,7 @@ def read_call(params: Mapping[str, Raw]) -> dict[str, Raw]:
     changed["name"] = arguments["name"]
     inner = arguments.get("arguments")
     if inner is not None and bytes(memoryview(inner)) != b"null":
-        if open_or_none(inner) is None:
+        if members_or_none(inner) is None:
             raise RpcError(
                 INVALID_PARAMS,
                 f"arguments.arguments is {brief(inner)}; expected an object, the called tool's own "
@@ -221,7 +221,7 @@ def _arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:
     raw = params.get("arguments")
     if raw is None:
         return {}
-    opened = open_or_none(raw)
+    opened = members_or_none(raw)
     if opened is None:
         raise RpcError(
             INVALID_PARAMS,

@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from armory.gateway.results.toon import Saving, encode_text
 from armory.gateway.settings import ResultFormat
-from armory.protocol.rawjson import encode, items, open_or_none, pack, text_of, value
+from armory.protocol.rawjson import encode, items, members_or_none, pack, text_of, value
 
 _log = structlog.get_logger(__name__)
 
@@ -67,7 +67,7 @@ async def compact_result(result: Raw, origin: str, count: Count) -> Raw:
 
 def compacted(result: Raw) -> tuple[Raw, Saving]:
     """The compact result, and the estimated tokens of its JSON texts before and after."""
-    opened = open_or_none(result)
+    opened = members_or_none(result)
     total = Saving()
     if opened is None or "content" not in opened or _is_error(opened):
         return result, total
@@ -76,7 +76,7 @@ def compacted(result: Raw) -> tuple[Raw, Saving]:
     except msgspec.DecodeError:
         return result, total
     for place, raw in enumerate(blocks):
-        block = open_or_none(raw)
+        block = members_or_none(raw)
         if block is None or text_of(block, "type") != "text":
             continue
         text = text_of(block, "text")

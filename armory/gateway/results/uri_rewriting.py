@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from armory.domain.naming import expose_task, expose_uri
 from armory.protocol.meta import RELATED_TASK, UI_RESOURCE
-from armory.protocol.rawjson import encode, items, open_or_none, pack, text_of
+from armory.protocol.rawjson import encode, items, members_or_none, pack, text_of
 
 _CANDIDATES = (b'"uri"', b'"taskId"', b'esourceUri"')
 Members = dict[str, Raw]
@@ -35,7 +35,7 @@ def expose_result(raw: Raw, server: str) -> Raw:
     """
     if not has_links(raw):
         return raw
-    result = open_or_none(raw)
+    result = members_or_none(raw)
     if result is None:
         return raw
     changed = _body(result, server)
@@ -86,7 +86,7 @@ def _inside(target: Members, key: str, server: str, change: Callable[[Members, s
     raw = target.get(key)
     if raw is None or bytes(memoryview(raw)[:1]) != b"{":
         return False
-    opened = open_or_none(raw)
+    opened = members_or_none(raw)
     if opened is None or not change(opened, server):
         return False
     target[key] = pack(opened)
@@ -107,7 +107,7 @@ def _each(target: Members, key: str, server: str, change: Callable[[Members, str
         return False
     changed = False
     for place, entry in enumerate(entries):
-        opened = open_or_none(entry) if has_links(entry) else None
+        opened = members_or_none(entry) if has_links(entry) else None
         if opened is not None and change(opened, server):
             entries[place] = pack(opened)
             changed = True

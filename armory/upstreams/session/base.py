@@ -17,6 +17,8 @@ from msgspec import Raw
 
 from armory.errors import UpstreamUnavailable
 from armory.protocol.codes import METHOD_NOT_FOUND
+from armory.protocol.hop_meta import MetaStamp, legacy_meta
+from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import (
     Call,
     ClientChannel,
@@ -25,12 +27,7 @@ from armory.protocol.link import (
     Reply,
 )
 from armory.protocol.loglevels import LOG_LEVELS, loud_enough
-from armory.protocol.messages import (
-    MetaStamp,
-    encode,
-    error_of,
-    legacy_meta,
-)
+from armory.protocol.rawjson import encode
 from armory.protocol.versions import MODERN_VERSIONS, Era
 from armory.upstreams.session.listening import Listening
 from armory.upstreams.spec import UpstreamSpec

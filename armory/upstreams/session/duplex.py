@@ -13,8 +13,9 @@ from typing import Any
 import structlog
 
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.protocol import jsonrpc
 from armory.protocol.link import Call, ClientChannel, Params, Reply
-from armory.protocol.messages import Garbage, decode, notification_bytes, request_bytes
+from armory.protocol.upstream_messages import UnreadableMessage, decode
 from armory.upstreams.session.base import BaseLink, Heard
 from armory.upstreams.session.multiplexer import Note, RequestMultiplexer, cancelled_params
 from armory.upstreams.spec import UpstreamSpec
@@ -55,7 +56,7 @@ class DuplexLink(BaseLink):
         """One frame arrived."""
         try:
             messages = decode(data)
-        except Garbage as garbage:
+        except UnreadableMessage as garbage:
             log.warning("upstream_garbage", upstream=self.server, error=str(garbage))
             return
         for message in messages:
@@ -92,7 +93,7 @@ class DuplexLink(BaseLink):
 
     async def notify(self, method: str, params: Params) -> None:
         """Send a notification."""
-        await self._write_bounded(notification_bytes(method, params))
+        await self._write_bounded(jsonrpc.notification(method, params))
 
     async def roots_changed(self, client: ClientChannel) -> None:
         """As `BaseLink.roots_changed`."""
@@ -106,7 +107,7 @@ class DuplexLink(BaseLink):
         answered = False
         try:
             await self._write(
-                request_bytes(pending.id, call.method, self.stamped(call, pending.id))
+                jsonrpc.request(pending.id, call.method, self.stamped(call, pending.id))
             )
             while True:
                 item = await pending.next()

@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-import msgspec
 from msgspec import Raw
 
 from armory.domain.catalog import Dropped
-from armory.protocol.messages import decode_any, encode
 from armory.protocol.nesting import deeper_than
+from armory.protocol.rawjson import encode, members, value
 
 MAX_LEVELS = 64
 """Of a definition. The deepest of 27,595 published ones has 19; a thousand end the interpreter's
@@ -23,7 +22,6 @@ stack, and a client has no more patience."""
 MAX_TOLD = 20
 _NAME_CHARS = 80
 _REASON_CHARS = 200
-_members = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 class Unusable(Exception):
@@ -43,7 +41,7 @@ def opened(raw: Raw, key: str) -> Mapping[str, Any]:
     if deeper_than(bytes(memoryview(raw)), MAX_LEVELS):
         raise Unusable(f"it is nested deeper than {MAX_LEVELS} levels")
     try:
-        entry = decode_any(raw)
+        entry = value(raw)
     except (ValueError, RecursionError) as error:
         raise Unusable(f"it cannot be read: {error}") from None
     if not isinstance(entry, dict):
@@ -82,7 +80,7 @@ class Account:
 
 def _name(raw: Raw, key: str) -> str:
     try:
-        name = decode_any(_members(raw)[key])
+        name = value(members(raw)[key])
     except (KeyError, ValueError, RecursionError):
         return ""
     return name if isinstance(name, str) else ""

@@ -12,9 +12,10 @@ from msgspec import Raw
 
 from armory.errors import UpstreamUnavailable
 from armory.protocol.codes import MODERN_ERRORS, UNSUPPORTED_VERSION
+from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import Call, Reply
-from armory.protocol.messages import encode, error_of, object_of
 from armory.protocol.meta import SERVER_INFO
+from armory.protocol.rawjson import encode, object_of
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS
 from armory.upstreams.session.base import BaseLink, Identity
 

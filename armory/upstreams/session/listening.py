@@ -15,9 +15,10 @@ from msgspec import Raw
 
 from armory.errors import UpstreamUnavailable
 from armory.protocol.codes import METHOD_NOT_FOUND
+from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import Answer, Call, ClientGone, Params, Reply
-from armory.protocol.messages import encode, error_of, object_of
 from armory.protocol.meta import SUBSCRIPTION_ID
+from armory.protocol.rawjson import encode, object_of
 
 log = structlog.get_logger(__name__)
 

@@ -16,8 +16,9 @@ from msgspec import Raw
 from armory.domain.catalog import ServerLists
 from armory.errors import UpstreamUnavailable
 from armory.protocol.codes import METHOD_NOT_FOUND
+from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import Call, Link, Reply
-from armory.protocol.messages import decode_any, error_of
+from armory.protocol.rawjson import NULL, items, members, value
 from armory.upstreams.session.entries import MAX_LEVELS, Account, Unusable, fits, opened
 
 log = structlog.get_logger(__name__)
@@ -41,8 +42,6 @@ CAPABILITY = {TOOLS: "tools", PROMPTS: "prompts", RESOURCES: "resources", TEMPLA
 
 Send = Callable[[Call], Awaitable[Reply]]
 Entries = list[Mapping[str, Any]]
-_page = msgspec.json.Decoder(dict[str, Raw]).decode
-_entries = msgspec.json.Decoder(list[Raw]).decode
 
 
 class BadList(UpstreamUnavailable):
@@ -149,7 +148,7 @@ async def _fetch(
 
 def _members(server: str, method: str, result: Raw | None) -> dict[str, Raw]:
     try:
-        return _page(result if result is not None else Raw(b"null"))
+        return members(NULL if result is None else result)
     except (msgspec.DecodeError, RecursionError):
         raise BadList(
             f"upstream {server!r}: the result of {method} is no object", upstream=server
@@ -161,7 +160,7 @@ def _collect(
 ) -> None:
     member = MEMBER[method]
     try:
-        raws = _entries(page.get(member, Raw(b"null")))
+        raws = items(page.get(member, NULL))
     except (msgspec.DecodeError, RecursionError):
         raise BadList(
             f"upstream {server!r}: the result of {method} has no array {member!r}", upstream=server
@@ -177,8 +176,8 @@ def _hint(page: Mapping[str, Raw]) -> tuple[int, str] | None:
     if "ttlMs" not in page and "cacheScope" not in page:
         return None
     try:
-        ttl = decode_any(page.get("ttlMs", Raw(b"0")))
-        scope = decode_any(page.get("cacheScope", Raw(b'"private"')))
+        ttl = value(page.get("ttlMs", Raw(b"0")))
+        scope = value(page.get("cacheScope", Raw(b'"private"')))
     except (ValueError, RecursionError):
         return None
     number = int(ttl) if isinstance(ttl, int | float) and not isinstance(ttl, bool) else 0
@@ -209,9 +208,9 @@ def _headers_valid(tool: Mapping[str, Any], account: Account) -> bool:
 def _face(link: Link, account: Account) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """What the upstream says of itself: its `serverInfo` and its capabilities."""
     kept: list[Mapping[str, Any]] = []
-    for name, value in (("serverInfo", link.server_info), ("capabilities", link.capabilities)):
-        kept.append(value if fits(value) else {})
-        if not fits(value):
+    for name, part in (("serverInfo", link.server_info), ("capabilities", link.capabilities)):
+        kept.append(part if fits(part) else {})
+        if not fits(part):
             account.add("initialize", name, f"it is nested deeper than {MAX_LEVELS} levels")
     return kept[0], kept[1]
 

@@ -20,27 +20,22 @@ import structlog
 from msgspec import Raw
 
 from armory.errors import UpstreamUnavailable
+from armory.protocol import jsonrpc
 from armory.protocol.client_requests import CAPABILITY
 from armory.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
 from armory.protocol.link import Call, ClientChannel, ClientGone, Params, Reply
 from armory.protocol.loglevels import loud_enough
-from armory.protocol.messages import (
-    DEEPEST,
-    EMPTY,
-    Cut,
-    Garbage,
-    Incoming,
-    Large,
-    decode_any,
-    encode,
-    error_bytes,
-    error_raw,
-    object_of,
-    params_of,
-    result_bytes,
-)
 from armory.protocol.meta import PROGRESS_TOKEN, SUBSCRIPTION_ID
-from armory.protocol.rawjson import text_of
+from armory.protocol.rawjson import EMPTY_OBJECT, encode, object_of, text_of, value
+from armory.protocol.upstream_messages import (
+    ABSENT,
+    DEEPEST,
+    OutlinedMessage,
+    TruncatedMessage,
+    UnreadableMessage,
+    UpstreamMessage,
+    params_of,
+)
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.pending import Item, Note, Pending
 
@@ -128,7 +123,9 @@ class RequestMultiplexer:
         for task in self._unbound:
             task.cancel()
 
-    def route(self, message: Incoming, via: Pending | None = None) -> tuple[Pending, Item] | None:
+    def route(
+        self, message: UpstreamMessage, via: Pending | None = None
+    ) -> tuple[Pending, Item] | None:
         """Find out for whom a message is; requests of the upstream are served from here.
 
         Args:
@@ -152,10 +149,12 @@ class RequestMultiplexer:
             self._session.heard.notification(message.method, params)
         return None
 
-    def _response(self, message: Incoming, via: Pending | None) -> tuple[Pending, Item] | None:
+    def _response(
+        self, message: UpstreamMessage, via: Pending | None
+    ) -> tuple[Pending, Item] | None:
         pending = self.pending.get(message.id) if type(message.id) is int else None
         if pending is None:
-            if via is not None and message.id is None and message.error is not EMPTY:
+            if via is not None and message.id is None and message.error is not ABSENT:
                 pending = via
             else:
                 if self._abandoned.pop(message.id, None) is None:  # pyright: ignore[reportArgumentType, reportCallIssue]
@@ -163,15 +162,16 @@ class RequestMultiplexer:
                 return None
         return pending, self.reply_of(message, pending.call.method)
 
-    def reply_of(self, message: Incoming, method: str) -> Item:
+    def reply_of(self, message: UpstreamMessage, method: str) -> Item:
         """The reply in a response to a call of `method`, or the error that it has none."""
-        if isinstance(message, Cut) and not method.endswith("/list"):  # lists lose an entry only
+        # A list loses no more than the entry that was too deep.
+        if isinstance(message, TruncatedMessage) and not method.endswith("/list"):
             why = f"the answer is nested deeper than {DEEPEST} levels"
-            return Reply(error=error_raw(INTERNAL_ERROR, why), era=self._session.era)
-        if message.error is not EMPTY:
+            return Reply(error=jsonrpc.error(INTERNAL_ERROR, why), era=self._session.era)
+        if message.error is not ABSENT:
             return Reply(error=message.error, era=self._session.era)
-        if message.result is not EMPTY:
-            outline = message.outline if isinstance(message, Large) else None
+        if message.result is not ABSENT:
+            outline = message.outline if isinstance(message, OutlinedMessage) else None
             return Reply(message.result, era=self._session.era, short=outline)
         return self._session.unavailable("it answered with neither 'result' nor 'error'")
 
@@ -195,7 +195,7 @@ class RequestMultiplexer:
     def _progress(self, params: Params) -> tuple[Pending, Note | None] | None:
         token = params.get(PROGRESS_TOKEN)
         try:
-            known = None if token is None else decode_any(token)
+            known = None if token is None else value(token)
         except ValueError:
             known = None
         pending = self.pending.get(known) if type(known) is int else None
@@ -222,7 +222,7 @@ class RequestMultiplexer:
 
     def _serve(self, request_id: Any, method: str, params: Params, via: Pending | None) -> None:
         if method == "ping":
-            self._session.spawn(self._answer(result_bytes(request_id, Raw(b"{}"))))
+            self._session.spawn(self._answer(jsonrpc.response(encode(request_id), EMPTY_OBJECT)))
             return
         if self._session.era == "modern":
             log.warning("upstream_request_ignored", upstream=self._session.server, method=method)
@@ -237,8 +237,8 @@ class RequestMultiplexer:
         if pending is None or pending.client is None:
             code = INTERNAL_ERROR if method in CAPABILITY and why else METHOD_NOT_FOUND
             log.info("upstream_request_refused", upstream=self._session.server, method=method)
-            refusal = error_raw(code, why or f"{method} is not available here")
-            self._session.spawn(self._answer(error_bytes(request_id, refusal)))
+            refusal = jsonrpc.error(code, why or f"{method} is not available here")
+            self._session.spawn(self._answer(jsonrpc.error_response(encode(request_id), refusal)))
             return
         self._put(pending.client, pending, request_id, method, params)
 
@@ -310,12 +310,13 @@ class RequestMultiplexer:
         try:
             answer = await client.ask(method, params)
         except ClientGone:
-            data = error_bytes(request_id, error_raw(INTERNAL_ERROR, "the client is gone"))
+            refusal = jsonrpc.error(INTERNAL_ERROR, "the client is gone")
+            data = jsonrpc.error_response(encode(request_id), refusal)
         else:
             if answer.error is not None:
-                data = error_bytes(request_id, answer.error)
+                data = jsonrpc.error_response(encode(request_id), answer.error)
             else:
-                data = result_bytes(request_id, answer.result or Raw(b"{}"))
+                data = jsonrpc.response(encode(request_id), answer.result or EMPTY_OBJECT)
         finally:
             if pending is not None and len(pending.asked) <= 1:
                 pending.resume()
@@ -329,7 +330,7 @@ class RequestMultiplexer:
 
     def _withdraw(self, params: Params) -> None:
         try:
-            known = decode_any(params.get("requestId", Raw(b"null")))
+            known = value(params.get("requestId", Raw(b"null")))
         except ValueError:
             return
         if isinstance(known, int | str | float):
@@ -350,4 +351,4 @@ def cancelled_params(request_id: int, reason: str) -> Params:
     return {"requestId": Raw(b"%d" % request_id), "reason": Raw(encode(reason))}
 
 
-__all__ = ["Garbage", "Item", "Note", "Pending", "RequestMultiplexer", "cancelled_params"]
+__all__ = ["Item", "Note", "Pending", "RequestMultiplexer", "UnreadableMessage", "cancelled_params"]

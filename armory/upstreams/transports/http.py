@@ -15,16 +15,11 @@ from armory.errors import UpstreamTimeout
 from armory.http1.eventstream import Event, EventParser, EventTooLarge
 from armory.http1.pool import Fields
 from armory.http1.reading import BodyTooLarge, let_go, read_body, read_events
+from armory.protocol import jsonrpc
 from armory.protocol.headers import header_value
 from armory.protocol.link import Call, ClientChannel, Params, Reply
-from armory.protocol.messages import (
-    EMPTY,
-    Garbage,
-    Incoming,
-    decode,
-    excerpt,
-    request_bytes,
-)
+from armory.protocol.rawjson import excerpt
+from armory.protocol.upstream_messages import ABSENT, UnreadableMessage, UpstreamMessage, decode
 from armory.upstreams.session.base import BaseLink, Heard, Identity
 from armory.upstreams.session.multiplexer import Note, Pending, RequestMultiplexer
 from armory.upstreams.spec import UpstreamSpec
@@ -97,7 +92,7 @@ class HttpLink(BaseLink):
             raise self.unavailable("the session is closed")
         pending = self._dialogue.open(call)
         headers = self._headers(call)
-        body = request_bytes(pending.id, call.method, self.stamped(call, pending.id))
+        body = jsonrpc.request(pending.id, call.method, self.stamped(call, pending.id))
         timeout_s = self.spec.call_timeout_s if call.timeout_s is None else call.timeout_s
         response: Answer | None = None
         try:
@@ -112,7 +107,7 @@ class HttpLink(BaseLink):
             ) from None
         except (aiohttp.ClientError, OSError) as error:
             raise self._client.failed(error) from error
-        except (BodyTooLarge, EventTooLarge, Garbage) as error:
+        except (BodyTooLarge, EventTooLarge, UnreadableMessage) as error:
             raise self.unintelligible(str(error)) from None
         finally:
             self._dialogue.close(pending, answered=True)
@@ -164,7 +159,7 @@ class HttpLink(BaseLink):
                     return item
         raise self.unintelligible(f"its stream ended before the answer to {pending.call.method}")
 
-    def _reply(self, message: Incoming, pending: Pending) -> Reply:
+    def _reply(self, message: UpstreamMessage, pending: Pending) -> Reply:
         item = self._dialogue.reply_of(message, pending.call.method)
         if isinstance(item, Reply):
             return item
@@ -175,33 +170,35 @@ class HttpLink(BaseLink):
         """The era has no requests from the server, so there is nothing to answer them with."""
 
 
-def messages_in(event: Event, server: str) -> list[Incoming]:
+def messages_in(event: Event, server: str) -> list[UpstreamMessage]:
     """The messages in one event; garbage costs that event alone."""
     try:
         return decode(event.data)
-    except Garbage as garbage:
+    except UnreadableMessage as garbage:
         log.warning("upstream_garbage", upstream=server, error=str(garbage))
         return []
 
 
-def answer_in(body: bytes | bytearray, request_id: int, server: str, status: int) -> Incoming:
+def answer_in(
+    body: bytes | bytearray, request_id: int, server: str, status: int
+) -> UpstreamMessage:
     """The one answer in a JSON body.
 
     Raises:
         HttpFailure: the body is none, and the status says that something went wrong.
-        Garbage: the body is none, and the status says that all is well.
+        UnreadableMessage: the body is none, and the status says that all is well.
     """
     try:
         messages = decode(body)
-    except Garbage:
+    except UnreadableMessage:
         if status < 300:
             raise
         messages = []
     for message in messages:
         if message.method is None and (
-            message.id == request_id or (message.id is None and message.error is not EMPTY)
+            message.id == request_id or (message.id is None and message.error is not ABSENT)
         ):
             return message
     if status < 300:
-        raise Garbage(f"its body does not answer the request: {excerpt(body)}")
+        raise UnreadableMessage(f"its body does not answer the request: {excerpt(body)}")
     raise HttpFailure(server, status, body, None)

@@ -17,8 +17,9 @@ from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.http1.eventstream import EventParser, EventTooLarge
 from armory.http1.pool import Fields
 from armory.http1.reading import BodyTooLarge, let_go, read_body, read_events
+from armory.protocol import jsonrpc
 from armory.protocol.link import Call, ClientChannel, Params, Reply
-from armory.protocol.messages import Garbage, decode, notification_bytes, request_bytes
+from armory.protocol.upstream_messages import UnreadableMessage, decode
 from armory.protocol.versions import VERSION_HEADER_SINCE
 from armory.upstreams.session.base import BaseLink, Heard, Identity
 from armory.upstreams.session.handshake import initialize
@@ -131,12 +132,12 @@ class LegacyHttpLink(BaseLink):
             ) from None
         except (aiohttp.ClientError, OSError) as error:
             raise self._client.failed(error) from error
-        except (BodyTooLarge, EventTooLarge, Garbage) as error:
+        except (BodyTooLarge, EventTooLarge, UnreadableMessage) as error:
             raise self.unintelligible(str(error)) from None
 
     async def notify(self, method: str, params: Params) -> None:
         """POST a notification."""
-        await self._post(notification_bytes(method, params))
+        await self._post(jsonrpc.notification(method, params))
 
     async def roots_changed(self, client: ClientChannel) -> None:
         """As `BaseLink.roots_changed`."""
@@ -165,7 +166,7 @@ class LegacyHttpLink(BaseLink):
         answered = False
         response: Answer | None = None
         try:
-            body = request_bytes(pending.id, call.method, self.stamped(call, pending.id))
+            body = jsonrpc.request(pending.id, call.method, self.stamped(call, pending.id))
             headers = self._headers()
             response = await self._client.send("POST", headers, body, _FOREVER_S, what=call.method)
             reply = await self._answer(response, pending, SESSION_ID in headers)
@@ -182,7 +183,7 @@ class LegacyHttpLink(BaseLink):
             if not answered and not self._closing and call.method != "initialize":
                 params = cancelled_params(pending.id, "the caller went away or its time ran out")
                 self.spawn(
-                    self._post_quietly(notification_bytes("notifications/cancelled", params))
+                    self._post_quietly(jsonrpc.notification("notifications/cancelled", params))
                 )
 
     async def _answer(self, response: Answer, pending: Pending, had_session: bool) -> Reply:
@@ -204,7 +205,7 @@ class LegacyHttpLink(BaseLink):
             raise HttpFailure(self.server, 404, body, None)
         try:
             messages = decode(body)
-        except Garbage:
+        except UnreadableMessage:
             if response.status >= 400:
                 raise HttpFailure(self.server, response.status, body, None) from None
             raise
@@ -379,6 +380,6 @@ def _session_over(status: int, body: bytes | bytearray, request_id: int) -> bool
     try:
         if any(message.id == request_id for message in decode(body)):
             return False
-    except Garbage:
+    except UnreadableMessage:
         return status == 404
     return status == 404 or b"session" in body.lower()

@@ -21,6 +21,7 @@ from msgspec import Raw
 
 from armory.protocol import codes, jsonrpc
 from armory.protocol.client_requests import CAPABILITY
+from armory.protocol.hop_meta import completing
 from armory.protocol.link import Reply
 from armory.protocol.meta import (
     CLIENT_CAPABILITIES,
@@ -29,10 +30,17 @@ from armory.protocol.meta import (
     PROTOCOL_VERSION,
     SERVER_INFO,
 )
-from armory.protocol.rawjson import brief, completing, encode, open_or_none, pack, text_of, value
+from armory.protocol.rawjson import (
+    EMPTY_OBJECT,
+    brief,
+    encode,
+    members_or_none,
+    pack,
+    text_of,
+    value,
+)
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, URL_ELICITATION_SINCE, Era
 from armory.wire.eras.mismatch import explained, task_name
-from armory.wire.errors import code_of
 from armory.wire.methods import METHODS
 
 _SERVER_INFO = SERVER_INFO.encode()
@@ -207,7 +215,7 @@ def shape(
     """
     if reply.error is not None:
         return _shape_error(reply, method, to)
-    result = reply.result if reply.result is not None else jsonrpc.EMPTY
+    result = reply.result if reply.result is not None else EMPTY_OBJECT
     if to == "legacy":
         return reply if reply.era != "modern" else Reply(result=_for_legacy(result), era="legacy")
     if reply.era == "modern" and transparent and not private:
@@ -228,7 +236,7 @@ def _completed(result: Raw, tail: bytes) -> Reply:
 
 
 def _for_modern(result: Raw, method: str, info: Mapping[str, Any], *, private: bool) -> Raw:
-    opened = open_or_none(result)
+    opened = members_or_none(result)
     if opened is None:
         return result
     if "resultType" not in opened:
@@ -238,14 +246,14 @@ def _for_modern(result: Raw, method: str, info: Mapping[str, Any], *, private: b
         opened.setdefault("ttlMs", _ZERO)
         if private or "cacheScope" not in opened:
             opened["cacheScope"] = _PRIVATE
-    meta = open_or_none(opened.get("_meta")) or {}
+    meta = members_or_none(opened.get("_meta")) or {}
     meta[SERVER_INFO] = pack(info)
     opened["_meta"] = pack(meta)
     return pack(opened)
 
 
 def _for_legacy(result: Raw) -> Raw:
-    opened = open_or_none(result)
+    opened = members_or_none(result)
     if opened is None:
         return result
     for key in ("resultType", "ttlMs", "cacheScope"):
@@ -253,7 +261,7 @@ def _for_legacy(result: Raw) -> Raw:
     structured = opened.get("structuredContent")
     if structured is not None and bytes(memoryview(structured)[:1]) != b"{":
         del opened["structuredContent"]
-    meta = open_or_none(opened.get("_meta"))
+    meta = members_or_none(opened.get("_meta"))
     if meta is not None and meta.pop(SERVER_INFO, None) is not None:
         if meta:
             opened["_meta"] = pack(meta)
@@ -266,7 +274,7 @@ def _shape_error(reply: Reply, method: str, to: Era) -> Reply:
     error = reply.error
     if error is None or reply.era == to:
         return reply
-    code = code_of(error)
+    code = jsonrpc.code_of(error)
     changed = None
     if to == "modern" and code == codes.RESOURCE_NOT_FOUND:
         changed = codes.INVALID_PARAMS
@@ -279,7 +287,7 @@ def _shape_error(reply: Reply, method: str, to: Era) -> Reply:
         and code == codes.INVALID_PARAMS
     ):
         changed = codes.RESOURCE_NOT_FOUND
-    opened = open_or_none(error) if changed is not None else None
+    opened = members_or_none(error) if changed is not None else None
     if opened is None:
         return reply
     opened["code"] = Raw(b"%d" % (changed or 0))

@@ -195,7 +195,7 @@ class RequestChannel:
     async def notify(self, method: str, params: Params) -> None:
         """Deliver on the response, which becomes a stream."""
         if method in eras.ON_REQUEST_STREAMS:
-            await self._answer.event(jsonrpc.notification(method, params))
+            await self._answer.event(jsonrpc.notification(method, params or None))
 
     async def ask(self, method: str, params: Params) -> Answer:
         """A modern client is never asked directly: see `wire.interaction`."""

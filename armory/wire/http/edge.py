@@ -21,7 +21,7 @@ from armory.gateway.context import ALL, Endpoint
 from armory.gateway.gateway import Gateway
 from armory.protocol import codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
-from armory.protocol.rawjson import encode, open_or_none
+from armory.protocol.rawjson import encode, members_or_none
 from armory.security.authentication import Authenticator
 from armory.wire.dispatch import Dispatcher
 from armory.wire.eras import ladder as eras
@@ -319,7 +319,7 @@ class HttpEdge:
             return await legacy.post_batch(self, admitted, body)
         message = jsonrpc.decode(body)
         params = jsonrpc.params_of(message) if message.is_request else {}
-        meta = open_or_none(params.get("_meta")) or {}
+        meta = members_or_none(params.get("_meta")) or {}
         method = message.method if isinstance(message.method, str) else None
         if eras.is_modern(version, meta, method):
             return await modern.post(self, admitted, message, params, meta)

@@ -24,7 +24,7 @@ from armory.protocol.client_requests import CAPABILITY
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Answer, ClientChannel, ClientGone, Params, Reply
-from armory.protocol.rawjson import encode, open_or_none, pack, text_of, value
+from armory.protocol.rawjson import EMPTY_OBJECT, encode, members_or_none, pack, text_of, value
 from armory.wire.eras import ladder as eras
 from armory.wire.interaction.parked import Binding, ParkedCall
 
@@ -98,9 +98,9 @@ class Interactions:
     ) -> Reply:
         pause_s = 0.05
         for _ in range(MAX_ROUNDS):
-            asked = open_or_none(reply.result) or {}
+            asked = members_or_none(reply.result) or {}
             retry = {k: v for k, v in params.items() if k not in (_STATE, _RESPONSES)}
-            requests = open_or_none(asked.get("inputRequests"))
+            requests = members_or_none(asked.get("inputRequests"))
             if requests:
                 answers = await _ask_all(context, requests)
                 if isinstance(answers, Reply):
@@ -182,7 +182,7 @@ class Interactions:
         live.timer_off()
         live.face = context.client
         context.client = live
-        live.deliver(open_or_none(params.get(_RESPONSES)) or {})
+        live.deliver(members_or_none(params.get(_RESPONSES)) or {})
         return await self._attend(live, context)
 
     def _expire(self, handle: str) -> None:
@@ -207,10 +207,10 @@ class Interactions:
             return self._url_as_input(context, reply, binding)
         if not asks_for_input(reply):
             return reply
-        opened = open_or_none(reply.result)
+        opened = members_or_none(reply.result)
         if opened is None:
             return reply
-        undeclared = _undeclared(context, open_or_none(opened.get("inputRequests")) or {})
+        undeclared = _undeclared(context, members_or_none(opened.get("inputRequests")) or {})
         if undeclared is not None:
             return Reply(error=undeclared, era="modern")
         state = text_of(opened, _STATE)
@@ -221,10 +221,10 @@ class Interactions:
 
     def _url_as_input(self, context: RequestContext, reply: Reply, binding: Binding) -> Reply:
         """A 2025-11-25 upstream's "admitted this URL first" error, as the modern era says it."""
-        error = open_or_none(reply.error)
+        error = members_or_none(reply.error)
         if error is None or bytes(memoryview(error.get("code", Raw(b"0")))) != b"-32042":
             return reply
-        data = open_or_none(error.get("data")) or {}
+        data = members_or_none(error.get("data")) or {}
         listed: Any = value(data["elicitations"]) if "elicitations" in data else []
         probe = {"mode": Raw(b'"url"')}
         capabilities = context.client.capabilities
@@ -276,7 +276,7 @@ def asks_for_input(reply: Reply) -> bool:
     """Whether a reply is a modern `input_required`."""
     if reply.result is None or b'"input_required"' not in reply.outline:
         return False
-    opened = open_or_none(reply.result)
+    opened = members_or_none(reply.result)
     return opened is not None and text_of(opened, "resultType") == "input_required"
 
 
@@ -287,9 +287,9 @@ def _interactive(capabilities: Mapping[str, Any]) -> bool:
 def _undeclared(context: RequestContext, requests: Mapping[str, Raw]) -> Raw | None:
     """The refusal of input requests that the client did not say it can answer; None: it did."""
     for raw in requests.values():
-        request = open_or_none(raw) or {}
+        request = members_or_none(raw) or {}
         method = text_of(request, "method") or ""
-        params = open_or_none(request.get("params")) or {}
+        params = members_or_none(request.get("params")) or {}
         if not eras.may_ask(method, params, context.client.capabilities, "modern", ""):
             needed = CAPABILITY.get(method, method)
             message = f"the upstream needs {needed}, which the client did not declare"
@@ -302,9 +302,9 @@ async def _ask_all(context: RequestContext, requests: Mapping[str, Raw]) -> dict
     """Put every input request to a legacy client; a refusal ends the call."""
     asked: list[tuple[str, str, Params]] = []
     for key, raw in requests.items():
-        request = open_or_none(raw) or {}
+        request = members_or_none(raw) or {}
         method = text_of(request, "method") or ""
-        params = _asked_legacy(method, open_or_none(request.get("params")) or {})
+        params = _asked_legacy(method, members_or_none(request.get("params")) or {})
         client = context.client
         if not eras.may_ask(method, params, client.capabilities, "legacy", context.version):
             message = f"the upstream asked for {method[:100]}, which this client cannot answer"
@@ -319,7 +319,7 @@ async def _ask_all(context: RequestContext, requests: Mapping[str, Raw]) -> dict
     for (key, _, _), answer in zip(asked, answers, strict=True):
         if answer.error is not None:
             return Reply(error=answer.error, era="legacy")
-        found[key] = answer.result if answer.result is not None else jsonrpc.EMPTY
+        found[key] = answer.result if answer.result is not None else EMPTY_OBJECT
     return found
 
 

@@ -17,7 +17,7 @@ from msgspec import Raw
 from armory.gateway.context import RequestContext
 from armory.protocol import codes, jsonrpc
 from armory.protocol.link import Answer, ClientChannel, ClientGone, Params, Reply
-from armory.protocol.rawjson import encode, open_or_none, pack, text_of, value
+from armory.protocol.rawjson import encode, members_or_none, pack, text_of, value
 from armory.wire.eras import ladder as eras
 
 BATCH_S = 0.03
@@ -143,7 +143,7 @@ class ParkedCall:
 def _asked_modern(params: Params) -> Params:
     """A legacy upstream's question in the modern form."""
     changed = {k: v for k, v in params.items() if k not in ("elicitationId", "task", "_meta")}
-    meta = open_or_none(params.get("_meta"))
+    meta = members_or_none(params.get("_meta"))
     if meta is not None:
         passed = eras.passed_meta(meta, transparent=True)
         if passed:

@@ -20,14 +20,14 @@ from armory.protocol.jsonrpc import Message
 from armory.protocol.link import Owner, Reply
 from armory.protocol.loglevels import LOG_LEVELS
 from armory.protocol.meta import PROGRESS_TOKEN
-from armory.protocol.rawjson import need_text, open_or_none
+from armory.protocol.rawjson import EMPTY_OBJECT, members_or_none, need_text
 from armory.wire.dispatch import Dispatcher
 from armory.wire.errors import ANSWERED, error_object
 from armory.wire.methods import route
 from armory.wire.sessions.session import Session, SessionChannel
 from armory.wire.streams import EventStream
 
-_EMPTY = Reply(result=jsonrpc.EMPTY, era="legacy")
+_EMPTY = Reply(result=EMPTY_OBJECT, era="legacy")
 
 
 def exchange_of(
@@ -61,7 +61,7 @@ def opened(message: Message) -> tuple[dict[str, Raw], dict[str, Raw]]:
     params = jsonrpc.params_of(message)
     if "_meta" not in params:
         return params, {}
-    meta = open_or_none(params["_meta"])
+    meta = members_or_none(params["_meta"])
     if meta is None:
         raise Malformed(codes.INVALID_PARAMS, "params._meta is not an object", message.key)
     return params, meta

@@ -151,7 +151,7 @@ class Session:
             if not loud_enough(level, self.log_level):
                 return
         if not self.closed:
-            self.general.put(jsonrpc.notification(method, params))
+            self.general.put(jsonrpc.notification(method, params or None))
 
     # -- asking the client -------------------------------------------------------------------
 
@@ -248,7 +248,7 @@ class SessionChannel:
 
     async def notify(self, method: str, params: Params) -> None:
         """Deliver on the request's stream."""
-        await self._stream.write(jsonrpc.notification(method, params))
+        await self._stream.write(jsonrpc.notification(method, params or None))
 
     async def ask(self, method: str, params: Params) -> Answer:
         """Put a request to the client on the request's stream.

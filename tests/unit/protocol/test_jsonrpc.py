@@ -98,7 +98,9 @@ def test_batches() -> None:
 
 
 def test_encoding() -> None:
-    assert msgspec.json.decode(jsonrpc.notification("m", {})) == {"jsonrpc": "2.0", "method": "m"}
+    assert jsonrpc.notification("m", None) == b'{"jsonrpc":"2.0","method":"m"}'
+    assert jsonrpc.notification("m", {}) == b'{"jsonrpc":"2.0","method":"m","params":{}}'
+    assert jsonrpc.request(7, "m", {}) == b'{"jsonrpc":"2.0","id":7,"method":"m","params":{}}'
     assert msgspec.json.decode(jsonrpc.request("x", "m", {"a": Raw(b"1")})) == {
         "jsonrpc": "2.0",
         "id": "x",

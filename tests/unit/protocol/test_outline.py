@@ -1,4 +1,4 @@
-"""Large answers read by their short form: the same as read whole, whatever is in them."""
+"""OutlinedMessage answers read by their short form: the same as read whole, whatever is in them."""
 
 from __future__ import annotations
 
@@ -12,8 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from armory.protocol.messages import Garbage, Incoming, Large, decode
 from armory.protocol.outline import condensed, outlined
+from armory.protocol.upstream_messages import (
+    OutlinedMessage,
+    UnreadableMessage,
+    UpstreamMessage,
+    decode,
+)
 
 LONG = "x" * 20_000
 PLAIN = base64.b64encode(bytes(range(256)) * 80).decode()
@@ -77,7 +82,7 @@ def test_an_outline_has_every_key_and_small_value(tree: Any) -> None:
 
 def test_a_large_plain_answer_is_not_gone_through() -> None:
     (found,) = decode(message({"content": [text(PLAIN), text(LONG)]}))
-    assert isinstance(found, Large)
+    assert isinstance(found, OutlinedMessage)
     assert json.loads(found.outline) == {"content": [text(""), text("")]}
 
 
@@ -107,9 +112,9 @@ def test_white_space_around_is_no_difference(before: bytes, after: bytes) -> Non
 def test_garbage_stays_garbage_when_it_is_large(data: bytes) -> None:
     """As msgspec alone judges it."""
     try:
-        expected = msgspec.json.decode(data, type=Incoming)
+        expected = msgspec.json.decode(data, type=UpstreamMessage)
     except msgspec.DecodeError:
-        with pytest.raises(Garbage):
+        with pytest.raises(UnreadableMessage):
             decode(data)
     else:
         assert bytes(memoryview(decode(data)[0].result)) == bytes(memoryview(expected.result))
@@ -133,7 +138,7 @@ def test_the_last_of_several_results_counts_as_everywhere() -> None:
 def test_a_part_that_occurs_twice_is_read_in_the_usual_way() -> None:
     data = message({"a": ""}, other={"a": ""}, more=LONG)
     assert result_of(data) == {"a": ""}
-    assert not isinstance(decode(data)[0], Large)
+    assert not isinstance(decode(data)[0], OutlinedMessage)
     same = message({"a": LONG}, other={"a": PLAIN})
     assert result_of(same) == {"a": LONG}
 

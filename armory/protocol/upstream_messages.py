@@ -1,0 +1,127 @@
+"""What upstreams send, decoded: envelopes in, values untouched.
+
+Owns: decoding that saves what it can. Text that is no UTF-8, lone surrogates, levels without end
+and members of the wrong kind cost what they stand in, not the answer that a client waits for; ids
+are compared with those that were sent, so they are values here. (`jsonrpc` reads what clients send:
+strictly, and ids stay bytes.) Never imports a transport.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+from msgspec import Raw
+
+from armory.protocol.link import Params
+from armory.protocol.nesting import cut, deeper_than
+from armory.protocol.outline import LARGE_BYTES, condensed
+from armory.protocol.rawjson import excerpt, items, members_or_none
+
+ABSENT = Raw(b"")
+
+_ESCAPE = re.compile(
+    rb"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+    rb"|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
+    re.DOTALL,
+)
+DEEPEST = 512
+"""Levels of what is kept of a message that is nested too deep to be opened."""
+
+
+class UnreadableMessage(Exception):
+    """What came is no JSON-RPC message."""
+
+
+class UpstreamMessage(msgspec.Struct, gc=False):
+    """A message from the upstream; absent members are None or empty."""
+
+    id: int | str | float | None = None
+    method: str | None = None
+    params: Raw = ABSENT
+    result: Raw = ABSENT
+    error: Raw = ABSENT
+
+
+class OutlinedMessage(UpstreamMessage, gc=False):
+    """A large answer, read without going through its long strings.
+
+    Attributes:
+        outline: the result without them; see `protocol.outline`.
+    """
+
+    outline: bytes = b""
+
+
+class TruncatedMessage(UpstreamMessage, gc=False):
+    """A message that was nested too deep: without what stood below `DEEPEST` levels."""
+
+
+_incoming = msgspec.json.Decoder(UpstreamMessage).decode
+_cut = msgspec.json.Decoder(TruncatedMessage).decode
+
+
+def decode(data: bytes | bytearray) -> list[UpstreamMessage]:
+    """The messages in one frame: one, or several of a 2025-03-26 batch.
+
+    Raises:
+        UnreadableMessage: it is not JSON or no JSON-RPC object.
+    """
+    if len(data) >= LARGE_BYTES and (large := _large(data)) is not None:
+        return [large]
+    if not data.isascii():
+        data = _valid_text(data)
+    try:
+        return [_incoming(data)]
+    except (msgspec.DecodeError, RecursionError) as error:
+        text = _mended(bytes(data))
+        opened = _incoming
+        if deeper_than(text, DEEPEST):
+            text, opened = cut(text, DEEPEST), _cut
+        try:
+            return [opened(item) for item in (items(text) if _is_batch(text) else (text,))]
+        except (msgspec.DecodeError, RecursionError):
+            pass
+        raise UnreadableMessage(f"not a JSON-RPC message ({error}): {excerpt(data)}") from None
+
+
+def _is_batch(text: bytes) -> bool:
+    return text.lstrip()[:1] == b"["
+
+
+def _large(data: bytes | bytearray) -> OutlinedMessage | None:
+    """A successful answer by its short form; None where it must be read as it is."""
+    short = condensed(data)
+    if short is None:
+        return None
+    try:
+        short.text.decode()
+        message = _incoming(short.text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if message.method is not None or message.result is ABSENT or message.error is not ABSENT:
+        return None
+    outline = bytes(memoryview(message.result))
+    result = short.whole(outline, data)
+    return None if result is None else OutlinedMessage(message.id, result=result, outline=outline)
+
+
+def _valid_text(data: bytes | bytearray) -> bytes | bytearray:
+    """The same, what is no UTF-8 replaced: values pass as bytes, so this is where it is checked."""
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return data.decode("utf-8", "replace").encode()
+    return data
+
+
+def _mended(text: bytes) -> bytes:
+    """The same with lone surrogates replaced: msgspec refuses what other JSON parsers let pass."""
+    if b"\\u" not in text:
+        return text
+    return _ESCAPE.sub(lambda match: b"\\ufffd" if match[1] else match[0], text)
+
+
+def params_of(message: UpstreamMessage) -> Params:
+    """The members of `params`; none when it is absent or not an object."""
+    return {} if message.params is ABSENT else members_or_none(message.params) or {}

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import pytest
+from msgspec import Raw
+
+from armory.protocol import jsonrpc
+from armory.protocol.jsonrpc import error_of
+from armory.protocol.rawjson import object_of
+from armory.protocol.upstream_messages import (
+    ABSENT,
+    TruncatedMessage,
+    UnreadableMessage,
+    decode,
+    params_of,
+)
+
+INFO = {"name": "armory", "version": "1"}
+PREFIX = "io.modelcontextprotocol/"
+
+
+def test_a_request_keeps_values_as_they_are() -> None:
+    sent = jsonrpc.request(7, "tools/call", {"name": Raw(b'"a"'), "arguments": Raw(b'{"x":1.50}')})
+    assert sent == (
+        b'{"jsonrpc":"2.0","id":7,"method":"tools/call",'
+        b'"params":{"name":"a","arguments":{"x":1.50}}}'
+    )
+
+
+def test_an_envelope_keeps_its_values_as_bytes() -> None:
+    (message,) = decode(b'{"jsonrpc":"2.0","id":3,"result":{"a": 1.50}}')
+    assert (message.id, bytes(message.result), message.error) == (3, b'{"a": 1.50}', ABSENT)
+    assert params_of(message) == {}
+
+
+def test_a_batch() -> None:
+    first, second = decode(b' [{"id":1,"result":{}},{"method":"m","params":{"a":[1]}}]')
+    assert (first.id, second.method, bytes(params_of(second)["a"])) == (1, "m", b"[1]")
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"nonsense", b"3", b'{"id":', b"[1]", b'{"id":true}', b"\xff\xfe", b'{"method":3}'],
+)
+def test_garbage(data: bytes) -> None:
+    with pytest.raises(UnreadableMessage, match="not a JSON-RPC message"):
+        decode(data)
+
+
+def test_deep_nesting_is_cut_and_known_to_be() -> None:
+    deep = b"[" * 100_000 + b"]" * 100_000
+    (message,) = decode(b'{"id":1,"result":{"a":' + deep + b',"b":"\\udc00"}}')
+    assert isinstance(message, TruncatedMessage)
+    assert object_of(message.result)["b"] == "\ufffd"
+    with pytest.raises(UnreadableMessage):
+        decode(b'{"id":1,"result":' + b"[" * 100_000)
+
+
+def test_a_lone_surrogate_becomes_a_replacement_character() -> None:
+    (message,) = decode(b'{"id":1,"result":{"a\\ud800":["\\udc00x", 1]}}')
+    assert object_of(message.result) == {"a\ufffd": ["\ufffdx", 1]}
+
+
+def test_bytes_that_are_no_text_do_not_travel_on() -> None:
+    (message,) = decode(b'{"id":1,"result":{"a":"\xff\xc3\xbc"}}')
+    assert object_of(message.result) == {"a": "\ufffd\u00fc"}
+
+
+def test_params_that_are_no_object_are_none() -> None:
+    assert params_of(decode(b'{"method":"m","params":[1]}')[0]) == {}
+
+
+def test_errors_are_read_as_far_as_they_go() -> None:
+    assert error_of(Raw(b'{"code":-1,"message":"m","data":{"a":1}}')).data == {"a": 1}
+    assert error_of(Raw(b'"odd"')).code == -32603
