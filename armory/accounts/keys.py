@@ -17,7 +17,7 @@ import msgspec
 from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from armory.accounts.text import check_name
+from armory.accounts.names import check_name
 from armory.accounts.users import ENDED, KEY
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, InvalidRequest

@@ -13,7 +13,7 @@ from sqlalchemy import ColumnElement, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from armory.accounts.text import AlreadyExists, check_name, check_pack_id
+from armory.accounts.names import AlreadyExists, check_name, check_pack_id
 from armory.accounts.users import USER, Users
 from armory.errors import InvalidRequest
 from armory.storage.changes import ChangeFeed

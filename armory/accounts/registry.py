@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 from sqlalchemy import delete, select
 
-from armory.accounts.text import check_name
+from armory.accounts.names import check_name
 from armory.domain.naming import expose_names, is_server_key
 from armory.domain.tool import ToolRecord, fingerprint
 from armory.errors import InvalidRequest

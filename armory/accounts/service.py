@@ -17,11 +17,11 @@ import structlog
 
 from armory.accounts.keys import ApiKeys
 from armory.accounts.packs import Packs
-from armory.accounts.querylog import QueryLog, QueryRecord
+from armory.accounts.query_log import QueryLog, QueryRecord
 from armory.accounts.quotas import Quota, Quotas
 from armory.accounts.registry import ToolRegistry
 from armory.accounts.scopes import PackScopes
-from armory.accounts.usage import WINDOW_DAYS, UsageStatistics
+from armory.accounts.usage_statistics import WINDOW_DAYS, UsageStatistics
 from armory.accounts.users import Users
 from armory.domain.principal import Principal
 from armory.domain.results import Listing

@@ -11,7 +11,7 @@ from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from armory.accounts.text import AlreadyExists, check_name
+from armory.accounts.names import AlreadyExists, check_name
 from armory.storage.changes import LEARNED_USES, ChangeFeed, Transaction
 from armory.storage.database import Database, now_ms
 from armory.storage.tables import api_keys, learned_uses, users

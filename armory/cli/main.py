@@ -16,34 +16,35 @@ from typing import Any
 import click
 
 from armory.cli.output import say_failure
-from armory.config.problems import ConfigProblems, nearest
+from armory.config import ConfigProblems
+from armory.config.problems import nearest
 from armory.errors import ArmoryError, ConfigError, InvalidRequest, UpstreamUnavailable
 from armory.observability.logging import configure_logging
 
 FAILED, USAGE, UNREACHABLE, INTERRUPTED = 1, 2, 3, 130
 
 COMMANDS: dict[str, tuple[str, str, str]] = {
-    # name: (module, attribute, short help)
-    "serve": ("armory.cli.serve", "serve", "Run the gateway."),
-    "validate": ("armory.cli.validate", "validate", "Check armory.yaml, every problem at once."),
-    "init": ("armory.cli.init", "init", "Write a commented armory.yaml to start from."),
-    "import": ("armory.cli.importing", "import_file", "Take over servers of another client."),
-    "tools": ("armory.cli.tools", "tools", "List tools, all or those that a query wants."),
-    "search": ("armory.cli.search", "search", "Search tools and see scores and reasons."),
-    "call": ("armory.cli.call", "call", "Call one tool."),
-    "eval": ("armory.cli.eval", "eval_command", "Measure retrieval on a labelled set."),
-    "tune": ("armory.cli.tune", "tune_command", "Fit scores and threshold to your own tools."),
-    "queries": ("armory.cli.queries", "queries", "Write example queries of tools with a model."),
-    "report": ("armory.cli.report", "report", "Count what the tools cost in a prompt."),
-    "keys": ("armory.cli.keys", "keys", "Make, list and revoke API keys."),
-    "users": ("armory.cli.users", "users", "Make, list, change and delete users."),
-    "packs": ("armory.cli.packs", "packs", "Packs of tools, and who has installed them."),
-    "usage": ("armory.cli.usage", "usage", "What was called, how it fared, what is left."),
-    "login": ("armory.cli.login", "login", "Log in at an upstream that wants a person."),
-    "logout": ("armory.cli.login", "logout", "Forget that login."),
-    "approve": ("armory.cli.approve", "approve", "Take changed tool definitions as good."),
-    "schema": ("armory.cli.schema", "schema", "Print the JSON Schema of armory.yaml."),
-    "version": ("armory.cli.version", "version", "Print the version."),
+    # name: (module below `armory.cli`, attribute, short help)
+    "serve": ("gateway.serve", "serve", "Run the gateway."),
+    "validate": ("config.validate", "validate", "Check armory.yaml, every problem at once."),
+    "init": ("config.init", "init", "Write a commented armory.yaml to start from."),
+    "import": ("config.importing", "import_file", "Take over servers of another client."),
+    "tools": ("catalogue.tools", "tools", "List tools, all or those that a query wants."),
+    "search": ("catalogue.search", "search", "Search tools and see scores and reasons."),
+    "call": ("catalogue.call", "call", "Call one tool."),
+    "eval": ("quality.eval", "eval_command", "Measure retrieval on a labelled set."),
+    "tune": ("quality.tune", "tune_command", "Fit scores and threshold to your own tools."),
+    "queries": ("quality.queries", "queries", "Write example queries of tools with a model."),
+    "report": ("quality.report", "report", "Count what the tools cost in a prompt."),
+    "keys": ("accounts.keys", "keys", "Make, list and revoke API keys."),
+    "users": ("accounts.users", "users", "Make, list, change and delete users."),
+    "packs": ("accounts.packs", "packs", "Packs of tools, and who has installed them."),
+    "usage": ("accounts.usage", "usage", "What was called, how it fared, what is left."),
+    "login": ("gateway.login", "login", "Log in at an upstream that wants a person."),
+    "logout": ("gateway.login", "logout", "Forget that login."),
+    "approve": ("gateway.approve", "approve", "Take changed tool definitions as good."),
+    "schema": ("config.schema", "schema", "Print the JSON Schema of armory.yaml."),
+    "version": ("gateway.version", "version", "Print the version."),
 }
 """Every subcommand; further ones are one line each."""
 
@@ -58,7 +59,8 @@ class _Commands(click.Group):
         found = COMMANDS.get(cmd_name)
         if found is None:
             return None
-        command: click.Command = getattr(importlib.import_module(found[0]), found[1])
+        module, attribute, _help = found
+        command: click.Command = getattr(importlib.import_module(f"armory.cli.{module}"), attribute)
         return command
 
     def resolve_command(

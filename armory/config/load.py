@@ -7,8 +7,7 @@ imports a room above `domain`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from pathlib import Path as File
 from typing import Any
 
@@ -18,9 +17,10 @@ from pydantic import ValidationError
 from armory.config.checks import cross_check
 from armory.config.clients import import_servers
 from armory.config.expand import expand_tree
+from armory.config.loaded import ConfigProblems, Loaded, Place
 from armory.config.model import Config
 from armory.config.partial import without
-from armory.config.problems import ConfigProblems, Path, Problem, dotted
+from armory.config.problems import Path, Problem, dotted
 from armory.config.source import Source
 from armory.config.validation import problems_of
 from armory.errors import ConfigError
@@ -33,37 +33,6 @@ _DEFAULTS: Mapping[Path, str] = {
     ("storage", "cache_dir"): "${ARMORY_HOME}/cache",
     ("tool_rag", "openai", "api_key"): "${OPENAI_API_KEY:-}",
 }
-
-
-Place = tuple[str, int | None]
-
-
-def _in_no_file(path: Path) -> Place:
-    return dotted(path), None
-
-
-@dataclass(frozen=True, slots=True)
-class Loaded:
-    """A configuration that holds.
-
-    Attributes:
-        config: the values, variables filled in.
-        path: the file, or None when it came from no file.
-        notices: what the reader should know, one line each.
-        home: the folder behind `ARMORY_HOME`.
-        place: (path as the file has it, its line) of a path in `config`.
-    """
-
-    config: Config
-    path: File | None
-    notices: tuple[str, ...]
-    home: File
-    place: Callable[[Path], Place] = field(default=_in_no_file, compare=False, repr=False)
-
-    @property
-    def folder(self) -> File:
-        """What relative paths count from."""
-        return self.path.parent if self.path else File.cwd()
 
 
 def armory_home(environ: Mapping[str, str] | None = None) -> File:

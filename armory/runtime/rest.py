@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from armory.accounts.service import Accounts
 from armory.runtime.accounts import RestEngine, variant
 from armory.runtime.settings import armory_version, base_path
-from armory.web.services import RestLimits, RestServices, UpstreamInfo
+from armory.web.rest.services import RestLimits, RestServices, UpstreamInfo
 from armory.wire.http.edge import HttpEdge
 
 if TYPE_CHECKING:

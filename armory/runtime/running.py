@@ -59,7 +59,7 @@ from armory.upstreams.supervisor import Supervisor
 from armory.web.app import Listening, Shortcut, listen, make_app
 from armory.web.binding import Bound, bind
 from armory.web.health import Readiness
-from armory.web.rest import register_rest
+from armory.web.rest.api import register_rest
 from armory.wire.http.edge import HttpEdge
 
 if TYPE_CHECKING:

@@ -25,8 +25,8 @@ from armory.storage.cache import Cache, MemoryCache
 from armory.storage.database import Database
 from armory.web.app import listen, make_app
 from armory.web.binding import bind
-from armory.web.rest import register_rest
-from armory.web.services import Agent, RestLimits, RestServices, UpstreamInfo
+from armory.web.rest.api import register_rest
+from armory.web.rest.services import Agent, RestLimits, RestServices, UpstreamInfo
 
 ADMIN_TOKEN = "an-administrators-token"
 

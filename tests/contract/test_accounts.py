@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from armory.accounts.keys import PREFIX
+from armory.accounts.names import AlreadyExists
 from armory.accounts.packs import Pack
-from armory.accounts.querylog import QueryRecord
+from armory.accounts.query_log import QueryRecord
 from armory.accounts.quotas import month_of
 from armory.accounts.service import Accounts, AccountSettings
-from armory.accounts.text import AlreadyExists
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, InvalidRequest, RateLimited
 from armory.storage.database import Database

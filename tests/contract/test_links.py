@@ -14,9 +14,10 @@ from msgspec import Raw
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.protocol.link import Call, Owner, Refused
-from armory.testing.client import RecordingClient, RecordingEar, plain
-from armory.testing.script import Json, Script
-from armory.testing.upstream import ScriptedUpstream
+from armory.testing.clients.recording import RecordingClient, RecordingEar, plain
+from armory.testing.upstreams.exchange import Json
+from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.script import Script
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
 
@@ -49,7 +50,7 @@ class Rig:
             url = self.server.sse_url if self.kind == "sse" else self.server.url
             return UpstreamSpec("up", url=url, **more)
         era = self.kind.removeprefix("stdio-")
-        args = ("-m", "armory.testing.stdio_server", "--era", era, *more.pop("args", ()))
+        args = ("-m", "armory.testing.upstreams.stdio", "--era", era, *more.pop("args", ()))
         return UpstreamSpec("up", command=sys.executable, args=args, env=_paths(), **more)
 
     async def reconfigure(self, **more: Any) -> None:

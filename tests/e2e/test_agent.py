@@ -17,8 +17,8 @@ import yaml
 from mcp import Client
 
 from armory.testing.chat import ScriptedChat, Turn
+from armory.testing.clients.talker import Talker
 from armory.testing.processes import GatewayProcess
-from armory.testing.talking import Talker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from armory.testing.clients import modern_body, modern_headers
+from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.servers import PostgresServer, postgres_folder
 from tests.e2e.test_serve import fetch
 

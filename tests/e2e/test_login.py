@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 import yaml
 
-from armory.testing.oauth import World
+from armory.testing.upstreams.oauth import World
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from armory.testing.clients import modern_body, modern_headers
+from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.servers import RedisServer, redis_binary
 
 pytestmark = [pytest.mark.redis, pytest.mark.timeout(180)]
@@ -91,7 +91,7 @@ def test_a_session_is_served_by_either_replica_until_its_owner_dies(
 
 SCRIPTED = {
     "command": sys.executable,
-    "args": ["-m", "armory.testing.stdio_server", "--era", "legacy"],
+    "args": ["-m", "armory.testing.upstreams.stdio", "--era", "legacy"],
     "env": {"PYTHONPATH": str(Path(__file__).parents[2])},
 }
 ELICIT = {"elicitation": {"form": {}}}

@@ -23,7 +23,7 @@ from armory.protocol.link import Call, Link, Reply
 from armory.retrieval.boosts import boost_of
 from armory.retrieval.document import STRATEGIES, document_of
 from armory.retrieval.tokens import definition_tokens
-from armory.testing.clients import LegacyClient, messages, modern_body, modern_headers
+from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.processes import GatewayProcess
 from armory.upstreams.session.entries import MAX_LEVELS, MAX_TOLD
 from armory.upstreams.session.lists import fetch_lists

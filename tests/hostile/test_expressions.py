@@ -22,7 +22,7 @@ FLAT = 5
 """Steps for each character below which there is nothing to compare."""
 SHORT, LONG = 40, 80
 """How often a text is repeated."""
-OPERATORS = {"config/checks.py", "accounts/querylog.py"}
+OPERATORS = {"config/checks.py", "accounts/query_log.py"}
 """Where expressions of the operator's own configuration are compiled."""
 METHODS = {"match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"}
 
@@ -30,11 +30,11 @@ METHODS = {"match", "fullmatch", "search", "sub", "subn", "split", "findall", "f
 LARGE = r"""
 import resource
 resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
-from armory.accounts.querylog import _SECRETS
+from armory.accounts.query_log import _SECRETS
 from armory.agent.parse import parse_step
 from armory.agent.repair import parse_arguments
 from armory.agent.synthetic import read_queries
-from armory.cli.importing import _without_comments
+from armory.cli.config.importing import _without_comments
 from armory.observability.logging import redacted
 from armory.retrieval.intents import clauses
 from armory.upstreams.oauth.discovery import challenge_of

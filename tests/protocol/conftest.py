@@ -15,7 +15,7 @@ from armory.gateway.gateway import Gateway
 from armory.gateway.settings import GatewaySettings, SetSpec
 from armory.protocol.link import Call, Owner, Reply
 from armory.protocol.versions import Era
-from armory.testing.clients import LegacyClient, messages, modern_body, modern_headers
+from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.front import (
     ScriptedPool,
     ScriptedUpstream,

@@ -14,7 +14,7 @@ from armory.gateway.gateway import Gateway
 from armory.protocol.link import Call, Owner, Reply
 from armory.security.authentication import Authenticator, StaticToken
 from armory.security.policy import Policy, Rule
-from armory.testing.clients import messages, modern_body, modern_headers
+from armory.testing.clients.raw import messages, modern_body, modern_headers
 from armory.testing.front import serving
 from armory.wire.http.edge import HttpSettings
 

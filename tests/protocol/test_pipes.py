@@ -14,7 +14,7 @@ from mcp import ClientSession
 from mcp.client.sse import sse_client
 
 from armory.protocol.link import Call, Owner, Reply
-from armory.testing.clients import modern_body
+from armory.testing.clients.raw import modern_body
 from armory.testing.front import asking
 from armory.wire.stdio import serve_stdio
 

@@ -18,7 +18,7 @@ from armory.config import load_file
 from armory.gateway.views import principal_lists
 from armory.runtime import open_runtime
 from armory.runtime.running import Runtime
-from armory.testing.clients import LegacyClient, messages, modern_body, modern_headers
+from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
 META = "io.modelcontextprotocol/"

@@ -12,7 +12,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from armory.testing.clients import LegacyClient, messages, modern_body, modern_headers
+from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.processes import GatewayProcess
 from tests.protocol.figures import figure, until
 
@@ -26,7 +26,7 @@ def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess
     """In front of a scripted server over stdio, in the handshake era."""
     upstream = {
         "command": sys.executable,
-        "args": ["-m", "armory.testing.stdio_server", "--era", "legacy"],
+        "args": ["-m", "armory.testing.upstreams.stdio", "--era", "legacy"],
         "env": {"PYTHONPATH": PATHS},
     }
     config = {

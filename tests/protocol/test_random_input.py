@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from armory.domain.catalog import ServerLists
 from armory.gateway.gateway import Gateway
 from armory.protocol.link import Call, Owner, Reply
-from armory.testing.clients import PREFIX, VERSION, messages
+from armory.testing.clients.raw import PREFIX, VERSION, messages
 from armory.testing.front import ScriptedPool, ScriptedUpstream, result, serving, tool
 
 VALUES: st.SearchStrategy[Any] = st.recursive(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from armory.storage.cache import MemoryCache
-from armory.testing.clients import LegacyClient
+from armory.testing.clients.raw import LegacyClient
 from armory.testing.front import asking, serving
 from armory.wire.http.edge import HttpSettings
 

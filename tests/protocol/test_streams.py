@@ -13,7 +13,7 @@ import pytest
 from msgspec import Raw
 
 from armory.protocol.link import Call, Owner, Reply
-from armory.testing.clients import modern_body, modern_headers
+from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.front import asking, result, tool
 
 if TYPE_CHECKING:

@@ -21,8 +21,8 @@ from typing import Any
 import aiohttp
 
 from armory.llm.tokens import estimate_tokens
+from armory.testing.clients.talker import Talker
 from armory.testing.processes import GatewayProcess
-from armory.testing.talking import Talker
 
 HERE = Path(__file__).parent
 PEOPLE = [

@@ -21,8 +21,7 @@ from yarl import URL
 from armory.config import load_text
 from armory.runtime import open_runtime
 from armory.runtime.logins import log_in
-from armory.testing import talking
-from armory.testing.talking import Talker
+from armory.testing.clients.talker import ANSWERS, Talker
 
 CLIENT_METADATA = "https://conformance-test.local/client-metadata.json"
 REDIRECT = "http://127.0.0.1:3456/callback"
@@ -66,7 +65,7 @@ async def drive(url: str) -> None:
             "name": "John Doe", "age": 30, "score": 95.5, "status": "active", "verified": True,
         }  # fmt: skip
         answer = {"action": "accept", "content": defaults}
-        talking.ANSWERS["elicitation/create"] = answer
+        ANSWERS["elicitation/create"] = answer
     suite: dict[str, Any] = {"url": url}
     if scenario.startswith("auth/client-credentials"):
         suite["auth"] = {

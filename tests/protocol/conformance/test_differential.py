@@ -14,7 +14,7 @@ from typing import Any, Literal, Protocol
 import aiohttp
 import pytest
 
-from armory.testing.talking import Talker, Told
+from armory.testing.clients.talker import Talker, Told
 
 pytestmark = pytest.mark.anyio
 Era = Literal["modern", "legacy"]

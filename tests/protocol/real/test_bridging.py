@@ -12,9 +12,9 @@ import mcp_types as types
 import pytest
 from mcp import Client
 
-from armory.testing.clients import LegacyClient
+from armory.testing.clients.raw import LegacyClient
+from armory.testing.clients.talker import CAPABILITIES, Talker
 from armory.testing.processes import GatewayProcess, Program
-from armory.testing.talking import CAPABILITIES, Talker
 from tests.protocol.figures import figure, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.node, pytest.mark.timeout(120)]

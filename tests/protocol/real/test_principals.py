@@ -11,8 +11,8 @@ from typing import Any, Literal, Protocol
 import aiohttp
 import pytest
 
-from armory.testing.clients import LegacyClient
-from armory.testing.talking import Talker
+from armory.testing.clients.raw import LegacyClient
+from armory.testing.clients.talker import Talker
 
 pytestmark = [pytest.mark.anyio, pytest.mark.node, pytest.mark.timeout(120)]
 Era = Literal["modern", "legacy"]

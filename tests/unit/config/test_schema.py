@@ -8,7 +8,7 @@ import pytest
 import yaml
 from jsonschema import Draft202012Validator
 
-from armory.cli.init import starter_text
+from armory.cli.config.init import starter_text
 from armory.config import load_text
 from armory.config.schema import SCHEMA_FILE, config_schema, schema_text
 

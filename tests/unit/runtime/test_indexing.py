@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 from structlog.testing import capture_logs
 
-from armory.cli.serve import Indexing
+from armory.cli.gateway.serve import Indexing
 from armory.domain.catalog import Catalog, ServerLists
 from armory.domain.tool import ToolRecord
 from armory.runtime.catalogue import CatalogueKeeper

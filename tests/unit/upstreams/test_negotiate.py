@@ -13,9 +13,10 @@ from msgspec import Raw
 from armory.domain.principal import ANONYMOUS
 from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call
-from armory.testing.client import RecordingEar, plain
-from armory.testing.script import LEGACY, Script
-from armory.testing.upstream import ScriptedUpstream
+from armory.testing.clients.recording import RecordingEar, plain
+from armory.testing.upstreams.exchange import LEGACY
+from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.script import Script
 from armory.upstreams.negotiate import Connector, Verdict
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.spec import UpstreamSpec
@@ -27,7 +28,7 @@ INFO = {"name": "test", "version": "0"}
 
 
 def stdio(*options: str, **more: Any) -> UpstreamSpec:
-    args = ("-m", "armory.testing.stdio_server", *options)
+    args = ("-m", "armory.testing.upstreams.stdio", *options)
     return UpstreamSpec("up", command=sys.executable, args=args, env={"PYTHONPATH": PATHS}, **more)
 
 

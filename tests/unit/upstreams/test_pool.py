@@ -13,9 +13,9 @@ from msgspec import Raw
 from armory.domain.principal import Principal
 from armory.errors import UpstreamOverloaded, UpstreamUnavailable
 from armory.protocol.link import Call, Owner
-from armory.testing.client import RecordingClient, RecordingEar, plain
+from armory.testing.clients.recording import RecordingClient, RecordingEar, plain
 from armory.testing.clock import FakeClock
-from armory.testing.upstream import ScriptedUpstream
+from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.waiting import until
 from armory.upstreams.link_pool import PROFILES_PER_OWNER
 from armory.upstreams.pool import Pool
@@ -89,7 +89,7 @@ async def test_isolation(make: Make, isolation: str, different: int) -> None:
 
 
 async def test_a_template_gives_each_principal_its_own_process() -> None:
-    args = ("-m", "armory.testing.stdio_server", "--name", "${principal}")
+    args = ("-m", "armory.testing.upstreams.stdio", "--name", "${principal}")
     env = {"PYTHONPATH": PATHS, "WHO": "${principal}"}
     pool = Pool([UpstreamSpec("up", command=sys.executable, args=args, env=env)])
     try:
@@ -348,7 +348,7 @@ async def test_lists_as_one_caller_sees_them(make: Make, server: ScriptedUpstrea
 async def test_a_lost_subscription_is_made_again(
     make: Make, server: ScriptedUpstream, clock: FakeClock
 ) -> None:
-    args = ("-m", "armory.testing.stdio_server", "--era", "legacy")
+    args = ("-m", "armory.testing.upstreams.stdio", "--era", "legacy")
     pool = await make(url=None, command=sys.executable, args=args, env={"PYTHONPATH": PATHS})
     await pool.set_subscriptions("up", ANN, frozenset({"mem://one"}))
     with pytest.raises(UpstreamUnavailable):

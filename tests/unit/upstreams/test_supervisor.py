@@ -18,8 +18,9 @@ from armory.domain.principal import ANONYMOUS
 from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call, Owner
 from armory.testing.clock import FakeClock
-from armory.testing.script import Json, Script, definition
-from armory.testing.upstream import ScriptedUpstream
+from armory.testing.upstreams.exchange import Json, definition
+from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.script import Script
 from armory.testing.waiting import until
 from armory.upstreams.clock import Clock
 from armory.upstreams.pool import Pool
@@ -33,7 +34,7 @@ PATHS = ":".join(path for path in sys.path if path)
 
 
 def stdio(key: str, *options: str, **more: Any) -> UpstreamSpec:
-    args = ("-m", "armory.testing.stdio_server", *options)
+    args = ("-m", "armory.testing.upstreams.stdio", *options)
     return UpstreamSpec(key, command=sys.executable, args=args, env={"PYTHONPATH": PATHS}, **more)
 
 

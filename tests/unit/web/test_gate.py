@@ -19,8 +19,8 @@ from armory.storage.cache import MemoryCache
 from armory.storage.database import Database
 from armory.web.app import listen, make_app
 from armory.web.binding import bind
-from armory.web.rest import register_rest
-from armory.web.services import RestServices
+from armory.web.rest.api import register_rest
+from armory.web.rest.services import RestServices
 from armory.wire.http.admission import Admission
 
 pytestmark = pytest.mark.anyio

@@ -18,8 +18,8 @@ from msgspec import Raw
 from armory.domain.principal import Principal
 from armory.errors import ConfigError, UpstreamUnavailable
 from armory.protocol.link import Call, Owner
-from armory.testing.client import plain
-from armory.testing.oauth import World
+from armory.testing.clients.recording import plain
+from armory.testing.upstreams.oauth import World
 from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.oauth.logins import Logins
 from armory.upstreams.oauth.person import AuthorizationCodeTokens

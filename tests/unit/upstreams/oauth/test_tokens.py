@@ -17,8 +17,8 @@ from structlog.testing import capture_logs
 from armory.domain.principal import Principal
 from armory.errors import ConfigError, UpstreamUnavailable
 from armory.protocol.link import Call, Owner
-from armory.testing.client import plain
-from armory.testing.oauth import World
+from armory.testing.clients.recording import plain
+from armory.testing.upstreams.oauth import World
 from armory.upstreams.oauth.grants import ClientCredentials
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec

@@ -10,7 +10,7 @@ from msgspec.json import encode
 from armory.domain.catalog import ServerLists
 from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call, Reply
-from armory.testing.script import definition
+from armory.testing.upstreams.exchange import definition
 from armory.upstreams.session.lists import MAX_PAGES, BadList, fetch_lists
 
 pytestmark = pytest.mark.anyio

@@ -12,9 +12,9 @@ from msgspec import Raw
 from armory.domain.principal import ANONYMOUS
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.protocol.link import Call
-from armory.testing.client import RecordingClient, RecordingEar, plain
-from armory.testing.script import definition
-from armory.testing.upstream import ScriptedUpstream
+from armory.testing.clients.recording import RecordingClient, RecordingEar, plain
+from armory.testing.upstreams.exchange import definition
+from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.waiting import until
 from armory.upstreams.negotiate import Connector
 from armory.upstreams.session.base import BaseLink

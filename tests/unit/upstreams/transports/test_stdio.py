@@ -15,7 +15,7 @@ from msgspec import Raw
 
 from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call
-from armory.testing.client import RecordingClient, RecordingEar, plain
+from armory.testing.clients.recording import RecordingClient, RecordingEar, plain
 from armory.upstreams.session.base import Identity
 from armory.upstreams.session.handshake import initialize
 from armory.upstreams.spec import UpstreamSpec
@@ -28,7 +28,7 @@ PATHS = ":".join(path for path in sys.path if path)
 
 
 def scripted(*options: str, **more: Any) -> UpstreamSpec:
-    args = ("-m", "armory.testing.stdio_server", "--era", "legacy", *options)
+    args = ("-m", "armory.testing.upstreams.stdio", "--era", "legacy", *options)
     env = {"PYTHONPATH": PATHS, **more.pop("env", {})}
     return UpstreamSpec("up", command=sys.executable, args=args, env=env, **more)
 

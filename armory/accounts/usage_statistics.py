@@ -1,0 +1,206 @@
+"""Usage statistics: counted from every forwarded call, served from memory, stored by the way.
+
+Owns: counting, flushing, and what ranking reads. `UsageStatistics` satisfies
+`retrieval.ports.UsageSource`. Never on the path of a call: `called` only adds to counters, and a
+crash loses at most what was counted since the last flush.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from armory.accounts.usage_store import (
+    Counted,
+    ToolStatistics,
+    UsageStore,
+    UserTool,
+    day_of,
+    first_day,
+)
+from armory.domain.naming import split_name
+from armory.errors import BackendError
+from armory.retrieval.factors import (
+    UNMEASURED,
+    history,
+    performance,
+    popularity,
+    usage_percentile,
+)
+from armory.retrieval.ports import UsageArrays
+from armory.storage.database import Database, now_ms
+
+WINDOW_DAYS = 30
+_DAY_MS = 86_400_000
+_PENDING_KEPT = 200_000
+
+
+class UsageStatistics:
+    """The statistics of one database.
+
+    What `statistics` gives is as of the last `refresh`: calls of this and of other processes
+    enter it together.
+
+    Args:
+        database: where they are stored.
+        tools: number of tools in the catalogue, for the percentile.
+        window_days: days over which tools and servers are judged; a user's own history is kept
+            for good.
+        now_ms: the time, milliseconds since 1970.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        tools: Callable[[], int] = lambda: 0,
+        window_days: int = WINDOW_DAYS,
+        now_ms: Callable[[], int] = now_ms,
+    ) -> None:
+        self._rows = UsageStore(database)
+        self.tool_count = tools
+        self._window_days = window_days
+        self._now_ms = now_ms
+        self._tools: dict[str, ToolStatistics] = {}
+        self._users: dict[str, dict[str, UserTool]] = {}
+        self._uptimes: Mapping[str, float] = {}
+        self._used: Sequence[int] = ()
+        self._new_tools: dict[tuple[str, int], Counted] = {}
+        self._new_users: dict[tuple[str, str], Counted] = {}
+        self._new_servers: dict[tuple[str, int], tuple[int, int]] = {}
+        self._day = (-1, 0)
+        self.dropped = 0
+
+    # -- counting ----------------------------------------------------------------------------
+
+    def called(self, user: str, tool: str, *, ok: bool, latency_ms: float) -> None:
+        """Count one call. Neither blocks nor raises; what cannot be kept is counted as dropped."""
+        now = self._now_ms()
+        if now // _DAY_MS != self._day[0]:
+            self._day = (now // _DAY_MS, day_of(now))
+        key = (tool, self._day[1])
+        counted = self._new_tools.get(key)
+        if counted is None:
+            if len(self._new_tools) >= _PENDING_KEPT:  # the database is away for very long
+                self.dropped += 1
+                return
+            counted = self._new_tools[key] = Counted()
+        _count(counted, now, ok=ok)
+        counted.latency.add(latency_ms)
+        mine = self._new_users.get((user, tool))
+        if mine is None:
+            if len(self._new_users) >= _PENDING_KEPT:
+                self.dropped += 1
+                return
+            mine = self._new_users[user, tool] = Counted()
+        _count(mine, now, ok=ok)
+
+    def observed(self, up: Mapping[str, bool], elapsed_ms: int) -> None:
+        """Note which servers were up over the last `elapsed_ms` milliseconds."""
+        day = day_of(self._now_ms())
+        for server, is_up in up.items():
+            up_ms, seen_ms = self._new_servers.get((server, day), (0, 0))
+            up_ms += elapsed_ms if is_up else 0
+            self._new_servers[server, day] = (up_ms, seen_ms + elapsed_ms)
+
+    async def flush(self) -> None:
+        """Store what was counted; on failure it stays counted for the next time.
+
+        Raises:
+            BackendError: the database failed.
+        """
+        tools, users, servers = self._new_tools, self._new_users, self._new_servers
+        if not (tools or users or servers):
+            return
+        self._new_tools, self._new_users, self._new_servers = {}, {}, {}
+        try:
+            await self._rows.add(tools, users, servers)
+        except BackendError:
+            self._take_back(tools, users, servers)
+            raise
+
+    def _take_back(
+        self,
+        tools: dict[tuple[str, int], Counted],
+        users: dict[tuple[str, str], Counted],
+        servers: dict[tuple[str, int], tuple[int, int]],
+    ) -> None:
+        for key, counted in self._new_tools.items():
+            tools.setdefault(key, Counted()).add(counted)
+        for key, counted in self._new_users.items():
+            users.setdefault(key, Counted()).add(counted)
+        for key, (up_ms, seen_ms) in self._new_servers.items():
+            before = servers.get(key, (0, 0))
+            servers[key] = (before[0] + up_ms, before[1] + seen_ms)
+        self._new_tools, self._new_users, self._new_servers = tools, users, servers
+
+    async def refresh(self) -> None:
+        """Read what this and other processes have stored since the last time.
+
+        Raises:
+            BackendError: the database failed.
+        """
+        since = first_day(self._now_ms(), self._window_days)
+        changed = await self._rows.changed_tools(since)
+        for (user, tool), row in (await self._rows.changed_users()).items():
+            self._users.setdefault(user, {})[tool] = row
+        self._uptimes = await self._rows.uptimes(since)
+        if changed:
+            self._tools.update(changed)
+            self._used = sorted(s.uses for s in self._tools.values() if s.uses)
+
+    async def prune(self) -> None:
+        """Delete what is older than two windows.
+
+        Raises:
+            BackendError: the database failed.
+        """
+        await self._rows.prune(first_day(self._now_ms(), 2 * self._window_days))
+
+    # -- what is known -----------------------------------------------------------------------
+
+    def tool(self, name: str) -> ToolStatistics | None:
+        """What is known of a tool; None when it was not used within the window."""
+        return self._tools.get(name)
+
+    def tools(self) -> Mapping[str, ToolStatistics]:
+        """What is known, by tool."""
+        return dict(self._tools)
+
+    def of_user(self, user: str) -> Mapping[str, UserTool]:
+        """What one user has used, by tool."""
+        return dict(self._users.get(user, {}))
+
+    def uptime(self, server: str) -> float:
+        """Share of observed time that a server was up, in [0, 1]; 1 when never observed."""
+        return self._uptimes.get(server, 1.0)
+
+    def statistics(self, user: str | None, names: Sequence[str]) -> UsageArrays:
+        """Popularity over all, history of this user, performance of each named tool."""
+        mine = self._users.get(user, {}) if user is not None else {}
+        now = self._now_ms()
+        total = self.tool_count()
+        shape = len(names)
+        popular = np.zeros(shape, np.float32)
+        known = np.zeros(shape, np.float32)
+        performing = np.full(shape, UNMEASURED, np.float32)
+        for i, name in enumerate(names):
+            stats = self._tools.get(name)
+            if stats is not None and stats.uses:
+                share = usage_percentile(stats.uses, self._used, total)
+                popular[i] = popularity(share, stats.success_rate)
+                server = split_name(name)
+                uptime = self.uptime(server[0]) if server is not None else 1.0
+                performing[i] = performance(stats.p99_ms, stats.error_rate, uptime)
+            own = mine.get(name)
+            if own is not None:
+                days = (now - own.last_used_at_ms) / _DAY_MS
+                known[i] = history(own.uses, own.successes, days)
+        return UsageArrays(popular, known, performing)
+
+
+def _count(counted: Counted, now_ms: int, *, ok: bool) -> None:
+    counted.uses += 1
+    counted.successes += ok
+    counted.last_used_at_ms = now_ms

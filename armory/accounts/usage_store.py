@@ -1,0 +1,273 @@
+"""Usage statistics in the database: added to, never overwritten, so that replicas add up.
+
+Owns: the statements. Never keeps anything in memory between calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import bindparam, case, delete, func, select, tuple_, update
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from armory.accounts.sketch import LatencySketch
+from armory.storage.database import Database
+from armory.storage.tables import server_days, tool_days, user_tools
+
+_CHUNK = 200
+_LATE_MS = 15_000
+
+
+@dataclass(slots=True)
+class Counted:
+    """Calls counted in one process and not stored yet."""
+
+    uses: int = 0
+    successes: int = 0
+    last_used_at_ms: int = 0
+    latency: LatencySketch = field(default_factory=LatencySketch)
+
+    def add(self, other: Counted) -> None:
+        """Take over what `other` has counted."""
+        self.uses += other.uses
+        self.successes += other.successes
+        self.last_used_at_ms = max(self.last_used_at_ms, other.last_used_at_ms)
+        self.latency.merge(other.latency)
+
+
+@dataclass(frozen=True, slots=True)
+class ToolStatistics:
+    """What is known of one tool over the window.
+
+    Attributes:
+        uses, successes: calls, and those that did not fail.
+        p50_ms, p99_ms: latencies in milliseconds, within one percent.
+        last_used_at_ms: milliseconds since 1970.
+    """
+
+    uses: int
+    successes: int
+    p50_ms: float
+    p99_ms: float
+    last_used_at_ms: int
+
+    @property
+    def success_rate(self) -> float:
+        """Share of calls that succeeded, in [0, 1]."""
+        return self.successes / self.uses if self.uses else 0.0
+
+    @property
+    def error_rate(self) -> float:
+        """Share of calls that failed, in [0, 1]."""
+        return 1.0 - self.success_rate if self.uses else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class UserTool:
+    """What one user has done with one tool, ever."""
+
+    uses: int
+    successes: int
+    last_used_at_ms: int
+
+
+def day_of(at_ms: int) -> int:
+    """The day (UTC) as a number like 20260719."""
+    day = datetime.fromtimestamp(at_ms / 1000, UTC)
+    return day.year * 10_000 + day.month * 100 + day.day
+
+
+def first_day(now_ms: int, window_days: int) -> int:
+    """The first day of a window that ends today."""
+    start = datetime.fromtimestamp(now_ms / 1000, UTC) - timedelta(days=window_days - 1)
+    return day_of(int(start.timestamp() * 1000))
+
+
+class UsageStore:
+    """The statements over `tool_days`, `user_tools` and `server_days`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._seen_ms = {"tools": 0, "users": 0, "servers": 0}
+
+    async def add(
+        self,
+        tools: Mapping[tuple[str, int], Counted],
+        users: Mapping[tuple[str, str], Counted],
+        servers: Mapping[tuple[str, int], tuple[int, int]],
+    ) -> None:
+        """Add what was counted, in one transaction.
+
+        Args:
+            tools: by (tool, day).
+            users: by (user, tool); latencies are not kept here.
+            servers: (milliseconds up, milliseconds observed) by (server, day).
+        """
+        async with self._database.write() as connection:
+            for chunk in _chunks(sorted(tools)):
+                await self._add_tools(connection, [(key, tools[key]) for key in chunk])
+            now = self._database.now_ms
+            for (user, tool), counted in sorted(users.items(), key=lambda item: item[0]):
+                row = self._database.upsert(user_tools).values(
+                    user_id=user,
+                    tool=tool,
+                    uses=counted.uses,
+                    successes=counted.successes,
+                    last_used_at_ms=counted.last_used_at_ms,
+                    updated_at_ms=now,
+                )
+                later = _greater(user_tools.c.last_used_at_ms, counted.last_used_at_ms)
+                await connection.execute(
+                    row.on_conflict_do_update(
+                        index_elements=["user_id", "tool"],
+                        set_={
+                            "uses": user_tools.c.uses + counted.uses,
+                            "successes": user_tools.c.successes + counted.successes,
+                            "last_used_at_ms": later,
+                            "updated_at_ms": now,
+                        },
+                    )
+                )
+            for (server, day), (up_ms, observed_ms) in sorted(servers.items()):
+                row = self._database.upsert(server_days).values(
+                    server=server,
+                    day=day,
+                    up_ms=up_ms,
+                    observed_ms=observed_ms,
+                    updated_at_ms=now,
+                )
+                await connection.execute(
+                    row.on_conflict_do_update(
+                        index_elements=["server", "day"],
+                        set_={
+                            "up_ms": server_days.c.up_ms + up_ms,
+                            "observed_ms": server_days.c.observed_ms + observed_ms,
+                            "updated_at_ms": now,
+                        },
+                    )
+                )
+
+    async def _add_tools(
+        self, connection: AsyncConnection, items: Sequence[tuple[tuple[str, int], Counted]]
+    ) -> None:
+        # Sketches cannot be added up in SQL: make sure of the rows, lock them, merge, write.
+        empty = [
+            {"tool": tool, "day": day, "uses": 0, "successes": 0, "latency": b""}
+            | {"last_used_at_ms": 0, "updated_at_ms": 0}
+            for (tool, day), _ in items
+        ]
+        rows = self._database.upsert(tool_days).values(empty)
+        await connection.execute(rows.on_conflict_do_nothing(index_elements=["tool", "day"]))
+        columns = tool_days.c
+        locked = (
+            select(columns.tool, columns.day, columns.latency, columns.last_used_at_ms)
+            .where(tuple_(columns.tool, columns.day).in_([key for key, _ in items]))
+            .order_by(columns.tool, columns.day)
+            .with_for_update()
+        )
+        held = {(r.tool, r.day): r for r in await connection.execute(locked)}
+        values: list[dict[str, Any]] = []
+        for key, counted in items:
+            sketch = LatencySketch.from_bytes(held[key].latency)
+            sketch.merge(counted.latency)
+            last = max(held[key].last_used_at_ms, counted.last_used_at_ms)
+            values.append(
+                {"b_tool": key[0], "b_day": key[1], "b_uses": counted.uses}
+                | {"b_successes": counted.successes, "b_latency": sketch.to_bytes()}
+                | {"b_last": last}
+            )
+        merged = (
+            update(tool_days)
+            .where(columns.tool == bindparam("b_tool"), columns.day == bindparam("b_day"))
+            .values(
+                uses=columns.uses + bindparam("b_uses"),
+                successes=columns.successes + bindparam("b_successes"),
+                latency=bindparam("b_latency"),
+                last_used_at_ms=bindparam("b_last"),
+                updated_at_ms=self._database.now_ms,
+            )
+        )
+        await connection.execute(merged, values)
+
+    async def changed_tools(self, since_day: int) -> dict[str, ToolStatistics]:
+        """Statistics since `since_day` of every tool whose rows changed since the last call."""
+        columns = tool_days.c
+        found: dict[str, ToolStatistics] = {}
+        async with self._database.read() as connection:
+            newest = func.max(columns.updated_at_ms)
+            changed = (
+                select(columns.tool, newest)
+                .where(columns.updated_at_ms >= self._seen_ms["tools"], columns.day >= since_day)
+                .group_by(columns.tool)
+            )
+            times = {row[0]: int(row[1]) for row in await connection.execute(changed)}
+            for chunk in _chunks(sorted(times)):
+                statement = (
+                    select(tool_days)
+                    .where(columns.tool.in_(chunk), columns.day >= since_day)
+                    .order_by(columns.tool)
+                )
+                rows = (await connection.execute(statement)).all()
+                for tool, days in groupby(rows, key=lambda row: row.tool):
+                    found[tool] = _summed(list(days))
+        if times:
+            self._seen_ms["tools"] = max(times.values()) - _LATE_MS
+        return found
+
+    async def changed_users(self) -> dict[tuple[str, str], UserTool]:
+        """Every (user, tool) whose row changed since the last call."""
+        columns = user_tools.c
+        statement = select(user_tools).where(columns.updated_at_ms >= self._seen_ms["users"])
+        async with self._database.read() as connection:
+            rows = (await connection.execute(statement)).all()
+        if rows:
+            self._seen_ms["users"] = max(row.updated_at_ms for row in rows) - _LATE_MS
+        return {
+            (row.user_id, row.tool): UserTool(row.uses, row.successes, row.last_used_at_ms)
+            for row in rows
+        }
+
+    async def uptimes(self, since_day: int) -> dict[str, float]:
+        """Share of observed time since `since_day` that each server was up, in [0, 1]."""
+        columns = server_days.c
+        statement = (
+            select(columns.server, func.sum(columns.up_ms), func.sum(columns.observed_ms))
+            .where(columns.day >= since_day)
+            .group_by(columns.server)
+        )
+        async with self._database.read() as connection:
+            rows = (await connection.execute(statement)).all()
+        return {server: float(up) / float(seen) for server, up, seen in rows if seen}
+
+    async def prune(self, before_day: int) -> None:
+        """Delete days before `before_day`."""
+        async with self._database.write() as connection:
+            await connection.execute(delete(tool_days).where(tool_days.c.day < before_day))
+            await connection.execute(delete(server_days).where(server_days.c.day < before_day))
+
+
+def _summed(days: Sequence[Any]) -> ToolStatistics:
+    sketch = LatencySketch()
+    for day in days:
+        sketch.merge(LatencySketch.from_bytes(day.latency))
+    return ToolStatistics(
+        uses=sum(day.uses for day in days),
+        successes=sum(day.successes for day in days),
+        p50_ms=sketch.quantile(0.5) or 0.0,
+        p99_ms=sketch.quantile(0.99) or 0.0,
+        last_used_at_ms=max(day.last_used_at_ms for day in days),
+    )
+
+
+def _greater(column: Any, value: int) -> Any:
+    return case((column > value, column), else_=value)
+
+
+def _chunks(keys: Iterable[Any]) -> Iterator[list[Any]]:
+    items = list(keys)
+    for start in range(0, len(items), _CHUNK):
+        yield items[start : start + _CHUNK]

@@ -1,0 +1,94 @@
+"""`armory keys`: make, list and revoke API keys.
+
+Owns: the commands. A key's text is printed once, on standard output, and kept nowhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+from rich.markup import escape
+from rich.table import Table
+
+from armory.accounts.keys import ApiKey
+from armory.accounts.service import Accounts
+from armory.cli.accounts.opening import NotThere, expiry_ms, shown_time, with_accounts
+from armory.cli.options import config_option, json_option
+from armory.cli.output import out, print_json, say_notice
+
+
+@click.group()
+def keys() -> None:
+    """API keys: make, list, revoke."""
+
+
+@keys.command()
+@click.argument("name")
+@click.option("--user", help="Whose key it is; without: a service key that no packs narrow.")
+@click.option("--scope", "scopes", multiple=True, help="What it grants, e.g. admin; repeatable.")
+@click.option("--expires", help="A span (90d, 12h) or a date (2027-01-31); default: never.")
+@config_option
+@json_option
+def create(
+    name: str,
+    user: str | None,
+    scopes: tuple[str, ...],
+    expires: str | None,
+    config: str | None,
+    as_json: bool,
+) -> None:
+    """Make a key; its text is shown this once."""
+    until = expiry_ms(expires)
+
+    async def work(accounts: Accounts) -> tuple[ApiKey, str]:
+        if user is not None and await accounts.users.get(user) is None:
+            await accounts.users.create(user)
+        return await accounts.keys.create(name, user=user, scopes=scopes, expires_at_ms=until)
+
+    made, text = with_accounts(config, work)
+    if as_json:
+        print_json({**asdict(made), "key": text})
+        return
+    click.echo(text)
+    say_notice(f"key {made.id}: keep it now, it is shown this once and only its hash is stored")
+
+
+@keys.command("list")
+@click.option("--user", help="Only keys of this user.")
+@config_option
+@json_option
+def list_keys(user: str | None, config: str | None, as_json: bool) -> None:
+    """List keys, newest first."""
+    found = with_accounts(config, lambda accounts: accounts.keys.list(user))
+    if as_json:
+        print_json([asdict(key) for key in found])
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in ("id", "name", "user", "begins with", "scopes", "expires", "revoked"):
+        table.add_column(column)
+    for key in found:
+        table.add_row(
+            key.id,
+            escape(key.name),
+            escape(key.user or "-"),
+            key.prefix,
+            " ".join(key.scopes),
+            shown_time(key.expires_at_ms),
+            shown_time(key.revoked_at_ms, "no"),
+        )
+    out().print(table)
+
+
+@keys.command()
+@click.argument("key_id")
+@config_option
+@json_option
+def revoke(key_id: str, config: str | None, as_json: bool) -> None:
+    """Revoke a key by its id; every gateway refuses it within a second."""
+    if not with_accounts(config, lambda accounts: accounts.keys.revoke(key_id)):
+        raise NotThere(f"there is no key {key_id!r}; `armory keys list` shows them")
+    if as_json:
+        print_json({"revoked": key_id})
+    else:
+        click.echo(f"revoked {key_id}")

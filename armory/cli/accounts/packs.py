@@ -1,0 +1,180 @@
+"""`armory packs`: make, list and delete packs; install, enable, disable and uninstall for a user.
+
+Owns: the commands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+from rich.markup import escape
+from rich.table import Table
+
+from armory.accounts.packs import Installation, Kind, Pack
+from armory.accounts.service import Accounts
+from armory.cli.accounts.opening import NotThere, with_accounts
+from armory.cli.options import config_option, json_option
+from armory.cli.output import out, print_json
+
+_user = click.option("--user", required=True, help="Whose installations are meant.")
+_kind = click.option(
+    "--kind",
+    type=click.Choice(["pack", "server", "tool"]),
+    default="pack",
+    show_default=True,
+    help="What NAME is.",
+)
+
+
+@click.group()
+def packs() -> None:
+    """Packs of tools: make, list, install, enable, disable, uninstall, delete."""
+
+
+@packs.command()
+@click.argument("pack_id")
+@click.option("--title", help="For people; default: the id.")
+@click.option("--description", default="", help="For people.")
+@click.option("--server", "servers", multiple=True, help="A whole server; repeatable.")
+@click.option("--tool", "tools", multiple=True, help="One tool, exposed name; repeatable.")
+@click.option("--owner", help="The user whose own it is; without: shared with everybody.")
+@config_option
+@json_option
+def create(
+    pack_id: str,
+    title: str | None,
+    description: str,
+    servers: tuple[str, ...],
+    tools: tuple[str, ...],
+    owner: str | None,
+    config: str | None,
+    as_json: bool,
+) -> None:
+    """Make a pack."""
+    pack = Pack(pack_id, owner, title or pack_id, description, servers, tools)
+    made = with_accounts(config, lambda accounts: accounts.packs.create(pack))
+    if as_json:
+        print_json(asdict(made))
+    else:
+        click.echo(f"created {made.id}")
+
+
+@packs.command("list")
+@click.option("--user", help="Only what this user sees, and what of it is installed.")
+@config_option
+@json_option
+def list_packs(user: str | None, config: str | None, as_json: bool) -> None:
+    """List packs."""
+
+    async def work(accounts: Accounts) -> tuple[list[Pack], list[Installation]]:
+        found = await accounts.packs.list(user=user)
+        return found, await accounts.packs.installed(user) if user is not None else []
+
+    found, installed = with_accounts(config, work)
+    if as_json:
+        shown = {"packs": [asdict(pack) for pack in found]}
+        if user is not None:
+            shown["installations"] = [asdict(item) for item in installed]
+        print_json(shown)
+        return
+    state = {i.value: "active" if i.is_active else "off" for i in installed if i.kind == "pack"}
+    table = Table(box=None, pad_edge=False)
+    for column in ("id", "title", "owner", "servers", "tools", "installed" if user else ""):
+        table.add_column(column)
+    for pack in found:
+        table.add_row(
+            pack.id,
+            escape(pack.title),
+            escape(pack.owner or "shared"),
+            escape(" ".join(pack.servers)),
+            escape(" ".join(pack.tools)),
+            state.get(pack.id, ""),
+        )
+    out().print(table)
+    for item in installed:
+        if item.kind != "pack":
+            active = "active" if item.is_active else "off"
+            out().print(f"{item.kind} {item.value}: {active}", markup=False)
+
+
+@packs.command()
+@click.argument("pack_id")
+@config_option
+@json_option
+def delete(pack_id: str, config: str | None, as_json: bool) -> None:
+    """Delete a pack and its installations."""
+    if not with_accounts(config, lambda accounts: accounts.packs.delete(pack_id, user=None)):
+        raise NotThere(f"there is no pack {pack_id!r}; `armory packs list` shows them")
+    _done(f"deleted {pack_id}", as_json)
+
+
+@packs.command()
+@click.argument("name")
+@_user
+@_kind
+@config_option
+@json_option
+def install(name: str, user: str, kind: Kind, config: str | None, as_json: bool) -> None:
+    """Install a pack, a server or a tool for a user, active at once."""
+    with_accounts(
+        config, lambda accounts: accounts.packs.install(user, [(kind, name)], sees_all=True)
+    )
+    _done(f"installed {kind} {name} for {user}", as_json)
+
+
+@packs.command()
+@click.argument("name")
+@_user
+@_kind
+@config_option
+@json_option
+def enable(name: str, user: str, kind: Kind, config: str | None, as_json: bool) -> None:
+    """Let an installation count again."""
+    _set_active(name, user, kind, config, as_json, active=True)
+
+
+@packs.command()
+@click.argument("name")
+@_user
+@_kind
+@config_option
+@json_option
+def disable(name: str, user: str, kind: Kind, config: str | None, as_json: bool) -> None:
+    """Keep an installation without letting it count."""
+    _set_active(name, user, kind, config, as_json, active=False)
+
+
+@packs.command()
+@click.argument("name")
+@_user
+@_kind
+@config_option
+@json_option
+def uninstall(name: str, user: str, kind: Kind, config: str | None, as_json: bool) -> None:
+    """Forget an installation."""
+    if not with_accounts(config, lambda accounts: accounts.packs.uninstall(user, kind, name)):
+        raise _not_installed(name, user, kind)
+    _done(f"uninstalled {kind} {name} for {user}", as_json)
+
+
+def _set_active(
+    name: str, user: str, kind: Kind, config: str | None, as_json: bool, *, active: bool
+) -> None:
+    found = with_accounts(
+        config, lambda accounts: accounts.packs.set_active(user, kind, name, active=active)
+    )
+    if not found:
+        raise _not_installed(name, user, kind)
+    _done(f"{'enabled' if active else 'disabled'} {kind} {name} for {user}", as_json)
+
+
+def _not_installed(name: str, user: str, kind: Kind) -> NotThere:
+    return NotThere(f"{user!r} has not installed the {kind} {name!r}")
+
+
+def _done(text: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"done": text})
+    else:
+        click.echo(text)

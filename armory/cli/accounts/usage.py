@@ -1,0 +1,153 @@
+"""`armory usage`: what was called, how it fared, what is left of a plan, what was learned from it.
+
+Owns: the command and `armory usage forget`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+from rich.markup import escape
+from rich.table import Table
+
+from armory.accounts.service import Accounts
+from armory.cli.accounts.opening import shown_time, with_accounts
+from armory.cli.options import config_option, json_option
+from armory.cli.output import out, print_json
+from armory.errors import InvalidRequest
+from armory.feedback.store import StoredUses
+
+
+@click.group(invoke_without_command=True)
+@click.option("--user", help="What one user has used, and what is left of its plan.")
+@click.option("--queries", type=click.IntRange(1, 1_000), help="So many of the latest queries.")
+@config_option
+@json_option
+@click.pass_context
+def usage(
+    context: click.Context,
+    user: str | None,
+    queries: int | None,
+    config: str | None,
+    as_json: bool,
+) -> None:
+    """Show statistics of tools, of one user, or the latest queries."""
+    if context.invoked_subcommand is not None:
+        return
+
+    async def work(accounts: Accounts) -> list[dict[str, Any]]:
+        if queries is not None:
+            return await _queries(accounts, user, queries)
+        return _of_user(accounts, user) if user is not None else _of_tools(accounts)
+
+    async def standing(accounts: Accounts) -> dict[str, Any]:
+        assert user is not None
+        quota = await accounts.quotas.standing(user)
+        limit = quota.queries_limit
+        return {
+            "plan": quota.plan,
+            "queries_limit": limit,
+            "current_month_usage": quota.current_month_usage,
+            "remaining": quota.remaining,
+        }
+
+    rows = with_accounts(config, work)
+    quota = with_accounts(config, standing) if user is not None and queries is None else None
+    if as_json:
+        print_json({"rows": rows, "quota": quota} if quota is not None else {"rows": rows})
+        return
+    if quota is not None:
+        limit = quota["queries_limit"]
+        left = "without limit" if limit is None else f"of {limit}"
+        click.echo(
+            f"plan {quota['plan']}: {quota['current_month_usage']} queries {left} this month"
+        )
+    if not rows:
+        click.echo("nothing yet")
+        return
+    table = Table(box=None, pad_edge=False)
+    for column in rows[0]:
+        table.add_column(column.removesuffix("_at_ms").replace("_", " "))
+    for row in rows:
+        table.add_row(*(_cell(name, value) for name, value in row.items()))
+    out().print(table)
+
+
+@usage.command()
+@click.option("--user", help="What this user's calls have taught.")
+@click.option("--tool", metavar="NAME", help="What was learned about this tool, e.g. time__now.")
+@click.option("--all", "everything", is_flag=True, help="Everything.")
+@config_option
+@json_option
+def forget(
+    user: str | None, tool: str | None, everything: bool, config: str | None, as_json: bool
+) -> None:
+    """Forget what `tool_rag.learn_from_use` has learned; gateways that run forget it too.
+
+    With --user and --tool: what that user has taught about that tool. Statistics stay.
+    """
+    if everything == (user is not None or tool is not None):
+        raise InvalidRequest(
+            "say what to forget: --user, --tool, both, or else --all", parameter="all"
+        )
+
+    async def work(accounts: Accounts) -> dict[str, int]:
+        uses = StoredUses(accounts.database, accounts.feed)
+        gone = await uses.forget(tool=tool, user=user)
+        return {"forgotten": gone, "kept": await uses.count()}
+
+    told = with_accounts(config, work)
+    if as_json:
+        print_json(told)
+        return
+    click.echo(f"forgot {told['forgotten']} uses, kept {told['kept']}")
+
+
+async def _queries(accounts: Accounts, user: str | None, limit: int) -> list[dict[str, Any]]:
+    found = await accounts.query_log.recent(user=user, limit=limit)
+    return [
+        {
+            "asked_at_ms": record.at_ms,
+            "user": record.user or "-",
+            "surface": record.surface,
+            "query": record.query,
+            "returned": len(record.returned),
+            "took_ms": round(record.took_ms, 1),
+        }
+        for record in found
+    ]
+
+
+def _of_user(accounts: Accounts, user: str) -> list[dict[str, Any]]:
+    found = accounts.usage.of_user(user)
+    return [
+        {
+            "tool": name,
+            "uses": row.uses,
+            "successes": row.successes,
+            "last_used_at_ms": row.last_used_at_ms,
+        }
+        for name, row in sorted(found.items(), key=lambda item: (-item[1].uses, item[0]))
+    ]
+
+
+def _of_tools(accounts: Accounts) -> list[dict[str, Any]]:
+    found = accounts.usage.tools()
+    return [
+        {
+            "tool": name,
+            "uses": stats.uses,
+            "error_rate": round(stats.error_rate, 4),
+            "p50_ms": round(stats.p50_ms, 1),
+            "p99_ms": round(stats.p99_ms, 1),
+            "last_used_at_ms": stats.last_used_at_ms,
+        }
+        for name, stats in sorted(found.items(), key=lambda item: (-item[1].uses, item[0]))
+    ]
+
+
+def _cell(name: str, value: object) -> str:
+    if name.endswith("_at_ms") and isinstance(value, int):
+        return shown_time(value)
+    return escape(str(value))

@@ -1,0 +1,1 @@
+"""Commands that ask a gateway for its tools, and call them."""

@@ -1,0 +1,187 @@
+"""`armory search`: what retrieval finds, with scores and reasons.
+
+Owns: the command and its tables. Never imports a web framework.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+from rich.markup import escape
+from rich.table import Table
+
+from armory.cli.asking import asker, opened
+from armory.cli.catalogue.tools import first_line
+from armory.cli.options import config_option, gateway_options, json_option, loaded_config
+from armory.cli.output import out, print_json
+from armory.domain.query import MAX_TOP_K, RANKERS, Query
+from armory.domain.results import Match, Selection
+from armory.errors import ArmoryError, ConfigError
+from armory.protocol.meta import OWN_PREFIX
+
+
+@click.command()
+@click.argument("query", nargs=-1, required=True)
+@click.option("-k", "--top-k", type=click.IntRange(1, MAX_TOP_K), help="At most so many tools.")
+@click.option("--server", "servers", multiple=True, help="Only tools of this upstream; repeatable.")
+@click.option("--threshold", type=click.FloatRange(0, 1), help="Least score of a tool.")
+@click.option("--ranker", type=click.Choice(RANKERS), help="Another formula than configured.")
+@click.option("--explain", is_flag=True, help="Every candidate, its signals, and why it is out.")
+@click.option("--agent", is_flag=True, help="Let the retrieval agent search (agent.enabled).")
+@config_option
+@gateway_options
+@json_option
+def search(
+    query: tuple[str, ...],
+    top_k: int | None,
+    servers: tuple[str, ...],
+    threshold: float | None,
+    ranker: Any,
+    explain: bool,
+    agent: bool,
+    config: str | None,
+    url: str | None,
+    token: str | None,
+    as_json: bool,
+) -> None:
+    """Search tools. Each QUERY is one intent; quote it if it has several words."""
+    if agent:
+        _check_agent(url, servers, threshold, ranker, explain=explain)
+        from armory.cli.catalogue.agent import run_agent
+
+        question = " ".join(query)
+        asyncio.run(run_agent(question, config, top_k=top_k, as_json=as_json))
+        return
+    wanted = Query(
+        texts=query,
+        threshold=threshold,
+        top_k=top_k,
+        servers=frozenset(servers) or None,
+        ranker=ranker,
+    )
+    if url is not None and explain:
+        raise ConfigError("--explain looks inside this process; leave out --url")
+    answer = asyncio.run(
+        _there(wanted, url, token) if url is not None else _here(wanted, config, explain=explain)
+    )
+    if as_json:
+        print_json(answer)
+    else:
+        _show(answer, explain=explain)
+
+
+def _check_agent(
+    url: str | None,
+    servers: tuple[str, ...],
+    threshold: float | None,
+    ranker: str | None,
+    *,
+    explain: bool,
+) -> None:
+    given = {
+        "--url": url is not None,
+        "--server": bool(servers),
+        "--threshold": threshold is not None,
+        "--ranker": ranker is not None,
+        "--explain": explain,
+    }
+    unfit = [name for name, there in given.items() if there]
+    if unfit:
+        raise ConfigError(f"{', '.join(unfit)} cannot go with --agent; the model decides by itself")
+
+
+async def _there(query: Query, url: str, token: str | None) -> dict[str, Any]:
+    arguments: dict[str, Any] = {"query": list(query.texts)}
+    if query.top_k is not None:
+        arguments["top_k"] = query.top_k
+    if query.servers is not None:
+        arguments["servers"] = sorted(query.servers)
+    meta = {
+        OWN_PREFIX + name: value
+        for name, value in (("threshold", query.threshold), ("ranker", query.ranker))
+        if value is not None
+    }
+    request = {"name": "search_tools", "arguments": arguments}
+    async with asker(url, token, lambda: loaded_config(None)) as asked:
+        result = await asked.ask("tools/call", request, meta)
+    if result.get("isError") or "structuredContent" not in result:
+        texts = [block.get("text", "") for block in result.get("content") or []]
+        raise ArmoryError("\n".join(texts) or "the gateway offers no search_tools")
+    return result["structuredContent"]
+
+
+async def _here(query: Query, config: str | None, *, explain: bool) -> dict[str, Any]:
+    async with opened(loaded_config(config)) as runtime:
+        if runtime.retriever is None:
+            raise ConfigError("it is off, so nothing can be searched", path="tool_rag.enabled")
+        selection = await runtime.retriever.search(query, None, explain=explain)
+    return _answer(selection, explain=explain)
+
+
+def _answer(selection: Selection, *, explain: bool) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "tools": [_tool(match) for match in selection.matches],
+        "returned": len(selection.matches),
+        "visible": selection.visible,
+        "threshold": selection.threshold,
+        "refused": selection.refused,
+        "degraded": selection.degraded,
+        "took_ms": round(selection.took_ms, 2),
+    }
+    if explain:
+        answer["candidates"] = [
+            {
+                **_tool(match),
+                "raw_score": round(match.raw_score, 4),
+                "signals": {name: round(value, 4) for name, value in match.signals.items()},
+                "withheld": selection.withheld.get(match.tool.name),
+            }
+            for match in selection.ranking
+        ]
+    return answer
+
+
+def _tool(match: Match) -> dict[str, Any]:
+    return {
+        "name": match.tool.name,
+        "description": match.tool.description,
+        "score": round(match.score, 4),
+        "probability": round(match.probability, 4),
+        "reason": match.reason,
+    }
+
+
+def _show(answer: dict[str, Any], *, explain: bool) -> None:
+    console = out()
+    table = Table(box=None, pad_edge=False)
+    table.add_column("score", justify="right")
+    table.add_column("tool", no_wrap=True, style="bold")
+    table.add_column("reason", overflow="fold")
+    for tool in answer["tools"]:
+        reason = tool.get("reason") or first_line(tool.get("description"))
+        table.add_row(f"{tool['score']:.3f}", tool["name"], escape(reason))
+    console.print(table)
+    tail = f"\n{answer['returned']} of {answer['visible']} tools"
+    if answer.get("refused"):
+        tail += "; the query seems to need no tool"
+    console.print(tail)
+    if answer.get("degraded"):
+        console.print(f"degraded: {answer['degraded']}", markup=False)
+    if explain:
+        _explain(answer)
+
+
+def _explain(answer: dict[str, Any]) -> None:
+    console = out()
+    console.print("\nevery candidate, best first:")
+    for tool in answer["candidates"]:
+        signals = "  ".join(f"{name} {value:g}" for name, value in tool["signals"].items())
+        fate = f"withheld: {tool['withheld']}" if tool["withheld"] else "returned"
+        console.print(
+            f"{tool['score']:.3f}  {tool['name']}  ({fate}, raw {tool['raw_score']:g})",
+            markup=False,
+        )
+        if signals:
+            console.print(f"       {signals}", markup=False, soft_wrap=True)

@@ -1,0 +1,1 @@
+"""Commands around `armory.yaml`: write it, check it, describe it."""

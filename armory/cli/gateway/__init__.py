@@ -1,0 +1,1 @@
+"""Commands that run a gateway or change what it has been told."""

@@ -1,0 +1,1 @@
+"""Commands that measure retrieval and fit it."""

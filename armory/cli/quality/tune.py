@@ -1,0 +1,123 @@
+"""`armory tune`: fit scores and threshold to one's own tools and queries.
+
+Owns: the command. The fitting is `armory.evaluation.tune`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+from typing import cast
+
+import click
+from rich.table import Table
+
+from armory.cli.options import config_option, json_option, loaded_config
+from armory.cli.output import out, print_json, say_notice, waiting
+from armory.cli.quality.eval import options_of
+from armory.config.load import armory_home
+from armory.domain.query import Ranker as RankerName
+from armory.domain.tool import ToolRecord
+from armory.errors import ConfigError
+from armory.evaluation.dataset import Dataset, load_dataset, load_tools
+from armory.evaluation.tune import Tuned, synthetic_queries, tune, write_calibration
+from armory.retrieval.registry import RetrievalOptions, build_retriever, make_rankers
+from armory.runtime.retrieval import CALIBRATION
+
+_RANKERS = ("relevance", "hybrid", "semantic", "lexical")
+
+
+@click.command("tune")
+@click.argument("folder", metavar="[DIR]", required=False)
+@click.option("--ranker", type=click.Choice(_RANKERS), help="Default: as configured.")
+@click.option("--embedder", metavar="MODEL", help="Default: as configured.")
+@click.option("--synthetic", is_flag=True, help="Make queries from the tools' own texts.")
+@click.option("--dry-run", is_flag=True, help="Write nothing.")
+@config_option
+@json_option
+def tune_command(
+    folder: str | None,
+    ranker: str | None,
+    embedder: str | None,
+    synthetic: bool,
+    dry_run: bool,
+    config: str | None,
+    as_json: bool,
+) -> None:
+    """Fit the calibration, suggest a threshold, and write both where the gateway reads them.
+
+    DIR holds tools.jsonl and queries.jsonl, as for `armory eval`. Without DIR the configured
+    upstreams' tools are taken, with queries made from their own texts; such queries are easier
+    than real ones, so label some (100 are plenty) when you can.
+    """
+    options = options_of(config)
+    if embedder is not None:
+        options = replace(options, model=embedder, provider="auto")
+    dataset = asyncio.run(_dataset(folder, config, synthetic))
+    name = cast("RankerName", ranker or options.settings.ranker)
+    if options.model == "none":
+        name = "lexical"
+    if name == "multi_factor":
+        name = "semantic"  # whose calibration says what its similarity means
+    tuned = asyncio.run(_tune(dataset, options, name))
+    path = armory_home() / CALIBRATION
+    if not dry_run:
+        write_calibration(path, tuned)
+    _report(tuned, None if dry_run else path, as_json)
+
+
+async def _dataset(folder: str | None, config: str | None, synthetic: bool) -> Dataset:
+    if folder is not None and not synthetic and (Path(folder) / "queries.jsonl").is_file():
+        return load_dataset(folder)
+    tools: tuple[ToolRecord, ...]
+    if folder is not None:
+        tools = tuple(load_tools(Path(folder) / "tools.jsonl"))
+    else:
+        from armory.cli.asking import opened  # the whole gateway: only when it is asked for
+
+        async with opened(loaded_config(config)) as runtime:
+            if runtime.retriever is None:
+                raise ConfigError("Tool RAG is off; there is nothing to tune", path="tool_rag")
+            tools = tuple(runtime.retriever.tools)
+    say_notice(
+        "the queries are made from the tools' own texts, which is easier than real ones: "
+        "take the suggested threshold for the most that can be asked for"
+    )
+    return Dataset(folder or "upstreams", tools, synthetic_queries(tools))
+
+
+async def _tune(dataset: Dataset, options: RetrievalOptions, name: RankerName) -> Tuned:
+    with waiting("embedding tools") as shown:
+        async with build_retriever(options, on_progress=shown.indexed) as retriever:
+            ranker = make_rankers()[name]
+            return await tune(dataset, retriever, ranker, name=name, on_progress=shown.indexed)
+
+
+def _report(tuned: Tuned, path: Path | None, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            {
+                "ranker": tuned.ranker,
+                "embedder": tuned.embedder,
+                "queries": tuned.queries,
+                "similarity_threshold": tuned.threshold,
+                "recall": round(tuned.recall, 4),
+                "returned_mean": round(tuned.returned_mean, 2),
+                "miss_cost": round(tuned.calibration.miss_cost, 3),
+                "ece_before": round(tuned.ece_before, 4),
+                "ece_after": round(tuned.ece_after, 4),
+                "written": None if path is None else str(path),
+            }
+        )
+        return
+    table = Table(show_header=False)
+    table.add_row("queries", str(tuned.queries))
+    error = f"{tuned.ece_before:.3f} -> {tuned.ece_after:.3f}"
+    table.add_row("calibration error on unseen halves", error)
+    table.add_row("suggested similarity_threshold", f"{tuned.threshold:g}")
+    table.add_row("recall there", f"{tuned.recall:.3f}")
+    table.add_row("tools returned there", f"{tuned.returned_mean:.1f}")
+    out().print(table)
+    if path is not None:
+        out().print(f"written to {path}; takes effect at the next start")

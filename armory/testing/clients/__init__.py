@@ -1,0 +1,1 @@
+"""MCP clients for tests, from raw messages to whole conversations."""

@@ -1,0 +1,1 @@
+"""Scripted upstream servers: what they answer, and each transport that they speak."""

@@ -1,0 +1,369 @@
+"""A scripted HTTP upstream in this process: modern and legacy Streamable HTTP, and HTTP+SSE.
+
+Owns: `ScriptedUpstream`, the transports of `Script`, and their faults. Never imports the gateway.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+from uuid import uuid4
+
+from aiohttp import web
+from mcp.shared.inbound import (
+    InboundLadderRejection,
+    classify_inbound_request,
+    validate_mcp_param_headers,
+)
+
+from armory.testing.upstreams.exchange import PREFIX, Json, RpcFailure, Stop, notification
+from armory.testing.upstreams.script import Script
+
+_STREAM = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+
+
+class _Wire:
+    """One request over HTTP: its stream is opened when the first message needs it."""
+
+    def __init__(self, server: ScriptedUpstream, http: web.Request, era: str) -> None:
+        self.era = era
+        self.session = http.headers.get("Mcp-Session-Id", "")
+        self.capabilities: Mapping[str, Any] = server.sessions.get(self.session, {})
+        self.stream: web.StreamResponse | None = None
+        self._server = server
+        self._http = http
+
+    async def send(self, message: Json) -> None:
+        await self.send_bytes(json.dumps(message).encode())
+
+    async def send_bytes(self, data: bytes) -> None:
+        if self.stream is None:
+            self.stream = web.StreamResponse(headers=_STREAM)
+            await self.stream.prepare(self._http)
+            await self.stream.write(b": hello\n\n")
+        await self.stream.write(await self._server.framed(self.session, data))
+
+    async def ask(self, method: str, params: Json) -> Json:
+        request_id, waiting = self._server.asking()
+        message = {"jsonrpc": "2.0", "id": request_id, "method": method, "params": params}
+        stream = self._server.gets.get(self.session) if self._server.ask_on_get else None
+        if stream is not None:
+            await stream.write(b"data: " + json.dumps(message).encode() + b"\n\n")
+        else:
+            await self.send(message)
+        return await waiting
+
+    async def announce(self, method: str, params: Json) -> None:
+        await self._server.announce(method, params)
+
+    async def crash(self) -> None:
+        transport = self._http.transport
+        assert transport is not None
+        transport.abort()
+
+
+class ScriptedUpstream:
+    """An MCP server over HTTP; `async with ScriptedUpstream() as upstream: upstream.url`.
+
+    Args:
+        script: what it answers.
+        eras: which eras `/mcp` speaks: "modern", "legacy", "both", or "" for neither (then only
+            `/sse` serves).
+        stream: whether answers come as event streams even where JSON would do.
+        offers_get: whether the legacy GET stream exists.
+
+    Attributes:
+        requests: headers and body of every POST, in order.
+        sessions: capabilities by session id; clear it and every session has expired.
+        fail_with: answer every request with this HTTP status.
+        drop_streams: the next legacy answers break off after their first event and can be resumed.
+        ask_on_get: put requests of the server's own on the GET stream.
+        peers: address and port of every connection that a POST came on.
+        disconnected: set when a client went away before its answer.
+        lists_stay: refuse `subscriptions/listen`.
+    """
+
+    def __init__(
+        self,
+        script: Script | None = None,
+        eras: str = "both",
+        *,
+        stream: bool = False,
+        offers_get: bool = True,
+    ) -> None:
+        self.script = script or Script()
+        self.eras = eras
+        self.stream = stream
+        self.offers_get = offers_get
+        self.requests: list[tuple[Mapping[str, str], Json]] = []
+        self.sessions: dict[str, Json] = {}
+        self.deleted: list[str] = []
+        self.gets: dict[str, web.StreamResponse] = {}
+        self.get_opened = asyncio.Event()
+        self.listens: dict[Any, tuple[web.StreamResponse, Json]] = {}
+        self.fail_with: int | None = None
+        self.drop_streams = 0
+        self.resumed: list[str] = []
+        self.ask_on_get = False
+        self.lists_stay = False
+        self.disconnected = asyncio.Event()
+        self.peers: set[Any] = set()
+        self._dropped = asyncio.Event()
+        self.url = ""
+        self.sse_url = ""
+        self._asked: dict[str, asyncio.Future[Json]] = {}
+        self._unsent: dict[str, bytes] = {}
+        self._running: dict[Any, asyncio.Task[Any]] = {}
+        self._inboxes: dict[str, tuple[web.StreamResponse, Json]] = {}
+        self._runner: web.AppRunner | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._port = 0
+
+    async def __aenter__(self) -> ScriptedUpstream:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.stop()
+
+    async def start(self) -> None:
+        """Listen; on the port of before when it was stopped."""
+        app = web.Application(client_max_size=64 * 1024 * 1024)
+        app.router.add_post("/mcp", self._post)
+        app.router.add_get("/mcp", self._get)
+        app.router.add_delete("/mcp", self._delete)
+        app.router.add_get("/sse", self._sse)
+        app.router.add_post("/messages/{inbox}", self._message)
+        self._runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=0.1)
+        await self._runner.setup()
+        site = web.TCPSite(self._runner, "127.0.0.1", self._port)
+        await site.start()
+        self._port = int(self._runner.addresses[0][1])
+        self.url = f"http://127.0.0.1:{self._port}/mcp"
+        self.sse_url = f"http://127.0.0.1:{self._port}/sse"
+
+    async def stop(self) -> None:
+        """Stop listening and drop every connection."""
+        for task in (*self._tasks, *self._running.values()):
+            task.cancel()
+        self.gets.clear()
+        self.listens.clear()
+        if self._runner is not None:
+            await self._runner.cleanup()
+            self._runner = None
+
+    async def announce(self, method: str, params: Json | None = None) -> None:
+        """Say something outside any request, on every open stream."""
+        note = notification(method, params or {})
+        for stream in (*self.gets.values(), *(inbox for inbox, _ in self._inboxes.values())):
+            await stream.write(b"event: message\ndata: " + json.dumps(note).encode() + b"\n\n")
+        for request_id, (stream, _) in tuple(self.listens.items()):
+            meta = {"_meta": {f"{PREFIX}subscriptionId": request_id}}
+            stamped = notification(method, {**(params or {}), **meta})
+            await stream.write(b"data: " + json.dumps(stamped).encode() + b"\n\n")
+
+    def end_streams(self) -> None:
+        """End every GET and every `subscriptions/listen` stream."""
+        dropped, self._dropped = self._dropped, asyncio.Event()
+        dropped.set()
+
+    def asking(self) -> tuple[str, asyncio.Future[Json]]:
+        """An id and a place for the answer to a request of the server's own."""
+        request_id = f"ask-{len(self._asked)}"
+        waiting: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+        self._asked[request_id] = waiting
+        return request_id, waiting
+
+    async def framed(self, session: str, data: bytes) -> bytes:
+        """One event; for a session that is to lose its stream, an empty event with an id."""
+        if session and self.drop_streams:
+            self._unsent[f"{session}-1"] = data
+            return b"id: " + f"{session}-1".encode() + b"\nretry: 10\ndata: \n\n"
+        return b"data: " + data + b"\n\n"
+
+    # --- Streamable HTTP
+
+    async def _post(self, http: web.Request) -> web.StreamResponse:
+        if self.fail_with is not None:
+            return web.Response(status=self.fail_with, text="failing on purpose")
+        if not self.eras:
+            return web.Response(status=405)
+        assert http.transport is not None
+        self.peers.add(http.transport.get_extra_info("peername"))
+        message = json.loads(await http.read())
+        self.requests.append((dict(http.headers), message))
+        self.script.received.append(message)
+        meta = (message.get("params") or {}).get("_meta") or {}
+        version = http.headers.get("MCP-Protocol-Version", "")
+        if self.eras != "legacy" and (
+            version == "2026-07-28" or f"{PREFIX}protocolVersion" in meta
+        ):
+            return await self._modern(http, message)
+        if self.eras == "modern":
+            return _refusal(message, 400, -32022, "legacy?", {"supported": ["2026-07-28"]})
+        return await self._legacy(http, message)
+
+    async def _modern(self, http: web.Request, message: Json) -> web.StreamResponse:
+        headers = {name.lower(): value for name, value in http.headers.items()}
+        route = classify_inbound_request(message, headers=headers)
+        if isinstance(route, InboundLadderRejection):
+            return _refusal(message, 400, route.code, route.message, route.data)
+        if message["method"] == "tools/call":
+            name = message["params"]["name"]
+            known = next((tool for tool in self.script.tools if tool.get("name") == name), {})
+            wrong = validate_mcp_param_headers(
+                known.get("inputSchema"), message["params"].get("arguments") or {}, headers
+            )
+            if wrong is not None:
+                return _refusal(message, 400, wrong.code, wrong.message, wrong.data)
+        wire = _Wire(self, http, "modern")
+        wire.capabilities = route.client_capabilities
+        if message["method"] == "subscriptions/listen":
+            return await self._listen(http, message)
+        return await self._answered(http, message, wire)
+
+    async def _legacy(self, http: web.Request, message: Json) -> web.StreamResponse:
+        session = http.headers.get("Mcp-Session-Id", "")
+        if message.get("method") == "initialize":
+            session = uuid4().hex
+            self.sessions[session] = message["params"]["capabilities"]
+            wire = _Wire(self, http, "legacy")
+            response = await self._answered(http, message, wire)
+            response.headers["Mcp-Session-Id"] = session
+            return response
+        if not session:
+            return _refusal(message, 400, -32000, "Bad Request: no session", None)
+        if session not in self.sessions:
+            return web.Response(status=404, text="session not found")
+        if "method" not in message:
+            waiting = self._asked.get(str(message["id"]))
+            if waiting is not None and not waiting.done():
+                waiting.set_result(message)
+            return web.Response(status=202)
+        if "id" not in message:
+            if message["method"] == "notifications/cancelled":
+                self.script.cancelled.append(message["params"]["requestId"])
+            return web.Response(status=202)
+        return await self._answered(http, message, _Wire(self, http, "legacy"))
+
+    async def _answered(self, http: web.Request, message: Json, wire: _Wire) -> web.StreamResponse:
+        try:
+            answer = await self.script.answer(message, wire)
+        except asyncio.CancelledError:
+            self.disconnected.set()
+            raise
+        if answer is None:
+            if wire.stream is None:
+                return web.Response(status=200, text="{", content_type="application/json")
+            return wire.stream
+        failed = answer.get("error", {}).get("code")
+        if wire.stream is None and failed is not None and wire.era == "modern":
+            status = 404 if failed == -32601 else 400 if failed == -32602 else 200
+            return web.json_response(answer, status=status)
+        if wire.stream is None and (not self.stream or message["method"] == "initialize"):
+            return web.json_response(answer)
+        with suppress(ConnectionResetError):
+            await wire.send(answer)
+            if self.drop_streams:
+                self.drop_streams -= 1
+        assert wire.stream is not None
+        return wire.stream
+
+    async def _listen(self, http: web.Request, message: Json) -> web.StreamResponse:
+        if self.lists_stay:
+            return _refusal(message, 404, -32601, "Method not found", None)
+        stream = web.StreamResponse(headers=_STREAM)
+        await stream.prepare(http)
+        wanted = message["params"]["notifications"]
+        meta = {f"{PREFIX}subscriptionId": message["id"]}
+        ack = notification(
+            "notifications/subscriptions/acknowledged", {"notifications": wanted, "_meta": meta}
+        )
+        await stream.write(b"data: " + json.dumps(ack).encode() + b"\n\n")
+        self.listens[message["id"]] = (stream, wanted)
+        try:
+            await self._dropped.wait()
+        finally:
+            self.listens.pop(message["id"], None)
+        return stream
+
+    async def _get(self, http: web.Request) -> web.StreamResponse:
+        session = http.headers.get("Mcp-Session-Id", "")
+        last = http.headers.get("Last-Event-ID")
+        if session not in self.sessions:
+            return web.Response(status=404 if session else 405)
+        if last is None and not self.offers_get:
+            return web.Response(status=405)
+        stream = web.StreamResponse(headers=_STREAM)
+        await stream.prepare(http)
+        if last is not None and last in self._unsent:
+            self.resumed.append(last)
+            await stream.write(b"data: " + self._unsent.pop(last) + b"\n\n")
+            return stream
+        self.gets[session] = stream
+        self.get_opened.set()
+        try:
+            await self._dropped.wait()
+        finally:
+            self.gets.pop(session, None)
+        return stream
+
+    async def _delete(self, http: web.Request) -> web.Response:
+        session = http.headers.get("Mcp-Session-Id", "")
+        self.sessions.pop(session, None)
+        self.deleted.append(session)
+        return web.Response(status=204)
+
+    # --- HTTP+SSE
+
+    async def _sse(self, http: web.Request) -> web.StreamResponse:
+        inbox = uuid4().hex
+        stream = web.StreamResponse(headers=_STREAM)
+        await stream.prepare(http)
+        await stream.write(f"event: endpoint\ndata: /messages/{inbox}\n\n".encode())
+        self._inboxes[inbox] = (stream, {})
+        try:
+            await asyncio.Event().wait()
+        finally:
+            self._inboxes.pop(inbox, None)
+        return stream
+
+    async def _message(self, http: web.Request) -> web.Response:
+        found = self._inboxes.get(http.match_info["inbox"])
+        if found is None:
+            return web.Response(status=404)
+        stream, capabilities = found
+        message = json.loads(await http.read())
+        self.script.received.append(message)
+        if "method" not in message:
+            self._asked[str(message["id"])].set_result(message)
+        elif "id" not in message:
+            if message["method"] == "notifications/cancelled":
+                self.script.cancelled.append(message["params"]["requestId"])
+        else:
+            if message["method"] == "initialize":
+                capabilities.update(message["params"]["capabilities"])
+            wire = _Wire(self, http, "legacy")
+            wire.stream, wire.capabilities = stream, capabilities
+            wire.session = http.match_info["inbox"]
+            task = asyncio.get_running_loop().create_task(self._push(message, wire))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return web.Response(status=202, text="Accepted")
+
+    async def _push(self, message: Json, wire: _Wire) -> None:
+        with suppress(ConnectionResetError, Stop, RpcFailure):
+            answer = await self.script.answer(message, wire)
+            if answer is not None:
+                await wire.send(answer)
+
+
+def _refusal(message: Json, status: int, code: int, text: str, data: Any) -> web.Response:
+    error: Json = {"code": code, "message": text}
+    if data is not None:
+        error["data"] = data
+    body = {"jsonrpc": "2.0", "id": message.get("id"), "error": error}
+    return web.json_response(body, status=status)

@@ -1,0 +1,74 @@
+"""The REST API: every route, registered on the application.
+
+Owns: putting the parts together. Never answers anything but its own description.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import msgspec
+from aiohttp import web
+
+from armory.web.rest import keys, packs, status
+from armory.web.rest.openapi import describe, page
+from armory.web.rest.requests import refuse_method, serve
+from armory.web.rest.retrieve import RetrieveHandlers
+from armory.web.rest.routes import Answer, Reply, RestCall, Route
+from armory.web.rest.searching import Searching
+from armory.web.rest.services import RestServices
+
+
+class Document(Answer):
+    """An OpenAPI 3.1 document."""
+
+    openapi: str
+
+
+def all_routes(services: RestServices) -> list[Route]:
+    """Every route but those that show the description."""
+    retrieve = RetrieveHandlers(Searching(services), services.limits, services.agent)
+    found = [*retrieve.routes(), *packs.routes(), *status.routes()]
+    if services.api_keys or services.accounts.enabled:
+        found += keys.routes()
+    return found
+
+
+def register_rest(app: web.Application, services: RestServices) -> None:
+    """Add the REST routes, `/openapi.json` and `/docs`."""
+    routes = all_routes(services)
+    describing = Route(
+        "GET", "/openapi.json", _nothing, "This description", Document, access="public", tag="api"
+    )
+    document = describe([*routes, describing], services.info, services.base_path)
+    encoded = msgspec.json.encode(document)
+    html = page(document).encode()
+
+    async def show_document(call: RestCall) -> Reply:
+        return Reply(encoded)
+
+    async def show_page(call: RestCall) -> Reply:
+        policy = "default-src 'none'; style-src 'unsafe-inline'"
+        headers = {"Content-Type": "text/html; charset=utf-8", "Content-Security-Policy": policy}
+        return Reply(html, headers=headers)
+
+    public = [
+        Route("GET", "/openapi.json", show_document, "", Document, access="public"),
+        Route("GET", "/docs", show_page, "", None, access="public"),
+    ]
+    allowed: dict[str, list[str]] = {}
+    for route in [*routes, *public]:
+        path = services.base_path + route.path
+        app.router.add_route(route.method, path, partial(serve, services, route))
+        allowed.setdefault(path, []).append(route.method)
+    for path, methods in allowed.items():
+        refuse = partial(_refuse, services, ", ".join(sorted(methods)))
+        app.router.add_route("*", path, refuse)
+
+
+async def _refuse(services: RestServices, allowed: str, request: web.Request) -> web.Response:
+    return refuse_method(services, allowed, request)
+
+
+async def _nothing(call: RestCall) -> Reply:
+    return Reply(None, 204)

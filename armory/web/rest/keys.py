@@ -1,0 +1,197 @@
+"""Keys and users over REST.
+
+Owns: the routes, and what is the caller's own. A key's text is in one answer alone, ever.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from armory.accounts.keys import ApiKey
+from armory.errors import AccessDenied
+from armory.web.rest.problems import not_found
+from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
+from armory.web.rest.shapes import Name
+
+_FAR_MS = 253_402_300_799_999  # the year 9999
+
+
+class NewKey(Shape):
+    """A key to make."""
+
+    name: Name
+    user: Name | None = Field(
+        default=None, description="Whose; administrators only, others make their own."
+    )
+    scopes: Annotated[list[Annotated[str, Field(pattern=r"^[A-Za-z0-9_.:/*-]{1,64}$")]],
+                      Field(max_length=50)] = Field(default=[])  # fmt: skip
+    expires_at_ms: Annotated[int, Field(ge=0, le=_FAR_MS)] | None = Field(
+        default=None, description="Milliseconds since 1970; null: never."
+    )
+
+
+class KeyAnswer(Answer):
+    """What is known of a key."""
+
+    id: str
+    name: str
+    user: str | None
+    prefix: str
+    scopes: list[str]
+    created_at_ms: int
+    expires_at_ms: int | None
+    revoked_at_ms: int | None
+
+
+class MadeKey(KeyAnswer):
+    """A new key, with its text, which is shown this once."""
+
+    key: str
+
+
+class KeyList(Answer):
+    """Several keys."""
+
+    keys: list[KeyAnswer]
+
+
+class NewUser(Shape):
+    """A user to make."""
+
+    id: Name
+    plan: Name | None = None
+
+
+class UserChange(Shape):
+    """What to change of a user."""
+
+    plan: Name | None = None
+    is_active: bool | None = None
+
+
+class UserAnswer(Answer):
+    """One user."""
+
+    id: str
+    plan: str
+    is_active: bool
+    created_at_ms: int
+
+
+class UserList(Answer):
+    """Several users, by id."""
+
+    users: list[UserAnswer]
+
+
+class Page(Shape):
+    """Which part of a list."""
+
+    after: Annotated[str, Field(max_length=200)] = Field(
+        default="", description="Id to go on after."
+    )
+    limit: Annotated[int, Field(ge=1, le=1_000)] = 100
+
+
+def routes() -> list[Route]:
+    """The routes of keys and users."""
+    key, user = {"key_id": "Id of the key."}, {"user_id": "Id of the user."}
+
+    def keys(method: str, path: str, *rest: object, **more: object) -> Route:
+        return Route(method, path, *rest, tag="keys", access="user", **more)  # pyright: ignore
+
+    def users(method: str, path: str, *rest: object, **more: object) -> Route:
+        return Route(method, path, *rest, tag="users", access="admin", **more)  # pyright: ignore
+
+    return [
+        keys("GET", "/v1/keys", list_keys, "Own keys; all for administrators", KeyList),
+        keys("POST", "/v1/keys", create_key, "Make a key", MadeKey, body=NewKey, status=201),
+        keys("DELETE", "/v1/keys/{key_id}", revoke_key, "Revoke a key", None, status=204,
+             path_params=key),
+        users("GET", "/v1/users", list_users, "Users by id", UserList, params=Page),
+        users("POST", "/v1/users", create_user, "Make a user", UserAnswer, body=NewUser,
+              status=201, problems=(409,)),
+        users("GET", "/v1/users/{user_id}", get_user, "One user", UserAnswer, path_params=user),
+        users("PATCH", "/v1/users/{user_id}", change_user, "Change plan or activity",
+              UserAnswer, body=UserChange, path_params=user),
+        users("DELETE", "/v1/users/{user_id}", delete_user,
+              "Delete a user with keys, packs and installations", None, status=204,
+              path_params=user),
+    ]  # fmt: skip
+
+
+async def list_keys(call: RestCall) -> Reply:
+    """`GET /v1/keys`."""
+    found = await call.services.accounts.keys.list(None if call.admin else call.user)
+    return Reply({"keys": [_shown(key) for key in found]})
+
+
+async def create_key(call: RestCall) -> Reply:
+    """`POST /v1/keys`."""
+    given: NewKey = call.body
+    user = given.user
+    if not call.admin:
+        if user is not None and user != call.user:
+            raise AccessDenied("keys of others are made by the scope `admin`")
+        if not set(given.scopes) <= call.principal.scopes:
+            raise AccessDenied("a key cannot grant what its maker does not have")
+        user = call.user
+        async with call.services.accounts.feed.transaction() as change:
+            await call.services.accounts.users.ensure(change.connection, user)
+    made, text = await call.services.accounts.keys.create(
+        given.name, user=user, scopes=given.scopes, expires_at_ms=given.expires_at_ms
+    )
+    return Reply({**_shown(made), "key": text}, 201)
+
+
+async def revoke_key(call: RestCall) -> Reply:
+    """`DELETE /v1/keys/{key_id}`."""
+    whose = None if call.admin else call.user
+    if not await call.services.accounts.keys.revoke(call.path["key_id"], user=whose):
+        raise not_found("key")
+    return Reply(None, 204)
+
+
+async def list_users(call: RestCall) -> Reply:
+    """`GET /v1/users`."""
+    given: Page = call.params
+    found = await call.services.accounts.users.list(after=given.after, limit=given.limit)
+    return Reply({"users": found})
+
+
+async def create_user(call: RestCall) -> Reply:
+    """`POST /v1/users`."""
+    return Reply(await call.services.accounts.users.create(call.body.id, call.body.plan), 201)
+
+
+async def get_user(call: RestCall) -> Reply:
+    """`GET /v1/users/{user_id}`."""
+    found = await call.services.accounts.users.get(call.path["user_id"])
+    if found is None:
+        raise not_found("user")
+    return Reply(found)
+
+
+async def change_user(call: RestCall) -> Reply:
+    """`PATCH /v1/users/{user_id}`."""
+    given: UserChange = call.body
+    found = await call.services.accounts.users.change(
+        call.path["user_id"], plan=given.plan, is_active=given.is_active
+    )
+    if found is None:
+        raise not_found("user")
+    return Reply(found)
+
+
+async def delete_user(call: RestCall) -> Reply:
+    """`DELETE /v1/users/{user_id}`."""
+    if not await call.services.accounts.users.delete(call.path["user_id"]):
+        raise not_found("user")
+    return Reply(None, 204)
+
+
+def _shown(key: ApiKey) -> dict[str, Any]:
+    return asdict(key)

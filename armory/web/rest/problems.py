@@ -1,0 +1,124 @@
+"""One shape for every error of the REST API: `application/problem+json` (RFC 9457).
+
+Owns: which error has which status, and its body. Never imports a handler.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import msgspec
+from aiohttp import web
+
+from armory.accounts.names import AlreadyExists
+from armory.errors import (
+    AccessDenied,
+    ArmoryError,
+    AuthenticationFailed,
+    BackendError,
+    InvalidRequest,
+    RateLimited,
+    UnknownTool,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+
+PROBLEM_JSON = "application/problem+json"
+TITLES = {
+    400: "Bad request",
+    401: "Not authenticated",
+    403: "Not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    406: "Not acceptable",
+    409: "Already exists",
+    413: "Body too large",
+    415: "Unsupported content type",
+    422: "Invalid parameter",
+    429: "Too many requests",
+    500: "Internal error",
+    503: "Not available",
+    504: "Timed out",
+}
+
+
+class Problem(Exception):
+    """An answer that is an error.
+
+    Attributes:
+        status: HTTP status.
+        code: stable, machine-readable kind.
+        detail: for people.
+        parameter: the offending parameter, if one is.
+        headers: to be sent with it.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        detail: str,
+        *,
+        parameter: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(detail)
+        self.status = status
+        self.code = code
+        self.detail = detail
+        self.parameter = parameter
+        self.headers = dict(headers or {})
+
+
+_STATUS: tuple[tuple[type[ArmoryError], int], ...] = (
+    (AlreadyExists, 409),
+    (InvalidRequest, 422),
+    (AuthenticationFailed, 401),
+    (AccessDenied, 403),
+    (UnknownTool, 404),
+    (RateLimited, 429),
+    (UpstreamTimeout, 504),
+    (UpstreamUnavailable, 503),
+    (BackendError, 503),
+)
+
+
+def problem_of(error: ArmoryError) -> Problem:
+    """The answer that an error of Armory stands for."""
+    status = next((s for kind, s in _STATUS if isinstance(error, kind)), 500)
+    headers: dict[str, str] = {}
+    if status in {429, 503}:
+        headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s or 1)))
+    detail = error.message if status != 500 else "something went wrong inside; see the log"
+    return Problem(
+        status,
+        error.code,
+        detail,
+        parameter=getattr(error, "parameter", None),
+        headers=headers,
+    )
+
+
+def problem_response(problem: Problem, request_id: str) -> web.Response:
+    """A problem as it is sent."""
+    body: dict[str, object] = {
+        "type": "about:blank",
+        "title": TITLES.get(problem.status, "Error"),
+        "status": problem.status,
+        "code": problem.code,
+        "detail": problem.detail,
+        "request_id": request_id,
+    }
+    if problem.parameter is not None:
+        body["parameter"] = problem.parameter
+    return web.Response(
+        status=problem.status,
+        body=msgspec.json.encode(body),
+        headers={"Content-Type": PROBLEM_JSON, "X-Request-ID": request_id, **problem.headers},
+    )
+
+
+def not_found(what: str) -> Problem:
+    """What is not there, and what the caller may not see: the same answer."""
+    return Problem(404, "unknown", f"there is no such {what}")

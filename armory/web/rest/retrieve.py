@@ -1,0 +1,340 @@
+"""Retrieval over REST: V1, V2, `/v1/retrieve_tools`, installations and tools for the index.
+
+Owns: the routes and the shapes of their parameters. Never ranks anything.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from contextlib import aclosing
+from typing import Annotated, Any, Literal
+from uuid import uuid4
+
+import msgspec
+from aiohttp import web
+from pydantic import Field, create_model
+
+from armory.accounts.packs import Kind
+from armory.accounts.query_log import QueryRecord
+from armory.accounts.quotas import Quota
+from armory.domain.query import RANKERS, Query, Ranker
+from armory.errors import AuthenticationFailed, InvalidRequest
+from armory.security.expiry import while_valid
+from armory.web.rest.problems import Problem
+from armory.web.rest.requests import encode
+from armory.web.rest.routes import Reply, RestCall, Route, Shape, Text
+from armory.web.rest.searching import Found, Searching, Wanted, record_json
+from armory.web.rest.services import Agent, RestLimits
+from armory.web.rest.shapes import (
+    Context,
+    Filter,
+    Hour,
+    IndexedTools,
+    Installations,
+    Installed,
+    Name,
+    NewTools,
+    RankedTools,
+    Score,
+    Tools,
+)
+
+
+class RetrieveHandlers:
+    """The handlers.
+
+    Args:
+        searching: how to search.
+        limits: what may be asked for.
+        agent: the retrieval agent, where enabled.
+    """
+
+    def __init__(self, searching: Searching, limits: RestLimits, agent: Agent | None) -> None:
+        self._searching = searching
+        self._limits = limits
+        self._agent = agent
+
+    def routes(self) -> list[Route]:
+        """The routes of retrieval."""
+        query, top_k = _limited(self._limits)
+        simple = create_model("Simple", __base__=Shape, query=query, top_k=top_k)
+        params = create_model(
+            "RetrieveParams",
+            __base__=Shape,
+            query=query,
+            top_k=top_k,
+            ranker=(Ranker | None, Field(default=None, description=", ".join(RANKERS))),
+            server=(Name | None, None),
+            category=(Name | None, None),
+            min_score=(Score | None, None),
+            mode=(Literal["search", "agent"], "search"),
+            debug=(bool, False),
+            hour=(Hour | None, None),
+            last_tool=(Name | None, None),
+        )
+        body = create_model(
+            "Retrieve",
+            __base__=Shape,
+            query=query,
+            top_k=top_k,
+            ranker=(Ranker, "multi_factor"),
+            filter=(Filter, Filter()),
+            mode=(Literal["search", "agent"], "search"),
+            debug=(bool, False),
+            context=(Context, Context()),
+        )
+        spent: dict[str, Any] = {"problems": (429,), "limit_headers": True}
+        return [
+            Route("GET", "/retrieve_tools", self.v1, _V1, Tools, params=simple, **spent),
+            Route("GET", "/v2/retrieve_tools", self.v2, _V2, Tools, params=simple, **spent),
+            Route("GET", "/v1/retrieve_tools", self.ranked_get, _RANKED, RankedTools,
+                  params=params, description=_RANKED_TEXT, **spent),
+            Route("POST", "/v1/retrieve_tools", self.ranked_post, _RANKED, RankedTools,
+                  body=body, streams=True, description=_RANKED_TEXT, **spent),
+            Route("POST", "/v2/track_installation", self.track, _TRACK, Installations,
+                  body=Installed, access="user", accounts=True, problems=(422,)),
+            Route("POST", "/v2/index_tools", self.index, _INDEX, IndexedTools, body=NewTools,
+                  access="admin", description=_INDEX_TEXT),
+        ]  # fmt: skip
+
+    # -- handlers ----------------------------------------------------------------------------
+
+    async def v1(self, call: RestCall) -> Reply:
+        """`GET /retrieve_tools`: cosine order, without the user's packs."""
+        return await self._simple(call, "semantic", "v1")
+
+    async def v2(self, call: RestCall) -> Reply:
+        """`GET /v2/retrieve_tools`: hybrid within the user's packs; V1 for callers without one."""
+        if call.principal.user is None:
+            return await self._simple(call, "semantic", "v1")
+        return await self._simple(call, "hybrid", "v2")
+
+    async def ranked_get(self, call: RestCall) -> Reply | web.StreamResponse:
+        """`GET /v1/retrieve_tools`."""
+        given = call.params
+        filters = Filter(server=given.server, category=given.category, min_score=given.min_score)
+        context = Context(hour=given.hour, last_tool=given.last_tool)
+        return await self._ranked(call, given, filters, context)
+
+    async def ranked_post(self, call: RestCall) -> Reply | web.StreamResponse:
+        """`POST /v1/retrieve_tools`."""
+        return await self._ranked(call, call.body, call.body.filter, call.body.context)
+
+    async def track(self, call: RestCall) -> Reply:
+        """`POST /v2/track_installation`."""
+        given: Installed = call.body
+        items: list[tuple[Kind, str]] = []
+        if given.pack_id is not None:
+            items.append(("pack", given.pack_id))
+        if given.server is not None:
+            items.append(("server", given.server))
+        if given.tool_name is not None:
+            items.append(("tool", given.tool_name))
+        if not items:
+            raise InvalidRequest(
+                "give at least one of tool_name, server and pack_id", parameter="tool_name"
+            )
+        found = await call.services.accounts.packs.install(call.user, items)
+        return Reply({"installations": found})
+
+    async def index(self, call: RestCall) -> Reply:
+        """`POST /v2/index_tools`."""
+        given: NewTools = call.body
+        for place, tool in enumerate(given.tools):
+            _check_tool(tool, place)
+        indexed, skipped = await call.services.accounts.registry.add(
+            given.tools,
+            server=given.server,
+            category=given.category,
+            tags=given.tags,
+            skip_existing=given.skip_existing,
+        )
+        return Reply({"indexed": indexed, "skipped": skipped})
+
+    # -- how ---------------------------------------------------------------------------------
+
+    async def _simple(self, call: RestCall, ranker: Ranker, path: str) -> Reply:
+        started = time.perf_counter()
+        given = call.params
+        query = Query((given.query,), ranker=ranker, source="rest", user=call.principal.owner)
+        quota = await call.services.accounts.spend(call.principal)
+        wanted = Wanted(query, given.top_k)
+        found = await self._searching.search(call.principal, wanted, packs=path == "v2")
+        return self._answer(call, given.query, found, path, started, quota)
+
+    async def _ranked(
+        self, call: RestCall, given: Any, filters: Filter, context: Context
+    ) -> Reply | web.StreamResponse:
+        started = time.perf_counter()
+        if given.mode == "agent":
+            return await self._ask(call, given, filters, started)
+        query = Query(
+            (given.query,),
+            servers=frozenset((filters.server,)) if filters.server else None,
+            categories=frozenset((filters.category,)) if filters.category else None,
+            ranker=given.ranker or "multi_factor",
+            source="rest",
+            hour=context.hour,
+            last_tool=context.last_tool,
+            user=call.principal.owner,
+        )
+        quota = await call.services.accounts.spend(call.principal)
+        wanted = Wanted(query, given.top_k, filters.min_score, given.debug)
+        path = "v2" if call.principal.user is not None else "v1"
+        found = await self._searching.search(call.principal, wanted, packs=path == "v2")
+        return self._answer(call, given.query, found, path, started, quota)
+
+    def _answer(
+        self,
+        call: RestCall,
+        text: str,
+        found: Found,
+        path: str,
+        started: float,
+        quota: Quota | None,
+    ) -> Reply:
+        took_ms = round((time.perf_counter() - started) * 1000, 3)
+        query_id = uuid4().hex
+        self._log(call, query_id, text, found, path, took_ms)
+        body: dict[str, Any] = {"tools": found.tools, "query_id": query_id}
+        body |= {"took_ms": took_ms, "path": path}
+        if found.degraded is not None:
+            body["degraded"] = found.degraded
+        if found.debug is not None:
+            body["debug"] = found.debug
+        return Reply(msgspec.json.encode(body), headers=limit_headers(quota))
+
+    def _log(
+        self, call: RestCall, query_id: str, text: str, found: Found, path: str, took_ms: float
+    ) -> None:
+        if call.services.asked is not None:
+            call.services.asked(call.principal, (text,), found.names)
+        call.services.accounts.query_log.add(
+            QueryRecord(
+                query_id,
+                call.principal.user,
+                f"rest:{path}",
+                text,
+                found.names,
+                found.visible,
+                found.top_score,
+                took_ms,
+                found.degraded,
+            )
+        )
+
+    async def _ask(
+        self, call: RestCall, given: Any, filters: Filter, started: float
+    ) -> Reply | web.StreamResponse:
+        if self._agent is None:
+            raise Problem(
+                422,
+                "agent_disabled",
+                "the retrieval agent is off; see agent.enabled, or take mode `search`",
+                parameter="mode",
+            )
+        if filters != Filter():
+            raise Problem(
+                422, "invalid_request", "filters do not go with mode `agent`", parameter="filter"
+            )
+        quota = await call.services.accounts.spend(call.principal)
+        path = "v2" if call.principal.user is not None else "v1"
+        visible = self._searching.visible(call.principal, packs=path == "v2")
+        asked: dict[str, Any] = {"visible": visible, "user": call.principal.owner}
+        asked["top_k"] = given.top_k
+        if "text/event-stream" in call.request.headers.get("Accept", ""):
+            return await self._stream(call, self._agent, given.query, asked)
+        result = await self._agent.run(given.query, **asked)
+        tools = [
+            record_json(f.tool, score=f.score, relevance=f.match.score, reason=f.reason)
+            for f in result.tools
+        ]
+        names = tuple(tool["name"] for tool in tools)
+        top = float(tools[0]["score"]) if tools else 0.0
+        found = Found(msgspec.Raw(msgspec.json.encode(tools)), names, len(visible), top)
+        reply = self._answer(call, given.query, found, path, started, quota)
+        body = msgspec.json.decode(reply.body)
+        body["answer"] = result.answer
+        body["trace"] = [event.as_json() for event in result.trace]
+        return Reply(msgspec.json.encode(body), headers=reply.headers)
+
+    async def _stream(
+        self, call: RestCall, agent: Agent, question: str, asked: Mapping[str, Any]
+    ) -> web.StreamResponse:
+        headers = {"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+        response = web.StreamResponse(headers={**headers, "X-Request-ID": call.request_id})
+
+        async def steps() -> None:
+            async with aclosing(agent.stream(question, **asked)) as events:
+                async for event in events:
+                    if not response.prepared:  # an error before the first event is still a problem
+                        await response.prepare(call.request)
+                    data = event.as_json()
+                    if event.result is not None:
+                        data["result"] = event.result.as_json()
+                    await response.write(_event(event.kind, data))
+
+        if not await while_valid(call.principal, steps()):
+            if not response.prepared:
+                raise AuthenticationFailed(_EXPIRED)
+            problem = {"code": AuthenticationFailed.code, "detail": _EXPIRED}
+            await response.write(_event("error", problem))
+        await response.write_eof()
+        return response
+
+
+def _event(kind: str, data: Mapping[str, Any]) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (kind.encode(), encode(data))
+
+
+def limit_headers(quota: Quota | None) -> dict[str, str]:
+    """X-RateLimit-* of a user with a limit."""
+    if quota is None or quota.queries_limit is None:
+        return {}
+    return {
+        "X-RateLimit-Limit": str(quota.queries_limit),
+        "X-RateLimit-Remaining": str(quota.remaining or 0),
+        "X-RateLimit-Reset": str(quota.resets_at_s),
+    }
+
+
+def _limited(limits: RestLimits) -> tuple[Any, Any]:
+    query = Annotated[Text, Field(min_length=1, max_length=limits.query_chars, pattern=r"\S")]
+    top_k = Annotated[int, Field(ge=1, le=limits.top_k)]
+    return (query, ...), (top_k, min(5, limits.top_k))
+
+
+def _check_tool(tool: Mapping[str, Any], place: int) -> None:
+    name = tool.get("name")
+    where = f"tools.{place}"
+    if not isinstance(name, str) or not 1 <= len(name) <= 200 or not name.isprintable():
+        raise InvalidRequest(
+            f"{where}.name: expected 1 to 200 printable characters", parameter=f"{where}.name"
+        )
+    for member, kind in (("description", str), ("inputSchema", dict), ("_meta", dict)):
+        if member in tool and not isinstance(tool[member], kind):
+            raise InvalidRequest(
+                f"{where}.{member}: expected {'a string' if kind is str else 'an object'}",
+                parameter=f"{where}.{member}",
+            )
+    text = msgspec.json.encode(tool)
+    if b"\\u0000" in text or b"\\ud" in text.lower():
+        raise InvalidRequest(f"{where}: contains a NUL or a lone surrogate", parameter=where)
+
+
+_EXPIRED = "the credential has expired meanwhile; ask again with a new one"
+_V1 = "Tools by meaning alone, over everything that policy allows"
+_V2 = "Tools by meaning and words, within the user's active packs and servers"
+_RANKED = "Tools ranked by several factors, with filters, reasons and numbers"
+_RANKED_TEXT = (
+    "`debug` adds the numbers behind the ranking. `mode: agent` lets the retrieval agent search "
+    "(POST with `Accept: text/event-stream` streams its steps). A caller with a user searches "
+    "within its active packs."
+)
+_TRACK = "Record that the user has installed a pack, a server or a tool"
+_INDEX = "Add tools to the index that no upstream offers"
+_INDEX_TEXT = (
+    "They can be found over REST and cannot be called; MCP lists leave them out. A tool that an "
+    "upstream offers under the same exposed name takes their place."
+)

@@ -1,0 +1,163 @@
+"""The one table that both the server and the API description are made of.
+
+Owns: what a route is. Never imports a handler; handlers list their routes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from aiohttp import web
+from pydantic import AfterValidator, BaseModel, ConfigDict
+
+from armory.domain.principal import Principal
+from armory.web.rest.problems import Problem
+from armory.web.rest.services import RestServices
+
+ADMIN = "admin"
+Access = Literal["public", "caller", "user", "admin"]
+
+
+def storable(text: str) -> str:
+    """Text that every database takes: no NUL, no lone surrogate.
+
+    Raises:
+        ValueError: it has one.
+    """
+    if "\x00" in text:
+        raise ValueError("contains a NUL character")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise ValueError("contains a lone surrogate") from None
+    return text
+
+
+Text = Annotated[str, AfterValidator(storable)]
+
+
+class Shape(BaseModel):
+    """A JSON object of the API: unknown members are refused."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class Answer(BaseModel):
+    """A JSON object that the API answers with."""
+
+    model_config = ConfigDict(extra="allow")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RestCall:
+    """One request, checked.
+
+    Attributes:
+        services: see `RestServices`.
+        principal: who asks.
+        request_id: echoed in the answer.
+        path: path parameters.
+        params: the query parameters as the route's model.
+        body: the body as the route's model.
+        request: the request itself, for what streams.
+    """
+
+    services: RestServices
+    principal: Principal
+    request_id: str
+    path: Mapping[str, str]
+    params: Any
+    body: Any
+    request: web.Request
+
+    @property
+    def admin(self) -> bool:
+        """Whether the caller administers this Armory."""
+        return ADMIN in self.principal.scopes
+
+    @property
+    def user(self) -> str:
+        """The caller's user.
+
+        Raises:
+            Problem: the credential belongs to no user.
+        """
+        if self.principal.user is None:
+            raise Problem(
+                403, "access_denied", "this credential belongs to no user; use one that does"
+            )
+        return self.principal.user
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer: `body` is encoded as JSON, bytes are sent as they are."""
+
+    body: Any
+    status: int = 200
+    headers: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+Handler = Callable[[RestCall], Awaitable[Reply | web.StreamResponse]]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One method of one path.
+
+    Attributes:
+        method, path: as aiohttp takes them.
+        handler: what answers.
+        summary: one line for the description.
+        answer: model of the answer; None: no content.
+        access: who may: anybody, whoever is authenticated, one with a user, an administrator.
+        tag: group in the description.
+        params: model of the query parameters.
+        body: model of the body.
+        path_params: what each path parameter is.
+        problems: statuses beside those that every route has.
+        status: of success.
+        streams: whether it can answer `text/event-stream` too.
+        accounts: whether it needs `accounts.enabled`.
+        description: more than the summary.
+        limit_headers: whether answers carry X-RateLimit-*.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    summary: str
+    answer: type[BaseModel] | None
+    access: Access = "caller"
+    tag: str = "retrieval"
+    params: type[BaseModel] | None = None
+    body: type[BaseModel] | None = None
+    path_params: Mapping[str, str] = field(default_factory=dict[str, str])
+    problems: Sequence[int] = ()
+    status: int = 200
+    streams: bool = False
+    accounts: bool = False
+    description: str = ""
+    limit_headers: bool = False
+
+    @property
+    def operation(self) -> str:
+        """Unique name in the description."""
+        words = self.path.replace("{", "").replace("}", "").replace("_", "/").split("/")
+        return "_".join([self.method.lower(), *(word for word in words if word)])
+
+    @property
+    def statuses(self) -> list[int]:
+        """Every status that it can answer with but success."""
+        found = {405, 500, 503, *self.problems}
+        if self.access != "public":
+            found |= {400, 401, 403, 429}
+        if self.params is not None or self.path_params:
+            found.add(422)
+        if self.body is not None:
+            found |= {400, 413, 415, 422}
+        if self.path_params or self.accounts:
+            found.add(404)
+        return sorted(found)

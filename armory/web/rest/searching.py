@@ -1,0 +1,269 @@
+"""One retrieval over REST: what may be searched, how it ranks, and the kept answers.
+
+Owns: visible sets with the indexed tools, the cache of results, the shape of a found tool. Never
+knows a route.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import numpy as np
+from cachetools import LRUCache
+
+from armory.domain.catalog import Catalog
+from armory.domain.principal import Principal
+from armory.domain.query import Query, VisibleSet
+from armory.domain.tool import ToolRecord
+from armory.retrieval.factors import UNMEASURED
+from armory.retrieval.ports import CandidateFeatures, FloatArray
+from armory.retrieval.selection import Verdict
+from armory.storage.readthrough import ReadThrough
+from armory.web.rest.services import RestServices
+
+RESULT_TTL_S = 300.0
+_SETS_KEPT = 2_048
+
+
+class Found(msgspec.Struct, frozen=True):
+    """What a search gave, as it is kept.
+
+    Attributes:
+        tools: the JSON array of tools.
+        names: exposed names, best first.
+        visible: number of tools searched.
+        top_score: best score of them, in the ranker's own formula.
+        degraded: what was lost, or None; such answers are not kept.
+        debug: JSON object of the ranking's numbers, where asked for.
+        settled: whether the index held all that is visible, as it is now; else not kept either.
+    """
+
+    tools: msgspec.Raw
+    names: tuple[str, ...]
+    visible: int
+    top_score: float
+    degraded: str | None = None
+    debug: msgspec.Raw | None = None
+    settled: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """A search, with what decides its answer beside the visible set."""
+
+    query: Query
+    top_k: int
+    min_score: float | None = None
+    debug: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    base: VisibleSet
+    registered: Mapping[str, ToolRecord]
+    visible: VisibleSet
+    digest: str
+
+
+class Searching:
+    """Searches for REST.
+
+    Args:
+        services: see `RestServices`.
+    """
+
+    def __init__(self, services: RestServices) -> None:
+        self._services = services
+        accounts = services.accounts
+        self._kept: ReadThrough[Found] = ReadThrough(
+            "found",
+            Found,
+            cache=accounts.cache,
+            feed=accounts.feed,
+            ttl_s=lambda found: RESULT_TTL_S if found.settled and not found.degraded else 0.0,
+            max_entries=5_000,
+        )
+        self._sets: LRUCache[tuple[int, int, str], _Seen] = LRUCache(_SETS_KEPT)
+        self._agreed = LRUCache[int, tuple[_Seen, Sequence[ToolRecord]]](_SETS_KEPT)
+        self._catalog: tuple[Catalog, str] | None = None
+        self._indexed: tuple[Sequence[ToolRecord], dict[str, ToolRecord]] | None = None
+
+    def visible(self, principal: Principal, *, packs: bool) -> VisibleSet:
+        """What `principal` may find: the catalogue's and the indexed tools that policy allows.
+
+        One object for as long as nothing of it changes, so that retrieval can keep its mask.
+        """
+        return self._seen(principal, packs).visible
+
+    async def search(self, principal: Principal, wanted: Wanted, *, packs: bool) -> Found:
+        """The answer to a query, kept for five minutes for whoever would get the same.
+
+        Raises:
+            InvalidRequest: a query that cannot be searched for.
+            BackendError: nothing could be searched.
+        """
+        seen = self._seen(principal, packs)
+        key = self._key(wanted, seen.digest)
+        return await self._kept.get(key, lambda: self._look(wanted, seen))
+
+    async def _look(self, wanted: Wanted, seen: _Seen) -> Found:
+        settled = self._settled(seen)
+        verdict = await self._services.engine.judge(wanted.query, seen.visible)
+        if verdict.evidence is None or verdict.ranked is None:
+            debug = msgspec.Raw(_json(_debug([], None, [], wanted))) if wanted.debug else None
+            return Found(msgspec.Raw(b"[]"), (), 0, 0.0, verdict.degraded, debug, settled)
+        raw = verdict.ranked.raw
+        order = verdict.order.tolist()
+        if wanted.min_score is not None:
+            order = [place for place in order if float(raw[place]) >= wanted.min_score]
+        chosen: list[int] = order[: wanted.top_k]
+        tools = [tool_json(verdict, place) for place in chosen]
+        debug = None
+        if wanted.debug:
+            vector = await self._services.engine.embedding(wanted.query.texts[0])
+            debug = msgspec.Raw(_json(_debug(chosen, verdict.evidence, vector, wanted)))
+        return Found(
+            msgspec.Raw(_json(tools)),
+            tuple(tool["name"] for tool in tools),
+            verdict.evidence.visible,
+            float(raw[chosen[0]]) if chosen else 0.0,
+            verdict.degraded,
+            debug,
+            settled,
+        )
+
+    def _settled(self, seen: _Seen) -> bool:
+        """Whether the index holds what `seen` stands for; it follows the catalogue soon after."""
+        tools = self._services.engine.tools
+        known = self._agreed.get(id(seen))
+        if known is not None and known[0] is seen and known[1] is tools:
+            return True
+        if self._indexed is None or self._indexed[0] is not tools:
+            self._indexed = (tools, {tool.name: tool for tool in tools})
+        indexed, catalog = self._indexed[1], self._services.catalog().tools
+        for name in seen.visible.names:
+            wanted = catalog.get(name) or seen.registered.get(name)
+            found = indexed.get(name)
+            if found is not wanted and (found is None or found != wanted):
+                return False
+        self._agreed[id(seen)] = (seen, tools)
+        return True
+
+    def _seen(self, principal: Principal, packs: bool) -> _Seen:
+        services = self._services
+        policy, catalog = services.policy(), services.catalog()
+        base = policy.visible(catalog, principal, packs=packs)
+        registered = services.accounts.registry.records
+        profile = repr(policy.profile(principal, packs=packs))
+        key = (id(base), id(registered), profile)
+        known = self._sets.get(key)
+        if known is not None and known.base is base and known.registered is registered:
+            return known
+        extra = frozenset(
+            name
+            for name in registered
+            if name not in base.names and policy.allows(principal, name, packs=packs)
+            # what an upstream offers is decided by the catalogue alone
+            if name not in catalog.tools
+        )
+        visible = base
+        if extra:
+            visible = VisibleSet(base.names | extra, f"{base.key}+{len(extra)}")
+        text = "\n".join(sorted(visible.names))
+        content = self._content(catalog) + "".join(registered[n].fingerprint for n in sorted(extra))
+        digest = hashlib.sha256(f"{content}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()
+        found = self._sets[key] = _Seen(base, registered, visible, digest)
+        return found
+
+    def _content(self, catalog: Catalog) -> str:
+        """A digest of everything that the catalogue says of its tools; the same on replicas."""
+        if self._catalog is None or self._catalog[0] is not catalog:
+            content = hashlib.sha256()
+            for name, tool in catalog.tools.items():
+                said = (name, tool.fingerprint, tool.description, tool.tags, tool.category)
+                content.update(repr(said).encode("utf-8", "surrogatepass"))
+            self._catalog = (catalog, content.hexdigest())
+        return self._catalog[1]
+
+    def _key(self, wanted: Wanted, digest: str) -> str:
+        query = wanted.query
+        parts = (
+            self._services.variant(),
+            digest,
+            query.texts,
+            query.ranker,
+            query.user,
+            query.hour,
+            query.last_tool,
+            sorted(query.servers) if query.servers is not None else None,
+            sorted(query.categories) if query.categories is not None else None,
+            wanted.top_k,
+            wanted.min_score,
+            wanted.debug,
+        )
+        return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def tool_json(verdict: Verdict, place: int) -> dict[str, Any]:
+    """One found tool: `score` is the ranker's formula, `relevance` the calibrated score."""
+    evidence, ranked = verdict.evidence, verdict.ranked
+    assert evidence is not None
+    assert ranked is not None
+    record = evidence.records[place]
+    return record_json(
+        record,
+        score=float(ranked.raw[place]),
+        relevance=float(ranked.score[place]),
+        reason=verdict.ranker.reason(evidence, ranked, place),
+    )
+
+
+def record_json(
+    record: ToolRecord, *, score: float, relevance: float, reason: str
+) -> dict[str, Any]:
+    """One tool as REST shows it."""
+    return {
+        "name": record.name,
+        "server": record.server,
+        "description": record.description,
+        "inputSchema": record.input_schema,
+        "score": round(score, 6),
+        "relevance": round(relevance, 6),
+        "reason": reason,
+    }
+
+
+def _debug(
+    chosen: Sequence[int],
+    evidence: CandidateFeatures | None,
+    vector: FloatArray | Sequence[float] | None,
+    wanted: Wanted,
+) -> dict[str, Any]:
+    similarity: list[float] = []
+    factors: dict[str, list[float]] = {"popularity": [], "history": [], "performance": []}
+    if evidence is not None:
+        cosines = [leg.cosine for leg in evidence.legs if leg.cosine is not None]
+        best = np.max(cosines, axis=0) if cosines else np.zeros(len(evidence.records))
+        similarity = [float(best[place]) for place in chosen]
+        names = [evidence.records[place].name for place in chosen]
+        if evidence.usage is not None:
+            usage = evidence.usage.statistics(wanted.query.user, names)
+            factors = {name: getattr(usage, name).tolist() for name in factors}
+        else:
+            factors = {name: [0.0] * len(names) for name in factors}
+            factors["performance"] = [UNMEASURED] * len(names)
+    return {
+        "query_embedding": [] if vector is None else [float(x) for x in vector],
+        "embedding_similarity_scores": similarity,
+        "popularity_scores": factors["popularity"],
+        "user_history_scores": factors["history"],
+        "performance_scores": factors["performance"],
+    }
+
+
+def _json(value: object) -> bytes:
+    return msgspec.json.encode(value)

@@ -1,0 +1,121 @@
+"""What retrieval over REST takes and gives, as models.
+
+Owns: names, ranges and descriptions of members. Never imports a handler.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from armory.web.rest.routes import Answer, Shape, Text
+
+Name = Annotated[Text, Field(min_length=1, max_length=200)]
+Hour = Annotated[int, Field(ge=0, le=23)]
+Score = Annotated[float, Field(ge=-100, le=100, allow_inf_nan=False)]
+TOOLS_AT_ONCE = 1_000
+
+
+class FoundTool(Answer):
+    """One tool that was found."""
+
+    name: str
+    server: str
+    description: str
+    inputSchema: dict[str, Any]
+    score: float = Field(description="The ranker's own formula; higher is better.")
+    relevance: float = Field(description="Calibrated score in [0, 1], comparable over rankers.")
+    reason: str
+
+
+class Tools(Answer):
+    """The answer of V1 and V2."""
+
+    tools: list[FoundTool]
+    query_id: str
+    took_ms: float
+    path: Literal["v1", "v2"]
+    degraded: str | None = Field(default=None, description="What was lost, if anything.")
+
+
+class Debug(Answer):
+    """The numbers behind a ranking, parallel to `tools`."""
+
+    query_embedding: list[float]
+    embedding_similarity_scores: list[float]
+    popularity_scores: list[float]
+    user_history_scores: list[float]
+    performance_scores: list[float]
+
+
+class RankedTools(Answer):
+    """The answer of `/v1/retrieve_tools`."""
+
+    tools: list[FoundTool]
+    query_id: str
+    took_ms: float
+    path: Literal["v1", "v2"]
+    degraded: str | None = None
+    debug: Debug | None = None
+    answer: str | None = Field(default=None, description="The agent's Final Answer.")
+    trace: list[dict[str, Any]] | None = Field(default=None, description="The agent's steps.")
+
+
+class Filter(Shape):
+    """What to leave out."""
+
+    server: Name | None = None
+    category: Name | None = None
+    min_score: Score | None = Field(default=None, description="Compared with `score`.")
+
+
+class Context(Shape):
+    """What the caller is doing."""
+
+    hour: Hour | None = Field(default=None, description="Local hour, 0 to 23.")
+    last_tool: Name | None = Field(default=None, description="Exposed name of the last tool.")
+
+
+class Installed(Shape):
+    """What a user has installed; at least one of the three."""
+
+    tool_name: Name | None = Field(default=None, description="Exposed name of one tool.")
+    server: Name | None = Field(default=None, description="Key of a server.")
+    pack_id: Name | None = None
+
+
+class InstallationAnswer(Answer):
+    """One installation."""
+
+    kind: Literal["pack", "server", "tool"]
+    value: str
+    is_active: bool
+    installed_at_ms: int
+
+
+class Installations(Answer):
+    """Everything that a user has installed."""
+
+    installations: list[InstallationAnswer]
+
+
+class NewTools(Shape):
+    """Tools for the index that no upstream offers."""
+
+    tools: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=TOOLS_AT_ONCE)] = Field(
+        description="MCP tool objects; each needs a `name`."
+    )
+    server: Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=64)] = (
+        "indexed"
+    )
+    category: Name | None = None
+    tags: Annotated[list[Name], Field(max_length=50)] = Field(default=[])
+    skip_existing: bool = False
+
+
+class IndexedTools(Answer):
+    """What became of them, by exposed name."""
+
+    indexed: list[str]
+    skipped: list[str]
