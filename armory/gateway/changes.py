@@ -24,6 +24,7 @@ from armory.gateway.results.uri_rewriting import expose_params
 from armory.gateway.views.view import View
 from armory.protocol.link import Owner, Params
 from armory.protocol.rawjson import pack, text_of
+from armory.protocol.session_events import Notified
 from armory.security.policy import Scope
 
 if TYPE_CHECKING:
@@ -197,35 +198,37 @@ class Changes:
 
     # -- from upstream -----------------------------------------------------------------------
 
-    def on_notification(self, server: str, owner: str, method: str, params: Params) -> None:
+    def on_notification(self, event: Notified) -> None:
         """What an upstream says outside any request; list changes are the supervisor's."""
-        if method == UPDATED:
-            uri = text_of(params, "uri")
-            if uri is not None:
-                self._updated(server, owner, uri, params)
-        elif method in RELAYED:
-            self._relay(server, owner, method, params)
+        if event.method == UPDATED:
+            self._updated(event)
+        elif event.method in RELAYED:
+            self._relay(event)
 
-    def _updated(self, server: str, owner: str, uri: str, params: Params) -> None:
+    def _updated(self, event: Notified) -> None:
+        uri, server = text_of(event.params, "uri"), event.server
+        if uri is None:
+            return
         for subscription in list(self._subscriptions):
-            if (server, uri) in subscription.uris and self._is_for(subscription, server, owner):
+            wanted = (server, uri) in subscription.uris
+            if wanted and self._is_for(subscription, server, event.owner):
                 shown = uri if subscription.endpoint.transparent else expose_uri(server, uri)
-                subscription.deliver(UPDATED, {**params, "uri": pack(shown)})
+                subscription.deliver(UPDATED, {**event.params, "uri": pack(shown)})
 
-    def _relay(self, server: str, owner: str, method: str, params: Params) -> None:
-        if method == LOGGED and not owner:
+    def _relay(self, event: Notified) -> None:
+        if event.method == LOGGED and not event.owner:
             return  # a session that many share says to none of them whom it means
-        task = text_of(params, "taskId")
+        task = text_of(event.params, "taskId")
         for subscription in list(self._subscriptions):
-            if not subscription.endpoint.scope.has_server(server):
+            if not subscription.endpoint.scope.has_server(event.server):
                 continue
-            if not self._is_for(subscription, server, owner):
+            if not self._is_for(subscription, event.server, event.owner):
                 continue
             transparent = subscription.endpoint.transparent
-            shown = params if transparent else expose_params(params, server)
+            shown = event.params if transparent else expose_params(event.params, event.server)
             wanted = task is not None and text_of(shown, "taskId") in subscription.tasks
             if wanted or subscription.relays:
-                subscription.deliver(method, shown)
+                subscription.deliver(event.method, shown)
 
     def _is_for(self, subscription: Subscription, server: str, owner: str) -> bool:
         mine = Owner(subscription.principal, subscription.session)

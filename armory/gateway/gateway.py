@@ -34,8 +34,9 @@ from armory.gateway.settings import GatewaySettings
 from armory.gateway.views.definitions import Form
 from armory.gateway.views.principal_lists import PrincipalLists
 from armory.gateway.views.view import View
-from armory.protocol.link import ClientChannel, Params, Reply
+from armory.protocol.link import ClientChannel, Reply
 from armory.protocol.meta import QUERY, TOOL_RAG
+from armory.protocol.session_events import Notified, SessionEvent
 from armory.security.policy import Policy, VisibleCatalog
 
 RELIST_S = 10.0
@@ -140,11 +141,12 @@ class Gateway:
         except TimeoutError:
             _log.warning("relist_too_slow", upstream=server)
 
-    def on_notification(self, server: str, owner: str, method: str, params: Params) -> None:
-        """`protocol.link.Listener`: what an upstream says outside any request."""
-        if method.endswith("/list_changed"):
-            self.personal.heard(server, owner)
-        self.changes.on_notification(server, owner, method, params)
+    def on_session_event(self, event: SessionEvent) -> None:
+        """As `SessionObserver.on_session_event`."""
+        if isinstance(event, Notified):
+            if event.list_changed:
+                self.personal.heard(event.server, event.owner)
+            self.changes.on_notification(event)
 
     # -- what clients ask --------------------------------------------------------------------
 

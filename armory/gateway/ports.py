@@ -46,7 +46,7 @@ class Pool(Protocol):
         ...
 
     def key(self, server: str, owner: Owner) -> str:
-        """Name of the session that serves `owner`: what `Listener.on_notification` calls owner."""
+        """Name of the session that serves `owner`: `SessionEvent.owner`."""
         ...
 
     async def release_session(self, session_id: str) -> None:

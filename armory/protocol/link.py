@@ -1,6 +1,7 @@
-"""What a connection to an upstream is, seen from above.
+"""What passes between a client's request and the link to an upstream.
 
-Owns: the values and Protocols that `gateway` and `wire` code against. Never imports a transport.
+Owns: the call, its reply, on whose behalf it goes, and the client as an upstream may reach it. The
+link itself is `upstreams.session.base.BaseLink`. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -156,79 +157,3 @@ class Owner:
 
     principal: Principal
     session_id: str | None = None
-
-
-class Listener(Protocol):
-    """Who hears what an upstream says outside any request."""
-
-    def on_notification(self, server: str, owner: str, method: str, params: Params) -> None:
-        """`owner` is the pool key of the session that it arrived on ("" for the gateway's own)."""
-        ...
-
-
-class Link(Protocol):
-    """One live session with one upstream.
-
-    A link is opened and closed by one owner task. `request` may be called by many tasks at once;
-    cancelling it cancels the call upstream in the way of the transport and era.
-    """
-
-    @property
-    def server(self) -> str:
-        """Key of the upstream."""
-        ...
-
-    @property
-    def era(self) -> Era:
-        """Era that was negotiated."""
-        ...
-
-    @property
-    def protocol_version(self) -> str:
-        """Revision that was negotiated."""
-        ...
-
-    @property
-    def capabilities(self) -> Mapping[str, Any]:
-        """The upstream's capabilities."""
-        ...
-
-    @property
-    def server_info(self) -> Mapping[str, Any]:
-        """The upstream's `serverInfo`."""
-        ...
-
-    @property
-    def instructions(self) -> str:
-        """The upstream's `instructions`, or ""."""
-        ...
-
-    @property
-    def closed(self) -> bool:
-        """Whether requests have no chance any more."""
-        ...
-
-    async def request(self, call: Call) -> Reply:
-        """Send one request and wait for its answer.
-
-        Raises:
-            UpstreamUnavailable: the session died, before or during the call.
-            UpstreamTimeout: the deadline passed; the call was cancelled upstream.
-        """
-        ...
-
-    async def set_subscriptions(self, uris: frozenset[str]) -> None:
-        """Make the upstream report updates of exactly these resources (original URIs).
-
-        Legacy: `resources/subscribe` and `unsubscribe` for the difference. Modern: a new
-        `subscriptions/listen` with the union before the old one is let go.
-
-        Raises:
-            Refused: the upstream said no; what it accepted before stays.
-            UpstreamUnavailable: as for `request`.
-        """
-        ...
-
-    async def close(self) -> None:
-        """End the session; safe to call twice. Leaves no process, task or socket behind."""
-        ...

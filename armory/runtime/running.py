@@ -24,7 +24,6 @@ from armory.feedback.learning import Learning
 from armory.feedback.store import StoredUses
 from armory.feedback.vectors import FeedbackVectors
 from armory.gateway.gateway import Gateway
-from armory.protocol.link import Params
 from armory.retrieval.retriever import Retriever
 from armory.runtime.accounts import (
     AlsoIndexed,
@@ -73,17 +72,6 @@ FIRST_SNAPSHOT_S = 10.0
 """So long the first snapshot waits for upstreams that have neither answered nor failed."""
 
 
-class _Ears:
-    """Passes on to the gateway what upstreams say; the pool exists before the gateway does."""
-
-    def __init__(self) -> None:
-        self.gateway: Gateway | None = None
-
-    def on_notification(self, server: str, owner: str, method: str, params: Params) -> None:
-        if self.gateway is not None:
-            self.gateway.on_notification(server, owner, method, params)
-
-
 class Runtime:
     """A gateway that runs. Made by `open_runtime`.
 
@@ -113,10 +101,8 @@ class Runtime:
         self.opening: Opening | None = None
         self._leaving = False
         self._ready_when: ReadyWhen = loaded.config.server.readiness  # takes a restart
-        ears = _Ears()
         self.pool = Pool(
             parts.specs,
-            listener=ears,
             client_info={"name": "armory", "version": armory_version()},
         )
         accounts = self.accounts
@@ -142,7 +128,7 @@ class Runtime:
             preceding=QueryAttribution() if self.learning else None,
         )
         self.gateway.compacted = self.figures.metrics.compacted
-        ears.gateway = self.gateway
+        self.pool.observers.add(self.gateway)
         self._indexing: AlsoIndexed | None = None
         if self.retriever is not None and accounts is not None:
             self._indexing = AlsoIndexed(self.retriever, accounts.registry)

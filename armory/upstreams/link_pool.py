@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 import structlog
 
 from armory.domain.principal import INTERNAL, Principal
 from armory.errors import UpstreamOverloaded, UpstreamUnavailable
-from armory.protocol.link import Owner, Params, Refused
+from armory.protocol.link import Owner, Refused
+from armory.protocol.session_events import Lost, SessionEvent, SessionObserver
 from armory.upstreams.clock import Clock
 from armory.upstreams.negotiate import Connector
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.transports.http import HttpLink
 
 log = structlog.get_logger(__name__)
 
@@ -35,24 +35,8 @@ _RESTORE_S = 5.0
 _sorted = msgspec.json.Encoder(order="sorted")
 
 
-class Ears(Protocol):
-    """Who hears what happens on the sessions of an upstream."""
-
-    def notification(self, owner: str, method: str, params: Params) -> None:
-        """A notification outside any request came on `owner`'s session."""
-        ...
-
-    def renewed(self, owner: str) -> None:
-        """`owner`'s session began anew."""
-        ...
-
-    def closed(self, owner: str, reason: str) -> None:
-        """`owner`'s session died."""
-        ...
-
-
 class LinkSlot:
-    """One session, open or not: the link's `Heard`."""
+    """One session, open or not: observes its links."""
 
     def __init__(
         self,
@@ -74,17 +58,9 @@ class LinkSlot:
         self.pinned = False
         self._sessions = sessions
 
-    def notification(self, method: str, params: Params) -> None:
-        """As `Heard.notification`."""
-        self._sessions.ears.notification(self.owner, method, params)
-
-    def renewed(self) -> None:
-        """As `Heard.renewed`."""
-        self._sessions.ears.renewed(self.owner)
-
-    def closed(self, reason: str) -> None:
-        """As `Heard.closed`."""
-        self._sessions.dropped(self, reason)
+    def on_session_event(self, event: SessionEvent) -> None:
+        """As `SessionObserver.on_session_event`."""
+        self._sessions.on_slot_event(self, event)
 
 
 class LinkPool:
@@ -93,13 +69,15 @@ class LinkPool:
     Args:
         spec: the upstream.
         connector: opens links.
-        ears: who hears what comes outside requests.
+        observer: who is told what happens on the sessions.
         clock: for idle times.
     """
 
-    def __init__(self, spec: UpstreamSpec, connector: Connector, ears: Ears, clock: Clock) -> None:
+    def __init__(
+        self, spec: UpstreamSpec, connector: Connector, observer: SessionObserver, clock: Clock
+    ) -> None:
         self.spec = spec
-        self.ears = ears
+        self._observer = observer
         self._connector = connector
         self._clock = clock
         self._slots: dict[tuple[str, str], LinkSlot] = {}
@@ -169,14 +147,17 @@ class LinkPool:
                 ) from None
             raise
 
-    def dropped(self, slot: LinkSlot, reason: str) -> None:
-        """A link died: close what is left of it."""
+    def on_slot_event(self, slot: LinkSlot, event: SessionEvent) -> None:
+        """Something happened on the session of `slot`; one that is lost is closed and forgotten."""
+        if not isinstance(event, Lost):
+            self._observer.on_session_event(event)
+            return
         link, slot.link = slot.link, None
         if link is None:
             return
-        log.warning("upstream_session_lost", upstream=self.spec.key, reason=reason)
+        log.warning("upstream_session_lost", upstream=self.spec.key, reason=event.reason)
         self._run(link.close())
-        self.ears.closed(slot.owner, reason)
+        self._observer.on_session_event(event)
         if self._wanted.get(slot.owner) and not slot.pinned and not self._closing:
             self._run(self._restore(slot.owner))
 
@@ -250,7 +231,11 @@ class LinkPool:
         if old is not None:
             await old.close()
         link = await self._connector.connect(
-            slot.principal, slot.capabilities, slot, fresh=slot.owner == OWN
+            slot.principal,
+            slot.capabilities,
+            slot,
+            owner=slot.owner,
+            fresh=slot.owner == OWN,
         )
         if self._closing:
             await link.close()
@@ -297,8 +282,8 @@ class LinkPool:
             key = min(idle)[1]
             self._evict(key, self._slots[key])
             return
-        if all(isinstance(self._slots[key].link, HttpLink) for key in keys):
-            return  # these hold no session, only headers
+        if all((link := self._slots[key].link) is not None and link.stateless for key in keys):
+            return
         raise UpstreamOverloaded(
             f"upstream {self.spec.key!r} has {len(keys)} sessions, all in use {limit}",
             upstream=self.spec.key,

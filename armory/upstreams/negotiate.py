@@ -16,8 +16,9 @@ import structlog
 
 from armory.domain.principal import Principal
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.protocol.session_events import SessionObserver
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, Era
-from armory.upstreams.session.base import BaseLink, Heard, Identity, Unintelligible
+from armory.upstreams.session.base import BaseLink, Identity, LinkContext, Unintelligible
 from armory.upstreams.session.duplex import DuplexLink
 from armory.upstreams.session.handshake import Incompatible, NotModern, discover, initialize
 from armory.upstreams.spec import UpstreamSpec
@@ -72,8 +73,9 @@ class Connector:
         self,
         principal: Principal,
         capabilities: Mapping[str, Any],
-        heard: Heard,
+        observer: SessionObserver,
         *,
+        owner: str = "",
         fresh: bool = True,
     ) -> BaseLink:
         """A live link for one caller.
@@ -81,27 +83,29 @@ class Connector:
         Args:
             principal: fills `${principal}`.
             capabilities: the client's, declared to a legacy upstream.
-            heard: who hears what comes outside requests.
+            observer: who is told what happens outside requests.
+            owner: the pool's key of whose session it is.
             fresh: ask a stateless upstream anew who it is, instead of believing the last answer.
 
         Raises:
             UpstreamUnavailable: it cannot be reached, or speaks nothing known here.
         """
         spec = self.spec.filled_for(principal)
+        context = LinkContext(spec, self._client_info, observer, owner)
         known = self.verdict
         if not fresh and self._identity is not None and self._client is not None:
-            link = HttpLink(spec, heard, self._client_info, self._client)
+            link = HttpLink(context, self._client)
             link.adopt(self._identity)
             return link
         connect = self._connect_stdio if spec.is_stdio else self._connect_http
         try:
-            return await connect(spec, capabilities, heard)
+            return await connect(context, capabilities)
         except (Incompatible, Unintelligible, HttpFailure):
             if known is None:
                 raise
             # It was another server, or another release of it, when the verdict was found.
             self.verdict = self._identity = None
-            return await connect(spec, capabilities, heard)
+            return await connect(context, capabilities)
 
     def _tries(self, era: Era) -> bool:
         if self.spec.protocol != "auto":
@@ -111,10 +115,10 @@ class Connector:
     # --- stdio
 
     async def _connect_stdio(
-        self, spec: UpstreamSpec, capabilities: Mapping[str, Any], heard: Heard
+        self, context: LinkContext, capabilities: Mapping[str, Any]
     ) -> BaseLink:
         if self._tries("modern"):
-            link = StdioLink(spec, heard, self._client_info)
+            link = StdioLink(context)
             try:
                 await link.open()
                 identity = await self._meet(link, capabilities)
@@ -124,8 +128,8 @@ class Connector:
             if identity is not None:
                 return await self._settled(link, identity, "stdio")
             await link.close()
-            log.info("upstream_respawned_for_initialize", upstream=spec.key, death=link.death)
-        link = StdioLink(spec, heard, self._client_info)
+            log.info("upstream_respawned_for_initialize", upstream=self.spec.key, death=link.death)
+        link = StdioLink(context)
         try:
             await link.open()
             identity = await initialize(link, self.offer, capabilities)
@@ -168,28 +172,32 @@ class Connector:
     # --- HTTP
 
     async def _connect_http(
-        self, spec: UpstreamSpec, capabilities: Mapping[str, Any], heard: Heard
+        self, context: LinkContext, capabilities: Mapping[str, Any]
     ) -> BaseLink:
         client = self._client
         if client is None:
             client = self._client = HttpClient(self.spec)
-        if spec.transport == "sse" or (self.verdict and self.verdict.transport == "sse"):
-            return await self._connect_sse(spec, capabilities, heard, client)
+        if self.spec.transport == "sse" or (self.verdict and self.verdict.transport == "sse"):
+            return await self._connect_sse(context, capabilities, client)
         if self._tries("modern"):
-            link = await self._try_modern(spec, heard, client)
+            link = await self._try_modern(context, client)
             if link is not None:
                 return link
-        legacy = LegacyHttpLink(spec, heard, self._client_info, client, capabilities, self.offer)
+        legacy = LegacyHttpLink(context, client, capabilities, self.offer)
         try:
             await legacy.open()
         except HttpFailure as failure:
             await legacy.close()
-            if spec.transport != "auto" or failure.status in _NO_VERDICT or failure.status >= 500:
+            if (
+                self.spec.transport != "auto"
+                or failure.status in _NO_VERDICT
+                or failure.status >= 500
+            ):
                 raise
             try:
-                return await self._connect_sse(spec, capabilities, heard, client)
+                return await self._connect_sse(context, capabilities, client)
             except UpstreamUnavailable as error:
-                log.debug("upstream_sse_failed", upstream=spec.key, error=str(error))
+                log.debug("upstream_sse_failed", upstream=self.spec.key, error=str(error))
             raise
         except BaseException:
             await legacy.close()
@@ -198,13 +206,11 @@ class Connector:
         self._tell(legacy)
         return legacy
 
-    async def _try_modern(
-        self, spec: UpstreamSpec, heard: Heard, client: HttpClient
-    ) -> BaseLink | None:
+    async def _try_modern(self, context: LinkContext, client: HttpClient) -> BaseLink | None:
         """A modern link; None when the upstream may speak an older revision."""
-        link = HttpLink(spec, heard, self._client_info, client)
+        link = HttpLink(context, client)
         try:
-            identity = await discover(link, spec.connect_timeout_s)
+            identity = await discover(link, self.spec.connect_timeout_s)
             return await self._settled(link, identity, "streamable-http")
         except NotModern as sign:
             if not self._tries("legacy"):
@@ -218,13 +224,9 @@ class Connector:
         return None
 
     async def _connect_sse(
-        self,
-        spec: UpstreamSpec,
-        capabilities: Mapping[str, Any],
-        heard: Heard,
-        client: HttpClient,
+        self, context: LinkContext, capabilities: Mapping[str, Any], client: HttpClient
     ) -> BaseLink:
-        link = SseLink(spec, heard, self._client_info, client)
+        link = SseLink(context, client)
         await link.open()
         try:
             identity = await initialize(link, self.offer, capabilities)
@@ -249,7 +251,7 @@ class Connector:
                 await link.close()
                 raise
         self.verdict = Verdict(identity.era, transport)
-        if isinstance(link, HttpLink) and not self.spec.templated:
+        if link.stateless and not self.spec.templated:
             self._identity = identity
         self._tell(link)
         return link

@@ -18,14 +18,14 @@ from armory.errors import UpstreamUnavailable
 from armory.protocol.link import (
     Call,
     ClientChannel,
-    Link,
-    Listener,
     Owner,
     Reply,
 )
+from armory.protocol.session_events import SessionObservers
 from armory.protocol.versions import Era
 from armory.upstreams.breaker import State
 from armory.upstreams.clock import Clock, SystemClock
+from armory.upstreams.session.base import BaseLink
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.upstream import Upstream, declared_by
 
@@ -57,21 +57,22 @@ class Pool:
 
     Args:
         specs: the upstreams.
-        listener: who hears notifications that belong to no request.
         clock: for breakers and idle times.
         client_info: the gateway's `clientInfo` toward upstreams.
+
+    Attributes:
+        observers: who is told what happens on any session.
     """
 
     def __init__(
         self,
         specs: Iterable[UpstreamSpec] = (),
         *,
-        listener: Listener | None = None,
         clock: Clock | None = None,
         client_info: Mapping[str, Any] = CLIENT_INFO,
     ) -> None:
         self._clock = clock or SystemClock()
-        self._listener = listener
+        self.observers = SessionObservers()
         self._client_info = dict(client_info)
         self._upstreams = {spec.key: self._make(spec) for spec in specs}
         self._retiring: set[asyncio.Task[None]] = set()
@@ -102,13 +103,13 @@ class Pool:
 
     async def link(
         self, server: str, owner: Owner, capabilities: Mapping[str, Any] | None = None
-    ) -> Link:
+    ) -> BaseLink:
         """The live link that serves `owner`, opened if need be.
 
         Raises:
             UpstreamUnavailable: it cannot be opened.
         """
-        sessions = self.upstream(server).sessions
+        sessions = self.upstream(server).links
         declared = declared_by(owner) if capabilities is None else capabilities
         return await sessions.link(sessions.slot(owner, declared))
 
@@ -121,10 +122,10 @@ class Pool:
             UpstreamUnavailable: they cannot be had.
         """
         upstream = self.upstream(server)
-        slot = upstream.sessions.slot(owner, declared_by(owner))
+        slot = upstream.links.slot(owner, declared_by(owner))
         slot.in_flight += 1
         try:
-            link = await upstream.sessions.link(slot)
+            link = await upstream.links.link(slot)
             if slot.watched is not link and await link.watch_lists():
                 slot.watched = link
             return await upstream.lists_over(link)
@@ -141,7 +142,7 @@ class Pool:
             Refused: the upstream said no.
             UpstreamUnavailable: it cannot be asked.
         """
-        await self.upstream(server).sessions.subscribe(owner, uris)
+        await self.upstream(server).links.subscribe(owner, uris)
 
     async def roots_changed(self, owner: Owner, client: ClientChannel) -> None:
         """A client's roots changed: tell the legacy sessions that were told that it has some.
@@ -150,15 +151,15 @@ class Pool:
         such news: they ask in the middle of a call, each time anew.
         """
         for upstream in tuple(self._upstreams.values()):
-            for link in upstream.sessions.rooted(owner, client.capabilities):
+            for link in upstream.links.rooted(owner, client.capabilities):
                 try:
                     await link.roots_changed(client)
                 except UpstreamUnavailable as error:
                     log.debug("upstream_roots_news_failed", error=str(error))
 
     def key(self, server: str, owner: Owner) -> str:
-        """Name of the session that serves `owner`: what `Listener.on_notification` calls owner."""
-        return self.upstream(server).sessions.owner_key(owner)
+        """Name of the session that serves `owner`: `SessionEvent.owner`."""
+        return self.upstream(server).links.owner_key(owner)
 
     def servers(self) -> list[str]:
         """Keys of the upstreams, in the order of the configuration."""
@@ -174,14 +175,14 @@ class Pool:
         """Every upstream as it stands."""
         now = self._clock.now()
         return {
-            key: PoolStatus(len(u.sessions), u.gate.inside, u.gate.waiting, u.breaker.state(now))
+            key: PoolStatus(len(u.links), u.queue.inside, u.queue.waiting, u.breaker.state(now))
             for key, u in self._upstreams.items()
         }
 
     async def release_session(self, session_id: str) -> None:
         """A client's legacy session ended: close what only it used."""
         for upstream in self._upstreams.values():
-            upstream.sessions.release(session_id)
+            upstream.links.release(session_id)
 
     async def update(self, specs: Iterable[UpstreamSpec]) -> None:
         """Swap the configuration: what did not change keeps its sessions, calls in flight end."""
@@ -208,7 +209,7 @@ class Pool:
             await asyncio.wait(tuple(self._retiring))
 
     def _make(self, spec: UpstreamSpec) -> Upstream:
-        return Upstream(spec, self._clock, self._client_info, self._listener)
+        return Upstream(spec, self._clock, self._client_info, self.observers)
 
     def _retire(self, upstream: Upstream) -> None:
         task = asyncio.get_running_loop().create_task(upstream.retire(_DRAIN_S))
@@ -225,4 +226,4 @@ class Pool:
             await self._clock.sleep(min(30.0, max(0.05, min(times, default=30.0) / 4)))
             now = self._clock.now()
             for upstream in self._upstreams.values():
-                upstream.sessions.reap(now)
+                upstream.links.reap(now)

@@ -16,8 +16,10 @@ import structlog
 
 from armory.domain.catalog import Dropped, ServerLists
 from armory.errors import UpstreamUnavailable
+from armory.protocol.session_events import Lost, Notified, SessionEvent
 from armory.protocol.versions import Era
 from armory.upstreams.clock import Clock, SystemClock
+from armory.upstreams.link_pool import OWN
 from armory.upstreams.pool import Pool
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.lists import TOOLS
@@ -62,8 +64,8 @@ class UpstreamStatus:
     dropped_count: int = 0
 
 
-class _Owner:
-    """The owner task of one upstream."""
+class _Supervised:
+    """One upstream, its state, and the task that keeps it connected; observes its sessions."""
 
     def __init__(self, upstream: Upstream, on_lists: OnLists, clock: Clock) -> None:
         self.upstream = upstream
@@ -77,11 +79,17 @@ class _Owner:
         self._lost: str | None = None
         self._listed = 0
 
-    def heard(self, what: str) -> None:
-        """The pool's watcher."""
-        if what.startswith("closed: "):
-            self._lost = what.removeprefix("closed: ")
-        self._dirty.set()
+    def on_session_event(self, event: SessionEvent) -> None:
+        """As `SessionObserver.on_session_event`: what calls for a look at the lists, or for a new
+        session.
+        """
+        if isinstance(event, Notified):
+            if event.list_changed:
+                self._dirty.set()
+        elif event.owner == OWN:
+            if isinstance(event, Lost):
+                self._lost = event.reason
+            self._dirty.set()
 
     async def run(self) -> None:
         """Until cancelled: connect, list, follow; after a failure wait, longer each time."""
@@ -218,7 +226,7 @@ class Supervisor:
         self._pool = pool
         self._on_lists = on_lists
         self._clock = clock or SystemClock()
-        self._owners: dict[str, _Owner] = {}
+        self._supervised: dict[str, _Supervised] = {}
 
     async def start(self) -> None:
         """Start connecting to every upstream at once; returns immediately."""
@@ -226,7 +234,7 @@ class Supervisor:
 
     async def wait_first(self, timeout_s: float) -> bool:
         """Wait until each upstream has listed, or failed once; False when time ran out."""
-        waits = [owner.settled.wait() for owner in self._owners.values()]
+        waits = [owner.settled.wait() for owner in self._supervised.values()]
         try:
             async with asyncio.timeout(timeout_s):
                 await asyncio.gather(*waits)
@@ -240,18 +248,18 @@ class Supervisor:
         Raises:
             UpstreamUnavailable: it is unknown, or they cannot be had.
         """
-        owner = self._owners.get(server)
+        owner = self._supervised.get(server)
         if owner is None:
             raise UpstreamUnavailable(f"there is no upstream {server!r}", upstream=server)
         await owner.refresh()
 
     def lists(self) -> dict[str, ServerLists]:
         """The last good lists, in the order of the configuration."""
-        return {key: o.lists for key, o in self._owners.items() if o.lists is not None}
+        return {key: o.lists for key, o in self._supervised.items() if o.lists is not None}
 
     def status(self) -> Mapping[str, UpstreamStatus]:
         """The state of every upstream, in the order of the configuration."""
-        return {key: owner.status for key, owner in self._owners.items()}
+        return {key: owner.status for key, owner in self._supervised.items()}
 
     async def update(self, specs: Iterable[UpstreamSpec]) -> None:
         """Swap the configuration in the pool and here; unchanged upstreams are not disturbed."""
@@ -260,10 +268,10 @@ class Supervisor:
 
     async def stop(self) -> None:
         """End every owner task; the pool closes the sessions."""
-        owners, self._owners = tuple(self._owners.values()), {}
+        owners, self._supervised = tuple(self._supervised.values()), {}
         await _end(owners)
 
-    def _run(self, owner: _Owner) -> None:
+    def _run(self, owner: _Supervised) -> None:
         task = asyncio.get_running_loop().create_task(owner.run())
         owner.task = task
 
@@ -275,25 +283,25 @@ class Supervisor:
                 asyncio.get_running_loop().call_later(FIRST_PAUSE_S, restart)
 
         def restart() -> None:
-            if self._owners.get(owner.upstream.spec.key) is owner:
+            if self._supervised.get(owner.upstream.spec.key) is owner:
                 self._run(owner)
 
         task.add_done_callback(ended)
 
     async def _align(self) -> None:
-        before, self._owners = self._owners, {}
+        before, self._supervised = self._supervised, {}
         for key in self._pool.servers():
             upstream = self._pool.upstream(key)
             kept = before.get(key)
             if kept is not None and kept.upstream is upstream:
-                self._owners[key] = before.pop(key)
+                self._supervised[key] = before.pop(key)
                 continue
-            owner = _Owner(upstream, self._on_lists, self._clock)
+            owner = _Supervised(upstream, self._on_lists, self._clock)
             if kept is not None:
                 owner.lists = kept.lists
-            upstream.watcher = owner.heard
+            upstream.observers.add(owner)
             self._run(owner)
-            self._owners[key] = owner
+            self._supervised[key] = owner
         await _end(before.values())
 
 
@@ -303,7 +311,10 @@ def pause_s(failures: int) -> float:
     return longest * random.uniform(0.5, 1.0)
 
 
-async def _end(owners: Iterable[_Owner]) -> None:
+async def _end(owners: Iterable[_Supervised]) -> None:
+    owners = tuple(owners)
+    for owner in owners:
+        owner.upstream.observers.remove(owner)
     tasks = [owner.task for owner in owners if owner.task is not None]
     for task in tasks:
         task.cancel()

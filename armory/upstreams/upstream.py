@@ -5,7 +5,7 @@ Owns: the way of a single call, and the gateway's own session. Never imports the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import structlog
@@ -13,16 +13,16 @@ import structlog
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import INTERNAL
 from armory.errors import UpstreamOverloaded, UpstreamTimeout, UpstreamUnavailable
-from armory.protocol.link import Call, Listener, Owner, Params, Reply
+from armory.protocol.link import Call, Owner, Reply
+from armory.protocol.session_events import SessionObserver, SessionObservers
 from armory.upstreams.breaker import Breaker
 from armory.upstreams.clock import Clock
-from armory.upstreams.gate import Gate, QueueFull
-from armory.upstreams.link_pool import OWN, LinkPool
+from armory.upstreams.link_pool import LinkPool
 from armory.upstreams.negotiate import Connector
+from armory.upstreams.queue import CallQueue, QueueFull
 from armory.upstreams.session.base import BaseLink, Unintelligible
 from armory.upstreams.session.lists import fetch_lists
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.transports.http import HttpLink
 from armory.upstreams.transports.http_client import HttpFailure
 
 log = structlog.get_logger(__name__)
@@ -33,9 +33,6 @@ OWNER = Owner(INTERNAL)
 OWN_CAPABILITIES: Mapping[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
 """What the gateway's own session declares: some servers list only the tools that such a client can
 use. It calls none of them, and refuses whatever it is asked."""
-
-Watcher = Callable[[str], None]
-"""Told what happened on an upstream: a `list_changed` method, "renewed", or "closed: why"."""
 
 
 def declared_by(owner: Owner) -> Mapping[str, Any]:
@@ -50,7 +47,10 @@ class Upstream:
         spec: the upstream.
         clock: for breaker and idle times.
         client_info: the gateway's `clientInfo`.
-        listener: who hears notifications that belong to no request.
+        observer: who is told what happens on the sessions of any upstream.
+
+    Attributes:
+        observers: who is told what happens on this upstream's.
     """
 
     def __init__(
@@ -58,37 +58,16 @@ class Upstream:
         spec: UpstreamSpec,
         clock: Clock,
         client_info: Mapping[str, Any],
-        listener: Listener | None,
+        observer: SessionObserver,
     ) -> None:
         self.spec = spec
         self.breaker = Breaker(spec.breaker_failures, spec.breaker_open_s)
-        self.gate = Gate(spec.max_concurrency, spec.max_queue)
+        self.queue = CallQueue(spec.max_concurrency, spec.max_queue)
         self.connector = Connector(spec, client_info)
-        self.sessions = LinkPool(spec, self.connector, self, clock)
-        self.watcher: Watcher | None = None
+        self.observers = SessionObservers()
+        self.observers.add(observer)
+        self.links = LinkPool(spec, self.connector, self.observers, clock)
         self._clock = clock
-        self._listener = listener
-
-    # --- Ears
-
-    def notification(self, owner: str, method: str, params: Params) -> None:
-        """A notification outside any request."""
-        if self.watcher is not None and method.endswith("/list_changed"):
-            self.watcher(method)
-        if self._listener is not None:
-            self._listener.on_notification(self.spec.key, owner, method, params)
-
-    def renewed(self, owner: str) -> None:
-        """A session began anew behind its link."""
-        if owner == OWN and self.watcher is not None:
-            self.watcher("renewed")
-
-    def closed(self, owner: str, reason: str) -> None:
-        """A session died."""
-        if owner == OWN and self.watcher is not None:
-            self.watcher(f"closed: {reason}")
-
-    # --- calls
 
     async def request(self, owner: Owner, call: Call) -> Reply:
         """As `Pool.request`."""
@@ -101,12 +80,12 @@ class Upstream:
                 retry_after_s=wait_s,
             )
         try:
-            if not self.gate.try_enter():
-                await self._queue(call)
+            if not self.queue.try_enter():
+                await self._wait_turn(call)
             try:
                 reply = await self._send(owner, call)
             finally:
-                self.gate.leave()
+                self.queue.leave()
         except UpstreamUnavailable as error:
             if _counts(error):
                 self.breaker.failed(self._clock.now())
@@ -119,14 +98,14 @@ class Upstream:
         self.breaker.succeeded()
         return reply
 
-    async def _queue(self, call: Call) -> None:
+    async def _wait_turn(self, call: Call) -> None:
         timeout_s = self.spec.call_timeout_s if call.timeout_s is None else call.timeout_s
         try:
-            await self.gate.enter(timeout_s)
+            await self.queue.enter(timeout_s)
         except QueueFull:
             raise UpstreamOverloaded(
-                f"upstream {self.spec.key!r} has {self.gate.inside} calls in flight and "
-                f"{self.gate.waiting} waiting; the limits are max_concurrency: "
+                f"upstream {self.spec.key!r} has {self.queue.inside} calls in flight and "
+                f"{self.queue.waiting} waiting; the limits are max_concurrency: "
                 f"{self.spec.max_concurrency} and max_queue: {self.spec.max_queue}",
                 upstream=self.spec.key,
                 retry_after_s=1.0,
@@ -151,14 +130,14 @@ class Upstream:
 
     async def _send_once(self, owner: Owner, call: Call) -> Reply:
         client = call.client
-        slot = self.sessions.slot(
+        slot = self.links.slot(
             owner, client.capabilities if client is not None else declared_by(owner)
         )
         slot.in_flight += 1
         try:
             link = slot.link
             if link is None or link.closed:
-                link = await self.sessions.link(slot)
+                link = await self.links.link(slot)
             return await link.request(call)
         finally:
             slot.in_flight -= 1
@@ -172,10 +151,10 @@ class Upstream:
         Raises:
             UpstreamUnavailable: it cannot be opened.
         """
-        slot = self.sessions.slot(OWNER, OWN_CAPABILITIES)
+        slot = self.links.slot(OWNER, OWN_CAPABILITIES)
         slot.pinned = True
         try:
-            link = await self.sessions.link(slot)
+            link = await self.links.link(slot)
         except UpstreamUnavailable:
             self.breaker.failed(self._clock.now())
             raise
@@ -185,24 +164,21 @@ class Upstream:
     @property
     def own_busy(self) -> bool:
         """Whether a call is under way on the gateway's own session."""
-        return self.sessions.slot(OWNER, OWN_CAPABILITIES).in_flight > 0
+        return self.links.slot(OWNER, OWN_CAPABILITIES).in_flight > 0
 
     async def lists_over(self, link: BaseLink, before: ServerLists | None = None) -> ServerLists:
         """All lists over one link."""
-        rules = isinstance(link, HttpLink)
         return await fetch_lists(
             link,
-            link.request,
-            header_rules=rules,
             before=before,
             max_entries=self.spec.list_entries,
         )
 
     async def retire(self, drain_s: float) -> None:
         """Let calls in flight end, then close everything."""
-        if drain_s and not await self.gate.drained(drain_s):
-            log.warning("upstream_calls_cut", upstream=self.spec.key, calls=self.gate.inside)
-        await self.sessions.close()
+        if drain_s and not await self.queue.drained(drain_s):
+            log.warning("upstream_calls_cut", upstream=self.spec.key, calls=self.queue.inside)
+        await self.links.close()
         await self.connector.close()
 
 

@@ -14,7 +14,7 @@ from msgspec import Raw
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.protocol.link import Call, Owner, Refused
-from armory.testing.clients.recording import RecordingClient, RecordingEar, plain
+from armory.testing.clients.recording import RecordingClient, RecordingObserver, plain
 from armory.testing.upstreams.exchange import Json
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.upstreams.script import Script
@@ -41,9 +41,10 @@ class Rig:
     def __init__(self, kind: str, server: ScriptedUpstream | None) -> None:
         self.kind = kind
         self.server = server
-        self.ear = RecordingEar()
+        self.observer = RecordingObserver()
         self.owner = Owner(ANONYMOUS)
-        self.pool = Pool([self.spec()], listener=self.ear)
+        self.pool = Pool([self.spec()])
+        self.pool.observers.add(self.observer)
 
     def spec(self, **more: Any) -> UpstreamSpec:
         if self.server is not None:
@@ -293,8 +294,8 @@ async def test_lists_change_and_the_listener_hears_it(rig: Rig) -> None:
         async with asyncio.timeout(BOUND_S):
             await rig.server.get_opened.wait()
     await link.request(Call("tools/call", {"name": raw("grow")}, name_header="grow"))
-    await rig.ear.until(lambda: "notifications/tools/list_changed" in rig.ear.methods)
-    assert rig.ear.heard[-1] == ("up", "", "notifications/tools/list_changed", {})
+    await rig.observer.until(lambda: "notifications/tools/list_changed" in rig.observer.methods)
+    assert rig.observer.notified[-1] == ("up", "", "notifications/tools/list_changed", {})
 
 
 async def test_resource_updates_reach_the_listener(rig: Rig) -> None:
@@ -304,9 +305,11 @@ async def test_resource_updates_reach_the_listener(rig: Rig) -> None:
         async with asyncio.timeout(BOUND_S):
             await rig.server.get_opened.wait()
     await rig.call("touch", {"uri": "mem://two"})
-    await rig.ear.until(lambda: bool(rig.ear.heard))
+    await rig.observer.until(lambda: bool(rig.observer.notified))
     key = rig.pool.key("up", rig.owner)
-    assert rig.ear.heard == [("up", key, "notifications/resources/updated", {"uri": "mem://two"})]
+    assert rig.observer.notified == [
+        ("up", key, "notifications/resources/updated", {"uri": "mem://two"})
+    ]
     await rig.pool.set_subscriptions("up", rig.owner, frozenset({"mem://one"}))
     if not rig.modern:
         assert (await rig.report())["subscribed"] == ["mem://one"]

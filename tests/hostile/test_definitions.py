@@ -19,7 +19,7 @@ from msgspec import Raw
 from armory.domain.catalog import ServerLists, build_catalog
 from armory.gateway.calls.task_tools import needs_task
 from armory.gateway.views.definitions import Form, header_map, listed_bytes, tool_bytes
-from armory.protocol.link import Call, Link, Reply
+from armory.protocol.link import Call, Reply
 from armory.retrieval.boosts import boost_of
 from armory.retrieval.document import STRATEGIES, document_of
 from armory.retrieval.tokens import definition_tokens
@@ -89,19 +89,19 @@ class Answers:
 
     server = "up"
     instructions = ""
+    mirrors_params = True
 
     def __init__(self, page: bytes, **face: Any) -> None:
         self.page = page
         self.server_info: Any = face.get("info", {"name": "n"})
         self.capabilities: Any = face.get("capabilities", {"tools": {}})
 
-    async def send(self, call: Call) -> Reply:
+    async def request(self, call: Call) -> Reply:
         return Reply(result=Raw(self.page))
 
 
 async def fetched(link: Answers, before: ServerLists | None = None) -> ServerLists:
-    found: Link = link  # pyright: ignore[reportAssignmentType]
-    return await fetch_lists(found, link.send, header_rules=True, before=before)
+    return await fetch_lists(link, before=before)  # pyright: ignore[reportArgumentType]
 
 
 def walk(lists: ServerLists) -> None:

@@ -13,6 +13,7 @@ import pytest
 from msgspec import Raw
 
 from armory.protocol.link import Call, Owner, Reply
+from armory.protocol.session_events import Notified
 from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.front import asking, result, tool
 
@@ -189,8 +190,12 @@ async def test_modern_listen(front: Front) -> None:
         owner = "anonymous:anonymous"
         assert front.pool.subscriptions["old", owner] == {"file:///readme"}
         params = {"uri": Raw(b'"file:///readme"')}
-        front.gateway.on_notification("old", "token:x", "notifications/resources/updated", params)
-        front.gateway.on_notification("old", owner, "notifications/resources/updated", params)
+        front.gateway.on_session_event(
+            Notified("old", "token:x", "notifications/resources/updated", params)
+        )
+        front.gateway.on_session_event(
+            Notified("old", owner, "notifications/resources/updated", params)
+        )
         change_tools(front)
         updated, changed = (await next_event(stream)).data, (await next_event(stream)).data
         assert updated is not None
@@ -216,7 +221,9 @@ async def test_legacy_subscribe(front: Front) -> None:
     owner = "anonymous:anonymous"
     assert front.pool.subscriptions["old", owner] == {"file:///readme"}
     params = {"uri": Raw(b'"file:///readme"')}
-    front.gateway.on_notification("old", owner, "notifications/resources/updated", params)
+    front.gateway.on_session_event(
+        Notified("old", owner, "notifications/resources/updated", params)
+    )
     assert (await client.request("resources/unsubscribe", uri))["result"] == {}
     assert front.pool.subscriptions["old", owner] == frozenset()
     async with front.http.get(client.url, headers=client.headers) as response:

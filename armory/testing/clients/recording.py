@@ -1,6 +1,6 @@
 """A client as an upstream sees it, recording what reaches it.
 
-Owns: `RecordingClient` (a `ClientChannel`) and `RecordingEar`. Never does any I/O.
+Owns: `RecordingClient` (a `ClientChannel`) and `RecordingObserver`. Never does any I/O.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 from msgspec import Raw
 
 from armory.protocol.link import Answer, ClientGone, Params
+from armory.protocol.session_events import Notified, SessionEvent
 
 
 def plain(raw: Raw | None) -> Any:
@@ -74,44 +75,33 @@ class RecordingClient:
         return Answer(result=Raw(json.dumps(self.answers[method]).encode()))
 
 
-class RecordingEar:
-    """Hears what a link or a pool says outside any request: `Heard`, `Listener` and watcher.
+class RecordingObserver:
+    """Records what happens on sessions outside any request: a `SessionObserver`.
 
     Attributes:
-        heard: (server, owner, method, params) of each notification; "" where it is not told.
-        events: "renewed" and "closed: why", in order.
+        notified: (server, owner, method, params) of each notification.
+        events: every other event, in order.
         news: set at each of them.
     """
 
     def __init__(self) -> None:
-        self.heard: list[tuple[str, str, str, Any]] = []
-        self.events: list[str] = []
+        self.notified: list[tuple[str, str, str, Any]] = []
+        self.events: list[SessionEvent] = []
         self.news = asyncio.Event()
 
-    def on_notification(self, server: str, owner: str, method: str, params: Params) -> None:
-        """As `Listener.on_notification`."""
-        values = {key: plain(value) for key, value in params.items()}
-        self.heard.append((server, owner, method, values))
-        self.news.set()
-
-    def notification(self, method: str, params: Params) -> None:
-        """As `Heard.notification`."""
-        self.on_notification("", "", method, params)
-
-    def renewed(self) -> None:
-        """As `Heard.renewed`."""
-        self.events.append("renewed")
-        self.news.set()
-
-    def closed(self, reason: str) -> None:
-        """As `Heard.closed`."""
-        self.events.append(f"closed: {reason}")
+    def on_session_event(self, event: SessionEvent) -> None:
+        """Record it."""
+        if isinstance(event, Notified):
+            params = {key: plain(value) for key, value in event.params.items()}
+            self.notified.append((event.server, event.owner, event.method, params))
+        else:
+            self.events.append(event)
         self.news.set()
 
     @property
     def methods(self) -> list[str]:
         """Methods of the notifications."""
-        return [method for _, _, method, _ in self.heard]
+        return [method for _, _, method, _ in self.notified]
 
     async def until(self, found: Callable[[], bool], timeout_s: float = 10.0) -> None:
         """Wait until `found`; TimeoutError after `timeout_s`."""

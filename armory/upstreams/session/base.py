@@ -10,15 +10,13 @@ import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 from msgspec import Raw
 
 from armory.errors import UpstreamUnavailable
-from armory.protocol.codes import METHOD_NOT_FOUND
 from armory.protocol.hop_meta import MetaStamp, legacy_meta
-from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import (
     Call,
     ClientChannel,
@@ -28,6 +26,7 @@ from armory.protocol.link import (
 )
 from armory.protocol.loglevels import LOG_LEVELS, loud_enough
 from armory.protocol.rawjson import encode
+from armory.protocol.session_events import Lost, Notified, Renewed, SessionObserver
 from armory.protocol.versions import MODERN_VERSIONS, Era
 from armory.upstreams.session.listening import Listening
 from armory.upstreams.spec import UpstreamSpec
@@ -37,22 +36,6 @@ log = structlog.get_logger(__name__)
 
 class Unintelligible(UpstreamUnavailable):
     """The upstream answered something that is not the protocol."""
-
-
-class Heard(Protocol):
-    """Who hears what a link says outside any request."""
-
-    def notification(self, method: str, params: Params) -> None:
-        """A notification that belongs to no request."""
-        ...
-
-    def renewed(self) -> None:
-        """The session began anew behind the same link: lists may differ."""
-        ...
-
-    def closed(self, reason: str) -> None:
-        """The link is dead; called once, not after `close`."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,21 +52,45 @@ class Identity:
 UNKNOWN = Identity("modern", MODERN_VERSIONS[-1])
 
 
-class BaseLink(ABC):
-    """Base of all links.
+@dataclass(frozen=True, slots=True)
+class LinkContext:
+    """What every link is made with.
 
-    Args:
+    Attributes:
         spec: the upstream, `${principal}` filled in.
-        heard: who hears what comes outside requests.
         client_info: the gateway's `clientInfo`.
+        observer: who is told what happens outside requests.
+        owner: the pool's key of whose session it is; goes into the events.
     """
 
-    def __init__(self, spec: UpstreamSpec, heard: Heard, client_info: Mapping[str, Any]) -> None:
-        self.spec = spec
-        self.heard = heard
-        self.client_info = client_info
+    spec: UpstreamSpec
+    client_info: Mapping[str, Any]
+    observer: SessionObserver
+    owner: str = ""
+
+
+class BaseLink(ABC):
+    """One live session with one upstream.
+
+    A link is opened and closed by one task. `request` may be called by many tasks at once;
+    cancelling it cancels the call upstream in the way of the transport and era.
+
+    Attributes:
+        stateless: whether the upstream keeps nothing between requests, so that links cost nothing,
+            never die, and what one of them found out holds for all.
+        mirrors_params: whether parameters of a call travel as HTTP headers, too, as `x-mcp-header`
+            in the tools' schemas says.
+    """
+
+    stateless = False
+    mirrors_params = False
+
+    def __init__(self, context: LinkContext) -> None:
+        self.spec = context.spec
+        self.client_info = context.client_info
         self.identity = UNKNOWN
-        self._stamp = MetaStamp(MODERN_VERSIONS[-1], client_info)
+        self._context = context
+        self._stamp = MetaStamp(MODERN_VERSIONS[-1], context.client_info)
         self._log_level: str | None = None
         self._subscribed: frozenset[str] = frozenset()
         self._subscribing = asyncio.Lock()
@@ -127,7 +134,12 @@ class BaseLink(ABC):
 
     @abstractmethod
     async def request(self, call: Call) -> Reply:
-        """As `Link.request`."""
+        """Send one request and wait for its answer.
+
+        Raises:
+            UpstreamUnavailable: the session died, before or during the call.
+            UpstreamTimeout: the deadline passed; the call was cancelled upstream.
+        """
 
     @abstractmethod
     async def notify(self, method: str, params: Params) -> None:
@@ -143,13 +155,26 @@ class BaseLink(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """As `Link.close`."""
+        """End the session; safe to call twice. Leaves no process, task or socket behind."""
 
     def adopt(self, identity: Identity) -> None:
         """Take over what negotiation found."""
         self.identity = identity
         if identity.era == "modern":
             self._stamp = MetaStamp(identity.protocol_version, self.client_info)
+
+    def notified(self, method: str, params: Params) -> None:
+        """A notification came that belongs to no request."""
+        context = self._context
+        context.observer.on_session_event(Notified(self.server, context.owner, method, params))
+
+    def renewed(self) -> None:
+        """The session began anew behind this link."""
+        self._context.observer.on_session_event(Renewed(self.server, self._context.owner))
+
+    def lost(self, reason: str) -> None:
+        """The session ended by itself."""
+        self._context.observer.on_session_event(Lost(self.server, self._context.owner, reason))
 
     def unavailable(self, what: str) -> UpstreamUnavailable:
         """An error that names the upstream."""
@@ -232,7 +257,15 @@ class BaseLink(ABC):
         return able
 
     async def set_subscriptions(self, uris: frozenset[str]) -> None:
-        """As `Link.set_subscriptions`."""
+        """Make the upstream report updates of exactly these resources (original URIs).
+
+        Legacy: `resources/subscribe` and `unsubscribe` for the difference. Modern: a new
+        `subscriptions/listen` with the union before the old one is let go.
+
+        Raises:
+            Refused: the upstream said no; what it accepted before stays.
+            UpstreamUnavailable: as for `request`.
+        """
         async with self._subscribing:
             if self.era == "modern":
                 if uris != self._subscribed:
@@ -266,13 +299,8 @@ class BaseLink(ABC):
 
     def _modern_listening(self) -> Listening:
         if self._listening is None:
-            self._listening = Listening(self.server, self.request, self.heard.notification)
+            self._listening = Listening(self.server, self.request, self.notified)
         return self._listening
-
-
-def refused_as_unknown(reply: Reply) -> bool:
-    """Whether the upstream said that it does not know the method."""
-    return reply.error is not None and error_of(reply.error).code == METHOD_NOT_FOUND
 
 
 def _flag(capabilities: Mapping[str, Any], kind: str, name: str) -> bool:

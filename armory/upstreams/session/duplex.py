@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
-from collections.abc import Mapping
-from typing import Any
 
 import structlog
 
@@ -16,9 +14,8 @@ from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.protocol import jsonrpc
 from armory.protocol.link import Call, ClientChannel, Params, Reply
 from armory.protocol.upstream_messages import UnreadableMessage, decode
-from armory.upstreams.session.base import BaseLink, Heard
+from armory.upstreams.session.base import BaseLink, LinkContext
 from armory.upstreams.session.multiplexer import Note, RequestMultiplexer, cancelled_params
-from armory.upstreams.spec import UpstreamSpec
 
 log = structlog.get_logger(__name__)
 
@@ -32,8 +29,8 @@ class DuplexLink(BaseLink):
     A subclass writes frames and calls `received` for each frame that arrives and `died` once.
     """
 
-    def __init__(self, spec: UpstreamSpec, heard: Heard, client_info: Mapping[str, Any]) -> None:
-        super().__init__(spec, heard, client_info)
+    def __init__(self, context: LinkContext) -> None:
+        super().__init__(context)
         self.dialogue = RequestMultiplexer(self, self._write_bounded)
         self._death: str | None = None
         self._closing = False
@@ -65,16 +62,16 @@ class DuplexLink(BaseLink):
                 hit[0].put(hit[1])
 
     def died(self, reason: str) -> None:
-        """The stream ended: fail what is in flight, tell who listens."""
+        """The stream ended: fail what is in flight, tell who observes."""
         if self._death is not None:
             return
         self._death = reason
         self.dialogue.fail_all(self.unavailable(reason))
         if not self._closing:
-            self.heard.closed(reason)
+            self.lost(reason)
 
     async def request(self, call: Call) -> Reply:
-        """As `Link.request`."""
+        """As `BaseLink.request`."""
         timeout_s = self.spec.call_timeout_s if call.timeout_s is None else call.timeout_s
         try:
             async with asyncio.timeout(timeout_s) as scope:

@@ -5,7 +5,7 @@ Owns: paging, its limits, what a broken list costs. Never imports a transport.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -17,8 +17,9 @@ from armory.domain.catalog import ServerLists
 from armory.errors import UpstreamUnavailable
 from armory.protocol.codes import METHOD_NOT_FOUND
 from armory.protocol.jsonrpc import error_of
-from armory.protocol.link import Call, Link, Reply
+from armory.protocol.link import Call
 from armory.protocol.rawjson import NULL, items, members, value
+from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.entries import MAX_LEVELS, Account, Unusable, fits, opened
 
 log = structlog.get_logger(__name__)
@@ -40,7 +41,6 @@ KEY = {TOOLS: "name", PROMPTS: "name", RESOURCES: "uri", TEMPLATES: "uriTemplate
 """The member that names an entry."""
 CAPABILITY = {TOOLS: "tools", PROMPTS: "prompts", RESOURCES: "resources", TEMPLATES: "resources"}
 
-Send = Callable[[Call], Awaitable[Reply]]
 Entries = list[Mapping[str, Any]]
 
 
@@ -49,20 +49,16 @@ class BadList(UpstreamUnavailable):
 
 
 async def fetch_lists(
-    link: Link,
-    send: Send,
+    link: BaseLink,
     *,
-    header_rules: bool,
     before: ServerLists | None = None,
     max_entries: int = MAX_ENTRIES,
 ) -> ServerLists:
     """Every list that the upstream's capabilities promise.
 
     Args:
-        link: whose lists.
-        send: sends a call over it.
-        header_rules: leave out tools whose `x-mcp-header` annotations are invalid (a client's duty
-            on modern HTTP).
+        link: whose lists; where it mirrors parameters, tools whose `x-mcp-header` annotations are
+            invalid are left out (a client's duty on modern HTTP).
         before: the last good lists; a list other than the tools' that fails stays as it was there.
         max_entries: entries of one list; a longer one fails.
 
@@ -77,7 +73,7 @@ async def fetch_lists(
         if CAPABILITY[method] not in link.capabilities and (link.capabilities or method != TOOLS):
             continue
         try:
-            found[method], hint = await _fetch(link.server, send, method, max_entries, account)
+            found[method], hint = await _fetch(link, method, max_entries, account)
         except UpstreamUnavailable as error:
             if method == TOOLS:
                 raise
@@ -87,7 +83,7 @@ async def fetch_lists(
         if hint is not None:
             cache[method] = hint
     tools = found.get(TOOLS, [])
-    if header_rules:
+    if link.mirrors_params:
         tools = [tool for tool in tools if _headers_valid(tool, account)]
     info, capabilities = _face(link, account)
     _tell(link.server, account, before)
@@ -106,14 +102,15 @@ async def fetch_lists(
 
 
 async def _fetch(
-    server: str, send: Send, method: str, max_entries: int, account: Account
+    link: BaseLink, method: str, max_entries: int, account: Account
 ) -> tuple[Entries, tuple[int, str] | None]:
+    server = link.server
     entries: Entries = []
     hints: list[tuple[int, str]] = []
     cursor: Raw | None = None
     seen: set[bytes] = set()
     for _ in range(MAX_PAGES):
-        reply = await send(
+        reply = await link.request(
             Call(method, {} if cursor is None else {"cursor": cursor}, safe_to_retry=True)
         )
         if reply.error is not None:
@@ -205,7 +202,7 @@ def _headers_valid(tool: Mapping[str, Any], account: Account) -> bool:
     return why is None
 
 
-def _face(link: Link, account: Account) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def _face(link: BaseLink, account: Account) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """What the upstream says of itself: its `serverInfo` and its capabilities."""
     kept: list[Mapping[str, Any]] = []
     for name, part in (("serverInfo", link.server_info), ("capabilities", link.capabilities)):

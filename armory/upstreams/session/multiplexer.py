@@ -146,7 +146,7 @@ class RequestMultiplexer:
             pending, note = target
             return (pending, note) if note is not None else None
         if message.method != "notifications/progress":
-            self._session.heard.notification(message.method, params)
+            self._session.notified(message.method, params)
         return None
 
     def _response(

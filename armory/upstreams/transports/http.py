@@ -5,9 +5,6 @@ Owns: `HttpLink`, the hot path toward HTTP upstreams. Never imports a transport 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 import aiohttp
 import structlog
 
@@ -20,9 +17,8 @@ from armory.protocol.headers import header_value
 from armory.protocol.link import Call, ClientChannel, Params, Reply
 from armory.protocol.rawjson import excerpt
 from armory.protocol.upstream_messages import ABSENT, UnreadableMessage, UpstreamMessage, decode
-from armory.upstreams.session.base import BaseLink, Heard, Identity
+from armory.upstreams.session.base import BaseLink, Identity, LinkContext
 from armory.upstreams.session.multiplexer import Note, Pending, RequestMultiplexer
-from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_client import (
     JSON_AND_EVENTS,
     Answer,
@@ -42,14 +38,11 @@ class HttpLink(BaseLink):
         client: connections, shared with the upstream's other links; not closed by this one.
     """
 
-    def __init__(
-        self,
-        spec: UpstreamSpec,
-        heard: Heard,
-        client_info: Mapping[str, Any],
-        client: HttpClient,
-    ) -> None:
-        super().__init__(spec, heard, client_info)
+    stateless = True
+    mirrors_params = True
+
+    def __init__(self, context: LinkContext, client: HttpClient) -> None:
+        super().__init__(context)
         self._client = client
         self._closing = False
         self._dialogue = RequestMultiplexer(self, self._no_answers)
@@ -87,7 +80,7 @@ class HttpLink(BaseLink):
         return self._closing
 
     async def request(self, call: Call) -> Reply:
-        """As `Link.request`; cancelling it closes the response, which is the era's signal."""
+        """As `BaseLink.request`; cancelling it closes the response, which is the era's signal."""
         if self._closing:
             raise self.unavailable("the session is closed")
         pending = self._dialogue.open(call)

@@ -21,10 +21,9 @@ from armory.protocol import jsonrpc
 from armory.protocol.link import Call, ClientChannel, Params, Reply
 from armory.protocol.upstream_messages import UnreadableMessage, decode
 from armory.protocol.versions import VERSION_HEADER_SINCE
-from armory.upstreams.session.base import BaseLink, Heard, Identity
+from armory.upstreams.session.base import BaseLink, Identity, LinkContext
 from armory.upstreams.session.handshake import initialize
 from armory.upstreams.session.multiplexer import Note, Pending, RequestMultiplexer, cancelled_params
-from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http import messages_in
 from armory.upstreams.transports.http_client import (
     JSON_AND_EVENTS,
@@ -56,14 +55,12 @@ class LegacyHttpLink(BaseLink):
 
     def __init__(
         self,
-        spec: UpstreamSpec,
-        heard: Heard,
-        client_info: Mapping[str, Any],
+        context: LinkContext,
         client: HttpClient,
         capabilities: Mapping[str, Any],
         version: str,
     ) -> None:
-        super().__init__(spec, heard, client_info)
+        super().__init__(context)
         self._client = client
         self._declared = capabilities
         self._offer = version
@@ -114,7 +111,7 @@ class LegacyHttpLink(BaseLink):
                 log.debug("upstream_delete_failed", upstream=self.server, error=str(error))
 
     async def request(self, call: Call) -> Reply:
-        """As `Link.request`; cancelling it sends `notifications/cancelled`."""
+        """As `BaseLink.request`; cancelling it sends `notifications/cancelled`."""
         timeout_s = self.spec.call_timeout_s if call.timeout_s is None else call.timeout_s
         try:
             async with asyncio.timeout(timeout_s) as scope:
@@ -294,7 +291,7 @@ class LegacyHttpLink(BaseLink):
                 stream.cancel()
             await self.open()
             self.spawn(self._restore())
-        self.heard.renewed()
+        self.renewed()
 
     async def _restore(self) -> None:
         try:
@@ -340,7 +337,7 @@ class LegacyHttpLink(BaseLink):
                         return
                     if response.status == 200 and response.content_type == "text/event-stream":
                         if lost and parser.last_id is None:
-                            self.heard.renewed()
+                            self.renewed()
                         failures, lost = 0, True
                         await self._follow(response, parser)
                     else:

@@ -6,8 +6,6 @@ Owns: `SseLink`. Never imports another transport.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Any
 
 import aiohttp
 import structlog
@@ -17,9 +15,8 @@ from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.http1.eventstream import Event, EventParser, EventTooLarge
 from armory.http1.reading import Answer, read_events
 from armory.protocol.versions import VERSION_HEADER_SINCE
-from armory.upstreams.session.base import Heard
+from armory.upstreams.session.base import LinkContext
 from armory.upstreams.session.duplex import DuplexLink
-from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_client import HttpClient
 
 log = structlog.get_logger(__name__)
@@ -35,14 +32,8 @@ class SseLink(DuplexLink):
         client: connections, shared with the upstream's other links; not closed by this one.
     """
 
-    def __init__(
-        self,
-        spec: UpstreamSpec,
-        heard: Heard,
-        client_info: Mapping[str, Any],
-        client: HttpClient,
-    ) -> None:
-        super().__init__(spec, heard, client_info)
+    def __init__(self, context: LinkContext, client: HttpClient) -> None:
+        super().__init__(context)
         self._client = client
         self._endpoint: asyncio.Future[URL] = asyncio.get_running_loop().create_future()
         self._reader: asyncio.Task[None] | None = None

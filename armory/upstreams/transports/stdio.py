@@ -7,12 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
-from typing import Any
 
-from armory.upstreams.session.base import Heard
+from armory.upstreams.session.base import LinkContext
 from armory.upstreams.session.duplex import DuplexLink
-from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.process import ServerProcess
 
 _LAST_WORDS_S = 1.0
@@ -22,8 +19,8 @@ _LAST_WORDS_S = 1.0
 class StdioLink(DuplexLink):
     """One process; `open` starts it, `close` leaves nothing of it."""
 
-    def __init__(self, spec: UpstreamSpec, heard: Heard, client_info: Mapping[str, Any]) -> None:
-        super().__init__(spec, heard, client_info)
+    def __init__(self, context: LinkContext) -> None:
+        super().__init__(context)
         self._process: ServerProcess | None = None
         self._ended = asyncio.Event()
 

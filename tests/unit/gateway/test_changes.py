@@ -13,6 +13,7 @@ from armory.gateway.changes import PROMPTS, RESOURCES, TOOLS, Subscription
 from armory.gateway.context import ALL
 from armory.gateway.settings import GatewaySettings, SetSpec
 from armory.protocol.link import Owner, Params
+from armory.protocol.session_events import Notified
 from armory.security.policy import Policy, Rule
 from armory.testing.front import plain, raws, tool
 
@@ -88,11 +89,11 @@ async def test_watching_counts(bench: Bench) -> None:
     await changes.unwatch(one.subscription, "up", "a:1")
     await changes.unwatch(one.subscription, "up", "a:1")
     assert bench.pool.subscriptions["up", OWNER] == {"a:1", "a:2"}
-    bench.gateway.on_notification(
-        "up", OWNER, "notifications/resources/updated", raws({"uri": "a:1"})
+    bench.gateway.on_session_event(
+        Notified("up", OWNER, "notifications/resources/updated", raws({"uri": "a:1"}))
     )
-    bench.gateway.on_notification("up", OWNER, "notifications/resources/updated", {})
-    bench.gateway.on_notification("up", OWNER, "notifications/other", {})
+    bench.gateway.on_session_event(Notified("up", OWNER, "notifications/resources/updated", {}))
+    bench.gateway.on_session_event(Notified("up", OWNER, "notifications/other", {}))
     assert one.heard == []
     assert two.heard == [("notifications/resources/updated", {"uri": "up+a:1"})]
     await changes.remove(two.subscription)
@@ -129,12 +130,12 @@ async def test_relayed_notifications_find_their_client(bench: Bench) -> None:
         relays=True,
     )
     params = raws({"taskId": "1", "status": "working"})
-    bench.gateway.on_notification("up", OWNER, "notifications/tasks", params)
+    bench.gateway.on_session_event(Notified("up", OWNER, "notifications/tasks", params))
     told = ("notifications/tasks", {"taskId": "up:1", "status": "working"})
     assert (tasks.heard, session.heard, elsewhere.heard) == ([told], [told], [])
-    bench.gateway.on_notification("up", "token:x", "notifications/tasks", params)
+    bench.gateway.on_session_event(Notified("up", "token:x", "notifications/tasks", params))
     assert elsewhere.heard == [("notifications/tasks", {"taskId": "1", "status": "working"})]
     bench.gateway.changes.tell_session("s", TOOLS)
     assert session.heard[-1] == (TOOLS, {})
     assert tasks.heard == [told]
-    bench.gateway.on_notification("none", OWNER, "notifications/tasks", params)
+    bench.gateway.on_session_event(Notified("none", OWNER, "notifications/tasks", params))

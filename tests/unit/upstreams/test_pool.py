@@ -13,7 +13,7 @@ from msgspec import Raw
 from armory.domain.principal import Principal
 from armory.errors import UpstreamOverloaded, UpstreamUnavailable
 from armory.protocol.link import Call, Owner
-from armory.testing.clients.recording import RecordingClient, RecordingEar, plain
+from armory.testing.clients.recording import RecordingClient, RecordingObserver, plain
 from armory.testing.clock import FakeClock
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.waiting import until
@@ -40,20 +40,21 @@ def clock() -> FakeClock:
 
 
 @pytest.fixture
-def ear() -> RecordingEar:
-    return RecordingEar()
+def observer() -> RecordingObserver:
+    return RecordingObserver()
 
 
 @pytest.fixture
 async def make(
-    server: ScriptedUpstream, clock: FakeClock, ear: RecordingEar
+    server: ScriptedUpstream, clock: FakeClock, observer: RecordingObserver
 ) -> AsyncIterator[Make]:
     pools: list[Pool] = []
 
     async def making(**more: Any) -> Pool:
         settings: dict[str, Any] = {"url": server.url, **more}
         spec = UpstreamSpec("up", **settings)
-        pools.append(Pool([spec], clock=clock, listener=ear))
+        pools.append(Pool([spec], clock=clock))
+        pools[-1].observers.add(observer)
         return pools[-1]
 
     yield making

@@ -23,6 +23,7 @@ class Answers:
 
     server = "up"
     instructions = "do"
+    mirrors_params = False
     server_info: Mapping[str, Any] = {"name": "n"}
 
     def __init__(self, capabilities: Mapping[str, Any], **answers: list[bytes | Exception]) -> None:
@@ -34,7 +35,7 @@ class Answers:
         }  # fmt: skip
         self.sent: list[tuple[str, Any]] = []
 
-    async def send(self, call: Call) -> Reply:
+    async def request(self, call: Call) -> Reply:
         self.sent.append((call.method, call.params.get("cursor")))
         pages = self.answers.get(call.method, [b'{"error":-32601}'])
         page = pages.pop(0) if len(pages) > 1 else pages[0]
@@ -46,8 +47,7 @@ class Answers:
 
 
 async def fetch(link: Answers, **more: Any) -> ServerLists:
-    more.setdefault("header_rules", False)
-    return await fetch_lists(link, link.send, **more)  # pyright: ignore[reportArgumentType]
+    return await fetch_lists(link, **more)  # pyright: ignore[reportArgumentType]
 
 
 async def test_all_pages_of_all_lists() -> None:
@@ -161,7 +161,9 @@ async def test_tools_with_invalid_header_annotations_are_left_out() -> None:
 
     page = encode({"tools": [tool("good", "Region"), tool("bad", "no token"), {"name": "plain"}]})
     for rules, names in ((True, ["good", "plain"]), (False, ["good", "bad", "plain"])):
-        lists = await fetch(Answers({"tools": {}}, tools=[page]), header_rules=rules)
+        link = Answers({"tools": {}}, tools=[page])
+        link.mirrors_params = rules
+        lists = await fetch(link)
         assert [tool["name"] for tool in lists.tools] == names
 
 

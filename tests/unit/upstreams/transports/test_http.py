@@ -12,7 +12,8 @@ from msgspec import Raw
 from armory.domain.principal import ANONYMOUS
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.protocol.link import Call
-from armory.testing.clients.recording import RecordingClient, RecordingEar, plain
+from armory.protocol.session_events import Renewed
+from armory.testing.clients.recording import RecordingClient, RecordingObserver, plain
 from armory.testing.upstreams.exchange import definition
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.waiting import until
@@ -28,8 +29,8 @@ INFO = {"name": "test", "version": "0"}
 
 
 @pytest.fixture
-def ear() -> RecordingEar:
-    return RecordingEar()
+def observer() -> RecordingObserver:
+    return RecordingObserver()
 
 
 @pytest.fixture
@@ -39,13 +40,13 @@ async def server() -> AsyncIterator[ScriptedUpstream]:
 
 
 @pytest.fixture
-async def connect(server: ScriptedUpstream, ear: RecordingEar) -> AsyncIterator[Open]:
+async def connect(server: ScriptedUpstream, observer: RecordingObserver) -> AsyncIterator[Open]:
     opened: list[BaseLink | Connector] = []
 
     async def connecting(eras: str, capabilities: Any = None, **more: Any) -> BaseLink:
         server.eras = eras
         connector = Connector(UpstreamSpec("up", url=server.url, **more), INFO)
-        link = await connector.connect(ANONYMOUS, capabilities or {}, ear)
+        link = await connector.connect(ANONYMOUS, capabilities or {}, observer)
         opened.extend((link, connector))
         return link
 
@@ -129,7 +130,7 @@ async def test_http_errors_keep_their_meaning(connect: Open, server: ScriptedUps
 
 
 async def test_a_lost_listening_stream_is_opened_again_and_the_gap_reported(
-    connect: Open, server: ScriptedUpstream, ear: RecordingEar
+    connect: Open, server: ScriptedUpstream, observer: RecordingObserver
 ) -> None:
     link = await connect("modern")
     assert await link.watch_lists()
@@ -139,8 +140,8 @@ async def test_a_lost_listening_stream_is_opened_again_and_the_gap_reported(
     assert wanted["resourceSubscriptions"] == ["mem://one"]
     assert wanted["toolsListChanged"] is True
     server.end_streams()
-    await ear.until(lambda: "notifications/resources/updated" in ear.methods)
-    assert "notifications/tools/list_changed" in ear.methods
+    await observer.until(lambda: "notifications/resources/updated" in observer.methods)
+    assert "notifications/tools/list_changed" in observer.methods
     assert len(server.listens) == 1
 
 
@@ -167,7 +168,7 @@ async def test_the_session_is_ended_on_close(connect: Open, server: ScriptedUpst
 
 
 async def test_an_expired_session_is_renewed_and_the_call_sent_again(
-    connect: Open, server: ScriptedUpstream, ear: RecordingEar
+    connect: Open, server: ScriptedUpstream, observer: RecordingObserver
 ) -> None:
     link = await connect("legacy", {"sampling": {}})
     client = RecordingClient({"sampling": {}}, log_level="warning")
@@ -179,7 +180,7 @@ async def test_an_expired_session_is_renewed_and_the_call_sent_again(
     (session,) = server.sessions
     assert {answer["structuredContent"]["session"] for answer in answers} == {session}
     assert server.sessions[session] == {"sampling": {}}
-    assert ear.events == ["renewed"]
+    assert observer.events == [Renewed("up", "")]
     await until(lambda: server.script.subscribed == {"mem://one"})
     levels = [m for _, m in server.requests if m.get("method") == "logging/setLevel"]
     assert [m["params"]["level"] for m in levels] == ["warning", "warning"]
@@ -214,7 +215,7 @@ async def test_questions_on_the_get_stream(connect: Open, server: ScriptedUpstre
 
 
 async def test_a_lost_get_stream_is_opened_again(
-    connect: Open, server: ScriptedUpstream, ear: RecordingEar
+    connect: Open, server: ScriptedUpstream, observer: RecordingObserver
 ) -> None:
     await connect("legacy")
     await asyncio.wait_for(server.get_opened.wait(), 10)
@@ -222,7 +223,7 @@ async def test_a_lost_get_stream_is_opened_again(
     server.end_streams()
     await asyncio.wait_for(server.get_opened.wait(), 10)
     await server.announce("notifications/tools/list_changed")
-    await ear.until(lambda: bool(ear.heard))
+    await observer.until(lambda: bool(observer.notified))
 
 
 async def test_an_upstream_without_a_get_stream(connect: Open, server: ScriptedUpstream) -> None:
@@ -256,7 +257,7 @@ async def test_a_connect_that_hangs_is_bounded(server: ScriptedUpstream) -> None
     spec = UpstreamSpec("up", url=f"http://127.0.0.1:{port}/mcp", connect_timeout_s=0.2)
     connector = Connector(spec, INFO)
     with pytest.raises(UpstreamTimeout):
-        await asyncio.wait_for(connector.connect(ANONYMOUS, {}, RecordingEar()), 5)
+        await asyncio.wait_for(connector.connect(ANONYMOUS, {}, RecordingObserver()), 5)
     await connector.close()
     await asyncio.wait_for(left.wait(), 5)
     hanging.close()

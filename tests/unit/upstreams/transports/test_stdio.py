@@ -15,8 +15,9 @@ from msgspec import Raw
 
 from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call
-from armory.testing.clients.recording import RecordingClient, RecordingEar, plain
-from armory.upstreams.session.base import Identity
+from armory.protocol.session_events import Lost
+from armory.testing.clients.recording import RecordingClient, RecordingObserver, plain
+from armory.upstreams.session.base import Identity, LinkContext
 from armory.upstreams.session.handshake import initialize
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.stdio import StdioLink
@@ -38,16 +39,16 @@ def inline(program: str, **more: Any) -> UpstreamSpec:
 
 
 @pytest.fixture
-def ear() -> RecordingEar:
-    return RecordingEar()
+def observer() -> RecordingObserver:
+    return RecordingObserver()
 
 
 @pytest.fixture
-async def start(ear: RecordingEar) -> AsyncIterator[Start]:
+async def start(observer: RecordingObserver) -> AsyncIterator[Start]:
     links: list[StdioLink] = []
 
     async def starting(spec: UpstreamSpec, *, hello: bool = True) -> StdioLink:
-        link = StdioLink(spec, ear, {"name": "test", "version": "0"})
+        link = StdioLink(LinkContext(spec, {"name": "test", "version": "0"}, observer))
         links.append(link)
         await link.open()
         if hello:
@@ -114,19 +115,23 @@ async def test_the_working_directory(start: Start, tmp_path: Path) -> None:
     ],
 )
 async def test_what_cannot_start_says_why(spec: UpstreamSpec, message: str) -> None:
-    link = StdioLink(spec, RecordingEar(), {})
+    link = StdioLink(LinkContext(spec, {}, RecordingObserver()))
     with pytest.raises(UpstreamUnavailable, match=message):
         await link.open()
     await link.close()
 
 
-async def test_an_exit_at_the_start_shows_its_last_words(start: Start, ear: RecordingEar) -> None:
+async def test_an_exit_at_the_start_shows_its_last_words(
+    start: Start, observer: RecordingObserver
+) -> None:
     with pytest.raises(UpstreamUnavailable, match=r"exited with status 3.*no licence"):
         await start(scripted("--exit-at-start", "--stderr", "no licence"))
-    assert ear.events[0].startswith("closed: its process exited with status 3")
+    (event,) = observer.events
+    assert isinstance(event, Lost)
+    assert event.reason.startswith("its process exited with status 3")
 
 
-async def test_kill_9_in_mid_call(start: Start, ear: RecordingEar) -> None:
+async def test_kill_9_in_mid_call(start: Start, observer: RecordingObserver) -> None:
     link = await start(scripted())
     calls = [asyncio.create_task(call(link, "hang")) for _ in range(3)]
     await call(link, "report")
@@ -135,7 +140,7 @@ async def test_kill_9_in_mid_call(start: Start, ear: RecordingEar) -> None:
         with pytest.raises(UpstreamUnavailable, match=r"upstream 'up'.*killed by SIGKILL"):
             await asyncio.wait_for(one, 5)
     assert link.closed
-    assert len(ear.events) == 1
+    assert len(observer.events) == 1
     with pytest.raises(UpstreamUnavailable, match="SIGKILL"):
         await call(link, "echo")
 
@@ -225,11 +230,11 @@ async def test_odd_lines(start: Start) -> None:
     }
 
 
-async def test_a_closed_standard_output_is_death(start: Start, ear: RecordingEar) -> None:
+async def test_a_closed_standard_output_is_death(start: Start, observer: RecordingObserver) -> None:
     link = await start(inline(ODD), hello=False)
     with pytest.raises(UpstreamUnavailable, match="closed its standard output"):
         await call(link, "closes", timeout_s=5)
-    assert ear.events == ["closed: it closed its standard output"]
+    assert observer.events == [Lost("up", "", "it closed its standard output")]
 
 
 async def test_a_process_that_does_not_read_is_not_waited_for_longer(start: Start) -> None:

@@ -1,6 +1,6 @@
 """A bounded number of calls at once, and a bounded queue before it.
 
-Owns: `Gate`. Never imports anything of Armory.
+Owns: `CallQueue`. Never imports anything of Armory.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ class QueueFull(Exception):
     """Too many wait already."""
 
 
-class Gate:
+class CallQueue:
     """Lets `limit` callers in; up to `max_queue` more wait, first come first served.
 
     Attributes:

@@ -5,13 +5,13 @@ import asyncio
 import pytest
 
 from armory.testing.waiting import until
-from armory.upstreams.gate import Gate, QueueFull
+from armory.upstreams.queue import CallQueue, QueueFull
 
 pytestmark = pytest.mark.anyio
 
 
 async def test_first_come_first_served() -> None:
-    gate = Gate(1, 5)
+    gate = CallQueue(1, 5)
     order: list[int] = []
 
     async def caller(number: int) -> None:
@@ -30,14 +30,14 @@ async def test_first_come_first_served() -> None:
 
 
 async def test_a_full_queue_sheds_at_once() -> None:
-    gate = Gate(1, 0)
+    gate = CallQueue(1, 0)
     await gate.enter(1)
     with pytest.raises(QueueFull):
         await gate.enter(1)
 
 
 async def test_waiting_is_bounded_and_leaves_no_trace() -> None:
-    gate = Gate(1, 1)
+    gate = CallQueue(1, 1)
     await gate.enter(1)
     with pytest.raises(TimeoutError):
         await gate.enter(0.01)
@@ -47,7 +47,7 @@ async def test_waiting_is_bounded_and_leaves_no_trace() -> None:
 
 
 async def test_a_place_given_to_a_cancelled_caller_is_passed_on() -> None:
-    gate = Gate(1, 2)
+    gate = CallQueue(1, 2)
     await gate.enter(1)
     first = asyncio.create_task(gate.enter(5))
     second = asyncio.create_task(gate.enter(5))
@@ -61,7 +61,7 @@ async def test_a_place_given_to_a_cancelled_caller_is_passed_on() -> None:
 
 
 async def test_drained() -> None:
-    gate = Gate(2, 0)
+    gate = CallQueue(2, 0)
     assert await gate.drained(0.01)
     await gate.enter(1)
     assert not await gate.drained(0.01)
