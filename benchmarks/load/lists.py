@@ -1,16 +1,14 @@
 """A filtered `tools/list` at 100 to 100,000 tools: start-up, restart, latency, CPU and memory.
 
-Owns: the catalogues (real tools from DATA/toucan-pool, repeated under other names where there are
-too few), the queries (DATA/*/queries.jsonl, each asked once, so that no cache answers) and the
-readings. The gateway runs on one core, upstream and client on the other. Catalogues of more than
-1,000 tools start with the vectors of `--vectors` (see `vectors.py`), which are made first.
+Owns: the upstream and the readings. The gateway runs on one core, upstream and client on the other.
+Catalogues of more than 1,000 tools start with the vectors of `--vectors` (see `vectors.py`), which
+are made first.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import itertools
 import json
 import sys
 import tempfile
@@ -24,11 +22,11 @@ import msgspec
 from aiohttp import web
 
 from benchmarks.load import vectors
+from benchmarks.load.catalogue import SERVER, catalogue, queries
 from benchmarks.load.driver import Connection, cpu_seconds, modern_meta, prepare
 from benchmarks.load.processes import end_on_sigterm, free_port, machine, process, rss_mb, versions
 from benchmarks.load.upstream import MODERN
 
-SETS = ("livemcpbench", "mcpproxy-golden", "sealtools", "toolbench-stable")
 PAGE = 500
 CONFIG = """\
 server: {{port: {port}}}
@@ -40,38 +38,6 @@ storage: {{url: "sqlite:///{dir}/armory.db", cache_dir: "{cache}"}}
 EMBEDDED_AT_START = 1_000
 
 
-def catalogue(data: Path, count: int) -> list[dict[str, Any]]:
-    """`count` tools with distinct names."""
-    lines = (data / "toucan-pool" / "tools.jsonl").read_text().splitlines()
-    real = [json.loads(line) for line in lines]
-    tools: list[dict[str, Any]] = []
-    for copy in itertools.count():
-        for tool in real:
-            if len(tools) == count:
-                return tools
-            schema = tool.get("inputSchema")
-            suffix = f"_{copy}" if copy else ""
-            description = str(tool.get("description") or "")
-            tools.append(
-                {
-                    "name": f"{len(tools)}_{tool['name']}"[:40] + suffix,
-                    "description": description + (f" (edition {copy})" if copy else ""),
-                    "inputSchema": schema if isinstance(schema, dict) else {"type": "object"},
-                }
-            )
-    raise AssertionError
-
-
-def queries(data: Path, count: int) -> list[str]:
-    """Distinct queries of at most about 64 tokens."""
-    texts = (
-        json.loads(line)["query"]
-        for name in SETS
-        for line in (data / name / "queries.jsonl").read_text().splitlines()
-    )
-    return list(itertools.islice(dict.fromkeys(t for t in texts if len(t) < 250), count))
-
-
 def upstream_app(tools: list[dict[str, Any]]) -> web.Application:
     """A modern MCP server with pages of 500 tools."""
     pages = [tools[i : i + PAGE] for i in range(0, len(tools), PAGE)]
@@ -81,7 +47,7 @@ def upstream_app(tools: list[dict[str, Any]]) -> web.Application:
         result: dict[str, Any] = {"resultType": "complete", "ttlMs": 60000, "cacheScope": "public"}
         match message["method"]:
             case "server/discover":
-                info = {"name": vectors.SERVER, "version": "1"}
+                info = {"name": SERVER, "version": "1"}
                 result |= {"supportedVersions": [MODERN], "capabilities": {"tools": {}}}
                 result |= {"serverInfo": info}
             case "tools/list":
@@ -159,7 +125,7 @@ def measure(
         file = folder / "armory.yaml"
         cache = str(prepared.resolve()) if known and prepared is not None else f"{name}/cache"
         values = {"port": port, "upstream": upstream, "index": index, "dir": name}
-        values |= {"name": vectors.SERVER, "cache": cache}
+        values |= {"name": SERVER, "cache": cache}
         file.write_text(CONFIG.format(**values))
         argv = [sys.executable, "-m", "benchmarks.load.lists", str(data), "--serve", str(count)]
         serve = [sys.executable, "-m", "armory.cli.main", "serve", "--config", str(file)]

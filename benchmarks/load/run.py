@@ -19,11 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.load import peers
-from benchmarks.load.driver import cpu_seconds
 from benchmarks.load.processes import (
     ENV,
     ROOT,
-    await_port,
     end_on_sigterm,
     free_port,
     machine,
@@ -34,8 +32,6 @@ from benchmarks.load.processes import (
     wake,
 )
 from benchmarks.load.targets import FLOOR, LABELS, LEGACY, SSE, STDIO, Target, targets
-
-__all__ = ["await_port", "cpu_seconds", "free_port", "process", "rss_mb", "table", "versions"]
 
 SMALL, LARGE = 64, 1 << 20
 CELLS = ((1, SMALL), (1, LARGE), (32, SMALL), (256, SMALL))

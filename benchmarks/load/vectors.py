@@ -26,8 +26,8 @@ from armory.retrieval.embedders.cache import DocumentCache
 from armory.retrieval.embedders.embedded import EmbeddedEmbedder
 from armory.retrieval.ports import FloatArray
 from armory.retrieval.registry import VECTORS_FILE
+from benchmarks.load.catalogue import SERVER, catalogue
 
-SERVER = "pool"
 NOISE = 0.015
 _BATCH = 200
 _BASE = 2_000
@@ -82,8 +82,6 @@ async def prepare(tools: list[dict[str, Any]], folder: Path, real: int) -> dict[
 
 
 def main() -> None:
-    from benchmarks.load.lists import catalogue
-
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="folder with the public tool-retrieval sets")
     parser.add_argument("folder", type=Path)

@@ -37,7 +37,7 @@ from armory.retrieval.relevance import (
 )
 from training.relevance.need import Acts, fit_need, kind_of, with_acts
 from training.relevance.sets import FOLD_OF, LABELLED, NO_TOOL, SETS, CachedModel, group_of
-from training.relevance.tables import PLAIN, Tables, read_all, read_written
+from training.relevance.signals import PLAIN, Tables, read_all, read_written
 
 FIRST = (
     "fusion", "fusion_gap", "dense_z", "dense_by_size", "words_by_size", "dense_by_length",

@@ -28,7 +28,7 @@ from armory.retrieval.relevance import Calibration, sigmoid
 from training.relevance.fit import RELEVANCE, WRITTEN_FOLD, fit_calibration, gather, without
 from training.relevance.need import Acts
 from training.relevance.sets import FOLD_OF, LABELLED, NO_TOOL, CachedModel, group_of
-from training.relevance.tables import PLAIN, read_all
+from training.relevance.signals import PLAIN, read_all
 
 Doubles = NDArray[np.float64]
 CAP = 20

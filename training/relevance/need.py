@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from armory.retrieval.fitting import Observations, fit_linear
 from armory.retrieval.relevance import Linear
 from training.relevance.sets import LABELLED, NO_TOOL, group_of
-from training.relevance.tables import APART
+from training.relevance.signals import APART
 
 Array = NDArray[np.float32]
 Doubles = NDArray[np.float64]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import matplotlib as mpl
 
@@ -16,12 +17,14 @@ import matplotlib.pyplot as plt
 
 STYLE = {"figure.dpi": 110, "font.size": 9, "axes.spines.top": False, "axes.spines.right": False,
          "svg.hashsalt": "armory"}  # fmt: skip
+Report = dict[str, Any]
+"""The JSON of `judge.py`."""
 
 
-def reliability(report: dict[str, object], target: Path) -> None:
+def reliability(report: Report, target: Path) -> None:
     """P against what happened, one line a set."""
-    bins: dict[str, list[tuple[float, float, int]]] = report["reliability"]  # type: ignore[assignment]
-    ece: dict[str, float] = report["ece"]  # type: ignore[assignment]
+    bins: dict[str, list[tuple[float, float, int]]] = report["reliability"]
+    ece: dict[str, float] = report["ece"]
     figure, axis = plt.subplots(figsize=(5.2, 4.6))
     axis.plot([0, 1], [0, 1], color="0.7", linewidth=1, linestyle="--")
     for name, points in bins.items():
@@ -36,9 +39,9 @@ def reliability(report: dict[str, object], target: Path) -> None:
     figure.savefig(target, bbox_inches="tight", metadata={"Date": None})
 
 
-def thresholds(report: dict[str, object], target: Path) -> None:
+def thresholds(report: Report, target: Path) -> None:
     """What a threshold buys."""
-    curve: list[dict[str, float]] = report["curve"]  # type: ignore[assignment]
+    curve: list[dict[str, float]] = report["curve"]
     x = [row["threshold"] for row in curve]
     figure, axis = plt.subplots(figsize=(6.0, 4.0))
     for key, label in (
@@ -82,28 +85,27 @@ def _cell(value: float, key: str) -> str:
     return f"{value:.1f}" if key.startswith("returned") else f"{100 * value:.1f}"
 
 
-def table(report: dict[str, object]) -> str:
+def table(report: Report) -> str:
     """The figures as Markdown, percent but for the number of tools."""
-    kinds: dict[str, dict[str, dict[str, object]]] = report  # type: ignore[assignment]
-    names = list(kinds["figures"]["recall@5"]["sets"])  # type: ignore[call-overload]
+    names = list(report["figures"]["recall@5"]["sets"])
     lines = [
         "| | macro | 95 % | " + " | ".join(names) + " |",
         "|---|---|---|" + "---|" * len(names),
     ]
     for kind, key, label in _ROWS:
-        row = kinds[kind].get(key)
+        row = report[kind].get(key)
         if row is None:
             continue
-        sets: dict[str, float] = row["sets"]  # type: ignore[assignment]
-        span = f"{_cell(row['low'], key)} to {_cell(row['high'], key)}"  # type: ignore[arg-type]
+        sets: dict[str, float] = row["sets"]
+        span = f"{_cell(row['low'], key)} to {_cell(row['high'], key)}"
         cells = [_cell(sets[n], key) if n in sets else "" for n in names]
-        macro = _cell(row["macro"], key)  # type: ignore[arg-type]
+        macro = _cell(row["macro"], key)
         lines.append(f"| {label} | **{macro}** | {span} | " + " | ".join(cells) + " |")
-    ece: dict[str, float] = report["ece"]  # type: ignore[assignment]
+    ece: dict[str, float] = report["ece"]
     mean = sum(ece.values()) / len(ece)
     cells = [f"{ece[n]:.3f}" for n in names]
     lines.append(f"| calibration error | **{mean:.3f}** | | " + " | ".join(cells) + " |")
-    best: dict[str, float] = report["best f1"]  # type: ignore[assignment]
+    best: dict[str, float] = report["best f1"]
     lines += [
         "",
         f"Best macro F1 at one threshold for all sets: **{best['f1']:.3f}**, at "
@@ -113,7 +115,7 @@ def table(report: dict[str, object]) -> str:
         "| threshold | recall | precision | F1 | tools listed | left with nothing | refused |",
         "|---|---|---|---|---|---|---|",
     ]
-    curve: list[dict[str, float]] = report["curve"]  # type: ignore[assignment]
+    curve: list[dict[str, float]] = report["curve"]
     for row in curve:
         if round(row["threshold"] * 100) % 10 == 0:
             cells = [f"{100 * row[k]:.1f}" for k in ("recall", "precision", "f1")]

@@ -1,6 +1,6 @@
 """The figures of the model card: leave-sets-out with bootstrap intervals, and validation splits.
 
-Usage: python -m training.judge DATA --base FOLDER --folds DIR [--final FOLDER]
+Usage: python -m training.model_card DATA --base FOLDER --folds DIR [--final FOLDER]
 --cache DIR --out JSON
 
 `--base` and `--final` are exported folders; `DIR/<fold>` is the exported model of a fold. What is
