@@ -30,7 +30,7 @@ from armory.protocol.link import (
 from armory.protocol.versions import Era
 from armory.security.authentication import Authenticator
 from armory.wire.http.edge import HttpEdge, HttpSettings
-from armory.wire.http.replicas import Replicas, Store
+from armory.wire.http.replicas import ALIVE_S, Replicas, Store
 
 Answering = Callable[[Call, Owner], Awaitable[Reply]]
 
@@ -190,14 +190,16 @@ async def serving(
     authenticator: Authenticator | None = None,
     settings: HttpSettings | None = None,
     store: Store | None = None,
+    alive_s: float = ALIVE_S,
 ) -> AsyncGenerator[tuple[str, HttpEdge]]:
     """The HTTP edge on a free port; gives its base URL and the edge.
 
-    With a `store` it is one of several replicas that share it.
+    With a `store` it is one of several replicas that share it; one that has shown no sign of life
+    for `alive_s` counts as gone.
     """
     listener = socket.create_server(("127.0.0.1", 0))
     url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-    replicas = Replicas(store, url) if store is not None else None
+    replicas = Replicas(store, url, alive_s=alive_s) if store is not None else None
     authenticator = authenticator or Authenticator(allow_anonymous=True)
     edge = HttpEdge(gateway, authenticator, settings, replicas=replicas)
     app = web.Application()

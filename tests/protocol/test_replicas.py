@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
 
+from armory.protocol.link import Call, Owner, Reply
 from armory.storage.cache import MemoryCache
 from armory.testing.clients.raw import LegacyClient
 from armory.testing.front import asking, serving
@@ -32,6 +34,40 @@ async def test_sessions_are_found_at_their_owner(front: Front) -> None:
             assert len(owner.sessions) == 1
         status, _ = await moved.send({"jsonrpc": "2.0", "id": 1, "method": "ping"})
         assert status == 404
+
+
+class Spotty(MemoryCache):
+    """A store that has lost what it is told to lose."""
+
+    lost = ""
+
+    async def get(self, key: str) -> bytes | None:
+        return None if key == self.lost else await super().get(key)
+
+
+async def test_a_call_does_not_wait_for_an_owner_that_shows_no_sign_of_life(front: Front) -> None:
+    """As behind a cut cable: the connection stands and nothing comes."""
+    store = Spotty()
+    arrived = asyncio.Event()
+
+    async def hanging(_call: Call, _owner: Owner) -> Reply:
+        arrived.set()
+        return await asyncio.get_running_loop().create_future()
+
+    front.pool.upstreams["old"].answer = hanging
+    async with (
+        serving(front.gateway, None, SETTINGS, store, alive_s=0.3) as (one, _),
+        serving(front.gateway, None, SETTINGS, store, alive_s=0.3) as (two, _),
+    ):
+        front.url = two
+        client = await front.start_legacy()
+        moved = LegacyClient(one + "/mcp", front.http, client.version, client.session, 10)
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "old__now"}}
+        async with asyncio.timeout(20), asyncio.TaskGroup() as group:
+            sent = group.create_task(moved.send(body))
+            await arrived.wait()
+            store.lost = f"replica:{two}"
+        assert sent.result()[0] == 404
 
 
 async def test_parked_calls_go_on_at_their_owner(front: Front) -> None:

@@ -152,33 +152,68 @@ class Replicas:
         Raises:
             OwnerGone: it did not begin to answer. Dies it later, the connection is cut.
         """
-        request = admitted.request
         if self._http is None:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
             self._http = aiohttp.ClientSession(timeout=timeout, auto_decompress=False)
+        passed = _Passed(admitted.request)
+        exchange = asyncio.create_task(self._exchange(self._http, admitted, url, passed))
+        try:
+            while not (await asyncio.wait((exchange,), timeout=self._alive_s / 3))[0]:
+                if await self._is_lost(url):
+                    return passed.broken_off(url, "no sign of life")
+            return exchange.result()
+        except (aiohttp.ClientError, TimeoutError) as error:
+            return passed.broken_off(url, repr(error))
+        finally:
+            if not exchange.done():
+                exchange.cancel()
+                await asyncio.wait((exchange,))
+
+    async def _exchange(
+        self, http: aiohttp.ClientSession, admitted: AdmittedRequest, url: str, passed: _Passed
+    ) -> web.StreamResponse:
+        request = admitted.request
         headers = _forwarded(request.headers)
         headers[PASSED] = "1"
         target = url + request.rel_url.raw_path_qs
-        response: web.StreamResponse | None = None
-        try:
-            async with self._http.request(
-                request.method, target, headers=headers, data=admitted.body
-            ) as answer:
-                response = web.StreamResponse(
-                    status=answer.status, headers=_forwarded(answer.headers)
-                )
-                await response.prepare(request)
-                async for chunk in answer.content.iter_any():
-                    await response.write(chunk)
-        except (aiohttp.ClientError, TimeoutError) as error:
-            _log.info("replica_lost", replica=url, error=repr(error))
-            if response is None:
-                raise OwnerGone(url) from None
-            if request.transport is not None:
-                request.transport.abort()
-            return response
+        async with http.request(
+            request.method, target, headers=headers, data=admitted.body
+        ) as answer:
+            response = web.StreamResponse(status=answer.status, headers=_forwarded(answer.headers))
+            passed.response = response
+            await response.prepare(request)
+            async for chunk in answer.content.iter_any():
+                await response.write(chunk)
         await response.write_eof()
         return response
+
+    async def _is_lost(self, url: str) -> bool:
+        """Whether a replica shows no sign of life; a store that fails says nothing about that."""
+        try:
+            return await self._store.get(self._life(url)) is None
+        except ArmoryError:
+            return False
+
+
+class _Passed:
+    """A request that was passed on, and what has come back of its answer."""
+
+    def __init__(self, request: web.Request) -> None:
+        self.response: web.StreamResponse | None = None
+        self._request = request
+
+    def broken_off(self, url: str, why: str) -> web.StreamResponse:
+        """End it: nobody will answer any more.
+
+        Raises:
+            OwnerGone: nothing of the answer has been sent yet.
+        """
+        _log.info("replica_lost", replica=url, error=why)
+        if self.response is None:
+            raise OwnerGone(url)
+        if self._request.transport is not None:
+            self._request.transport.abort()
+        return self.response
 
 
 class OwnerGone(Exception):
