@@ -21,12 +21,20 @@ config_option = click.option(
 json_option = click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
 
 
+def _without_newline(
+    _context: click.Context, _parameter: click.Parameter, value: str | None
+) -> str | None:
+    """A secret that comes from a file ends with a newline, as variables of the configuration do."""
+    return None if value is None else value.rstrip("\r\n")
+
+
 def gateway_options(command: _F) -> _F:
     """`--url` and `--token`: ask a gateway that runs; without, the upstreams are opened here."""
     command = click.option(
         "--token",
         envvar="ARMORY_TOKEN",
         show_envvar=True,
+        callback=_without_newline,
         help="Bearer token for --url.",
     )(command)
     return click.option(
