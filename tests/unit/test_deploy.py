@@ -1,65 +1,41 @@
-"""What stands in deploy/ fits itself and the gateway; nothing here needs Docker or Helm."""
+"""What stands in deploy/ beside the chart fits itself and the gateway; none of it needs Docker."""
 
 from __future__ import annotations
 
+import importlib.util
 import re
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from armory.config import load_text
 from armory.runtime.settings import problems_of
+from tests.image.dockerfile import Copy, stages
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
-CHART = DEPLOY / "helm" / "armory"
-TEMPLATES = sorted((CHART / "templates").iterdir())
-SECRETS = {"ARMORY_TOKEN": "a-long-random-text", "POSTGRES_PASSWORD": "armory"}
+SECRETS = {"ARMORY_TOKEN": "a-long-random-text", "POSTGRES_PASSWORD": "p@ss/word"}
 
 
 def read(path: Path) -> Any:
     return yaml.safe_load(path.read_text())
 
 
-def test_every_value_that_the_chart_uses_has_a_default_and_is_used() -> None:
-    values = read(CHART / "values.yaml")
-    text = "".join(path.read_text() for path in TEMPLATES)
-    used = {tuple(name.split(".")) for name in re.findall(r"\.Values\.([A-Za-z.]+)", text)}
-    for path in used:
-        place = values
-        for part in path:
-            assert part in place, f".Values.{'.'.join(path)} has no default"
-            place = place[part]
-    given = {(key,) for key in values}
-    given |= {("ingress", key) for key in values["ingress"]}
-    unused = [path for path in given if not any(name[: len(path)] == path for name in used)]
-    assert unused == []
-
-
-def test_blocks_of_the_templates_are_closed() -> None:
-    for path in TEMPLATES:
-        actions = re.findall(r"\{\{-?\s*(if|with|range|define|end)\b", path.read_text())
-        assert actions.count("end") * 2 == len(actions), path.name
-
-
-def test_the_chart_s_configuration_holds() -> None:
-    config = read(CHART / "values.yaml")["config"]
-    loaded = load_text(yaml.safe_dump(config), environ=SECRETS)
-    assert problems_of(loaded) == []
-    assert loaded.config.server.host == "0.0.0.0"
-
-
-def test_compose_mounts_a_configuration_that_holds_and_gives_it_what_it_reads() -> None:
+def test_compose_mounts_a_folder_whose_configuration_holds_and_gives_it_what_it_reads() -> None:
     compose = read(DEPLOY / "compose.yaml")
     armory = compose["services"]["armory"]
     assert (DEPLOY / armory["build"]["context"] / armory["build"]["dockerfile"]).is_file()
     mounted, _, target = armory["volumes"][0].partition(":")
-    assert target == "/etc/armory/armory.yaml:ro"
+    assert target == "/etc/armory:ro"  # a file that an editor replaces would never be seen
     assert set(armory["environment"]) == set(SECRETS)
-    loaded = load_text((DEPLOY / mounted).read_text(), environ=SECRETS)
+    loaded = load_text((DEPLOY / mounted / "armory.yaml").read_text(), environ=SECRETS)
     assert problems_of(loaded) == []
     storage = loaded.config.storage
-    assert "@postgres/" in storage.url
+    assert storage.url == "postgresql://armory:p%40ss%2Fword@postgres/armory"
     assert storage.redis is not None
     assert "//redis:" in storage.redis
     assert set(armory["depends_on"]) == {"redis", "postgres"} <= set(compose["services"])
@@ -69,24 +45,114 @@ def test_compose_mounts_a_configuration_that_holds_and_gives_it_what_it_reads() 
         for volume in s.get("volumes", [])
     }
     assert named - {mounted} == set(compose["volumes"])
-
-
-def test_grace_periods_are_longer_than_draining() -> None:
-    drain_s = load_text("").config.server.drain_timeout_s
-    deployment = (CHART / "templates" / "deployment.yaml").read_text()
-    grace = re.search(r"terminationGracePeriodSeconds: (\d+)", deployment)
-    pause = re.search(r'command: \[sleep, "(\d+)"\]', deployment)
-    assert grace is not None
-    assert pause is not None
-    assert int(grace[1]) > drain_s + int(pause[1])
-    compose = read(DEPLOY / "compose.yaml")
-    assert int(compose["services"]["armory"]["stop_grace_period"].removesuffix("s")) > drain_s
+    server = loaded.config.server
+    grace = int(armory["stop_grace_period"].removesuffix("s"))
+    assert grace > server.drain_timeout_s + server.drain_delay_s
 
 
 def test_the_image_is_built_from_files_that_are_sent_to_it() -> None:
-    dockerfile = (DEPLOY / "Dockerfile").read_text()
     sent = (DEPLOY / "Dockerfile.dockerignore").read_text()
-    for line in re.findall(r"^COPY (?!--from)(.*)$", dockerfile, re.MULTILINE):
-        for name in line.split()[:-1]:
-            assert (DEPLOY.parent / name).exists()
-            assert f"!{name}\n" in sent, name
+    copied = [
+        name
+        for stage in stages(DEPLOY / "Dockerfile").values()
+        for step in stage.steps
+        if isinstance(step, Copy) and step.stage is None
+        for name in step.sources
+    ]
+    assert len(copied) > 4
+    for name in copied:
+        assert (DEPLOY.parent / name).exists()
+        assert f"!{name}\n" in sent, name
+
+
+def test_both_images_run_unprivileged_under_an_init_and_bases_are_pinned() -> None:
+    text = (DEPLOY / "Dockerfile").read_text()
+    found = stages(DEPLOY / "Dockerfile")
+    assert list(found)[-1] == "armory"  # what `docker build` without a target makes
+    for name in ("armory", "full"):
+        config = found[name].config
+        assert config["User"] == "10001:10001"
+        assert config["Entrypoint"] == ["tini", "--", "armory"]
+        assert config["Healthcheck"][-1].endswith("healthcheck.py")
+        assert config["Labels"]["org.opencontainers.image.licenses"] == "Apache-2.0"
+    bases = [line for line in re.findall(r"^FROM (\S+) AS", text, re.MULTILINE) if ":" in line]
+    assert len(bases) == 2
+    assert all(re.fullmatch(r"[\w.:-]+@sha256:[0-9a-f]{64}", base) for base in bases)
+    assert "COPY --from=build /wheels" not in text  # they would stay in a layer
+
+
+# -- the image's health check --------------------------------------------------------------------
+
+
+@pytest.fixture
+def healthcheck() -> Any:
+    spec = importlib.util.spec_from_file_location("healthcheck", DEPLOY / "healthcheck.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+CASES: dict[str, tuple[str, str, dict[str, str], str]] = {
+    "defaults": ("", "", {}, "http://127.0.0.1:8080/healthz"),
+    "everywhere": ("server: {host: '::', port: 9000}", "", {}, "http://127.0.0.1:9000/healthz"),
+    "one address": ("server: {host: 'fd00::1'}", "", {}, "http://[fd00::1]:8080/healthz"),
+    "a path": ("server: {base_path: /tools/}", "", {}, "http://127.0.0.1:8080/tools/healthz"),
+    "variables": (
+        "server: {port: '${P}', base_path: '${B:-/x}'}",
+        "",
+        {"P": "81"},
+        "http://127.0.0.1:81/x/healthz",
+    ),
+    "arguments": (
+        "server: {port: 1}",
+        "tini -- armory serve --host 0.0.0.0 --port=82",
+        {},
+        "http://127.0.0.1:82/healthz",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_the_health_check_finds_port_and_path(healthcheck: Any, tmp_path: Path, case: str) -> None:
+    text, arguments, environ, expected = CASES[case]
+    file = tmp_path / "armory.yaml"
+    file.write_text(text)
+    environ = {**environ, "ARMORY_CONFIG": str(file)}
+    assert healthcheck.url(arguments.split(), environ) == expected
+
+
+@pytest.fixture
+def answering() -> Iterator[int]:
+    """Port of a server that is well at `/tools/healthz` alone."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/tools/healthz" else 404)
+            self.end_headers()
+
+        def log_message(self, format: str, *args: Any) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_address[1]
+        server.shutdown()
+        thread.join()
+
+
+@pytest.mark.parametrize(("path", "code"), [("/tools", 0), ("/other", 1)])
+def test_the_health_check_ends_with_what_the_gateway_says(
+    healthcheck: Any,
+    answering: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    path: str,
+    code: int,
+) -> None:
+    file = tmp_path / "armory.yaml"
+    file.write_text(f"server: {{port: {answering}, base_path: {path}}}")
+    monkeypatch.setenv("ARMORY_CONFIG", str(file))
+    assert healthcheck.main() == code

@@ -1,0 +1,73 @@
+"""Ends with 0 when the gateway of this container answers `/healthz`, with 1 when it does not.
+
+Owns: finding the port and the base path: from the first process's arguments, else from the
+configuration. Loads nothing of Armory, since it runs every few seconds.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+_VARIABLE = re.compile(r"\$\{(?:env:)?([A-Za-z_][A-Za-z0-9_]*)(?::-([^{}]*))?\}")
+TIMEOUT_S = 4.0
+
+
+def option(arguments: Sequence[str], name: str) -> str | None:
+    """The value of `--name value` or `--name=value`; None without it."""
+    for place, argument in enumerate(arguments):
+        if argument == f"--{name}":
+            return arguments[place + 1] if place + 1 < len(arguments) else None
+        if argument.startswith(f"--{name}="):
+            return argument.partition("=")[2]
+    return None
+
+
+def url(arguments: Sequence[str], environ: Mapping[str, str]) -> str:
+    """Where to ask.
+
+    Args:
+        arguments: of the gateway.
+        environ: its environment.
+    """
+    file = Path(option(arguments, "config") or environ.get("ARMORY_CONFIG") or "armory.yaml")
+    read: Any = yaml.safe_load(file.read_text(encoding="utf-8")) if file.is_file() else None
+    server: Any = (read.get("server") if isinstance(read, dict) else None) or {}
+
+    def filled(key: str, default: str) -> str:
+        text = str(server.get(key, default))
+        return _VARIABLE.sub(lambda match: environ.get(match[1]) or match[2] or "", text)
+
+    port = option(arguments, "port") or filled("port", "8080")
+    host = option(arguments, "host") or filled("host", "127.0.0.1")
+    if host in ("0.0.0.0", "::", "localhost"):
+        host = "127.0.0.1"
+    host = f"[{host}]" if ":" in host else host
+    return f"http://{host}:{port}{filled('base_path', '').rstrip('/')}/healthz"
+
+
+def main() -> int:
+    """Ask once."""
+    try:
+        arguments = Path("/proc/1/cmdline").read_text(encoding="utf-8").split("\0")
+    except OSError:
+        arguments = []
+    asked = url(arguments, os.environ)
+    try:
+        with urllib.request.urlopen(asked, timeout=TIMEOUT_S):
+            return 0
+    except (OSError, urllib.error.URLError) as error:
+        sys.stderr.write(f"{asked}: {error}\n")
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
