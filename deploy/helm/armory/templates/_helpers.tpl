@@ -1,23 +1,94 @@
-{{- define "armory.name" -}}{{ .Release.Name | trunc 50 | trimSuffix "-" }}{{- end }}
+{{- define "armory.name" -}}
+{{ .Values.nameOverride | default .Chart.Name | trunc 63 | trimSuffix "-" }}
+{{- end }}
+
+{{- define "armory.fullname" -}}
+{{- $name := include "armory.name" . }}
+{{- if .Values.fullnameOverride }}
+{{- .Values.fullnameOverride | trunc 50 | trimSuffix "-" }}
+{{- else if contains $name .Release.Name }}
+{{- .Release.Name | trunc 50 | trimSuffix "-" }}
+{{- else }}
+{{- printf "%s-%s" .Release.Name $name | trunc 50 | trimSuffix "-" }}
+{{- end }}
+{{- end }}
+
+{{- define "armory.selector" -}}
+app.kubernetes.io/name: {{ include "armory.name" . | quote }}
+app.kubernetes.io/instance: {{ .Release.Name | quote }}
+{{- end }}
+
 {{- define "armory.labels" -}}
-app.kubernetes.io/name: armory
-app.kubernetes.io/instance: {{ .Release.Name }}
+{{ include "armory.selector" . }}
+{{ include "armory.versions" . }}
 {{- end }}
-{{- /* server.base_path without a trailing slash: the probes and the other replicas ask below it */}}
-{{- define "armory.base" -}}{{ dig "server" "base_path" "" .Values.config | trimSuffix "/" }}{{- end }}
-{{- /* What would start and then not work is refused here */}}
-{{- define "armory.check" -}}
-{{- $many := or .Values.autoscaling.enabled (gt (int .Values.replicas) 1) }}
-{{- if and $many (not (dig "storage" "redis" "" .Values.config)) }}
-{{- fail "more than one replica needs config.storage.redis: sessions have to find the replica that opened them" }}
+
+{{- /* Of pods: they are not replaced because the chart alone has another version */}}
+{{- define "armory.running" -}}
+app.kubernetes.io/version: {{ .Values.image.tag | default .Chart.AppVersion | trunc 63 | quote }}
+app.kubernetes.io/part-of: armory
 {{- end }}
-{{- if and $many (not (hasPrefix "postgres" (dig "storage" "url" "" .Values.config))) }}
-{{- fail "more than one replica needs a Postgres config.storage.url: accounts and statistics are shared" }}
+
+{{- define "armory.versions" -}}
+{{ include "armory.running" . }}
+app.kubernetes.io/managed-by: {{ .Release.Service | quote }}
+helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" | quote }}
 {{- end }}
-{{- if and $many .Values.persistence.enabled }}
-{{- fail "persistence is one ReadWriteOnce volume, which several replicas cannot share; leave it off" }}
+
+{{- define "armory.image" -}}
+{{- $image := .Values.image }}
+{{- if $image.digest }}{{ printf "%s@%s" $image.repository $image.digest }}
+{{- else }}{{ printf "%s:%s" $image.repository ($image.tag | default .Chart.AppVersion) }}{{ end }}
 {{- end }}
-{{- if and (contains "${ARMORY_TOKEN}" (toYaml .Values.config)) (not .Values.existingSecret) (not .Values.extraEnv) }}
-{{- fail "config reads ${ARMORY_TOKEN}: name a Secret that has it as existingSecret, or give other security.tokens" }}
+
+{{- define "armory.serviceAccount" -}}
+{{- if .Values.serviceAccount.create }}{{ .Values.serviceAccount.name | default (include "armory.fullname" .) }}
+{{- else }}{{ .Values.serviceAccount.name | default "default" }}{{ end }}
+{{- end }}
+
+{{- define "armory.many" -}}
+{{- if or .Values.autoscaling.enabled (gt (int .Values.replicas) 1) }}true{{ end }}
+{{- end }}
+
+{{- define "armory.claim" -}}
+{{ .Values.persistence.existingClaim | default (include "armory.fullname" .) }}
+{{- end }}
+
+{{- /* Where the token of security.tokens.main stands: "generated", "secret", "environment"; empty: there is none */}}
+{{- define "armory.tokenFrom" -}}
+{{- $security := dig "security" dict (.Values.config | default dict) | default dict }}
+{{- $own := or $security.tokens $security.api_keys $security.jwt $security.oauth (eq (toString $security.allow_anonymous) "true") }}
+{{- $enabled := toString .Values.token.enabled }}
+{{- if or (eq $enabled "true") (and (eq $enabled "auto") (not $own)) }}
+{{- $given := or .Values.existingSecret .Values.extraEnvFrom }}
+{{- range .Values.extraEnv }}{{ if eq .name "ARMORY_TOKEN" }}{{ $given = "extraEnv" }}{{ end }}{{ end }}
+{{- if .Values.token.existingSecret }}secret
+{{- else if and $given (or (eq $enabled "auto") (eq (toString $given) "extraEnv")) }}environment
+{{- else }}generated
+{{- end }}
+{{- end }}
+{{- end }}
+
+{{- define "armory.tokenSecret" -}}
+{{ .Values.token.existingSecret | default (printf "%s-token" (include "armory.fullname" .)) }}
+{{- end }}
+
+{{- define "armory.tokenKey" -}}
+{{- if .Values.token.existingSecret }}{{ .Values.token.key }}{{ else }}ARMORY_TOKEN{{ end }}
+{{- end }}
+
+{{- /* The generated token: the one that is in the cluster, else a new one */}}
+{{- define "armory.token" -}}
+{{- $there := lookup "v1" "Secret" .Release.Namespace (include "armory.tokenSecret" .) | default dict }}
+{{- $found := dig "data" "ARMORY_TOKEN" "" $there }}
+{{- if $found }}{{ $found | b64dec }}{{ else }}{{ randAlphaNum 40 }}{{ end }}
+{{- end }}
+
+{{- /* What changes when a Secret that the chart does not own changes; no hash, since passwords may be short */}}
+{{- define "armory.secretVersions" -}}
+{{- $root := . }}
+{{- range list .Values.existingSecret .Values.token.existingSecret .Values.postgres.existingSecret .Values.redis.existingSecret | compact | uniq }}
+{{- $there := lookup "v1" "Secret" $root.Release.Namespace . | default dict }}
+{{- printf "%s=%s " . (dig "metadata" "resourceVersion" "" $there) }}
 {{- end }}
 {{- end }}

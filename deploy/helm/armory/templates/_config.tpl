@@ -1,0 +1,84 @@
+{{- /* armory.yaml: `config`, and where it is silent what the chart has to know */}}
+{{- define "armory.config" -}}
+{{- $given := deepCopy (.Values.config | default dict) }}
+{{- $server := dict "host" "::" "port" 8080 "drain_delay_s" 5 }}
+{{- if .Values.metrics.enabled }}{{ $_ := set $server "metrics" (dict "port" (int .Values.metrics.port)) }}{{ end }}
+{{- $ours := dict "server" $server }}
+{{- $storage := dict }}
+{{- if .Values.postgres.existingSecret }}{{ $_ := set $storage "url" "${ARMORY_POSTGRES_URL}" }}{{ end }}
+{{- if .Values.redis.existingSecret }}{{ $_ := set $storage "redis" "${ARMORY_REDIS_URL}" }}{{ end }}
+{{- if $storage }}{{ $_ := set $ours "storage" $storage }}{{ end }}
+{{- if include "armory.tokenFrom" . }}
+{{- $main := dict "token" "${ARMORY_TOKEN}" "scopes" .Values.token.scopes }}
+{{- $_ := set $ours "security" (dict "tokens" (dict "main" $main)) }}
+{{- end }}
+{{- toYaml (mergeOverwrite $ours $given) }}
+{{- end }}
+
+{{- define "armory.server" -}}
+{{- dig "server" dict (include "armory.config" . | fromYaml) | toYaml }}
+{{- end }}
+
+{{- define "armory.port" -}}{{ (include "armory.server" . | fromYaml).port | int }}{{- end }}
+
+{{- /* 0: there is none of its own */}}
+{{- define "armory.metricsPort" -}}
+{{ dig "metrics" "port" 0 (include "armory.server" . | fromYaml) | default 0 | int }}
+{{- end }}
+
+{{- /* server.base_path without a trailing slash */}}
+{{- define "armory.base" -}}
+{{ (include "armory.server" . | fromYaml).base_path | default "" | trimSuffix "/" }}
+{{- end }}
+
+{{- define "armory.configName" -}}
+{{- if eq .Values.configReload "live" }}{{ include "armory.fullname" . }}
+{{- else }}{{ printf "%s-%s" (include "armory.fullname" .) (include "armory.config" . | sha256sum | trunc 10) }}{{ end }}
+{{- end }}
+
+{{- define "armory.grace" -}}
+{{- $server := include "armory.server" . | fromYaml }}
+{{- if kindIs "invalid" .Values.terminationGracePeriodSeconds }}
+{{- addf 15 ($server.drain_delay_s | default 0) ($server.drain_timeout_s | default 30) | ceil | int }}
+{{- else }}{{ int .Values.terminationGracePeriodSeconds }}{{ end }}
+{{- end }}
+
+{{- /* What would start and then not work is refused here */}}
+{{- define "armory.check" -}}
+{{- $config := include "armory.config" . | fromYaml }}
+{{- $url := dig "storage" "url" "" $config | default "" }}
+{{- $server := $config.server }}
+{{- if include "armory.many" . }}
+{{- if not (dig "storage" "redis" "" $config) }}
+{{- fail "more than one replica needs Redis, so that sessions find the replica that opened them: give redis.existingSecret or config.storage.redis" }}
+{{- end }}
+{{- if not (or (hasPrefix "postgres" $url) (hasPrefix "${" $url)) }}
+{{- fail "more than one replica needs Postgres, so that accounts and statistics are shared: give postgres.existingSecret or config.storage.url" }}
+{{- end }}
+{{- if .Values.persistence.enabled }}
+{{- fail "persistence is one volume, whose SQLite replicas cannot share: set persistence.enabled to false, Postgres keeps what matters" }}
+{{- end }}
+{{- end }}
+{{- if not (kindIs "float64" $server.port) }}
+{{- fail (printf "config.server.port is %v; the Service has to know it: write a number" $server.port) }}
+{{- end }}
+{{- range $key := list "drain_delay_s" "drain_timeout_s" }}
+{{- $value := get $server $key }}
+{{- if and (hasKey $server $key) (not (kindIs "float64" $value)) (kindIs "invalid" $.Values.terminationGracePeriodSeconds) }}
+{{- fail (printf "config.server.%s is %v; the grace period follows from it: write a number, or set terminationGracePeriodSeconds" $key $value) }}
+{{- end }}
+{{- end }}
+{{- $metrics := dig "metrics" "port" nil $server }}
+{{- if and .Values.metrics.enabled (not (kindIs "float64" $metrics)) }}
+{{- fail "config.server.metrics.port is no number, and the Service of the metrics has to know it: write one, or set metrics.enabled to false" }}
+{{- end }}
+{{- if contains "${" ($server.base_path | default "") }}
+{{- fail (printf "config.server.base_path is %s; probes and routes have to know it: write the path" $server.base_path) }}
+{{- end }}
+{{- if and .Values.ingress.enabled (not .Values.ingress.hosts) }}
+{{- fail "ingress.enabled needs ingress.hosts: the names that clients connect to, e.g. [tools.example.org]" }}
+{{- end }}
+{{- if and .Values.httpRoute.enabled (not .Values.httpRoute.parentRefs) }}
+{{- fail "httpRoute.enabled needs httpRoute.parentRefs: the Gateway that it belongs to, e.g. [{name: public, namespace: gateways}]" }}
+{{- end }}
+{{- end }}

@@ -1,0 +1,223 @@
+"""Writes `armory/values.schema.json`: what the chart takes, the schema of armory.yaml included.
+
+Owns: the schema of values.yaml. `config` is checked by the project's own schema, so that a typo in
+it is refused by `helm install` as `armory validate` would refuse it.
+
+    python deploy/helm/schema.py
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from armory.config.schema import config_schema
+
+FILE = Path(__file__).parent / "armory" / "values.schema.json"
+Schema = dict[str, Any]
+
+
+def block(about: str = "", /, **properties: Schema) -> Schema:
+    """An object with these keys and no others."""
+    found: Schema = {"type": "object", "additionalProperties": False, "properties": properties}
+    return {**found, "description": about} if about else found
+
+
+def text(about: str = "", **more: Any) -> Schema:
+    """A text."""
+    return {"type": "string", **({"description": about} if about else {}), **more}
+
+
+def whole(least: int = 0, most: int | None = None, about: str = "") -> Schema:
+    """A whole number."""
+    found: Schema = {"type": "integer", "minimum": least}
+    if most is not None:
+        found["maximum"] = most
+    return {**found, "description": about} if about else found
+
+
+def choice(*values: Any, about: str = "") -> Schema:
+    """One of these."""
+    return {"enum": list(values), **({"description": about} if about else {})}
+
+
+def listed(inner: Schema | None = None, about: str = "", **more: Any) -> Schema:
+    """A list."""
+    found: Schema = {"type": "array", **({"items": inner} if inner else {}), **more}
+    return {**found, "description": about} if about else found
+
+
+def kubernetes(about: str = "") -> Schema:
+    """An object that Kubernetes itself describes."""
+    return {"type": "object", **({"description": about} if about else {})}
+
+
+FLAG: Schema = {"type": "boolean"}
+AUTO = choice("auto", True, False)
+PORT = whole(1, 65_535)
+NAMES: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
+"""Labels, annotations and the like: texts alone; a number or a boolean has to be quoted."""
+QUANTITY: Schema = {"anyOf": [{"type": "string"}, {"type": "number"}]}
+OBJECTS = listed({"type": "object"})
+ENV = listed(
+    {
+        "type": "object",
+        "required": ["name"],
+        "additionalProperties": False,
+        "properties": {"name": text(minLength=1), "value": text(), "valueFrom": kubernetes()},
+    }
+)
+SECRET_KEY = block("", existingSecret=text(), key=text(minLength=1))
+PROBE = block(
+    "The request itself is the chart's.",
+    initialDelaySeconds=whole(),
+    periodSeconds=whole(1),
+    timeoutSeconds=whole(1),
+    failureThreshold=whole(1),
+    successThreshold=whole(1),
+    terminationGracePeriodSeconds=whole(1),
+)
+
+
+def _workload() -> Schema:
+    """Keys about the pods."""
+    return {
+        "resources": kubernetes(),
+        "autoscaling": block(
+            enabled=FLAG,
+            minReplicas=whole(1),
+            maxReplicas=whole(1),
+            targetCPU=whole(1),
+            behavior=kubernetes(),
+        ),
+        "podDisruptionBudget": block(
+            enabled=AUTO,
+            maxUnavailable={"anyOf": [whole(), text(pattern="^[0-9]+%$")]},
+        ),
+        "strategy": block(type=choice("RollingUpdate", "Recreate"), rollingUpdate=kubernetes()),
+        "terminationGracePeriodSeconds": {"anyOf": [whole(1), {"type": "null"}]},
+        "serviceAccount": block(create=FLAG, name=text(), annotations=NAMES, automountToken=FLAG),
+        "initContainers": OBJECTS,
+        "sidecars": OBJECTS,
+        "extraVolumes": OBJECTS,
+        "extraVolumeMounts": OBJECTS,
+        "extraObjects": OBJECTS,
+        "podLabels": NAMES,
+        "podAnnotations": NAMES,
+        "podSecurityContext": kubernetes(),
+        "securityContext": kubernetes(),
+        "startupProbe": PROBE,
+        "livenessProbe": PROBE,
+        "readinessProbe": PROBE,
+        "nodeSelector": NAMES,
+        "tolerations": OBJECTS,
+        "affinity": kubernetes(),
+        "topologySpreadConstraints": OBJECTS,
+        "priorityClassName": text(),
+        "runtimeClassName": text(),
+        "hostAliases": OBJECTS,
+    }
+
+
+def _network() -> Schema:
+    """Keys about how it is reached and what it reaches."""
+    return {
+        "service": block(
+            type=choice("ClusterIP", "NodePort", "LoadBalancer"),
+            port=PORT,
+            annotations=NAMES,
+            ipFamilyPolicy=choice("", "SingleStack", "PreferDualStack", "RequireDualStack"),
+        ),
+        "ingress": block(
+            enabled=FLAG,
+            className=text(),
+            hosts=listed(text(minLength=1)),
+            tls=OBJECTS,
+            annotations=NAMES,
+        ),
+        "httpRoute": block(
+            enabled=FLAG, parentRefs=OBJECTS, hostnames=listed(text(minLength=1)), annotations=NAMES
+        ),
+        "networkPolicy": block(
+            enabled=FLAG,
+            ingressFrom=OBJECTS,
+            metricsFrom=OBJECTS,
+            egress=block(restricted=FLAG, to=OBJECTS),
+        ),
+        "metrics": block(
+            enabled=FLAG,
+            port=PORT,
+            serviceMonitor=block(
+                enabled=FLAG,
+                interval=text(pattern="^[0-9]+(ms|s|m)$"),
+                labels=NAMES,
+                authorization=kubernetes(),
+            ),
+            prometheusRule=block(enabled=FLAG, labels=NAMES, extraRules=OBJECTS),
+            dashboard=block(enabled=FLAG, labels=NAMES, annotations=NAMES),
+        ),
+    }
+
+
+def values_schema() -> Schema:
+    """The schema as a JSON object. Draft 7, which every Helm 3 and 4 reads."""
+    armory = config_schema()
+    definitions: Schema = armory.pop("$defs")
+    for name in ("$schema", "title"):
+        armory.pop(name)
+    armory["type"] = ["object", "null"]
+    definitions["Armory"] = armory
+    top = block(
+        nameOverride=text(),
+        fullnameOverride=text(),
+        image=block(
+            repository=text(minLength=1),
+            tag=text("The version; the chart's appVersion where it is empty."),
+            digest=text(pattern="^(sha256:[0-9a-f]{64})?$"),
+            pullPolicy=choice("Always", "IfNotPresent", "Never"),
+        ),
+        imagePullSecrets=listed({**block(name=text(minLength=1)), "required": ["name"]}),
+        replicas=whole(0),
+        config={"$ref": "#/$defs/Armory"},
+        configReload=choice("restart", "live"),
+        token=block(
+            enabled=AUTO, existingSecret=text(), key=text(minLength=1), scopes=listed(text())
+        ),
+        existingSecret=text("A Secret whose keys become environment variables."),
+        extraEnv=ENV,
+        extraEnvFrom=OBJECTS,
+        postgres=SECRET_KEY,
+        redis=SECRET_KEY,
+        persistence=block(
+            enabled=FLAG,
+            existingClaim=text(),
+            size=QUANTITY,
+            storageClass=text(),
+            accessModes=listed(
+                choice("ReadWriteOnce", "ReadWriteOncePod", "ReadWriteMany"), minItems=1
+            ),
+            annotations=NAMES,
+        ),
+        **_network(),
+        **_workload(),
+    )
+    top["properties"]["global"] = {"type": "object", "description": "Helm's own; not used."}
+    top["properties"]["enabled"] = {"type": "boolean", "description": "For charts around this one."}
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "title": "Values of the Armory chart",
+        **top,
+        "$defs": definitions,
+    }
+
+
+def schema_text() -> str:
+    """The schema as it is written to the file."""
+    return json.dumps(values_schema(), indent=1, ensure_ascii=False) + "\n"
+
+
+if __name__ == "__main__":
+    FILE.write_text(schema_text(), encoding="utf-8")
+    sys.stdout.write(f"{FILE}\n")

@@ -1,0 +1,82 @@
+"""Alerts and dashboard speak of metrics that there are, and the documents of every alert."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+import yaml
+
+from armory.domain.principal import ANONYMOUS
+from armory.observability.metrics import EdgeFigures, Metrics, UpstreamFigures
+from tests.chart.conftest import CHART, ROOT, Render, scenario
+
+FOREIGN = {"kube_pod_container_resource_limits"}
+"""Of kube-state-metrics."""
+_NAME = re.compile(r"\b(?:armory|process|kube)_\w+")
+
+
+@pytest.fixture(scope="module")
+def known() -> dict[str, set[str]]:
+    """Labels of every metric of a gateway that has served a call."""
+    figures = UpstreamFigures(up=True, tools=1, sessions=1, in_flight=0, queued=0, breaker="closed")
+    metrics = Metrics(lambda: {"a": figures}, lambda: EdgeFigures(1, 1, 0))
+    metrics.called(ANONYMOUS, "a__b", ok=True, latency_ms=1.0)
+    metrics.called(ANONYMOUS, "a__b", ok=False, latency_ms=1.0)
+    metrics.answered("GET", "/docs", 200, 0.1)
+    found: dict[str, set[str]] = {}
+    for line in metrics.text().decode().splitlines():
+        if match := re.match(r"(\w+)(?:\{(.*)\})? ", line):
+            labels = set(re.findall(r'(\w+)="', match[2] or ""))
+            found.setdefault(match[1], set()).update(labels)
+        elif match := re.match(r"# TYPE (\w+) (\w+)", line):
+            found.setdefault(match[1], set())  # a counter that has counted nothing yet
+    return found
+
+
+def expressions() -> dict[str, str]:
+    alerts = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text(encoding="utf-8"))
+    found = {rule["alert"]: rule["expr"] for rule in alerts}
+    dashboard = json.loads((CHART / "files" / "dashboard.json").read_text(encoding="utf-8"))
+    for panel in dashboard["panels"]:
+        for target in panel.get("targets", []):
+            found[f"{panel['title']} {target['refId']}"] = target["expr"]
+    return found
+
+
+def test_every_metric_that_is_asked_for_is_there(known: dict[str, set[str]]) -> None:
+    asked = 0
+    for where, text in expressions().items():
+        for name in set(_NAME.findall(text)) - FOREIGN:
+            asked += 1
+            assert name in known or name.removesuffix("_total") in known, f"{where}: {name}"
+        for name, labels in re.findall(r"(armory_\w+)\{([^}]*)\}", text):
+            own = set(re.findall(r"(\w+) *=", labels)) - {"namespace", "service"}
+            if known.get(name):
+                assert own <= known[name], f"{where}: {name}{{{labels}}}"
+    assert asked > 30
+
+
+def test_rules_select_this_release_alone(render: Render) -> None:
+    objects = render(scenario("replicas"))
+    rule: Any = objects["PrometheusRule", "armory"]
+    (group,) = rule["spec"]["groups"]
+    for one in group["rules"]:
+        selectors = re.findall(r"\{([^}]*)\}", one["expr"])
+        own = [text for text in selectors if 'service="armory-metrics"' in text]
+        assert own, one["alert"]
+        assert all('namespace="tools"' in text for text in own)
+        assert "SELECTOR" not in json.dumps(one)
+        assert one["labels"]["severity"] in ("critical", "warning", "info")
+    board = objects["ConfigMap", "armory-dashboard"]
+    assert json.loads(board["data"]["armory.json"])["uid"] == "armory"
+    assert board["metadata"]["labels"]["grafana_dashboard"] == "1"
+
+
+def test_the_documents_tell_what_each_alert_means() -> None:
+    text = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
+    alerts = yaml.safe_load((CHART / "files" / "alerts.yaml").read_text(encoding="utf-8"))
+    missing = [rule["alert"] for rule in alerts if f"`{rule['alert']}`" not in text]
+    assert missing == []
