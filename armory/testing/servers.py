@@ -48,11 +48,15 @@ def postgres_folder() -> Path | None:
 class RedisServer:
     """A `redis-server` that keeps nothing over a restart.
 
+    Args:
+        host: the address that it listens on.
+
     Raises:
         RuntimeError: there is no binary, or it does not start.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self.host = host
         binary = redis_binary()
         if binary is None:
             raise RuntimeError("no redis-server; install it, e.g. apt-get install redis-server")
@@ -64,12 +68,12 @@ class RedisServer:
     @property
     def url(self) -> str:
         """As `storage.redis`."""
-        return f"redis://127.0.0.1:{self.port}/0"
+        return f"redis://{self.host}:{self.port}/0"
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        command = [self._binary, "--port", str(self.port), "--bind", "127.0.0.1", "--save", ""]
-        command += ["--appendonly", "no", "--dir", tempfile.gettempdir()]
+        command = [self._binary, "--port", str(self.port), "--bind", self.host, "--save", ""]
+        command += ["--appendonly", "no", "--dir", tempfile.gettempdir(), "--protected-mode", "no"]
         self._process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
@@ -94,7 +98,7 @@ class RedisServer:
 
     def _answers(self) -> bool:
         try:
-            with socket.create_connection(("127.0.0.1", self.port), timeout=0.5) as connection:
+            with socket.create_connection((self.host, self.port), timeout=0.5) as connection:
                 connection.sendall(b"PING\r\n")
                 return connection.recv(16).startswith(b"+PONG")
         except OSError:
@@ -104,11 +108,15 @@ class RedisServer:
 class PostgresServer:
     """A PostgreSQL cluster in a temporary folder; as root it runs as the user `postgres`.
 
+    Args:
+        host: the address that it listens on; whoever reaches it needs no password.
+
     Raises:
         RuntimeError: there are no binaries, or it does not start.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, host: str = "127.0.0.1") -> None:
+        self.host = host
         programs = postgres_folder()
         if programs is None:
             raise RuntimeError("no PostgreSQL; install it, e.g. apt-get install postgresql")
@@ -133,18 +141,20 @@ class PostgresServer:
         )
         if done.returncode != 0:
             raise RuntimeError(f"initdb failed: {done.stderr.decode(errors='replace')[-500:]}")
+        with (self._folder / "data" / "pg_hba.conf").open("a", encoding="utf-8") as rules:
+            rules.write("host all all 0.0.0.0/0 trust\n")
         self.start()
 
     def url(self, database: str = "postgres") -> str:
         """As `storage.url`."""
-        return f"postgresql://armory@127.0.0.1:{self.port}/{database}"
+        return f"postgresql://armory@{self.host}:{self.port}/{database}"
 
     def create_database(self) -> str:
         """URL of a new, empty database."""
         psql = str(self._programs / "psql")
         self._databases += 1
         name = f"armory_{self._databases}"
-        address = ["-h", "127.0.0.1", "-p", str(self.port), "-U", "armory", "-d", "postgres"]
+        address = ["-h", self.host, "-p", str(self.port), "-U", "armory", "-d", "postgres"]
         subprocess.run(
             [psql, *address, "-qc", f"CREATE DATABASE {name}"], check=True, capture_output=True
         )
@@ -158,7 +168,7 @@ class PostgresServer:
             "-D",
             str(self._folder / "data"),
         ]
-        command += ["-p", str(self.port), "-c", "listen_addresses=127.0.0.1", "-c", "fsync=off"]
+        command += ["-p", str(self.port), "-c", f"listen_addresses={self.host}", "-c", "fsync=off"]
         command += ["-c", f"unix_socket_directories={self._folder}", "-c", "shared_buffers=32MB"]
         self._process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd=self._folder
@@ -183,7 +193,7 @@ class PostgresServer:
 
     def _answers(self) -> bool:
         ready = str(self._programs / "pg_isready")
-        command = [ready, "-q", "-h", "127.0.0.1", "-p", str(self.port)]
+        command = [ready, "-q", "-h", self.host, "-p", str(self.port)]
         return subprocess.run(command, check=False).returncode == 0
 
 
