@@ -22,7 +22,7 @@ from typing import Any
 
 import aiohttp
 
-from armory.testing.clients import modern_body, modern_headers
+from armory.testing.clients.raw import modern_body, modern_headers
 
 LEGACY = "2025-11-25"
 AT_ONCE = 1_000

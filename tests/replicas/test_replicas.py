@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from armory.testing.clients import LegacyClient
+from armory.testing.clients.raw import LegacyClient
 from tests.replicas.balancer import Balancer
 from tests.replicas.net import PORT, Net, cannot
 
