@@ -7,7 +7,7 @@ time-outs and the cap. Never imports the pool.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -17,6 +17,7 @@ from armory.domain.principal import INTERNAL, Principal
 from armory.errors import UpstreamOverloaded, UpstreamUnavailable
 from armory.protocol.link import Owner, Refused
 from armory.protocol.session_events import Lost, SessionEvent, SessionObserver
+from armory.tasks import Tasks
 from armory.upstreams.clock import Clock
 from armory.upstreams.negotiate import Connector
 from armory.upstreams.session.base import BaseLink
@@ -82,7 +83,7 @@ class LinkPool:
         self._clock = clock
         self._slots: dict[tuple[str, str], LinkSlot] = {}
         self._wanted: dict[str, frozenset[str]] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._tasks = Tasks()
         self._closing = False
 
     def __len__(self) -> int:
@@ -132,7 +133,7 @@ class LinkPool:
                 upstream=self.spec.key,
             )
         if slot.connecting is None:
-            task = self._run(self._connect(slot))
+            task = self._tasks.start(self._connect(slot), f"connect {self.spec.key}")
             task.add_done_callback(lambda ended: _connected(slot, ended))
             slot.connecting = task
         connecting = slot.connecting
@@ -156,10 +157,10 @@ class LinkPool:
         if link is None:
             return
         log.warning("upstream_session_lost", upstream=self.spec.key, reason=event.reason)
-        self._run(link.close())
+        self._tasks.spawn(link.close(), f"close {self.spec.key}")
         self._observer.on_session_event(event)
         if self._wanted.get(slot.owner) and not slot.pinned and not self._closing:
-            self._run(self._restore(slot.owner))
+            self._tasks.spawn(self._restore(slot.owner), f"resubscribe {self.spec.key}")
 
     async def subscribe(self, owner: Owner, uris: frozenset[str]) -> None:
         """Make some session of `owner` report updates of exactly these resources, and keep it so.
@@ -206,9 +207,8 @@ class LinkPool:
                 slot.connecting.cancel()
             link, slot.link = slot.link, None
             if link is not None:
-                self._run(link.close())
-        while self._tasks:
-            await asyncio.wait(tuple(self._tasks))
+                self._tasks.spawn(link.close(), f"close {self.spec.key}")
+        await self._tasks.ended()
 
     def rooted(self, owner: Owner, capabilities: Mapping[str, Any]) -> list[BaseLink]:
         """The open legacy links that serve a client of `owner` which declared that it has roots."""
@@ -219,12 +219,6 @@ class LinkPool:
         return [link] if link is not None and not link.closed and link.era == "legacy" else []
 
     # ---
-
-    def _run(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
 
     async def _connect(self, slot: LinkSlot) -> BaseLink:
         old, slot.link = slot.link, None
@@ -297,7 +291,7 @@ class LinkPool:
         link, slot.link = slot.link, None
         if link is not None:
             log.info("upstream_session_closed", upstream=self.spec.key)
-            self._run(link.close())
+            self._tasks.spawn(link.close(), f"close {self.spec.key}")
 
     def _subscriber(self, owner: str) -> LinkSlot | None:
         for (key, _), slot in self._slots.items():

@@ -18,6 +18,7 @@ from armory.domain.principal import Principal
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.protocol.session_events import SessionObserver
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, Era
+from armory.tasks import start, stop
 from armory.upstreams.session.base import BaseLink, Identity, LinkContext, Unintelligible
 from armory.upstreams.session.duplex import DuplexLink
 from armory.upstreams.session.handshake import Incompatible, NotModern, discover, initialize
@@ -145,8 +146,7 @@ class Connector:
         be slow to start, or one that answers nothing that it does not know.
         """
         third = self.spec.connect_timeout_s / 3
-        loop = asyncio.get_running_loop()
-        probe = loop.create_task(discover(link, 3 * third))
+        probe = start(discover(link, 3 * third), f"probe {link.server}")
         tasks = {probe}
         try:
             await asyncio.wait(tasks, timeout=third)
@@ -156,12 +156,11 @@ class Connector:
                 return identity
             if link.closed:
                 return None
-            tasks.add(loop.create_task(initialize(link, self.offer, capabilities, 2 * third)))
+            handshake = initialize(link, self.offer, capabilities, 2 * third)
+            tasks.add(start(handshake, f"initialize {link.server}"))
             return await _first_of(tasks, link)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await stop(*tasks)
 
     async def _only_modern(self, probe: asyncio.Task[Identity]) -> Identity:
         try:

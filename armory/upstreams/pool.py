@@ -23,6 +23,7 @@ from armory.protocol.link import (
 )
 from armory.protocol.session_events import SessionObservers
 from armory.protocol.versions import Era
+from armory.tasks import Tasks, spawn, stop
 from armory.upstreams.breaker import State
 from armory.upstreams.clock import Clock, SystemClock
 from armory.upstreams.session.base import BaseLink
@@ -75,7 +76,7 @@ class Pool:
         self.observers = SessionObservers()
         self._client_info = dict(client_info)
         self._upstreams = {spec.key: self._make(spec) for spec in specs}
-        self._retiring: set[asyncio.Task[None]] = set()
+        self._retiring = Tasks()
         self._reaper: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -199,26 +200,21 @@ class Pool:
     async def close(self) -> None:
         """Close everything; leaves no process, task or socket."""
         self._closed = True
-        if self._reaper is not None:
-            self._reaper.cancel()
-            await asyncio.wait([self._reaper])
+        await stop(self._reaper)
         upstreams = tuple(self._upstreams.values())
         self._upstreams = {}
         await asyncio.gather(*(upstream.retire(0) for upstream in upstreams))
-        while self._retiring:
-            await asyncio.wait(tuple(self._retiring))
+        await self._retiring.ended()
 
     def _make(self, spec: UpstreamSpec) -> Upstream:
         return Upstream(spec, self._clock, self._client_info, self.observers)
 
     def _retire(self, upstream: Upstream) -> None:
-        task = asyncio.get_running_loop().create_task(upstream.retire(_DRAIN_S))
-        self._retiring.add(task)
-        task.add_done_callback(self._retiring.discard)
+        self._retiring.spawn(upstream.retire(_DRAIN_S), f"retire {upstream.spec.key}")
 
     def _start_reaper(self) -> None:
         if not self._closed:
-            self._reaper = asyncio.get_running_loop().create_task(self._reap())
+            self._reaper = spawn(self._reap(), "close idle upstream sessions")
 
     async def _reap(self) -> None:
         while True:

@@ -18,6 +18,7 @@ from armory.domain.catalog import Dropped, ServerLists
 from armory.errors import UpstreamUnavailable
 from armory.protocol.session_events import Lost, Notified, SessionEvent
 from armory.protocol.versions import Era
+from armory.tasks import start, stop
 from armory.upstreams.clock import Clock, SystemClock
 from armory.upstreams.link_pool import OWN
 from armory.upstreams.pool import Pool
@@ -163,15 +164,14 @@ class _Supervised:
         return max(interval_s, ttl_ms / 1000)
 
     async def _changed(self, within_s: float) -> bool:
-        waiting = asyncio.get_running_loop().create_task(self._dirty.wait())
-        timer = asyncio.get_running_loop().create_task(self._clock.sleep(within_s))
+        key = self.upstream.spec.key
+        news = start(self._dirty.wait(), f"news of {key}")
+        timer = start(self._clock.sleep(within_s), f"next probe of {key}")
         try:
-            await asyncio.wait([waiting, timer], return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait([news, timer], return_when=asyncio.FIRST_COMPLETED)
             return self._dirty.is_set()
         finally:
-            waiting.cancel()
-            timer.cancel()
-            await asyncio.gather(waiting, timer, return_exceptions=True)
+            await stop(news, timer)
 
     async def _refresh(self, link: BaseLink) -> None:
         self._listed += 1
@@ -272,7 +272,7 @@ class Supervisor:
         await _end(owners)
 
     def _run(self, owner: _Supervised) -> None:
-        task = asyncio.get_running_loop().create_task(owner.run())
+        task = start(owner.run(), f"upstream {owner.upstream.spec.key}")
         owner.task = task
 
         def ended(task: asyncio.Task[None]) -> None:
@@ -315,8 +315,4 @@ async def _end(owners: Iterable[_Supervised]) -> None:
     owners = tuple(owners)
     for owner in owners:
         owner.upstream.observers.remove(owner)
-    tasks = [owner.task for owner in owners if owner.task is not None]
-    for task in tasks:
-        task.cancel()
-    if tasks:
-        await asyncio.wait(tasks)
+    await stop(*(owner.task for owner in owners))

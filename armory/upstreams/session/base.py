@@ -28,10 +28,13 @@ from armory.protocol.loglevels import LOG_LEVELS, loud_enough
 from armory.protocol.rawjson import encode
 from armory.protocol.session_events import Lost, Notified, Renewed, SessionObserver
 from armory.protocol.versions import MODERN_VERSIONS, Era
+from armory.tasks import Tasks
 from armory.upstreams.session.listening import Listening
 from armory.upstreams.spec import UpstreamSpec
 
 log = structlog.get_logger(__name__)
+
+_END_S = 5.0
 
 
 class Unintelligible(UpstreamUnavailable):
@@ -95,7 +98,7 @@ class BaseLink(ABC):
         self._subscribed: frozenset[str] = frozenset()
         self._subscribing = asyncio.Lock()
         self._listening: Listening | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     @property
     def server(self) -> str:
@@ -203,21 +206,15 @@ class BaseLink(ABC):
         meta = legacy_meta(passed, token)
         return call.params if meta is None else {**call.params, "_meta": meta}
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, None], what: str) -> None:
         """Run something beside the requests; ended by `close` at the latest."""
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.spawn(work, f"{what} of {self.server}")
 
     async def end_tasks(self) -> None:
         """Cancel everything that `spawn` started, and wait for it."""
         if self._listening is not None:
             await self._listening.close()
-        tasks = [task for task in self._tasks if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=5)
+        await self._tasks.stop(timeout_s=_END_S)
 
     async def ensure_log_level(self, call: Call) -> None:
         """Legacy: have the upstream log at the lowest level that any caller has wanted yet."""

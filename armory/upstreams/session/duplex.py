@@ -15,7 +15,8 @@ from armory.protocol import jsonrpc
 from armory.protocol.link import Call, ClientChannel, Params, Reply
 from armory.protocol.upstream_messages import UnreadableMessage, decode
 from armory.upstreams.session.base import BaseLink, LinkContext
-from armory.upstreams.session.multiplexer import Note, RequestMultiplexer, cancelled_params
+from armory.upstreams.session.multiplexer import RequestMultiplexer, cancelled_params
+from armory.upstreams.session.pending import Note
 
 log = structlog.get_logger(__name__)
 
@@ -31,7 +32,7 @@ class DuplexLink(BaseLink):
 
     def __init__(self, context: LinkContext) -> None:
         super().__init__(context)
-        self.dialogue = RequestMultiplexer(self, self._write_bounded)
+        self.requests = RequestMultiplexer(self, self._write_bounded)
         self._death: str | None = None
         self._closing = False
 
@@ -57,7 +58,7 @@ class DuplexLink(BaseLink):
             log.warning("upstream_garbage", upstream=self.server, error=str(garbage))
             return
         for message in messages:
-            hit = self.dialogue.route(message)
+            hit = self.requests.route(message)
             if hit is not None:
                 hit[0].put(hit[1])
 
@@ -66,7 +67,7 @@ class DuplexLink(BaseLink):
         if self._death is not None:
             return
         self._death = reason
-        self.dialogue.fail_all(self.unavailable(reason))
+        self.requests.fail_all(self.unavailable(reason))
         if not self._closing:
             self.lost(reason)
 
@@ -77,7 +78,7 @@ class DuplexLink(BaseLink):
             async with asyncio.timeout(timeout_s) as scope:
                 if call.client is not None and call.client.log_level is not None:
                     await self.ensure_log_level(call)
-                turn = self.dialogue.turn_for(call)
+                turn = self.requests.questions.turn_for(call)
                 if turn is None:
                     return await self._exchange(call, scope)
                 async with turn:
@@ -94,13 +95,13 @@ class DuplexLink(BaseLink):
 
     async def roots_changed(self, client: ClientChannel) -> None:
         """As `BaseLink.roots_changed`."""
-        self.dialogue.roots_changed(client)
+        self.requests.questions.roots_changed(client)
         await self.notify("notifications/roots/list_changed", {})
 
     async def _exchange(self, call: Call, scope: asyncio.Timeout) -> Reply:
         if self.closed:
             raise self.unavailable(self._death or "the session is closed")
-        pending = self.dialogue.open(call, scope)
+        pending = self.requests.open(call, scope)
         answered = False
         try:
             await self._write(
@@ -117,10 +118,10 @@ class DuplexLink(BaseLink):
                 assert isinstance(item, Reply)
                 return item
         finally:
-            self.dialogue.close(pending, answered=answered)
+            self.requests.close(pending, answered=answered)
             if not answered and not self.closed and call.method not in _UNCANCELLABLE:
                 params = cancelled_params(pending.id, "the caller went away or its time ran out")
-                self.spawn(self._notify_quietly("notifications/cancelled", params))
+                self.spawn(self._notify_quietly("notifications/cancelled", params), "cancellation")
 
     async def _notify_quietly(self, method: str, params: Params) -> None:
         try:

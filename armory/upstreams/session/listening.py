@@ -19,6 +19,7 @@ from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import Answer, Call, ClientGone, Params, Reply
 from armory.protocol.meta import SUBSCRIPTION_ID
 from armory.protocol.rawjson import encode, object_of
+from armory.tasks import spawn, start, stop
 
 log = structlog.get_logger(__name__)
 
@@ -30,6 +31,7 @@ LISTS = (
 )
 _FOREVER_S = 10 * 365 * 86_400.0
 _ACK_S = 15.0
+_END_S = 5.0
 _RETRY_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
@@ -98,14 +100,9 @@ class Listening:
     async def close(self) -> None:
         """End the stream and the task that keeps it."""
         self._closed = True
-        tasks = [self._keeper, self._stream.task if self._stream else None]
+        keeper, stream = self._keeper, self._stream
         self._keeper, self._stream = None, None
-        for task in tasks:
-            if task is not None:
-                task.cancel()
-        waiting = [task for task in tasks if task is not None]
-        if waiting:
-            await asyncio.wait(waiting, timeout=5)
+        await stop(keeper, stream and stream.task, timeout_s=_END_S)
 
     async def _renew(self) -> bool:
         old = self._stream
@@ -119,7 +116,7 @@ class Listening:
         self._stream = stream
         await _end(old)
         if self._keeper is None:
-            self._keeper = asyncio.get_running_loop().create_task(self._keep())
+            self._keeper = spawn(self._keep(), f"subscriptions of {self._server}")
         return True
 
     async def _open(self) -> _Stream | None:
@@ -133,7 +130,7 @@ class Listening:
             client=stream,
             timeout_s=_FOREVER_S,
         )
-        stream.task = asyncio.get_running_loop().create_task(self._run(stream, call))
+        stream.task = start(self._run(stream, call), f"subscriptions/listen at {self._server}")
         try:
             async with asyncio.timeout(_ACK_S):
                 await stream.answered.wait()
@@ -192,6 +189,5 @@ class Listening:
 
 
 async def _end(stream: _Stream | None) -> None:
-    if stream is not None and stream.task is not None:
-        stream.task.cancel()
-        await asyncio.wait([stream.task], timeout=5)
+    if stream is not None:
+        await stop(stream.task, timeout_s=_END_S)

@@ -1,6 +1,6 @@
 """One call in flight: what came for it so far, and its deadline while the client is being asked.
 
-Owns: `Pending`, `Note`. Never imports a transport; whose a message is, `dialogue` decides.
+Owns: `Pending`, `Note`. Never imports a transport; whose a message is, `multiplexer` decides.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ Item = Reply | Note | UpstreamUnavailable
 class Pending:
     """One call in flight: its inbox, and the requests that it made the upstream ask."""
 
-    __slots__ = ("_inbox", "_scope", "_waiter", "asked", "call", "client", "id", "remaining")
+    __slots__ = ("_inbox", "_scope", "_waiter", "call", "client", "id", "questions", "remaining")
 
     def __init__(self, request_id: int, call: Call, scope: asyncio.Timeout | None) -> None:
         self.id = request_id
         self.call = call
         self.client: ClientChannel | None = call.client
-        self.asked: set[asyncio.Task[None]] = set()
+        self.questions: set[asyncio.Task[None]] = set()
         self.remaining: float | None = None
         self._inbox: deque[Item] = deque()
         self._waiter: asyncio.Future[None] | None = None

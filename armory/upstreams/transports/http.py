@@ -18,7 +18,8 @@ from armory.protocol.link import Call, ClientChannel, Params, Reply
 from armory.protocol.rawjson import excerpt
 from armory.protocol.upstream_messages import ABSENT, UnreadableMessage, UpstreamMessage, decode
 from armory.upstreams.session.base import BaseLink, Identity, LinkContext
-from armory.upstreams.session.multiplexer import Note, Pending, RequestMultiplexer
+from armory.upstreams.session.multiplexer import RequestMultiplexer
+from armory.upstreams.session.pending import Note, Pending
 from armory.upstreams.transports.http_client import (
     JSON_AND_EVENTS,
     Answer,
@@ -45,7 +46,7 @@ class HttpLink(BaseLink):
         super().__init__(context)
         self._client = client
         self._closing = False
-        self._dialogue = RequestMultiplexer(self, self._no_answers)
+        self._requests = RequestMultiplexer(self, self._no_answers)
         self._fields: dict[tuple[str, str | None], Fields] = {}
 
     def adopt(self, identity: Identity) -> None:
@@ -83,7 +84,7 @@ class HttpLink(BaseLink):
         """As `BaseLink.request`; cancelling it closes the response, which is the era's signal."""
         if self._closing:
             raise self.unavailable("the session is closed")
-        pending = self._dialogue.open(call)
+        pending = self._requests.open(call)
         headers = self._headers(call)
         body = jsonrpc.request(pending.id, call.method, self.stamped(call, pending.id))
         timeout_s = self.spec.call_timeout_s if call.timeout_s is None else call.timeout_s
@@ -103,7 +104,7 @@ class HttpLink(BaseLink):
         except (BodyTooLarge, EventTooLarge, UnreadableMessage) as error:
             raise self.unintelligible(str(error)) from None
         finally:
-            self._dialogue.close(pending, answered=True)
+            self._requests.close(pending, answered=True)
             if response is not None:
                 response.close()
 
@@ -141,7 +142,7 @@ class HttpLink(BaseLink):
                 if message.method is None and message.id == pending.id:
                     let_go(response)
                     return self._reply(message, pending)
-                hit = self._dialogue.route(message, pending)
+                hit = self._requests.route(message, pending)
                 if hit is None or hit[0] is not pending:
                     continue
                 item = hit[1]
@@ -153,7 +154,7 @@ class HttpLink(BaseLink):
         raise self.unintelligible(f"its stream ended before the answer to {pending.call.method}")
 
     def _reply(self, message: UpstreamMessage, pending: Pending) -> Reply:
-        item = self._dialogue.reply_of(message, pending.call.method)
+        item = self._requests.reply_of(message, pending.call.method)
         if isinstance(item, Reply):
             return item
         assert not isinstance(item, Note)

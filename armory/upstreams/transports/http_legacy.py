@@ -21,9 +21,11 @@ from armory.protocol import jsonrpc
 from armory.protocol.link import Call, ClientChannel, Params, Reply
 from armory.protocol.upstream_messages import UnreadableMessage, decode
 from armory.protocol.versions import VERSION_HEADER_SINCE
+from armory.tasks import spawn, stop
 from armory.upstreams.session.base import BaseLink, Identity, LinkContext
 from armory.upstreams.session.handshake import initialize
-from armory.upstreams.session.multiplexer import Note, Pending, RequestMultiplexer, cancelled_params
+from armory.upstreams.session.multiplexer import RequestMultiplexer, cancelled_params
+from armory.upstreams.session.pending import Note, Pending
 from armory.upstreams.transports.http import messages_in
 from armory.upstreams.transports.http_client import (
     JSON_AND_EVENTS,
@@ -70,7 +72,7 @@ class LegacyHttpLink(BaseLink):
         self._renewing = asyncio.Lock()
         self._stream: asyncio.Task[None] | None = None
         self._closing = False
-        self.dialogue = RequestMultiplexer(self, self._post_quietly, exact=True)
+        self.requests = RequestMultiplexer(self, self._post_quietly, exact=True)
 
     @property
     def closed(self) -> bool:
@@ -97,10 +99,8 @@ class LegacyHttpLink(BaseLink):
             return
         self._closing = True
         stream, self._stream = self._stream, None
-        if stream is not None:
-            stream.cancel()
-            await asyncio.wait([stream], timeout=_CLOSE_S)
-        self.dialogue.fail_all(self.unavailable("the session is closed"))
+        await stop(stream, timeout_s=_CLOSE_S)
+        self.requests.fail_all(self.unavailable("the session is closed"))
         await self.end_tasks()
         if self._session_id is not None:
             try:
@@ -117,7 +117,7 @@ class LegacyHttpLink(BaseLink):
             async with asyncio.timeout(timeout_s) as scope:
                 if call.client is not None and call.client.log_level is not None:
                     await self.ensure_log_level(call)
-                turn = self.dialogue.turn_for(call)
+                turn = self.requests.questions.turn_for(call)
                 if turn is None:
                     return await self._exchange(call, scope)
                 async with turn:
@@ -138,7 +138,7 @@ class LegacyHttpLink(BaseLink):
 
     async def roots_changed(self, client: ClientChannel) -> None:
         """As `BaseLink.roots_changed`."""
-        self.dialogue.roots_changed(client)
+        self.requests.questions.roots_changed(client)
         await self.notify("notifications/roots/list_changed", {})
 
     async def _exchange(self, call: Call, scope: asyncio.Timeout) -> Reply:
@@ -159,7 +159,7 @@ class LegacyHttpLink(BaseLink):
     async def _attempt(self, call: Call, scope: asyncio.Timeout) -> Reply:
         if self._closing:
             raise self.unavailable("the session is closed")
-        pending = self.dialogue.open(call, scope)
+        pending = self.requests.open(call, scope)
         answered = False
         response: Answer | None = None
         try:
@@ -174,13 +174,14 @@ class LegacyHttpLink(BaseLink):
             answered = True
             raise
         finally:
-            self.dialogue.close(pending, answered=answered)
+            self.requests.close(pending, answered=answered)
             if response is not None:
                 response.close()
             if not answered and not self._closing and call.method != "initialize":
                 params = cancelled_params(pending.id, "the caller went away or its time ran out")
                 self.spawn(
-                    self._post_quietly(jsonrpc.notification("notifications/cancelled", params))
+                    self._post_quietly(jsonrpc.notification("notifications/cancelled", params)),
+                    "cancellation",
                 )
 
     async def _answer(self, response: Answer, pending: Pending, had_session: bool) -> Reply:
@@ -213,7 +214,7 @@ class LegacyHttpLink(BaseLink):
         raise HttpFailure(self.server, response.status, body, None)
 
     async def _take(self, message: Any, pending: Pending) -> Reply | None:
-        hit = self.dialogue.route(message, pending)
+        hit = self.requests.route(message, pending)
         if hit is None:
             return None
         target, item = hit
@@ -290,7 +291,7 @@ class LegacyHttpLink(BaseLink):
             if stream is not None:
                 stream.cancel()
             await self.open()
-            self.spawn(self._restore())
+            self.spawn(self._restore(), "subscriptions")
         self.renewed()
 
     async def _restore(self) -> None:
@@ -318,7 +319,7 @@ class LegacyHttpLink(BaseLink):
     def _listen(self) -> None:
         if self._stream is not None:
             self._stream.cancel()
-        self._stream = asyncio.get_running_loop().create_task(self._hear())
+        self._stream = spawn(self._hear(), f"GET stream of {self.server}")
 
     async def _hear(self) -> None:
         parser = EventParser(self.spec.message_bytes)
@@ -355,7 +356,7 @@ class LegacyHttpLink(BaseLink):
     async def _follow(self, response: Answer, parser: EventParser) -> None:
         async for event in read_events(response, parser):
             for message in messages_in(event, self.server):
-                hit = self.dialogue.route(message)
+                hit = self.requests.route(message)
                 if hit is None or type(hit[1]) is not Note:
                     continue
                 try:

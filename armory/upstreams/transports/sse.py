@@ -15,6 +15,7 @@ from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.http1.eventstream import Event, EventParser, EventTooLarge
 from armory.http1.reading import Answer, read_events
 from armory.protocol.versions import VERSION_HEADER_SINCE
+from armory.tasks import spawn, stop
 from armory.upstreams.session.base import LinkContext
 from armory.upstreams.session.duplex import DuplexLink
 from armory.upstreams.transports.http_client import HttpClient
@@ -56,7 +57,7 @@ class SseLink(DuplexLink):
                     raise self.unintelligible(
                         f"GET answered content type {response.content_type!r}, not an event stream"
                     )
-                self._reader = asyncio.get_running_loop().create_task(self._read(response))
+                self._reader = spawn(self._read(response), f"event stream of {self.server}")
                 await asyncio.shield(self._endpoint)
         except TimeoutError:
             await self.close()
@@ -73,13 +74,11 @@ class SseLink(DuplexLink):
         if self._closing:
             return
         self._closing = True
-        self.dialogue.fail_all(self.unavailable(self.death or "the session is closed"))
+        self.requests.fail_all(self.unavailable(self.death or "the session is closed"))
         if not self._endpoint.done():
             self._endpoint.cancel()
         await self.end_tasks()
-        if self._reader is not None:
-            self._reader.cancel()
-            await asyncio.wait([self._reader], timeout=_CLOSE_S)
+        await stop(self._reader, timeout_s=_CLOSE_S)
 
     async def _write(self, data: bytes) -> None:
         if self._death is not None:

@@ -48,7 +48,7 @@ class StdioLink(DuplexLink):
         if self._closing:
             return
         self._closing = True
-        self.dialogue.fail_all(self.unavailable(self._death or "the session is closed"))
+        self.requests.fail_all(self.unavailable(self._death or "the session is closed"))
         try:
             await self.end_tasks()
         finally:
@@ -76,9 +76,9 @@ class StdioLink(DuplexLink):
             raise self.unavailable(self._death or "its process is gone") from None
 
     def _lost_line(self, request_id: int | None) -> None:
-        pending = self.dialogue.pending.get(request_id) if request_id is not None else None
-        if pending is None and len(self.dialogue.pending) == 1:
-            pending = next(iter(self.dialogue.pending.values()))
+        pending = self.requests.pending.get(request_id) if request_id is not None else None
+        if pending is None and len(self.requests.pending) == 1:
+            pending = next(iter(self.requests.pending.values()))
         if pending is not None:
             pending.put(
                 self.unavailable(

@@ -1,0 +1,107 @@
+"""Tasks that run beside whoever started them: started, watched and stopped in one way.
+
+Owns: starting a task, telling the log when one fails that nobody waits for, and cancelling tasks
+until they have ended. Structured work (`asyncio.TaskGroup`, `gather`) needs none of this. Never
+imports anything of Armory: every room starts tasks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Iterator
+from typing import Any, TypeVar
+
+import structlog
+
+_log = structlog.get_logger(__name__)
+_T = TypeVar("_T")
+
+
+def start(work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
+    """Start `work`, whose result or error the caller will fetch from the task.
+
+    Args:
+        work: what to run.
+        name: what it is, for debuggers and the log.
+    """
+    return asyncio.get_running_loop().create_task(work, name=name)
+
+
+def spawn(work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
+    """Start `work` that nobody waits for: a failure goes to the log when it happens.
+
+    The caller keeps the task and stops it; see `Tasks` for many of them.
+
+    Args:
+        work: what to run.
+        name: what it is, for debuggers and the log.
+    """
+    task = asyncio.get_running_loop().create_task(work, name=name)
+    task.add_done_callback(_tell_failure)
+    return task
+
+
+async def stop(*tasks: asyncio.Task[Any] | None, timeout_s: float | None = None) -> None:
+    """Cancel tasks and wait until they have ended; raises none of their errors.
+
+    Args:
+        tasks: None, and the task that calls this, are passed over.
+        timeout_s: so long the wait is at most; None: until they have ended.
+    """
+    current = asyncio.current_task()
+    running = [task for task in tasks if task is not None and task is not current]
+    for task in running:
+        task.cancel()
+    if not running:
+        return
+    ended, late = await asyncio.wait(running, timeout=timeout_s)
+    for task in ended:
+        if not task.cancelled():
+            task.exception()  # fetched, or asyncio complains that nobody did
+    if late:
+        _log.warning("tasks_still_running", tasks=sorted(task.get_name() for task in late))
+
+
+class Tasks:
+    """The tasks of one object, which ends them at the latest with itself."""
+
+    def __init__(self) -> None:
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def __iter__(self) -> Iterator[asyncio.Task[Any]]:
+        return iter(tuple(self._tasks))
+
+    def start(self, work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
+        """As the function `start`."""
+        return self._kept(start(work, name))
+
+    def spawn(self, work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
+        """As the function `spawn`."""
+        return self._kept(spawn(work, name))
+
+    def cancel(self) -> None:
+        """Ask every one of them to end."""
+        for task in self:
+            task.cancel()
+
+    async def stop(self, timeout_s: float | None = None) -> None:
+        """As the function `stop`, for all of them."""
+        await stop(*self._tasks, timeout_s=timeout_s)
+
+    async def ended(self) -> None:
+        """Wait until all of them have ended by themselves, those that they start included."""
+        while self._tasks:
+            await asyncio.wait(tuple(self._tasks))
+
+    def _kept(self, task: asyncio.Task[_T]) -> asyncio.Task[_T]:
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+def _tell_failure(task: asyncio.Task[Any]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _log.error("task_failed", task=task.get_name(), exc_info=error)

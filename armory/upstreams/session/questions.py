@@ -1,0 +1,254 @@
+"""What an upstream asks of clients: sampling, elicitation and roots, within one legacy session.
+
+Owns: whose question it is, putting it to that client, the answer on its way back, and withdrawing
+it. Never imports a transport.
+
+A stdio or HTTP+SSE upstream cannot say which call a request of its own belongs to. It is put to the
+client of the only call in flight that could have caused it; where several could, it is refused, and
+from then on such calls run one at a time. A call that was given up may still make its upstream ask
+for a moment: until then no other call that could be asked is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
+
+import structlog
+from msgspec import Raw
+
+from armory.errors import UpstreamUnavailable
+from armory.protocol import jsonrpc
+from armory.protocol.client_requests import CAPABILITY
+from armory.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
+from armory.protocol.link import Call, ClientChannel, ClientGone, Params
+from armory.protocol.rawjson import EMPTY_OBJECT, NULL, encode, value
+from armory.tasks import spawn
+from armory.upstreams.session.base import BaseLink
+from armory.upstreams.session.pending import Pending
+
+log = structlog.get_logger(__name__)
+
+_ASKING_METHODS = frozenset(("tools/call", "prompts/get", "resources/read"))
+_ABANDONED_S = 2.0
+"""So long the upstream may ask on behalf of a call that was given up."""
+_STEP_S = 0.1
+_ROOTS_S = 30.0
+"""So long after a client said that its roots changed an upstream may ask that client for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """One request of an upstream's.
+
+    Attributes:
+        key: its id as JSON, as it goes into the answer.
+        method, params: as they came.
+    """
+
+    key: bytes
+    method: str
+    params: Params
+
+
+class Questions:
+    """The requests of one session's upstream to clients.
+
+    Args:
+        link: whose session it is.
+        send: puts a response to the upstream on the wire.
+        pending: the calls in flight.
+        exact: whether the transport tells which call asks.
+    """
+
+    def __init__(
+        self,
+        link: BaseLink,
+        send: Callable[[bytes], Awaitable[None]],
+        pending: Mapping[int, Pending],
+        *,
+        exact: bool,
+    ) -> None:
+        self._link = link
+        self._send = send
+        self._pending = pending
+        self._exact = exact
+        self._interactive = False
+        self._rooted: tuple[ClientChannel, float] | None = None
+        self._abandoned: dict[int, float] = {}
+        self._turn = asyncio.Lock()
+        self._open: dict[bytes, asyncio.Task[None]] = {}
+        self._unbound: set[asyncio.Task[None]] = set()
+
+    def turn_for(self, call: Call) -> AbstractAsyncContextManager[None] | None:
+        """What `call` must hold while it runs, or None when it need not wait for others."""
+        if not (self._interactive or self._abandoned) or not _may_be_asked(call):
+            return None
+        if self._interactive:
+            return self._taken()
+        # Where many share a session, those who gave nothing up would wait for those who did.
+        alone = self._link.spec.isolation != "shared"
+        return self._after_abandoned() if alone and not self._exact else None
+
+    @asynccontextmanager
+    async def _taken(self) -> AsyncGenerator[None]:
+        """One turn; it begins when no abandoned call can ask any more."""
+        async with self._turn, self._after_abandoned():
+            yield
+
+    @asynccontextmanager
+    async def _after_abandoned(self) -> AsyncGenerator[None]:
+        loop = asyncio.get_running_loop()
+        while (until := max(self._abandoned.values(), default=0.0)) > loop.time():  # noqa: ASYNC110 # it waits for time
+            await asyncio.sleep(min(until - loop.time(), _STEP_S))
+        self._abandoned.clear()
+        yield
+
+    def given_up(self, pending: Pending) -> None:
+        """A call ended unanswered; for a moment the upstream may still ask because of it."""
+        if self._link.era == "legacy" and _may_be_asked(pending.call):
+            self._abandoned[pending.id] = asyncio.get_running_loop().time() + _ABANDONED_S
+
+    def answered_late(self, request_id: object) -> bool:
+        """Whether a response that nobody waits for belongs to a call that was given up."""
+        return self._abandoned.pop(request_id, None) is not None  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+    def roots_changed(self, client: ClientChannel) -> None:
+        """A client said so: what the upstream asks about roots for a while is meant for it."""
+        self._rooted = client, asyncio.get_running_loop().time() + _ROOTS_S
+
+    def serve(self, question: Question, via: Pending | None) -> None:
+        """Have somebody answer it, at once or beside everything else.
+
+        Args:
+            question: what the upstream asks.
+            via: the call on whose own stream it came, or None.
+        """
+        method, link = question.method, self._link
+        if method == "ping":
+            self._reply(jsonrpc.response(question.key, EMPTY_OBJECT))
+            return
+        if link.era == "modern":
+            log.warning("upstream_request_ignored", upstream=link.server, method=method)
+            return
+        if via is None:
+            self._interactive = self._interactive or method in CAPABILITY
+        informer = self._roots_informer(method, via)
+        if informer is not None:
+            self._put(question, informer, None)
+            return
+        pending, why = self._attribute(method, via)
+        if pending is None or pending.client is None:
+            code = INTERNAL_ERROR if method in CAPABILITY and why else METHOD_NOT_FOUND
+            log.info("upstream_request_refused", upstream=link.server, method=method)
+            refusal = jsonrpc.error(code, why or f"{method} is not available here")
+            self._reply(jsonrpc.error_response(question.key, refusal))
+            return
+        self._put(question, pending.client, pending)
+
+    def withdraw(self, params: Params) -> None:
+        """The upstream needs no answer any more: its `notifications/cancelled`.
+
+        Args:
+            params: of that notification.
+        """
+        task = self._open.get(_key_in(params.get("requestId")))
+        if task is not None:
+            task.cancel()
+
+    def cancel_unbound(self) -> None:
+        """Stop asking what belongs to no call."""
+        for task in self._unbound:
+            task.cancel()
+
+    def _roots_informer(self, method: str, via: Pending | None) -> ClientChannel | None:
+        """The client that said that its roots changed, where this asks for them thereupon."""
+        if method != "roots/list" or via is not None or self._rooted is None:
+            return None
+        client, until = self._rooted
+        if until > asyncio.get_running_loop().time():
+            return client
+        self._rooted = None
+        return None
+
+    def _attribute(self, method: str, via: Pending | None) -> tuple[Pending | None, str]:
+        """The call because of which it is asked; None, and why, where that cannot be told."""
+        needed = CAPABILITY.get(method)
+
+        def able(pending: Pending) -> bool:
+            client = pending.client
+            return client is not None and (needed is None or needed in client.capabilities)
+
+        if via is not None:
+            return (via, "") if able(via) else (None, "")
+        now = asyncio.get_running_loop().time()
+        self._abandoned = {id: until for id, until in self._abandoned.items() if until > now}
+        candidates = [pending for pending in self._pending.values() if able(pending)]
+        if len(candidates) == 1 and not self._abandoned:
+            return candidates[0], ""
+        if not candidates:
+            return None, ""
+        return None, (
+            f"{method} cannot be attributed: several calls are in flight on this session, and its "
+            "transport does not say which one asks"
+        )
+
+    def _put(self, question: Question, client: ClientChannel, pending: Pending | None) -> None:
+        """Put it to a client, beside everything else."""
+        work = self._ask(question, client, pending)
+        task = spawn(work, f"{question.method} from {self._link.server}")
+        self._open[question.key] = task
+        asking = pending.questions if pending is not None else self._unbound
+        asking.add(task)
+
+        def done(ended: asyncio.Task[None]) -> None:
+            self._open.pop(question.key, None)
+            asking.discard(ended)
+
+        task.add_done_callback(done)
+
+    async def _ask(
+        self, question: Question, client: ClientChannel, pending: Pending | None
+    ) -> None:
+        if pending is not None:
+            pending.pause()
+        try:
+            answer = await client.ask(question.method, question.params)
+        except ClientGone:
+            refusal = jsonrpc.error(INTERNAL_ERROR, "the client is gone")
+            data = jsonrpc.error_response(question.key, refusal)
+        else:
+            if answer.error is not None:
+                data = jsonrpc.error_response(question.key, answer.error)
+            else:
+                data = jsonrpc.response(question.key, answer.result or EMPTY_OBJECT)
+        finally:
+            if pending is not None and len(pending.questions) <= 1:
+                pending.resume()
+        await self._answer(data)
+
+    def _reply(self, data: bytes) -> None:
+        self._link.spawn(self._answer(data), "answer")
+
+    async def _answer(self, data: bytes) -> None:
+        try:
+            await self._send(data)
+        except UpstreamUnavailable as error:
+            log.info("upstream_answer_unsent", upstream=self._link.server, error=str(error))
+
+
+def _key_in(request_id: Raw | None) -> bytes:
+    """The key of the question that a `notifications/cancelled` names."""
+    try:
+        return encode(value(NULL if request_id is None else request_id))
+    except ValueError:
+        return b""
+
+
+def _may_be_asked(call: Call) -> bool:
+    """Whether the upstream may ask the client something because of this call."""
+    if call.client is None or call.method not in _ASKING_METHODS:
+        return False
+    return any(name in call.client.capabilities for name in CAPABILITY.values())
