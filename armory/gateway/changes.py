@@ -18,12 +18,14 @@ from armory.domain.catalog import Diff
 from armory.domain.naming import expose_uri
 from armory.domain.principal import Principal
 from armory.domain.tool import ListedRecord, ToolRecord
-from armory.errors import ArmoryError
+from armory.errors import ArmoryError, BackendError
 from armory.gateway.context import Endpoint
 from armory.gateway.results.uri_rewriting import expose_params
+from armory.gateway.tasks import Place, TaskRegister
 from armory.gateway.views.view import View
 from armory.protocol.link import Owner, Params
-from armory.protocol.rawjson import pack, text_of
+from armory.protocol.meta import RELATED_TASK
+from armory.protocol.rawjson import members_or_none, pack, text_of
 from armory.protocol.session_events import Notified
 from armory.security.policy import Scope
 
@@ -31,20 +33,18 @@ if TYPE_CHECKING:
     from armory.gateway.ports import Pool
 
 _log = structlog.get_logger(__name__)
+MayUse = Callable[[Owner, Endpoint, str], bool]
 Deliver = Callable[[str, Params], None]
 TOOLS = "notifications/tools/list_changed"
 PROMPTS = "notifications/prompts/list_changed"
 RESOURCES = "notifications/resources/list_changed"
 UPDATED = "notifications/resources/updated"
 LOGGED = "notifications/message"
-RELAYED = frozenset(
-    (
-        "notifications/tasks",
-        "notifications/tasks/status",
-        "notifications/elicitation/complete",
-        LOGGED,
-    )
-)
+ABOUT_TASKS = frozenset(("notifications/tasks", "notifications/tasks/status"))
+RELAYED = ABOUT_TASKS | {"notifications/elicitation/complete", LOGGED}
+_MADE_WITHIN_S = 2.0
+"""So long news of a task waits for the result that makes it."""
+_WAITING = 256
 
 
 @dataclass(slots=True, eq=False)
@@ -71,10 +71,19 @@ class Subscription:
 
 
 class Changes:
-    """The hub between upstream news and listening clients."""
+    """The hub between upstream news and listening clients.
 
-    def __init__(self, pool: Pool) -> None:
+    Args:
+        pool: the upstream sessions.
+        tasks: whose a task is.
+        may_use: whether a caller sees anything of a server at an endpoint.
+    """
+
+    def __init__(self, pool: Pool, tasks: TaskRegister, may_use: MayUse) -> None:
         self._pool = pool
+        self._tasks = tasks
+        self._may_use = may_use
+        self._waiting: set[asyncio.Task[None]] = set()
         self._subscriptions: set[Subscription] = set()
         self._watched: dict[tuple[str, str], Counter[str]] = {}
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
@@ -218,14 +227,45 @@ class Changes:
     def _relay(self, event: Notified) -> None:
         if event.method == LOGGED and not event.owner:
             return  # a session that many share says to none of them whom it means
-        task = text_of(event.params, "taskId")
+        task = _task_in(event.params)
+        if task is None:
+            if event.method not in ABOUT_TASKS:
+                self._spread(event)
+            return
+        place = Place(event.server, event.owner, task)
+        maker = self._tasks.near(place)
+        if maker is not None:
+            self._spread(event, maker)
+        elif len(self._waiting) < _WAITING:  # its result may be on its way still
+            waiting = asyncio.get_running_loop().create_task(self._when_made(place, event))
+            self._waiting.add(waiting)
+            waiting.add_done_callback(self._waiting.discard)
+
+    async def _when_made(self, place: Place, event: Notified) -> None:
+        try:
+            maker = await self._tasks.maker(place, within_s=_MADE_WITHIN_S)
+        except BackendError:
+            maker = None
+        if maker is None:
+            _log.debug("task_of_nobody", upstream=event.server, method=event.method)
+        else:
+            self._spread(event, maker)
+
+    def _spread(self, event: Notified, maker: str | None = None) -> None:
+        """Tell those whom one upstream session serves; `maker`: only that principal."""
+        server, task = event.server, text_of(event.params, "taskId")
         for subscription in list(self._subscriptions):
-            if not subscription.endpoint.scope.has_server(event.server):
+            endpoint, principal = subscription.endpoint, subscription.principal
+            if maker is not None and principal.key != maker:
                 continue
-            if not self._is_for(subscription, event.server, event.owner):
+            mine = Owner(principal, subscription.session)
+            if self._pool.key(server, mine) != event.owner:
                 continue
-            transparent = subscription.endpoint.transparent
-            shown = event.params if transparent else expose_params(event.params, event.server)
+            if not (endpoint.scope.has_server(server) and self._may_use(mine, endpoint, server)):
+                continue
+            shown = event.params
+            if not endpoint.transparent:
+                shown = expose_params(shown, server)
             wanted = task is not None and text_of(shown, "taskId") in subscription.tasks
             if wanted or subscription.relays:
                 subscription.deliver(event.method, shown)
@@ -233,6 +273,14 @@ class Changes:
     def _is_for(self, subscription: Subscription, server: str, owner: str) -> bool:
         mine = Owner(subscription.principal, subscription.session)
         return self._pool.key(server, mine) == owner
+
+
+def _task_in(params: Params) -> str | None:
+    """The task that a notification is about."""
+    if "taskId" in params:
+        return text_of(params, "taskId") or ""
+    related = members_or_none((members_or_none(params.get("_meta")) or {}).get(RELATED_TASK))
+    return None if related is None else text_of(related, "taskId") or ""
 
 
 def _differs(

@@ -31,10 +31,11 @@ from armory.gateway.ports import Limiter, Pool, Retriever, ToolEvents
 from armory.gateway.results.channels import ExposedChannel
 from armory.gateway.results.compact import Count
 from armory.gateway.settings import GatewaySettings
+from armory.gateway.tasks import TaskRegister
 from armory.gateway.views.definitions import Form
 from armory.gateway.views.principal_lists import PrincipalLists
 from armory.gateway.views.view import View
-from armory.protocol.link import ClientChannel, Reply
+from armory.protocol.link import ClientChannel, Owner, Reply
 from armory.protocol.meta import QUERY, TOOL_RAG
 from armory.protocol.session_events import Notified, SessionEvent
 from armory.security.policy import Policy, VisibleCatalog
@@ -82,7 +83,8 @@ class Gateway:
         self._events = events
         self._relist = relist
         self._view = View(EMPTY, policy or Policy(), settings or GatewaySettings())
-        self.changes = Changes(pool)
+        self.tasks = TaskRegister()
+        self.changes = Changes(pool, self.tasks, self.may_use)
         self.personal = PrincipalLists(pool, self.changes.tell_session_of)
 
     @property
@@ -94,6 +96,13 @@ class Gateway:
         """What this caller is served from right now; take it once per request."""
         personal, view = self.personal, self._view
         return personal.view(context, view) if personal.servers else view
+
+    def may_use(self, owner: Owner, endpoint: Endpoint, server: str) -> bool:
+        """Whether a caller sees anything of a server at an endpoint right now."""
+        view = self._view
+        if server in self.personal.servers:
+            view = self.personal.view_of(owner, endpoint, view)
+        return view.may_use(owner.principal, endpoint, server)
 
     async def prepare(self, context: RequestContext, *, current: bool) -> None:
         """Have the lists at hand that the caller has to itself (`views.principal_lists`)."""

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec import Raw
 
 from armory.domain.catalog import ServerLists
-from armory.domain.naming import split_task, split_uri
+from armory.domain.naming import split_uri
+from armory.gateway import tasks
 from armory.gateway.calls.tool_calls import finished, unknown
 from armory.gateway.context import RequestContext
 from armory.gateway.lists.tools import refuse_cursor
@@ -140,12 +141,7 @@ async def task_method(
         RpcError: no such task for this caller.
         UpstreamUnavailable: its upstream cannot answer.
     """
-    task = need_text(params, "taskId")
-    endpoint = context.endpoint
-    found = (endpoint.name, task) if endpoint.transparent else split_task(task)
-    if found is None or found[0] not in gateway.view.servers(endpoint):
-        raise RpcError(INVALID_PARAMS, f"unknown task: {task[:200]}", {"taskId": task})
-    server, original = found
+    server, original = await tasks.resolved(gateway, context, params)
     changed = {**params, "taskId": pack(original)}
     return await send(gateway, context, server, method, changed, original)
 
@@ -156,12 +152,18 @@ async def pass_on(
     """Forward a method that the gateway does not know, on the transparent endpoint only.
 
     Raises:
-        RpcError: this is not the transparent endpoint (-32601).
+        RpcError: this is not the transparent endpoint, or its server is not for this caller
+            (-32601); no such task for this caller.
         UpstreamUnavailable: the upstream cannot answer.
     """
-    if not context.endpoint.transparent:
+    endpoint, owner = context.endpoint, Owner(context.principal, context.session)
+    if not endpoint.transparent or not gateway.may_use(owner, endpoint, endpoint.name):
         raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
-    return await send(gateway, context, context.endpoint.name, method, params)
+    about_tasks = method.startswith("tasks/")
+    if about_tasks and "taskId" in params:
+        await tasks.resolved(gateway, context, params)
+    reply = await send(gateway, context, endpoint.name, method, params)
+    return await tasks.own_only(gateway, context, reply) if about_tasks else reply
 
 
 async def send(

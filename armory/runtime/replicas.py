@@ -34,10 +34,12 @@ class Shared(NamedTuple):
     Attributes:
         replicas: the map of sessions and the hop; None for a replica on its own.
         state_keys: secrets that seal request state; empty for a secret of its own.
+        store: where the replicas keep what they share; None likewise.
     """
 
     replicas: Replicas | None = None
     state_keys: tuple[bytes, ...] = ()
+    store: Cache | None = None
 
 
 async def shared(
@@ -58,7 +60,7 @@ async def shared(
     stack.push_async_callback(store.aclose)
     url = os.environ.get(REPLICA_URL) or f"http://{_reachable(host)}:{port}{base_path}"
     _log.info("replica_joins", url=url)
-    return Shared(Replicas(store, url), await _state_keys(store))
+    return Shared(Replicas(store, url), await _state_keys(store), store)
 
 
 def _reachable(host: str) -> str:

@@ -244,6 +244,7 @@ class Runtime:
         config = self.loaded.config
         checks = authenticator(config, schemes(config, self.accounts), self._packs())
         joined = await shared(config, stack, bound.host, bound.port, base_path(config))
+        self.gateway.tasks.store = joined.store
         edge = HttpEdge(
             self.gateway,
             checks,

@@ -15,6 +15,7 @@ from armory.errors import ArmoryError
 from armory.gateway.changes import PROMPTS, RESOURCES, TOOLS, Subscription
 from armory.gateway.context import RequestContext
 from armory.gateway.gateway import Gateway
+from armory.gateway.tasks import located
 from armory.protocol import codes, jsonrpc
 from armory.protocol import meta as meta_keys
 from armory.protocol.errors import RpcError
@@ -25,6 +26,8 @@ from armory.wire.streams import EventStream
 _log = structlog.get_logger(__name__)
 _TRUE = Raw(b"true")
 _BEHIND = 256
+_TASKS = 256
+"""Tasks that one stream may follow."""
 _LISTS: Mapping[str, str] = {
     "toolsListChanged": TOOLS,
     "promptsListChanged": PROMPTS,
@@ -73,7 +76,8 @@ async def start_listening(
     stream = EventStream("listen", keep_events=512, backlog=256)
     listening = Listening(id, stream, context.principal.key)
     lists = frozenset(method for key, method in _LISTS.items() if wanted.get(key) == _TRUE)
-    tasks = _texts(wanted, "taskIds")
+    named = _texts(wanted, "taskIds")[:_TASKS]
+    tasks = [task for task in named if await located(gateway, context, task)]
     subscription = Subscription(
         principal=context.principal,
         endpoint=context.endpoint,

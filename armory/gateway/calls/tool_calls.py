@@ -24,6 +24,7 @@ from armory.gateway.lists.tools import search
 from armory.gateway.metatools import definitions as metatools
 from armory.gateway.results.compact import compact_result, wants_toon
 from armory.gateway.results.uri_rewriting import expose_result, has_links
+from armory.gateway.tasks import note_made
 from armory.gateway.views.view import View
 from armory.protocol import meta as meta_keys
 from armory.protocol.codes import INVALID_PARAMS
@@ -136,7 +137,9 @@ def unknown(kind: str, name: str) -> UnknownTool:
 
 
 async def finished(gateway: Gateway, context: RequestContext, server: str, reply: Reply) -> Reply:
-    """An upstream's answer in the client's names."""
+    """An upstream's answer in the client's names; a task that it made becomes the caller's."""
+    if b'"taskId"' in reply.outline:
+        await note_made(gateway, context, server, reply)
     if context.endpoint.transparent:
         return reply
     if reply.result is not None:

@@ -22,7 +22,7 @@ from armory.domain.results import Selection
 from armory.domain.tool import ListedRecord, ToolRecord
 from armory.errors import ArmoryError
 from armory.gateway.changes import PROMPTS, RESOURCES, TOOLS
-from armory.gateway.context import RequestContext
+from armory.gateway.context import Endpoint, RequestContext
 from armory.gateway.ports import Pool
 from armory.gateway.views.view import View
 from armory.protocol.link import Owner
@@ -177,7 +177,8 @@ class PrincipalLists:
         """
         now = time.monotonic()
         waits: dict[asyncio.Task[None], _Entry] = {}
-        for server, key, owner in self._places(context):
+        caller = Owner(context.principal, context.session)
+        for server, key, owner in self._places(caller, context.endpoint):
             entry = self._entry(server, key, owner)
             if entry.until > now:
                 continue
@@ -197,9 +198,13 @@ class PrincipalLists:
 
     def view(self, context: RequestContext, base: View) -> View:
         """What the caller is served from."""
+        return self.view_of(Owner(context.principal, context.session), context.endpoint, base)
+
+    def view_of(self, owner: Owner, endpoint: Endpoint, base: View) -> View:
+        """The same, between requests."""
         lists: dict[str, ServerLists] = {}
         parts: list[tuple[str, str, int]] = []
-        for server, key, owner in self._places(context):
+        for server, key, _ in self._places(owner, endpoint):
             entry = self._entry(server, key, owner)
             shared = base.catalog.servers.get(server)
             if shared is None:
@@ -218,9 +223,7 @@ class PrincipalLists:
             found = views[place] = self._made(lists, base)
         return found
 
-    def _places(self, context: RequestContext) -> list[tuple[str, str, Owner]]:
-        owner = Owner(context.principal, context.session)
-        endpoint = context.endpoint
+    def _places(self, owner: Owner, endpoint: Endpoint) -> list[tuple[str, str, Owner]]:
         wanted = self.servers
         if endpoint.transparent:
             wanted = wanted & {endpoint.name}

@@ -15,6 +15,7 @@ from cachetools import LRUCache
 
 from armory.domain.catalog import Catalog, ServerLists
 from armory.domain.naming import expose_uri
+from armory.domain.principal import Principal
 from armory.domain.query import VisibleSet
 from armory.domain.results import Selection
 from armory.domain.tool import ListedRecord, ToolRecord
@@ -63,6 +64,7 @@ class View:
         self._bytes: dict[Form, dict[str, bytes]] = {}
         self._joined = LRUCache[tuple[str, Form, str], bytes](joined_bytes, getsizeof=len)
         self._pinned = LRUCache[str, tuple[str, ...]](_SIGHTS_KEPT)
+        self._usable = LRUCache[str, frozenset[str]](_SIGHTS_KEPT)
         self._headers: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {}
         self._endpoints = _endpoints(catalog, settings)
         self._before = previous
@@ -99,6 +101,28 @@ class View:
             for key, lists in self.catalog.servers.items()
             if key in shown or scope.has_server(key)
         }
+
+    def may_use(self, principal: Principal, endpoint: Endpoint, server: str) -> bool:
+        """Whether `principal` sees anything of a server at an endpoint."""
+        if server not in self.catalog.servers:
+            return False
+        if not self.policy.restricts:
+            return endpoint.scope.has_server(server) or server in self.servers(endpoint)
+        sight = self.policy.sight(self.catalog, principal, endpoint.scope)
+        found = self._usable.get(sight.tools.key)
+        if found is None:
+            catalog = self.catalog
+            found = self._usable[sight.tools.key] = frozenset(
+                records[name].server
+                for records, names in (
+                    (catalog.tools, sight.tools.names),
+                    (catalog.prompts, sight.prompts),
+                    (catalog.resources, sight.resources),
+                    (catalog.templates, sight.templates),
+                )
+                for name in names
+            )
+        return server in found
 
     def info(self, endpoint: Endpoint) -> Mapping[str, Any]:
         """`serverInfo` as an endpoint gives it: the upstream's own on the transparent one."""

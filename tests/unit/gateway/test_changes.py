@@ -12,6 +12,7 @@ from armory.errors import UpstreamUnavailable
 from armory.gateway.changes import PROMPTS, RESOURCES, TOOLS, Subscription
 from armory.gateway.context import ALL
 from armory.gateway.settings import GatewaySettings, SetSpec
+from armory.gateway.tasks import Place
 from armory.protocol.link import Owner, Params
 from armory.protocol.session_events import Notified
 from armory.security.policy import Policy, Rule
@@ -130,6 +131,8 @@ async def test_relayed_notifications_find_their_client(bench: Bench) -> None:
         relays=True,
     )
     params = raws({"taskId": "1", "status": "working"})
+    for principal in (ANONYMOUS, Principal("x")):
+        await bench.gateway.tasks.enter(Place("up", principal.key, "1"), principal.key, None)
     bench.gateway.on_session_event(Notified("up", OWNER, "notifications/tasks", params))
     told = ("notifications/tasks", {"taskId": "up:1", "status": "working"})
     assert (tasks.heard, session.heard, elsewhere.heard) == ([told], [told], [])

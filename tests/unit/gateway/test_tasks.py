@@ -1,0 +1,73 @@
+"""The register of tasks: how long one is remembered, and what happens to an id that comes twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from armory.gateway.tasks import KEPT, LEAST_S, MOST_S, Place, TaskRegister
+from armory.storage.cache import MemoryCache
+
+pytestmark = pytest.mark.anyio
+PLACE = Place("up", "", "1")
+
+
+class Now:
+    def __init__(self) -> None:
+        self.at = 0.0
+
+    def __call__(self) -> float:
+        return self.at
+
+
+@pytest.mark.parametrize(
+    ("ttl_s", "kept_s"), [(1.0, LEAST_S), (2 * LEAST_S, 2 * LEAST_S), (None, MOST_S), (1e9, MOST_S)]
+)
+@pytest.mark.parametrize("shared", [False, True])
+async def test_a_task_is_remembered_for_its_time(
+    ttl_s: float | None, kept_s: float, shared: bool
+) -> None:
+    now = Now()
+    store = MemoryCache(clock=now) if shared else None
+    register = TaskRegister(store, clock=now)
+    await register.enter(PLACE, "a", ttl_s)
+    now.at = kept_s - 1
+    other = TaskRegister(store, clock=now)
+    assert other.near(PLACE) is None
+    assert (await other.maker(PLACE) == "a") is shared
+    assert register.near(PLACE) == "a"
+    now.at = kept_s + 1
+    assert await register.maker(PLACE) is None
+
+
+async def test_asking_renews() -> None:
+    now = Now()
+    store = MemoryCache(clock=now)
+    register = TaskRegister(store, clock=now)
+    await register.enter(PLACE, "a", None)
+    for _ in range(5):
+        now.at += MOST_S / 2
+        assert await register.maker(PLACE) == "a"
+        assert await TaskRegister(store, clock=now).maker(PLACE) == "a"
+
+
+@pytest.mark.parametrize("shared", [False, True])
+async def test_an_id_that_two_were_given_is_nobodys(shared: bool) -> None:
+    store = MemoryCache() if shared else None
+    one = TaskRegister(store)
+    two = TaskRegister(store) if shared else one
+    await one.enter(PLACE, "a", None)
+    await one.enter(PLACE, "a", None)
+    assert await two.maker(PLACE) == "a"
+    await two.enter(PLACE, "b", None)
+    assert {await one.maker(PLACE), await two.maker(PLACE)}.isdisjoint({"a", "b"})
+    await one.enter(Place("up", "other session", "1"), "b", None)
+    assert await one.maker(Place("up", "other session", "1")) == "b"
+
+
+async def test_memory_is_bounded() -> None:
+    register = TaskRegister(kept=10)
+    assert KEPT >= 10
+    for number in range(50):
+        await register.enter(Place("up", "", str(number)), "a", None)
+    known = [n for n in range(50) if register.near(Place("up", "", str(n)))]
+    assert known == list(range(40, 50))
