@@ -145,8 +145,7 @@ async def housed(stack: AsyncExitStack, stores: list[Cache | None], pool_of: Any
         url, _ = await stack.enter_async_context(serving(gateway, checks))
         urls.append(url)
         gateways.append(gateway)
-    timeout = aiohttp.ClientTimeout(total=30)
-    http = await stack.enter_async_context(aiohttp.ClientSession(timeout=timeout))
+    http = await stack.enter_async_context(aiohttp.ClientSession())
     return House(urls, gateways, upstreams, http)
 
 
@@ -391,7 +390,7 @@ async def test_gateways_on_one_redis_know_whose_a_task_is(
             gateway = processes.enter_context(GatewayProcess(config, folder))
             assert isinstance(gateway, GatewayProcess)
             urls.append(gateway.url)
-        async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=30)) as http:
+        async with aiohttp.ClientSession() as http:
             house = House(urls, [], {}, http)
             id = await house.make("alice", "old", at=0)
             assert unknown(await house.modern("bob", "tasks/get", {"taskId": id}, at=1), id)
