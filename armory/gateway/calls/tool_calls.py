@@ -138,16 +138,18 @@ def unknown(kind: str, name: str) -> UnknownTool:
 
 async def finished(gateway: Gateway, context: RequestContext, server: str, reply: Reply) -> Reply:
     """An upstream's answer in the client's names; a task that it made becomes the caller's."""
-    if b'"taskId"' in reply.outline:
+    transparent = context.endpoint.transparent
+    linked = not transparent and has_links(reply.outline)
+    if (transparent or linked) and b'"taskId"' in reply.outline:
         await note_made(gateway, context, server, reply)
-    if context.endpoint.transparent:
+    if transparent:
         return reply
     if reply.result is not None:
         result = reply.result
         configured = gateway.view.settings.result_formats.get(server, "json")
         if wants_toon(context.headers, configured):
             result = await compact_result(result, server, gateway.compacted)
-        if result is reply.result and not has_links(reply.outline):
+        if result is reply.result and not linked:
             return reply
         exposed = expose_result(result, server)
         return reply if exposed is reply.result else Reply(result=exposed, era=reply.era)
