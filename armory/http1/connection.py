@@ -1,7 +1,7 @@
-"""HTTP/1.1 over kept-alive sockets, for the one thing that Armory does all day: POST, read answer.
+"""One HTTP/1.1 connection, and the exchange on it.
 
-Owns: one connection and the exchange on it. Parsing is httptools' (llhttp); `http1_response` is
-what arrives, `http1_pool` keeps the connections. Never imports the protocol.
+Owns: writing a request, feeding the parser (httptools' llhttp), telling when the connection is free
+again. `response` is what arrives, `pool` keeps the connections. Never imports the protocol.
 """
 
 from __future__ import annotations
@@ -9,13 +9,16 @@ from __future__ import annotations
 import asyncio
 import threading
 import zlib
-from typing import Protocol
+from collections.abc import Callable
 
 import httptools
 from multidict import CIMultiDict
 
 from armory.http1.deadlines import Deadlines
 from armory.http1.response import BadAnswer, ClosedEarly, Response
+
+Origin = tuple[str, str, int]
+"""Scheme, host and port."""
 
 _MAX_HEADERS = 256 * 1024
 _READ_BYTES = 256 * 1024
@@ -31,35 +34,28 @@ class _Scratch(threading.local):
 _scratch = _Scratch()
 
 
-class Home(Protocol):
-    """Where connections are kept.
-
-    Attributes:
-        deadlines: of the exchanges under way.
-    """
-
-    deadlines: Deadlines
-
-    def give(self, connection: Connection) -> None:
-        """A connection is free again."""
-        ...
-
-    def forget(self, connection: Connection) -> None:
-        """A connection is closed."""
-        ...
-
-
 class Connection(asyncio.BufferedProtocol):
     """One socket, one exchange at a time.
 
     Args:
-        home: where it goes when it is free.
-        place: key of its origin there.
+        origin: where it leads to.
+        deadlines: of the exchanges under way.
+        on_free: told when another request can go out on it.
+        on_closed: told once, when the socket is closed.
     """
 
-    def __init__(self, home: Home, place: tuple[str, str, int]) -> None:
-        self._home = home
-        self.place = place
+    def __init__(
+        self,
+        origin: Origin,
+        deadlines: Deadlines,
+        *,
+        on_free: Callable[[Connection], None],
+        on_closed: Callable[[Connection], None],
+    ) -> None:
+        self.origin = origin
+        self._deadlines = deadlines
+        self._on_free = on_free
+        self._on_closed = on_closed
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._response: Response | None = None
@@ -67,7 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         self._fields_size = 0
         self._paused = False
         self._endless = False
-        self._place: memoryview | None = None
+        self._target: memoryview | None = None
         self._buffer = _scratch.view
         self.idle_since = 0.0
 
@@ -82,7 +78,7 @@ class Connection(asyncio.BufferedProtocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             raise ClosedEarly("the connection is closed")
-        response = self._response = Response(self, self._home.deadlines, timeout_s)
+        response = self._response = Response(self, self._deadlines, timeout_s)
         self._endless = False
         transport.write(head + body if body else head)
         return response
@@ -93,9 +89,9 @@ class Connection(asyncio.BufferedProtocol):
             self._paused = False
             self._transport.resume_reading()
 
-    def read_into(self, place: memoryview) -> None:
-        """Put the rest of the body, exactly `place` long, there; past the parser."""
-        self._place = place
+    def read_into(self, target: memoryview) -> None:
+        """Put the rest of the body, exactly `target` long, there; past the parser."""
+        self._target = target
         self.resume()
 
     def abort(self) -> None:
@@ -115,25 +111,25 @@ class Connection(asyncio.BufferedProtocol):
         """Where the next bytes go. The last one of a body goes through the common buffer, which has
         room for what must not follow it.
         """
-        place = self._place
-        return self._buffer if place is None or len(place) == 1 else place[:-1]
+        target = self._target
+        return self._buffer if target is None or len(target) == 1 else target[:-1]
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes from the other side."""
-        place = self._place
+        target = self._target
         if self._response is None:
             # Nobody asked: whatever this is, the connection cannot be trusted any more.
             self.abort()
-        elif place is None:
+        elif target is None:
             try:
                 self._parser.feed_data(self._buffer[:nbytes])
             except (httptools.HttpParserError, BadAnswer, zlib.error) as error:
                 self._break(BadAnswer(f"not a usable HTTP answer: {error}"))
-        elif len(place) > 1:
-            self._place = place[nbytes:]
+        elif len(target) > 1:
+            self._target = target[nbytes:]
         else:
-            place[0] = self._buffer[0]
-            self._place = None
+            target[0] = self._buffer[0]
+            self._target = None
             keep = nbytes == 1 and self._parser.should_keep_alive()
             self._parser = httptools.HttpResponseParser(self)  # the old one still waits for a body
             self._completed(keep=keep)
@@ -144,9 +140,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is closed."""
-        self._home.forget(self)
+        self._on_closed(self)
         response, self._response = self._response, None
-        self._transport = self._place = None
+        self._transport = self._target = None
         if response is None:
             return
         if exc is None and response.status and self._endless:
@@ -193,7 +189,7 @@ class Connection(asyncio.BufferedProtocol):
         response.finish()
         self.resume()
         if keep:
-            self._home.give(self)
+            self._on_free(self)
         elif self._transport is not None:
             self._transport.close()
 

@@ -34,7 +34,7 @@ class Deadlines:
             queue = self._waiting[timeout_s] = {}
         queue[waiting] = due
         if timeout_s not in self._timers:
-            self._timers[timeout_s] = loop.call_at(due, self._look, timeout_s)
+            self._timers[timeout_s] = loop.call_at(due, self._expire_due, timeout_s)
 
     def stop(self, waiting: Expiring, timeout_s: float) -> None:
         """It was in time."""
@@ -42,7 +42,7 @@ class Deadlines:
         if queue is not None:
             queue.pop(waiting, None)
 
-    def _look(self, timeout_s: float) -> None:
+    def _expire_due(self, timeout_s: float) -> None:
         loop = asyncio.get_running_loop()
         del self._timers[timeout_s]
         queue = self._waiting[timeout_s]
@@ -52,7 +52,7 @@ class Deadlines:
             del queue[waiting]
         if queue:
             first = next(iter(queue.values()))
-            self._timers[timeout_s] = loop.call_at(first, self._look, timeout_s)
+            self._timers[timeout_s] = loop.call_at(first, self._expire_due, timeout_s)
         else:
             del self._waiting[timeout_s]
         for waiting in over:

@@ -52,6 +52,12 @@ class EventParser:
         self.last_id: str | None = None
         self.retry_ms: int | None = None
 
+    def continued(self) -> EventParser:
+        """A parser for the stream that goes on where this one broke off."""
+        parser = EventParser(self._limit)
+        parser.last_id, parser.retry_ms = self.last_id, self.retry_ms
+        return parser
+
     def feed(self, chunk: bytes) -> list[Event]:
         """The events that `chunk` completes.
 

@@ -1,8 +1,7 @@
 """The kept-alive connections to one upstream, and requests over them.
 
 Owns: connecting, TLS contexts, idle connections, the bytes of a request's head. Proxies are left to
-aiohttp (see `http_client`), whose general client costs three times as much on this path. Never
-imports the protocol.
+aiohttp, whose general client costs three times as much on this path. Never imports the protocol.
 """
 
 from __future__ import annotations
@@ -13,25 +12,23 @@ from collections.abc import Mapping
 
 from yarl import URL
 
-from armory.http1.connection import Connection
+from armory.http1.connection import Connection, Origin
 from armory.http1.deadlines import Deadlines
 from armory.http1.response import NoConnection, Response
-
-Place = tuple[str, str, int]
 
 
 class Fields(dict[str, str]):
     """Headers that go out again and again: the bytes that they become are kept. Never changed.
 
     Attributes:
-        heads: (place, head up to the length of the body) by method and URL.
+        heads: (origin, head up to the length of the body) by method and URL.
     """
 
     __slots__ = ("heads",)
 
     def __init__(self, *args: Mapping[str, str]) -> None:
         super().__init__(*args)
-        self.heads: dict[tuple[str, URL], tuple[Place, bytes]] = {}
+        self.heads: dict[tuple[str, URL], tuple[Origin, bytes]] = {}
 
 
 class Connections:
@@ -49,11 +46,11 @@ class Connections:
         self._tls = tls
         self._connect_timeout_s = connect_timeout_s
         self._keepalive_s = keepalive_s
-        self._idle: dict[Place, list[Connection]] = {}
+        self._idle: dict[Origin, list[Connection]] = {}
         self._open: set[Connection] = set()
         self._sweep: asyncio.TimerHandle | None = None
-        self.deadlines = Deadlines()
-        self._targets: dict[URL, tuple[Place, str]] = {}
+        self._deadlines = Deadlines()
+        self._targets: dict[URL, tuple[Origin, str]] = {}
 
     async def request(
         self,
@@ -79,17 +76,17 @@ class Connections:
             ValueError: a header holds a line break.
         """
         heads = headers.heads if type(headers) is Fields else None
-        found = heads.get((method, url)) if heads is not None else None
-        if found is None:
-            found = self._head(method, url, headers)
+        known = heads.get((method, url)) if heads is not None else None
+        if known is None:
+            known = self._head(method, url, headers)
             if heads is not None:
-                heads[method, url] = found
-        place, head = found
+                heads[method, url] = known
+        origin, head = known
         if body is not None:
             head = b"%bContent-Length: %d\r\n\r\n" % (head, len(body))
         else:
             head += b"\r\n"
-        connection = self._take(place) or await self._connect(place)
+        connection = self._take(origin) or await self._connect(origin)
         response = connection.send(head, body, timeout_s)
         try:
             await response.headers_arrived()
@@ -98,27 +95,26 @@ class Connections:
             raise
         return response
 
-    def _head(self, method: str, url: URL, headers: Mapping[str, str]) -> tuple[Place, bytes]:
-        place, target = self._targets.get(url) or self._remember(url)
+    def _head(self, method: str, url: URL, headers: Mapping[str, str]) -> tuple[Origin, bytes]:
+        origin, target = self._targets.get(url) or self._remember(url)
         lines = [f"{method} {target}", *(f"{name}: {value}" for name, value in headers.items())]
         text = "\r\n".join(lines) + "\r\n"
         breaks = len(lines) + 1  # one a line, one more inside the first
         if text.count("\n") != breaks or text.count("\r") != breaks:
             raise ValueError("a header holds a line break")
-        return place, text.encode("utf-8", "surrogateescape")
+        return origin, text.encode("utf-8", "surrogateescape")
 
-    def give(self, connection: Connection) -> None:
-        """A connection is free again."""
+    def _freed(self, connection: Connection) -> None:
+        """Keep it for the next request."""
         loop = asyncio.get_running_loop()
         connection.idle_since = loop.time()
-        self._idle.setdefault(connection.place, []).append(connection)
+        self._idle.setdefault(connection.origin, []).append(connection)
         if self._sweep is None:
             self._sweep = loop.call_later(self._keepalive_s, self._close_idle)
 
-    def forget(self, connection: Connection) -> None:
-        """A connection is closed."""
+    def _closed(self, connection: Connection) -> None:
         self._open.discard(connection)
-        idle = self._idle.get(connection.place)
+        idle = self._idle.get(connection.origin)
         if idle is not None and connection in idle:
             idle.remove(connection)
 
@@ -128,24 +124,24 @@ class Connections:
             self._sweep.cancel()
             self._sweep = None
         self._idle.clear()
-        self.deadlines.close()
+        self._deadlines.close()
         for connection in tuple(self._open):
             connection.abort()
 
-    def _remember(self, url: URL) -> tuple[Place, str]:
+    def _remember(self, url: URL) -> tuple[Origin, str]:
         if url.scheme not in ("http", "https") or url.raw_host is None or url.port is None:
             raise NoConnection(f"{url.scheme or 'no'} URL; expected http:// or https://")
         host = f"[{url.raw_host}]" if ":" in url.raw_host else url.raw_host
         port = "" if url.is_default_port() else f":{url.port}"
-        place = (url.scheme, url.raw_host, url.port)
+        origin = (url.scheme, url.raw_host, url.port)
         if len(self._targets) > 64:
             self._targets.clear()
-        known = (place, f"{url.raw_path_qs or '/'} HTTP/1.1\r\nHost: {host}{port}")
+        known = (origin, f"{url.raw_path_qs or '/'} HTTP/1.1\r\nHost: {host}{port}")
         self._targets[url] = known
         return known
 
-    def _take(self, place: Place) -> Connection | None:
-        idle = self._idle.get(place)
+    def _take(self, origin: Origin) -> Connection | None:
+        idle = self._idle.get(origin)
         while idle:
             connection = idle.pop()
             if connection.usable:
@@ -153,13 +149,15 @@ class Connections:
             connection.abort()
         return None
 
-    async def _connect(self, place: Place) -> Connection:
-        scheme, host, port = place
+    async def _connect(self, origin: Origin) -> Connection:
+        scheme, host, port = origin
         loop = asyncio.get_running_loop()
         try:
             async with asyncio.timeout(self._connect_timeout_s):
                 _, connection = await loop.create_connection(
-                    lambda: Connection(self, place),
+                    lambda: Connection(
+                        origin, self._deadlines, on_free=self._freed, on_closed=self._closed
+                    ),
                     host,
                     port,
                     ssl=self._context() if scheme == "https" else None,

@@ -32,8 +32,8 @@ class BadAnswer(ConnectionError):
     """What came is not HTTP/1.1."""
 
 
-class Line(Protocol):
-    """The connection under a response."""
+class Source(Protocol):
+    """The connection under a response; a Protocol, since `connection` imports this file."""
 
     def resume(self) -> None:
         """Read on."""
@@ -43,8 +43,8 @@ class Line(Protocol):
         """Close at once."""
         ...
 
-    def read_into(self, place: memoryview) -> None:
-        """Put the rest of the body, exactly `place` long, there."""
+    def read_into(self, target: memoryview) -> None:
+        """Put the rest of the body, exactly `target` long, there."""
         ...
 
 
@@ -72,11 +72,11 @@ class Response:
     )
 
     def __init__(
-        self, connection: Line, deadlines: Deadlines, timeout_s: float | None = None
+        self, connection: Source, deadlines: Deadlines, timeout_s: float | None = None
     ) -> None:
         self.status = 0
         self.headers: CIMultiDict[str] = CIMultiDict()
-        self._connection: Line | None = connection
+        self._connection: Source | None = connection
         self._chunks: deque[bytes] = deque()
         self._size = 0
         self._eof = False
@@ -141,16 +141,16 @@ class Response:
         """The whole body. Raises as `readany`."""
         length = self.content_length
         if length is not None and length - self._size >= _STRAIGHT_BYTES:
-            line = self._connection
+            source = self._connection
             plain = self._inflate is None and "Transfer-Encoding" not in self.headers
-            if plain and line is not None and self._error is None:
-                return await self._read_straight(line, length)
+            if plain and source is not None and self._error is None:
+                return await self._read_straight(source, length)
         parts: list[bytes] = []
         while chunk := await self.readany():
             parts.append(chunk)
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
-    async def _read_straight(self, line: Line, length: int) -> bytearray:
+    async def _read_straight(self, source: Source, length: int) -> bytearray:
         body = bytearray(length)
         have = 0
         for chunk in self._chunks:
@@ -158,7 +158,7 @@ class Response:
             have += len(chunk)
         self._chunks.clear()
         self._size = 0
-        line.read_into(memoryview(body)[have:])
+        source.read_into(memoryview(body)[have:])
         while not self._eof:
             if self._error is not None:
                 raise self._error
@@ -166,8 +166,8 @@ class Response:
         return body
 
     def close(self) -> None:
-        """Be done with it; an unfinished exchange costs the connection."""
-        self._done_waiting()
+        """Give up what has not arrived; an unfinished exchange costs the connection."""
+        self._end_deadline()
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.abort()
@@ -202,7 +202,7 @@ class Response:
         self.fail(TimeoutError())
         self.close()
 
-    def _done_waiting(self) -> None:
+    def _end_deadline(self) -> None:
         if self._timeout_s is not None:
             self._deadlines.stop(self, self._timeout_s)
             self._timeout_s = None
@@ -233,12 +233,12 @@ class Response:
         """The body is complete; the connection is free."""
         self._eof = True
         self._connection = None
-        self._done_waiting()
+        self._end_deadline()
         self.wake()
 
     def fail(self, error: Exception) -> None:
         """The exchange is broken; what has arrived can still be read."""
         if not self._eof and self._error is None:
             self._error = error
-        self._done_waiting()
+        self._end_deadline()
         self.wake()

@@ -7,7 +7,7 @@ what is asked for at scrape time arrives as plain functions.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from prometheus_client import (
@@ -74,64 +74,46 @@ class Metrics:
         edge: Callable[[], EdgeFigures | None],
     ) -> None:
         self.registry = CollectorRegistry()
-        registry = self.registry
         self._calls = CallTallies(_CALL_S)
-        registry.register(self._calls)
-        self._lists = Counter(
-            "armory_listings", "Answers to queries, by state.", ["state"], registry=registry
+        self.registry.register(self._calls)
+        self._lists = self._counter("listings", "Answers to queries, by state.", "state")
+        self._list_seconds = self._histogram(
+            "listing_seconds", "Duration of answers to queries.", _LIST_S
         )
-        self._list_seconds = Histogram(
-            "armory_listing_seconds",
-            "Duration of answers to queries.",
-            buckets=_LIST_S,
-            registry=registry,
+        self._visible = self._histogram(
+            "listing_visible_tools", "Tools that the caller may see.", _TOOLS
         )
-        self._visible = Histogram(
-            "armory_listing_visible_tools", "Tools that the caller may see.",
-            buckets=_TOOLS, registry=registry,
-        )  # fmt: skip
-        self._returned = Histogram(
-            "armory_listing_returned_tools",
-            "Tools that were returned.",
-            buckets=_TOOLS,
-            registry=registry,
+        self._returned = self._histogram(
+            "listing_returned_tools", "Tools that were returned.", _TOOLS
         )
-        self._top_score = Histogram(
-            "armory_listing_top_score", "Best score of a query.", buckets=_SCORES, registry=registry
+        self._top_score = self._histogram("listing_top_score", "Best score of a query.", _SCORES)
+        self._saved = self._counter(
+            "listing_tokens_saved",
+            "Tokens of tool definitions that were not sent (four bytes each).",
         )
-        self._saved = Counter(
-            "armory_listing_tokens_saved",
-            "Tokens of tool definitions that were not sent (four bytes each).", registry=registry,
-        )  # fmt: skip
-        self._sent = Counter(
-            "armory_listing_tokens_sent",
-            "Tokens of tool definitions that were sent.",
-            registry=registry,
+        self._sent = self._counter(
+            "listing_tokens_sent", "Tokens of tool definitions that were sent."
         )
-        self._toon = Counter(
-            "armory_toon_tokens_saved",
+        self._toon = self._counter(
+            "toon_tokens_saved",
             "Tokens that results lost by becoming TOON (estimated).",
-            ["origin"],
-            registry=registry,
+            "origin",
         )
-        self._rate_limited = Counter(
-            "armory_rate_limited", "Requests over security.rate_limit.", registry=registry
+        self._rate_limited = self._counter("rate_limited", "Requests over security.rate_limit.")
+        self._rest = self._counter(
+            "rest_requests", "Requests to the REST API.", "method", "route", "status"
         )
-        self._rest = Counter(
-            "armory_rest_requests",
-            "Requests to the REST API.",
-            ["method", "route", "status"],
-            registry=registry,
-        )
-        self._rest_seconds = Histogram(
-            "armory_rest_request_seconds",
-            "Duration of requests to the REST API.",
-            ["route"],
-            buckets=_CALL_S,
-            registry=registry,
+        self._rest_seconds = self._histogram(
+            "rest_request_seconds", "Duration of requests to the REST API.", _CALL_S, "route"
         )
         self.registry.register(_Live(upstreams, edge))
-        ProcessCollector(registry=registry)  # memory, descriptors and CPU, where /proc is
+        ProcessCollector(registry=self.registry)  # memory, descriptors and CPU, where /proc is
+
+    def _counter(self, name: str, text: str, *labels: str) -> Counter:
+        return Counter(f"armory_{name}", text, labels, registry=self.registry)
+
+    def _histogram(self, name: str, text: str, buckets: Sequence[float], *labels: str) -> Histogram:
+        return Histogram(f"armory_{name}", text, labels, buckets=buckets, registry=self.registry)
 
     def called(
         self,
@@ -189,7 +171,7 @@ class _Live(Collector):
         return ()
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        found = self._upstreams()
+        upstreams = self._upstreams()
         for name, field, text in (
             ("up", "up", "Whether the upstream's session is there."),
             ("tools", "tools", "Tools of its last good list."),
@@ -198,13 +180,13 @@ class _Live(Collector):
             ("calls_queued", "queued", "Calls that wait for their turn."),
         ):
             family = GaugeMetricFamily(f"armory_upstream_{name}", text, labels=["server"])
-            for server, figures in found.items():
+            for server, figures in upstreams.items():
                 family.add_metric([server], float(getattr(figures, field)))
             yield family
         breaker = GaugeMetricFamily(
             "armory_upstream_breaker", "1 for the state that holds.", labels=["server", "state"]
         )
-        for server, figures in found.items():
+        for server, figures in upstreams.items():
             for state in ("closed", "open", "half_open"):
                 breaker.add_metric([server, state], float(figures.breaker == state))
         yield breaker

@@ -1,12 +1,21 @@
-"""Values of MCP's HTTP headers.
+"""MCP's HTTP headers.
 
-Owns: the encoding of what is no safe header value. Never imports a transport.
+Owns: their names, and the encoding of what is no safe header value. Never imports a transport.
 """
 
 from __future__ import annotations
 
 import base64
 import re
+
+SESSION_ID = "Mcp-Session-Id"
+PROTOCOL_VERSION = "MCP-Protocol-Version"
+METHOD = "Mcp-Method"
+NAME = "Mcp-Name"
+"""The name, URI or task id that the request's parameters hold, too."""
+PARAM_PREFIX = "Mcp-Param-"
+LAST_EVENT_ID = "Last-Event-ID"
+"""Of the event stream that is to be resumed."""
 
 _SAFE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*+(?<! ))?")
 _SENTINEL = "=?base64?"

@@ -141,12 +141,12 @@ def decode_batch(body: bytes) -> list[Raw]:
         Malformed: no JSON, or an empty array.
     """
     try:
-        found = items(body)
+        batch = items(body)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise Malformed(PARSE_ERROR, f"the body is not JSON: {error}") from None
-    if not found:
+    if not batch:
         raise Malformed(INVALID_REQUEST, "the batch is empty: []; expected at least one message")
-    return found
+    return batch
 
 
 def params_of(message: Message) -> dict[str, Raw]:
@@ -179,13 +179,13 @@ def _valid_id(message: Message) -> bytes | None:
 
 def _id_in(body: bytes | Raw) -> bytes:
     try:
-        found = members(body).get("id")
-        if found is None:
+        id = members(body).get("id")
+        if id is None:
             return NULL
-        _id.decode(found)
+        _id.decode(id)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return NULL
-    return bytes(memoryview(found))
+    return bytes(memoryview(id))
 
 
 def response(id: bytes, result: bytes | Raw) -> bytes:

@@ -63,7 +63,7 @@ def condensed(data: bytes | bytearray) -> Condensed | None:
     parts: list[memoryview] = []
     cuts: list[tuple[int, int]] = []
     view = memoryview(data)
-    kept = position = length = 0
+    copied = position = length = 0
     for _ in range(_QUOTES):
         begin = find(b'"', position)
         if begin < 0:
@@ -71,10 +71,10 @@ def condensed(data: bytes | bytearray) -> Condensed | None:
         begin += 1
         end = find(b'"', begin)
         if end - begin > _LONG and _plain(view[begin:end], data, begin, end):
-            parts.append(view[kept:begin])
-            length += begin - kept
+            parts.append(view[copied:begin])
+            length += begin - copied
             cuts.append((length, end - begin))
-            kept = end
+            copied = end
         else:
             end = _closing(data, end)
         if end < 0:
@@ -84,7 +84,7 @@ def condensed(data: bytes | bytearray) -> Condensed | None:
         return None
     if not cuts:
         return None
-    parts.append(view[kept:])
+    parts.append(view[copied:])
     return Condensed(b"".join(parts), tuple(cuts))
 
 

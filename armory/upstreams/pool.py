@@ -97,10 +97,10 @@ class Pool:
         Raises:
             UpstreamUnavailable: there is none (any more).
         """
-        found = self._upstreams.get(server)
-        if found is None:
+        upstream = self._upstreams.get(server)
+        if upstream is None:
             raise UpstreamUnavailable(f"there is no upstream {server!r}", upstream=server)
-        return found
+        return upstream
 
     async def link(
         self, server: str, owner: Owner, capabilities: Mapping[str, Any] | None = None
@@ -168,8 +168,8 @@ class Pool:
 
     def era(self, server: str) -> Era | None:
         """Era of the upstream; None while it has never been reached."""
-        found = self._upstreams.get(server)
-        verdict = found.connector.verdict if found is not None else None
+        upstream = self._upstreams.get(server)
+        verdict = upstream.connector.verdict if upstream is not None else None
         return None if verdict is None else verdict.era
 
     def status(self) -> dict[str, PoolStatus]:

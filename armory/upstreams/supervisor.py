@@ -218,7 +218,7 @@ class Supervisor:
 
     Args:
         pool: where sessions come from; its upstreams are the ones supervised.
-        on_lists: told, on the event loop, of each list that differs from the last good one.
+        on_lists: called, on the event loop, with each list that differs from the last good one.
         clock: for back-off and health probes.
     """
 
@@ -292,13 +292,13 @@ class Supervisor:
         before, self._supervised = self._supervised, {}
         for key in self._pool.servers():
             upstream = self._pool.upstream(key)
-            kept = before.get(key)
-            if kept is not None and kept.upstream is upstream:
+            old = before.get(key)
+            if old is not None and old.upstream is upstream:
                 self._supervised[key] = before.pop(key)
                 continue
             owner = _Supervised(upstream, self._on_lists, self._clock)
-            if kept is not None:
-                owner.lists = kept.lists
+            if old is not None:
+                owner.lists = old.lists
             upstream.observers.add(owner)
             self._run(owner)
             self._supervised[key] = owner

@@ -25,7 +25,7 @@ from armory.retrieval.document import STRATEGIES, document_of
 from armory.retrieval.tokens import definition_tokens
 from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.processes import GatewayProcess
-from armory.upstreams.session.entries import MAX_LEVELS, MAX_TOLD
+from armory.upstreams.session.entries import MAX_LEVELS, MAX_NAMED
 from armory.upstreams.session.lists import fetch_lists
 
 pytestmark = pytest.mark.anyio
@@ -167,7 +167,7 @@ async def test_what_is_left_out_is_counted_and_told_in_part() -> None:
     deep = ",".join(tool(f"t{n}" * 100, properties(250)) for n in range(500))
     lists = await fetched(Answers(f'{{"tools":[{deep},{TOOLS["good"]}]}}'.encode()))
     assert [tool["name"] for tool in lists.tools] == ["good"]
-    assert (lists.dropped_count, len(lists.dropped)) == (500, MAX_TOLD)
+    assert (lists.dropped_count, len(lists.dropped)) == (500, MAX_NAMED)
     assert all(len(entry.entry) <= 80 and len(entry.reason) <= 200 for entry in lists.dropped)
 
 

@@ -12,11 +12,12 @@ import structlog
 
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.protocol import jsonrpc
-from armory.protocol.link import Call, ClientChannel, Params, Reply
+from armory.protocol.link import Call, Params, Reply
 from armory.protocol.upstream_messages import UnreadableMessage, decode
-from armory.upstreams.session.base import BaseLink, LinkContext
-from armory.upstreams.session.multiplexer import RequestMultiplexer, cancelled_params
+from armory.upstreams.session.base import LinkContext
+from armory.upstreams.session.multiplexer import cancelled_params
 from armory.upstreams.session.pending import Note
+from armory.upstreams.session.stateful import StatefulLink
 
 log = structlog.get_logger(__name__)
 
@@ -24,15 +25,14 @@ _WRITE_S = 10.0
 _UNCANCELLABLE = frozenset(("initialize", "server/discover"))
 
 
-class DuplexLink(BaseLink):
+class DuplexLink(StatefulLink):
     """A link whose messages travel over one stream each way, many calls in flight.
 
     A subclass writes frames and calls `received` for each frame that arrives and `died` once.
     """
 
     def __init__(self, context: LinkContext) -> None:
-        super().__init__(context)
-        self.requests = RequestMultiplexer(self, self._write_bounded)
+        super().__init__(context, exact=False)
         self._death: str | None = None
         self._closing = False
 
@@ -71,32 +71,9 @@ class DuplexLink(BaseLink):
         if not self._closing:
             self.lost(reason)
 
-    async def request(self, call: Call) -> Reply:
-        """As `BaseLink.request`."""
-        timeout_s = self.spec.call_timeout_s if call.timeout_s is None else call.timeout_s
-        try:
-            async with asyncio.timeout(timeout_s) as scope:
-                if call.client is not None and call.client.log_level is not None:
-                    await self.ensure_log_level(call)
-                turn = self.requests.questions.turn_for(call)
-                if turn is None:
-                    return await self._exchange(call, scope)
-                async with turn:
-                    return await self._exchange(call, scope)
-        except TimeoutError:
-            raise UpstreamTimeout(
-                f"upstream {self.server!r} did not answer {call.method} within {timeout_s:g} s",
-                upstream=self.server,
-            ) from None
-
     async def notify(self, method: str, params: Params) -> None:
         """Send a notification."""
         await self._write_bounded(jsonrpc.notification(method, params))
-
-    async def roots_changed(self, client: ClientChannel) -> None:
-        """As `BaseLink.roots_changed`."""
-        self.requests.questions.roots_changed(client)
-        await self.notify("notifications/roots/list_changed", {})
 
     async def _exchange(self, call: Call, scope: asyncio.Timeout) -> Reply:
         if self.closed:
@@ -128,6 +105,9 @@ class DuplexLink(BaseLink):
             await self.notify(method, params)
         except UpstreamUnavailable as error:
             log.debug("upstream_notify_failed", upstream=self.server, error=str(error))
+
+    async def _send_answer(self, data: bytes) -> None:
+        await self._write_bounded(data)
 
     async def _write_bounded(self, data: bytes) -> None:
         try:

@@ -1,6 +1,6 @@
 """One entry of an upstream's list: whether everything that reads it later can read it.
 
-Owns: the bounds of a definition, and the account of what was left out. What passes here is an
+Owns: the bounds of a definition, and the record of what was left out. What passes here is an
 object with a name, nested at most `MAX_LEVELS` deep, whose texts and numbers can be written again;
 so whatever goes through definitions may descend level by level. Never imports a transport.
 """
@@ -18,8 +18,8 @@ from armory.protocol.rawjson import encode, members, value
 
 MAX_LEVELS = 64
 """Of a definition. The deepest of 27,595 published ones has 19; a thousand end the interpreter's
-stack, and a client has no more patience."""
-MAX_TOLD = 20
+stack, and clients take fewer still."""
+MAX_NAMED = 20
 _NAME_CHARS = 80
 _REASON_CHARS = 200
 
@@ -57,22 +57,27 @@ def fits(value: Mapping[str, Any]) -> bool:
     return not deeper_than(encode(value), MAX_LEVELS)
 
 
-class Account:
-    """What of an upstream's lists was left out: all of it counted, the first of it told."""
+class Omissions:
+    """What of an upstream's lists was left out.
+
+    Attributes:
+        count: of all that was.
+        first: what and why, of the first `MAX_NAMED`.
+    """
 
     def __init__(self) -> None:
         self.count = 0
-        self.told: list[Dropped] = []
+        self.first: list[Dropped] = []
 
     def add(self, method: str, entry: str, reason: str) -> None:
         """One entry was left out."""
         self.count += 1
-        if len(self.told) < MAX_TOLD:
-            self.told.append(Dropped(method, entry[:_NAME_CHARS], reason[:_REASON_CHARS]))
+        if len(self.first) < MAX_NAMED:
+            self.first.append(Dropped(method, entry[:_NAME_CHARS], reason[:_REASON_CHARS]))
 
     def add_raw(self, method: str, raw: Raw, key: str, position: int, reason: str) -> None:
         """The same of one that could not be opened: by its name where that can be read."""
-        if len(self.told) < MAX_TOLD:
+        if len(self.first) < MAX_NAMED:
             self.add(method, _name(raw, key) or f"#{position}", reason)
         else:
             self.count += 1

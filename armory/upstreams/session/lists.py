@@ -20,7 +20,7 @@ from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import Call
 from armory.protocol.rawjson import NULL, items, members, value
 from armory.upstreams.session.base import BaseLink
-from armory.upstreams.session.entries import MAX_LEVELS, Account, Unusable, fits, opened
+from armory.upstreams.session.entries import MAX_LEVELS, Omissions, Unusable, fits, opened
 
 log = structlog.get_logger(__name__)
 
@@ -66,43 +66,43 @@ async def fetch_lists(
         UpstreamUnavailable: the list of tools could not be had.
     """
     cache: dict[str, tuple[int, str]] = {}
-    account = Account()
-    found: dict[str, Entries] = {}
+    omitted = Omissions()
+    lists: dict[str, Entries] = {}
     for method in MEMBER:
         # Early servers declared nothing and served tools all the same.
         if CAPABILITY[method] not in link.capabilities and (link.capabilities or method != TOOLS):
             continue
         try:
-            found[method], hint = await _fetch(link, method, max_entries, account)
+            lists[method], hint = await _fetch(link, method, max_entries, omitted)
         except UpstreamUnavailable as error:
             if method == TOOLS:
                 raise
             log.warning("upstream_list_failed", upstream=link.server, list=method, error=str(error))
-            found[method] = _kept(before, method)
+            lists[method] = _previous(before, method)
             continue
         if hint is not None:
             cache[method] = hint
-    tools = found.get(TOOLS, [])
+    tools = lists.get(TOOLS, [])
     if link.mirrors_params:
-        tools = [tool for tool in tools if _headers_valid(tool, account)]
-    info, capabilities = _face(link, account)
-    _tell(link.server, account, before)
+        tools = [tool for tool in tools if _headers_valid(tool, omitted)]
+    info, capabilities = _self_description(link, omitted)
+    _log_omitted(link.server, omitted, before)
     return ServerLists(
         tools=tools,
-        prompts=found.get(PROMPTS, []),
-        resources=found.get(RESOURCES, []),
-        templates=found.get(TEMPLATES, []),
+        prompts=lists.get(PROMPTS, []),
+        resources=lists.get(RESOURCES, []),
+        templates=lists.get(TEMPLATES, []),
         info=info,
         instructions=link.instructions,
         capabilities=capabilities,
         cache=cache,
-        dropped=tuple(account.told),
-        dropped_count=account.count,
+        dropped=tuple(omitted.first),
+        dropped_count=omitted.count,
     )
 
 
 async def _fetch(
-    link: BaseLink, method: str, max_entries: int, account: Account
+    link: BaseLink, method: str, max_entries: int, omitted: Omissions
 ) -> tuple[Entries, tuple[int, str] | None]:
     server = link.server
     entries: Entries = []
@@ -122,7 +122,7 @@ async def _fetch(
                 upstream=server,
             )
         page = _members(server, method, reply.result)
-        _collect(server, method, page, entries, account)
+        _collect(server, method, page, entries, omitted)
         if len(entries) > max_entries:
             raise BadList(
                 f"upstream {server!r}: {method} has more than {max_entries:,} entries; "
@@ -153,7 +153,7 @@ def _members(server: str, method: str, result: Raw | None) -> dict[str, Raw]:
 
 
 def _collect(
-    server: str, method: str, page: Mapping[str, Raw], entries: Entries, account: Account
+    server: str, method: str, page: Mapping[str, Raw], entries: Entries, omitted: Omissions
 ) -> None:
     member = MEMBER[method]
     try:
@@ -166,7 +166,7 @@ def _collect(
         try:
             entries.append(opened(raw, KEY[method]))
         except Unusable as error:
-            account.add_raw(method, raw, KEY[method], position, str(error))
+            omitted.add_raw(method, raw, KEY[method], position, str(error))
 
 
 def _hint(page: Mapping[str, Raw]) -> tuple[int, str] | None:
@@ -188,35 +188,37 @@ def _least(hints: list[tuple[int, str]]) -> tuple[int, str] | None:
     return min(ttl for ttl, _ in hints), "private" if private else "public"
 
 
-def _kept(before: ServerLists | None, method: str) -> Entries:
+def _previous(before: ServerLists | None, method: str) -> Entries:
     if before is None:
         return []
-    kept = {PROMPTS: before.prompts, RESOURCES: before.resources, TEMPLATES: before.templates}
-    return list(kept[method])
+    lists = {PROMPTS: before.prompts, RESOURCES: before.resources, TEMPLATES: before.templates}
+    return list(lists[method])
 
 
-def _headers_valid(tool: Mapping[str, Any], account: Account) -> bool:
+def _headers_valid(tool: Mapping[str, Any], omitted: Omissions) -> bool:
     why = find_invalid_x_mcp_header(tool.get("inputSchema"))
     if why is not None:
-        account.add(TOOLS, tool["name"], why)
+        omitted.add(TOOLS, tool["name"], why)
     return why is None
 
 
-def _face(link: BaseLink, account: Account) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
+def _self_description(
+    link: BaseLink, omitted: Omissions
+) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     """What the upstream says of itself: its `serverInfo` and its capabilities."""
-    kept: list[Mapping[str, Any]] = []
+    parts: list[Mapping[str, Any]] = []
     for name, part in (("serverInfo", link.server_info), ("capabilities", link.capabilities)):
-        kept.append(part if fits(part) else {})
+        parts.append(part if fits(part) else {})
         if not fits(part):
-            account.add("initialize", name, f"it is nested deeper than {MAX_LEVELS} levels")
-    return kept[0], kept[1]
+            omitted.add("initialize", name, f"it is nested deeper than {MAX_LEVELS} levels")
+    return parts[0], parts[1]
 
 
-def _tell(server: str, account: Account, before: ServerLists | None) -> None:
+def _log_omitted(server: str, omitted: Omissions, before: ServerLists | None) -> None:
     """Log what was left out, once for as long as it stays the same."""
-    told = before.dropped if before is not None else ()
-    for entry in account.told:
-        if entry not in told:
+    logged = before.dropped if before is not None else ()
+    for entry in omitted.first:
+        if entry not in logged:
             log.warning(
                 "upstream_entry_dropped",
                 upstream=server,
@@ -224,7 +226,7 @@ def _tell(server: str, account: Account, before: ServerLists | None) -> None:
                 entry=entry.entry,
                 error=entry.reason,
             )
-    if account.count > len(account.told) and (
-        before is None or before.dropped_count != account.count
+    if omitted.count > len(omitted.first) and (
+        before is None or before.dropped_count != omitted.count
     ):
-        log.warning("upstream_entries_dropped", upstream=server, entries=account.count)
+        log.warning("upstream_entries_dropped", upstream=server, entries=omitted.count)

@@ -9,23 +9,22 @@ import aiohttp
 import structlog
 
 from armory.errors import UpstreamTimeout
-from armory.http1.eventstream import Event, EventParser, EventTooLarge
+from armory.http1.eventstream import EventParser, EventTooLarge
 from armory.http1.pool import Fields
 from armory.http1.reading import BodyTooLarge, let_go, read_body, read_events
 from armory.protocol import jsonrpc
-from armory.protocol.headers import header_value
+from armory.protocol.headers import METHOD, NAME, PROTOCOL_VERSION, header_value
 from armory.protocol.link import Call, ClientChannel, Params, Reply
-from armory.protocol.rawjson import excerpt
-from armory.protocol.upstream_messages import ABSENT, UnreadableMessage, UpstreamMessage, decode
+from armory.protocol.upstream_messages import UnreadableMessage, UpstreamMessage
 from armory.upstreams.session.base import BaseLink, Identity, LinkContext
 from armory.upstreams.session.multiplexer import RequestMultiplexer
 from armory.upstreams.session.pending import Note, Pending
+from armory.upstreams.transports.http_answers import answer_in, messages_in
 from armory.upstreams.transports.http_client import (
     JSON_AND_EVENTS,
     Answer,
     HttpClient,
-    HttpFailure,
-    kept,
+    reusable,
 )
 
 log = structlog.get_logger(__name__)
@@ -62,13 +61,13 @@ class HttpLink(BaseLink):
             **self.spec.headers,
             "Accept": JSON_AND_EVENTS,
             "Content-Type": "application/json",
-            "MCP-Protocol-Version": self.identity.protocol_version,
-            "Mcp-Method": header_value(call.method),
+            PROTOCOL_VERSION: self.identity.protocol_version,
+            METHOD: header_value(call.method),
             **call.param_headers,
         }
         if call.name_header is not None:
-            headers["Mcp-Name"] = header_value(call.name_header)
-        made = kept(headers)
+            headers[NAME] = header_value(call.name_header)
+        made = reusable(headers)
         if not call.param_headers:
             if len(self._fields) >= _FIELDS_KEPT:
                 self._fields.clear()
@@ -162,37 +161,3 @@ class HttpLink(BaseLink):
 
     async def _no_answers(self, data: bytes) -> None:
         """The era has no requests from the server, so there is nothing to answer them with."""
-
-
-def messages_in(event: Event, server: str) -> list[UpstreamMessage]:
-    """The messages in one event; garbage costs that event alone."""
-    try:
-        return decode(event.data)
-    except UnreadableMessage as garbage:
-        log.warning("upstream_garbage", upstream=server, error=str(garbage))
-        return []
-
-
-def answer_in(
-    body: bytes | bytearray, request_id: int, server: str, status: int
-) -> UpstreamMessage:
-    """The one answer in a JSON body.
-
-    Raises:
-        HttpFailure: the body is none, and the status says that something went wrong.
-        UnreadableMessage: the body is none, and the status says that all is well.
-    """
-    try:
-        messages = decode(body)
-    except UnreadableMessage:
-        if status < 300:
-            raise
-        messages = []
-    for message in messages:
-        if message.method is None and (
-            message.id == request_id or (message.id is None and message.error is not ABSENT)
-        ):
-            return message
-    if status < 300:
-        raise UnreadableMessage(f"its body does not answer the request: {excerpt(body)}")
-    raise HttpFailure(server, status, body, None)

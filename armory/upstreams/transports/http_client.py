@@ -1,8 +1,7 @@
 """The HTTP client of one upstream: pooled connections, headers, what a status means.
 
 Owns: the connections (shared by all links of the upstream; through a proxy they are aiohttp's,
-else `http1`'s), TLS, redirects. Never
-imports the protocol's eras.
+else `http1`'s), TLS, redirects. Never imports the protocol's eras.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class HttpFailure(UpstreamUnavailable):
         self.body = body
 
 
-def kept(headers: Mapping[str, str]) -> Fields:
+def reusable(headers: Mapping[str, str]) -> Fields:
     """Headers for many requests; cheaper to send than a mapping made for each."""
     return Fields({**_OWN_HEADERS, **headers})
 

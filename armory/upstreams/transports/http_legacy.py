@@ -1,7 +1,7 @@
 """The link to a legacy Streamable HTTP upstream: a session, POSTs, and its GET stream.
 
-Owns: `LegacyHttpLink`: session id, re-initialising after 404, resuming streams, answering the
-upstream's own requests. Never imports a transport of the modern era.
+Owns: `LegacyHttpLink`: session id, re-initialising after 404, resuming the streams of answers.
+Never imports another link.
 """
 
 from __future__ import annotations
@@ -13,40 +13,39 @@ from typing import Any
 import aiohttp
 import structlog
 
-from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.errors import UpstreamUnavailable
 from armory.http1.eventstream import EventParser, EventTooLarge
 from armory.http1.pool import Fields
 from armory.http1.reading import BodyTooLarge, let_go, read_body, read_events
 from armory.protocol import jsonrpc
-from armory.protocol.link import Call, ClientChannel, Params, Reply
-from armory.protocol.upstream_messages import UnreadableMessage, decode
+from armory.protocol.headers import PROTOCOL_VERSION, SESSION_ID
+from armory.protocol.link import Call, Params, Reply
+from armory.protocol.upstream_messages import UnreadableMessage, UpstreamMessage, decode
 from armory.protocol.versions import VERSION_HEADER_SINCE
-from armory.tasks import spawn, stop
-from armory.upstreams.session.base import BaseLink, Identity, LinkContext
+from armory.upstreams.session.base import Identity, LinkContext
 from armory.upstreams.session.handshake import initialize
-from armory.upstreams.session.multiplexer import RequestMultiplexer, cancelled_params
+from armory.upstreams.session.multiplexer import cancelled_params
 from armory.upstreams.session.pending import Note, Pending
-from armory.upstreams.transports.http import messages_in
+from armory.upstreams.session.stateful import StatefulLink
+from armory.upstreams.transports.http_answers import messages_in, session_over
 from armory.upstreams.transports.http_client import (
     JSON_AND_EVENTS,
     Answer,
     HttpClient,
     HttpFailure,
-    kept,
+    reusable,
 )
+from armory.upstreams.transports.server_stream import EVENTS, ServerStream, pause_s, resuming
 
 log = structlog.get_logger(__name__)
 
-SESSION_ID = "Mcp-Session-Id"
 _RESUMES = 5
-_RETRY_S = 1.0
-_RETRY_MAX_S = 30.0
 _FOREVER_S = 10 * 86_400.0
 _DELIVER_S = 10.0
 _CLOSE_S = 2.0
 
 
-class LegacyHttpLink(BaseLink):
+class LegacyHttpLink(StatefulLink):
     """One legacy session over HTTP.
 
     Args:
@@ -62,7 +61,7 @@ class LegacyHttpLink(BaseLink):
         capabilities: Mapping[str, Any],
         version: str,
     ) -> None:
-        super().__init__(context)
+        super().__init__(context, exact=True)
         self._client = client
         self._declared = capabilities
         self._offer = version
@@ -70,9 +69,10 @@ class LegacyHttpLink(BaseLink):
         self._fields: tuple[tuple[str | None, Identity], Fields] | None = None
         self._generation = 0
         self._renewing = asyncio.Lock()
-        self._stream: asyncio.Task[None] | None = None
+        self._stream = ServerStream(
+            context.spec, client, self._headers, on_message=self._deliver, on_gap=self.renewed
+        )
         self._closing = False
-        self.requests = RequestMultiplexer(self, self._post_quietly, exact=True)
 
     @property
     def closed(self) -> bool:
@@ -91,15 +91,14 @@ class LegacyHttpLink(BaseLink):
         identity = await initialize(self, self._offer, self._declared)
         self.adopt(identity)
         await self.notify("notifications/initialized", {})
-        self._listen()
+        self._stream.start()
 
     async def close(self) -> None:
         """End the session: DELETE it and end the GET stream."""
         if self._closing:
             return
         self._closing = True
-        stream, self._stream = self._stream, None
-        await stop(stream, timeout_s=_CLOSE_S)
+        await self._stream.close(_CLOSE_S)
         self.requests.fail_all(self.unavailable("the session is closed"))
         await self.end_tasks()
         if self._session_id is not None:
@@ -110,38 +109,22 @@ class LegacyHttpLink(BaseLink):
             except (UpstreamUnavailable, TimeoutError) as error:
                 log.debug("upstream_delete_failed", upstream=self.server, error=str(error))
 
-    async def request(self, call: Call) -> Reply:
-        """As `BaseLink.request`; cancelling it sends `notifications/cancelled`."""
-        timeout_s = self.spec.call_timeout_s if call.timeout_s is None else call.timeout_s
+    async def notify(self, method: str, params: Params) -> None:
+        """POST a notification."""
+        await self._post(jsonrpc.notification(method, params))
+
+    async def _exchange(self, call: Call, scope: asyncio.Timeout) -> Reply:
         try:
-            async with asyncio.timeout(timeout_s) as scope:
-                if call.client is not None and call.client.log_level is not None:
-                    await self.ensure_log_level(call)
-                turn = self.requests.questions.turn_for(call)
-                if turn is None:
-                    return await self._exchange(call, scope)
-                async with turn:
-                    return await self._exchange(call, scope)
+            return await self._in_session(call, scope)
         except TimeoutError:
-            raise UpstreamTimeout(
-                f"upstream {self.server!r} did not answer {call.method} within {timeout_s:g} s",
-                upstream=self.server,
-            ) from None
+            raise
         except (aiohttp.ClientError, OSError) as error:
             raise self._client.failed(error) from error
         except (BodyTooLarge, EventTooLarge, UnreadableMessage) as error:
             raise self.unintelligible(str(error)) from None
 
-    async def notify(self, method: str, params: Params) -> None:
-        """POST a notification."""
-        await self._post(jsonrpc.notification(method, params))
-
-    async def roots_changed(self, client: ClientChannel) -> None:
-        """As `BaseLink.roots_changed`."""
-        self.requests.questions.roots_changed(client)
-        await self.notify("notifications/roots/list_changed", {})
-
-    async def _exchange(self, call: Call, scope: asyncio.Timeout) -> Reply:
+    async def _in_session(self, call: Call, scope: asyncio.Timeout) -> Reply:
+        """The exchange; once more in a new session where the upstream has forgotten this one."""
         if call.method == "initialize":
             return await self._attempt(call, scope)
         if self._renewing.locked():
@@ -199,7 +182,7 @@ class LegacyHttpLink(BaseLink):
                 f"{kind!r}; expected JSON or an event stream"
             )
         body = await read_body(response, self.spec.message_bytes)
-        if had_session and _session_over(response.status, body, pending.id):
+        if had_session and session_over(response.status, body, pending.id):
             raise HttpFailure(self.server, 404, body, None)
         try:
             messages = decode(body)
@@ -213,7 +196,7 @@ class LegacyHttpLink(BaseLink):
                 return reply
         raise HttpFailure(self.server, response.status, body, None)
 
-    async def _take(self, message: Any, pending: Pending) -> Reply | None:
+    async def _take(self, message: UpstreamMessage, pending: Pending) -> Reply | None:
         hit = self.requests.route(message, pending)
         if hit is None:
             return None
@@ -248,18 +231,12 @@ class LegacyHttpLink(BaseLink):
                     f"its stream ended before the answer to {pending.call.method}"
                 )
             resumes += 1
-            await asyncio.sleep(_pause(parser, resumes - 1))
-            headers = {
-                **self._headers(),
-                "Last-Event-ID": parser.last_id,
-                "Accept": "text/event-stream",
-            }
-            last_id, retry_ms = parser.last_id, parser.retry_ms
+            await asyncio.sleep(pause_s(parser, resumes - 1))
+            headers = resuming(self._headers(), parser)
             response = await self._client.send("GET", headers, None, _FOREVER_S)
-            if response.status != 200 or response.content_type != "text/event-stream":
+            if response.status != 200 or response.content_type != EVENTS:
                 raise await self._client.failure(response)
-            parser = EventParser(self.spec.message_bytes)
-            parser.last_id, parser.retry_ms = last_id, retry_ms
+            parser = parser.continued()
 
     # --- the session
 
@@ -267,7 +244,7 @@ class LegacyHttpLink(BaseLink):
         """Made anew where session or revision have changed."""
         key = (self._session_id, self.identity)
         if self._fields is None or self._fields[0] != key:
-            self._fields = (key, kept(self._own_headers()))
+            self._fields = (key, reusable(self._own_headers()))
         return self._fields[1]
 
     def _own_headers(self) -> dict[str, str]:
@@ -279,7 +256,7 @@ class LegacyHttpLink(BaseLink):
         if self._session_id is not None:
             headers[SESSION_ID] = self._session_id
         if self.identity.era == "legacy" and self.protocol_version >= VERSION_HEADER_SINCE:
-            headers["MCP-Protocol-Version"] = self.protocol_version
+            headers[PROTOCOL_VERSION] = self.protocol_version
         return headers
 
     async def _renew(self, generation: int) -> None:
@@ -287,9 +264,7 @@ class LegacyHttpLink(BaseLink):
             if self._generation != generation:
                 return
             log.info("upstream_session_expired", upstream=self.server)
-            stream, self._stream = self._stream, None
-            if stream is not None:
-                stream.cancel()
+            self._stream.cancel()
             await self.open()
             self.spawn(self._restore(), "subscriptions")
         self.renewed()
@@ -308,76 +283,22 @@ class LegacyHttpLink(BaseLink):
             raise await self._client.failure(response)
         response.release()
 
+    async def _send_answer(self, data: bytes) -> None:
+        await self._post_quietly(data)
+
     async def _post_quietly(self, data: bytes) -> None:
         try:
             await self._post(data)
         except UpstreamUnavailable as error:
             log.debug("upstream_post_failed", upstream=self.server, error=str(error))
 
-    # --- the GET stream
-
-    def _listen(self) -> None:
-        if self._stream is not None:
-            self._stream.cancel()
-        self._stream = spawn(self._hear(), f"GET stream of {self.server}")
-
-    async def _hear(self) -> None:
-        parser = EventParser(self.spec.message_bytes)
-        failures = 0
-        lost = False
-        while True:
-            headers = {**self._headers(), "Accept": "text/event-stream"}
-            if parser.last_id is not None:
-                headers["Last-Event-ID"] = parser.last_id
-            try:
-                response = await self._client.send("GET", headers, None, _FOREVER_S)
-                try:
-                    if response.status in (404, 405, 406, 400, 501) and not lost:
-                        return
-                    if response.status == 404:
-                        return
-                    if response.status == 200 and response.content_type == "text/event-stream":
-                        if lost and parser.last_id is None:
-                            self.renewed()
-                        failures, lost = 0, True
-                        await self._follow(response, parser)
-                    else:
-                        failures += 1
-                finally:
-                    response.close()
-            except (UpstreamUnavailable, aiohttp.ClientError, OSError, EventTooLarge) as error:
-                failures += 1
-                log.debug("upstream_get_stream_lost", upstream=self.server, error=str(error))
-            retry_ms, last_id = parser.retry_ms, parser.last_id
-            await asyncio.sleep(_pause(parser, failures))
-            parser = EventParser(self.spec.message_bytes)
-            parser.last_id, parser.retry_ms = last_id, retry_ms
-
-    async def _follow(self, response: Answer, parser: EventParser) -> None:
-        async for event in read_events(response, parser):
-            for message in messages_in(event, self.server):
-                hit = self.requests.route(message)
-                if hit is None or type(hit[1]) is not Note:
-                    continue
-                try:
-                    async with asyncio.timeout(_DELIVER_S):
-                        await hit[0].deliver(hit[1])
-                except TimeoutError:
-                    log.info("upstream_note_dropped", upstream=self.server, method=hit[1].method)
-
-
-def _pause(parser: EventParser, failures: int) -> float:
-    base = _RETRY_S if parser.retry_ms is None else parser.retry_ms / 1000
-    return min(_RETRY_MAX_S, base * 2 ** min(failures, 6))
-
-
-def _session_over(status: int, body: bytes | bytearray, request_id: int) -> bool:
-    """Whether an HTTP error means that the session is unknown there, not that the call is wrong."""
-    if status not in (400, 404):
-        return False
-    try:
-        if any(message.id == request_id for message in decode(body)):
-            return False
-    except UnreadableMessage:
-        return status == 404
-    return status == 404 or b"session" in body.lower()
+    async def _deliver(self, message: UpstreamMessage) -> None:
+        """Hand on what came on the GET stream."""
+        hit = self.requests.route(message)
+        if hit is None or type(hit[1]) is not Note:
+            return
+        try:
+            async with asyncio.timeout(_DELIVER_S):
+                await hit[0].deliver(hit[1])
+        except TimeoutError:
+            log.info("upstream_note_dropped", upstream=self.server, method=hit[1].method)

@@ -1,0 +1,61 @@
+"""Links whose upstream keeps a session: what stdio, HTTP+SSE and legacy Streamable HTTP share.
+
+Owns: the deadline of a call, whose turn it is, questions about changed roots. Never imports a
+transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from abc import abstractmethod
+
+from armory.errors import UpstreamTimeout
+from armory.protocol.link import Call, ClientChannel, Reply
+from armory.upstreams.session.base import BaseLink, LinkContext
+from armory.upstreams.session.multiplexer import RequestMultiplexer
+
+
+class StatefulLink(BaseLink):
+    """A link with calls in flight, and an upstream that may ask in between.
+
+    Args:
+        exact: whether the transport tells because of which call the upstream asks.
+
+    Attributes:
+        requests: the calls in flight.
+    """
+
+    def __init__(self, context: LinkContext, *, exact: bool) -> None:
+        super().__init__(context)
+        self.requests = RequestMultiplexer(self, self._send_answer, exact=exact)
+
+    @abstractmethod
+    async def _exchange(self, call: Call, scope: asyncio.Timeout) -> Reply:
+        """Send one call and wait for its answer; `scope` is its deadline."""
+
+    @abstractmethod
+    async def _send_answer(self, data: bytes) -> None:
+        """Put the answer to a question of the upstream's on the wire."""
+
+    async def request(self, call: Call) -> Reply:
+        """As `BaseLink.request`."""
+        timeout_s = self.spec.call_timeout_s if call.timeout_s is None else call.timeout_s
+        try:
+            async with asyncio.timeout(timeout_s) as scope:
+                if call.client is not None and call.client.log_level is not None:
+                    await self.ensure_log_level(call)
+                turn = self.requests.questions.turn_for(call)
+                if turn is None:
+                    return await self._exchange(call, scope)
+                async with turn:
+                    return await self._exchange(call, scope)
+        except TimeoutError:
+            raise UpstreamTimeout(
+                f"upstream {self.server!r} did not answer {call.method} within {timeout_s:g} s",
+                upstream=self.server,
+            ) from None
+
+    async def roots_changed(self, client: ClientChannel) -> None:
+        """As `BaseLink.roots_changed`."""
+        self.requests.questions.roots_changed(client)
+        await self.notify("notifications/roots/list_changed", {})

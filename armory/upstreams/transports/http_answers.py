@@ -1,0 +1,62 @@
+"""What the body or an event of an HTTP answer says, whatever the era.
+
+Owns: finding the answer to a request among the messages, and what unreadable ones cost. Never
+imports a link.
+"""
+
+from __future__ import annotations
+
+import structlog
+
+from armory.http1.eventstream import Event
+from armory.protocol.rawjson import excerpt
+from armory.protocol.upstream_messages import ABSENT, UnreadableMessage, UpstreamMessage, decode
+from armory.upstreams.transports.http_client import HttpFailure
+
+log = structlog.get_logger(__name__)
+
+
+def messages_in(event: Event, server: str) -> list[UpstreamMessage]:
+    """The messages in one event; garbage costs that event alone."""
+    try:
+        return decode(event.data)
+    except UnreadableMessage as garbage:
+        log.warning("upstream_garbage", upstream=server, error=str(garbage))
+        return []
+
+
+def answer_in(
+    body: bytes | bytearray, request_id: int, server: str, status: int
+) -> UpstreamMessage:
+    """The one answer in a JSON body.
+
+    Raises:
+        HttpFailure: the body is none, and the status says that something went wrong.
+        UnreadableMessage: the body is none, and the status says that all is well.
+    """
+    try:
+        messages = decode(body)
+    except UnreadableMessage:
+        if status < 300:
+            raise
+        messages = []
+    for message in messages:
+        if message.method is None and (
+            message.id == request_id or (message.id is None and message.error is not ABSENT)
+        ):
+            return message
+    if status < 300:
+        raise UnreadableMessage(f"its body does not answer the request: {excerpt(body)}")
+    raise HttpFailure(server, status, body, None)
+
+
+def session_over(status: int, body: bytes | bytearray, request_id: int) -> bool:
+    """Whether an HTTP error means that the session is unknown there, not that the call is wrong."""
+    if status not in (400, 404):
+        return False
+    try:
+        if any(message.id == request_id for message in decode(body)):
+            return False
+    except UnreadableMessage:
+        return status == 404
+    return status == 404 or b"session" in body.lower()

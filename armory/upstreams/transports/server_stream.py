@@ -1,0 +1,117 @@
+"""The GET stream of a legacy Streamable HTTP session: what the upstream says outside any answer.
+
+Owns: opening it, resuming it after a break, giving up where there is none. Never imports a link.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+import aiohttp
+import structlog
+
+from armory.errors import UpstreamUnavailable
+from armory.http1.eventstream import EventParser, EventTooLarge
+from armory.http1.reading import Answer, read_events
+from armory.protocol.headers import LAST_EVENT_ID
+from armory.protocol.upstream_messages import UpstreamMessage
+from armory.tasks import spawn, stop
+from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.http_answers import messages_in
+from armory.upstreams.transports.http_client import HttpClient
+
+log = structlog.get_logger(__name__)
+
+EVENTS = "text/event-stream"
+_RETRY_S = 1.0
+_RETRY_MAX_S = 30.0
+_FOREVER_S = 10 * 86_400.0
+_NO_STREAM = frozenset((400, 404, 405, 406, 501))
+
+
+class ServerStream:
+    """One session's GET stream.
+
+    Args:
+        spec: the upstream.
+        client: its connections.
+        headers: makes those of the session as it is now.
+        on_message: takes each message.
+        on_gap: told when the stream is back and may have missed something.
+    """
+
+    def __init__(
+        self,
+        spec: UpstreamSpec,
+        client: HttpClient,
+        headers: Callable[[], Mapping[str, str]],
+        *,
+        on_message: Callable[[UpstreamMessage], Awaitable[None]],
+        on_gap: Callable[[], None],
+    ) -> None:
+        self._spec = spec
+        self._client = client
+        self._headers = headers
+        self._on_message = on_message
+        self._on_gap = on_gap
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Listen, anew where that goes on already."""
+        self.cancel()
+        self._task = spawn(self._listen(), f"GET stream of {self._spec.key}")
+
+    def cancel(self) -> None:
+        """Listen no more; does not wait for the end."""
+        if self._task is not None:
+            self._task.cancel()
+
+    async def close(self, timeout_s: float) -> None:
+        """Listen no more."""
+        await stop(self._task, timeout_s=timeout_s)
+
+    async def _listen(self) -> None:
+        parser = EventParser(self._spec.message_bytes)
+        failures = 0
+        opened = False
+        while True:
+            headers = resuming(self._headers(), parser)
+            try:
+                response = await self._client.send("GET", headers, None, _FOREVER_S)
+                try:
+                    if response.status == 404 or (response.status in _NO_STREAM and not opened):
+                        return
+                    if response.status == 200 and response.content_type == EVENTS:
+                        if opened and parser.last_id is None:
+                            self._on_gap()
+                        failures, opened = 0, True
+                        await self._read(response, parser)
+                    else:
+                        failures += 1
+                finally:
+                    response.close()
+            except (UpstreamUnavailable, aiohttp.ClientError, OSError, EventTooLarge) as error:
+                failures += 1
+                log.debug("upstream_get_stream_lost", upstream=self._spec.key, error=str(error))
+            await asyncio.sleep(pause_s(parser, failures))
+            parser = parser.continued()
+
+    async def _read(self, response: Answer, parser: EventParser) -> None:
+        async for event in read_events(response, parser):
+            for message in messages_in(event, self._spec.key):
+                await self._on_message(message)
+
+
+def resuming(headers: Mapping[str, str], parser: EventParser) -> dict[str, str]:
+    """The headers of a request for the stream that goes on where `parser` is."""
+    asking = {**headers, "Accept": EVENTS}
+    if parser.last_id is not None:
+        asking[LAST_EVENT_ID] = parser.last_id
+    return asking
+
+
+def pause_s(parser: EventParser, failures: int) -> float:
+    """Seconds until the next attempt: what the upstream asked for, doubling with each failure."""
+    base = _RETRY_S if parser.retry_ms is None else parser.retry_ms / 1000
+    return min(_RETRY_MAX_S, base * 2 ** min(failures, 6))
