@@ -27,7 +27,7 @@ from armory.errors import (
     UnknownTool,
     UpstreamUnavailable,
 )
-from armory.gateway.context import RequestContext
+from armory.gateway.requests import ClientRequest
 from armory.protocol.link import Answer, Call, ClientGone, Owner, Params, Reply
 from armory.protocol.meta import SELECTION
 from armory.protocol.versions import MODERN_VERSIONS
@@ -85,7 +85,7 @@ class Here:
     ) -> dict[str, Any]:
         """As `Asker.ask`."""
         packed = _packed(params)
-        exchange = RequestContext(
+        request = ClientRequest(
             principal=OPERATOR,
             client=_Face(),
             era="modern",
@@ -93,7 +93,7 @@ class Here:
             meta=_packed(meta or {}),
             url=self._url,
         )
-        return _result(await self._dispatcher.answer(exchange, method, packed))
+        return _result(await self._dispatcher.answer(request, method, packed))
 
 
 class _There:

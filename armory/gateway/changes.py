@@ -19,7 +19,7 @@ from armory.domain.naming import expose_uri
 from armory.domain.principal import Principal
 from armory.domain.tool import ListedRecord, ToolRecord
 from armory.errors import ArmoryError, BackendError
-from armory.gateway.context import Endpoint
+from armory.gateway.requests import Endpoint
 from armory.gateway.results.uri_rewriting import expose_params
 from armory.gateway.tasks import Place, TaskRegister
 from armory.gateway.views.view import View

@@ -1,69 +1,44 @@
-"""One request as the request path sees it: who asks, where, with what beside the parameters.
+"""A request together with what it is served from.
 
-Owns: `RequestContext` and `Endpoint`. Never imports a transport.
+Owns: `RequestContext`. Never imports a transport.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal
+import msgspec
 
-from msgspec import Raw
-
-from armory.domain.principal import Principal
+from armory.gateway.requests import ClientRequest
+from armory.gateway.views.view import View
 from armory.protocol.link import ClientChannel
-from armory.protocol.versions import Era
-from armory.security.policy import EVERYTHING, Scope
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """One MCP endpoint.
+class RequestContext(ClientRequest, frozen=True, kw_only=True, eq=False):
+    """One request while it is served.
 
     Attributes:
-        kind: `all` for `/mcp`, `set` for `/mcp/set/{name}`, `server` for `/mcp/{name}`.
-        name: the set's or server's name; "" for `all`.
-        scope: the part of the catalogue that it shows.
+        view: what the caller is served from: taken once, so that a request sees one snapshot
+            however long it lasts.
     """
 
-    kind: Literal["all", "set", "server"] = "all"
-    name: str = ""
-    scope: Scope = EVERYTHING
+    view: View
 
-    @property
-    def transparent(self) -> bool:
-        """Whether original names and URIs are used and nothing is added."""
-        return self.kind == "server"
+    def with_client(self, client: ClientChannel) -> RequestContext:
+        """The same request, its client reached in another way."""
+        return msgspec.structs.replace(self, client=client)
 
 
-ALL = Endpoint()
-
-
-@dataclass(slots=True)
-class RequestContext:
-    """One request, from the front.
-
-    Attributes:
-        principal: who asks.
-        client: how to reach the client while the request lasts.
-        era: the client's era.
-        version: the protocol revision that it speaks.
-        endpoint: where it asked.
-        session: id of its legacy session, None on modern.
-        meta: members of `params._meta`, as sent.
-        headers: the HTTP request's headers, case-insensitive; empty elsewhere.
-        url: the HTTP request's query parameters by name, each a list; empty elsewhere.
-        revealed: exposed names that this legacy session has searched for; None when not kept.
-    """
-
-    principal: Principal
-    client: ClientChannel
-    era: Era
-    version: str
-    endpoint: Endpoint = ALL
-    session: str | None = None
-    meta: Mapping[str, Raw] = field(default_factory=dict[str, Raw])
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    url: Mapping[str, list[str]] = field(default_factory=dict[str, list[str]])
-    revealed: set[str] | None = None
+def served_from(request: ClientRequest, view: View) -> RequestContext:
+    """The request, to be served from a view."""
+    return RequestContext(
+        request.principal,
+        request.client,
+        request.era,
+        request.version,
+        request.endpoint,
+        request.session,
+        request.meta,
+        request.headers,
+        request.url,
+        request.revealed,
+        view=view,
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 import structlog
 from msgspec import Raw
@@ -24,10 +24,11 @@ from armory.gateway import primitives, query_parsing
 from armory.gateway.calls import tool_calls as calls
 from armory.gateway.calls.find_tools import Finder
 from armory.gateway.changes import TOOLS, Changes, Subscription
-from armory.gateway.context import Endpoint, RequestContext
+from armory.gateway.context import RequestContext, served_from
 from armory.gateway.lists import tools
 from armory.gateway.metatools.definitions import CALL, FIND, SEARCH, purpose
 from armory.gateway.ports import Limiter, Pool, Retriever, ToolEvents
+from armory.gateway.requests import ClientRequest, Endpoint
 from armory.gateway.results.channels import ExposedChannel
 from armory.gateway.results.compact import Count
 from armory.gateway.settings import GatewaySettings
@@ -92,10 +93,10 @@ class Gateway:
         """What is served right now, to callers without lists of their own."""
         return self._view
 
-    def view_for(self, context: RequestContext) -> View:
-        """What this caller is served from right now; take it once per request."""
+    def view_for(self, request: ClientRequest) -> View:
+        """What this caller is served from right now."""
         personal, view = self.personal, self._view
-        return personal.view(context, view) if personal.servers else view
+        return personal.view(request, view) if personal.servers else view
 
     def may_use(self, owner: Owner, endpoint: Endpoint, server: str) -> bool:
         """Whether a caller sees anything of a server at an endpoint right now."""
@@ -104,10 +105,22 @@ class Gateway:
             view = self.personal.view_of(owner, endpoint, view)
         return view.may_use(owner.principal, endpoint, server)
 
-    async def prepare(self, context: RequestContext, *, current: bool) -> None:
-        """Have the lists at hand that the caller has to itself (`views.principal_lists`)."""
-        if self.personal.servers:
-            await self.personal.prepare(context, self._view, current=current)
+    async def context(
+        self, request: ClientRequest, *, own_lists: Literal["unused", "known", "current"] = "known"
+    ) -> RequestContext:
+        """The request with the view that it is served from, taken here and nowhere else.
+
+        Args:
+            request: as it arrived.
+            own_lists: what of the lists that the principal has to itself has to be there:
+                `known`, whatever was had before, waited for where there was none yet; `current`,
+                what they are by now; `unused`, nothing: what is the same for everybody.
+        """
+        personal, view = self.personal, self._view
+        if personal.servers and own_lists != "unused":
+            await personal.prepare(request, view, current=own_lists == "current")
+            view = personal.view(request, self._view)
+        return served_from(request, view)
 
     @property
     def ready(self) -> bool:
@@ -168,7 +181,7 @@ class Gateway:
         return await calls.call_tool(self, context, params)
 
     async def list_entries(
-        self, context: RequestContext, method: str, params: dict[str, Raw]
+        self, method: str, context: RequestContext, params: dict[str, Raw]
     ) -> Reply:
         """`prompts/list`, `resources/list`, `resources/templates/list`."""
         return primitives.list_entries(self, context, method, params)
@@ -186,7 +199,7 @@ class Gateway:
         return await primitives.complete(self, context, params)
 
     async def task_method(
-        self, context: RequestContext, method: str, params: dict[str, Raw]
+        self, method: str, context: RequestContext, params: dict[str, Raw]
     ) -> Reply:
         """`tasks/*`; see `gateway.primitives.task_method`."""
         return await primitives.task_method(self, context, method, params)

@@ -46,7 +46,7 @@ def list_entries(
         RpcError: a cursor that is not ours.
     """
     refuse_cursor(params)
-    view = gateway.view_for(context)
+    view = context.view
     kind, member = _LISTS[method]
     form = Form(context.era, original=context.endpoint.transparent)
     body = view.listed_json(kind, view.sight(context), form)
@@ -67,7 +67,7 @@ async def get_prompt(gateway: Gateway, context: RequestContext, params: dict[str
         UpstreamUnavailable: its upstream cannot answer.
     """
     name = need_text(params, "name")
-    record = gateway.view_for(context).prompt(context, name)
+    record = context.view.prompt(context, name)
     if record is None:
         raise unknown("prompt", name)
     changed = {**params, "name": pack(record.original_name)}
@@ -96,7 +96,7 @@ def locate(gateway: Gateway, context: RequestContext, uri: str) -> tuple[str, st
     """
     endpoint = context.endpoint
     found = (endpoint.name, uri) if endpoint.transparent else split_uri(uri)
-    if found is None or not gateway.view_for(context).may_read(context, *found):
+    if found is None or not context.view.may_read(context, *found):
         code = RESOURCE_NOT_FOUND if context.era == "legacy" else INVALID_PARAMS
         raise RpcError(code, f"unknown resource: {uri[:200]}", {"uri": uri})
     return found
@@ -116,7 +116,7 @@ async def complete(gateway: Gateway, context: RequestContext, params: dict[str, 
     kind = text_of(ref, "type")
     if kind == "ref/prompt":
         name = need_text(ref, "name")
-        record = gateway.view_for(context).prompt(context, name)
+        record = context.view.prompt(context, name)
         if record is None:
             raise unknown("prompt", name)
         server = record.server

@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Raw
 
 from armory.domain.query import MAX_QUERY_CHARS, MAX_TOP_K, RANKERS, Query, Ranker, Source
-from armory.gateway.context import RequestContext
+from armory.gateway.requests import ClientRequest
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.meta import OWN_PREFIX
@@ -51,7 +51,7 @@ class ListRequest:
     categories: frozenset[str] | None = None
 
 
-def read_mode(context: RequestContext) -> Mode | None:
+def read_mode(context: ClientRequest) -> Mode | None:
     """The mode that header or URL asks for.
 
     Raises:
@@ -69,7 +69,7 @@ def read_mode(context: RequestContext) -> Mode | None:
 
 
 def read_asked(
-    context: RequestContext, params: Mapping[str, Raw], set_query: Sequence[str] = ()
+    context: ClientRequest, params: Mapping[str, Raw], set_query: Sequence[str] = ()
 ) -> ListRequest:
     """Everything that this request carries beside its parameters.
 
@@ -98,7 +98,7 @@ def read_asked(
     return ListRequest(query, mode, servers, categories)
 
 
-def own_query(context: RequestContext) -> str | None:
+def own_query(context: ClientRequest) -> str | None:
     """The one text of `_meta[dev.armory/query]`, on whatever request; None where there is none
     that could be used.
     """
@@ -174,7 +174,7 @@ def _bad(where: str, given: object, expected: str) -> RpcError:
     )
 
 
-def _meta(context: RequestContext, name: str) -> tuple[bool, Any]:
+def _meta(context: ClientRequest, name: str) -> tuple[bool, Any]:
     raw = context.meta.get(OWN_PREFIX + name)
     if raw is None:
         return False, None
@@ -185,7 +185,7 @@ def _meta(context: RequestContext, name: str) -> tuple[bool, Any]:
 
 
 def _texts(
-    context: RequestContext, params: Mapping[str, Raw], set_query: Sequence[str]
+    context: ClientRequest, params: Mapping[str, Raw], set_query: Sequence[str]
 ) -> tuple[tuple[str, ...] | None, Source]:
     there, given = _meta(context, "query")
     if there:
@@ -213,7 +213,7 @@ def _percent(parts: list[str], where: str) -> list[str]:
         raise _bad(where, ",".join(parts), "percent-encoded UTF-8") from None
 
 
-def _item(context: RequestContext, name: str, parse: Callable[[Any, str], T]) -> T | None:
+def _item(context: ClientRequest, name: str, parse: Callable[[Any, str], T]) -> T | None:
     there, given = _meta(context, name)
     if there:
         return parse(given, f"_meta[{OWN_PREFIX}{name}]")

@@ -122,6 +122,6 @@ class Figures:
             return None
         return EdgeFigures(
             sessions=len(edge.sessions),
-            streams=edge.streams,
+            streams=len(edge.streams),
             parked=edge.interactions.parked,
         )

@@ -46,7 +46,7 @@ def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestS
         policy=lambda: gateway.view.policy,
         upstreams=upstreams,
         agent=runtime.agent,
-        gate=edge.admission,
+        gate=edge.hosts,
         limits=RestLimits(body_bytes=config.server.limits.body_bytes),
         base_path=base_path(config),
         variant=configured,

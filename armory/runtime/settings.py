@@ -24,8 +24,8 @@ from armory.runtime.grants import grant
 from armory.security.authentication import Admission, Authenticator, Scheme, StaticToken
 from armory.security.policy import Packs, Policy, Rule
 from armory.upstreams.spec import UpstreamSpec
-from armory.wire.http.admission import is_loopback
-from armory.wire.http.edge import HttpSettings
+from armory.wire.http.host_checks import is_loopback
+from armory.wire.http.settings import HttpSettings
 
 
 def armory_version() -> str:

@@ -29,8 +29,9 @@ from armory.protocol.link import (
 )
 from armory.protocol.versions import Era
 from armory.security.authentication import Authenticator
-from armory.wire.http.edge import HttpEdge, HttpSettings
+from armory.wire.http.edge import HttpEdge
 from armory.wire.http.replicas import ALIVE_S, Replicas, Store
+from armory.wire.http.settings import HttpSettings
 
 Answering = Callable[[Call, Owner], Awaitable[Reply]]
 

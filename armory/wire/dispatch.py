@@ -1,30 +1,32 @@
 """From a decoded request to its answer, whatever the transport.
 
-Owns: calling the one gateway method that a route names, and turning whatever comes of it into a
-reply in the client's era. Never imports a transport.
+Owns: calling the handler that the table names, and turning whatever comes of it into a reply in
+the client's era. Never imports a transport.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Mapping
 
 import structlog
 from msgspec import Raw
 
 from armory.gateway.context import RequestContext
 from armory.gateway.gateway import Gateway
+from armory.gateway.requests import ClientRequest
 from armory.protocol.codes import METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
-from armory.protocol.rawjson import EMPTY_OBJECT
-from armory.wire.eras import ladder as eras
+from armory.wire.eras.client_meta import with_passed_meta
+from armory.wire.eras.results import shape
 from armory.wire.errors import ANSWERED, error_object
-from armory.wire.interaction.interactions import Interactions, OwnedByReplica
-from armory.wire.methods import Kind, exists_elsewhere, route
+from armory.wire.interaction.interactions import Interactions
+from armory.wire.interaction.state import OwnedByReplica
+from armory.wire.listening import Listening, start_listening
+from armory.wire.methods import METHODS, Handler, Route, exists_elsewhere, route
 
 _log = structlog.get_logger(__name__)
-Invoke = Callable[[dict[str, Raw]], Awaitable[Reply]]
-_READY_MADE: frozenset[Kind] = frozenset(("list_tools", "list_entries", "hello"))
+Verify = Callable[[RequestContext, Mapping[str, Raw]], None]
 
 
 class Dispatcher:
@@ -37,81 +39,99 @@ class Dispatcher:
 
     def __init__(self, gateway: Gateway, interactions: Interactions) -> None:
         self.gateway = gateway
-        self.interactions = interactions
+        self._interactions = interactions
+        self._handlers: dict[str, Handler] = {
+            method: found.handler(gateway) for method, found in METHODS.items() if found.handler
+        }
 
-    async def answer(self, context: RequestContext, method: str, params: dict[str, Raw]) -> Reply:
+    async def answer(
+        self,
+        request: ClientRequest,
+        method: str,
+        params: dict[str, Raw],
+        verify: Verify | None = None,
+    ) -> Reply:
         """The answer to one request; every failure is one, too (but cancellation passes).
+
+        Args:
+            request: who asks, where.
+            method: what it asks.
+            params: members of its parameters.
+            verify: what the transport has to check besides, once it is known what the caller
+                sees; raises `RpcError`.
 
         Raises:
             OwnedByReplica: only another replica can answer.
         """
         try:
-            return await self._answer(context, method, params)
+            return await self._answer(request, method, params, verify)
         except OwnedByReplica:
             raise
         except ANSWERED as failure:
-            return Reply(error=error_object(failure), era=context.era)
+            return Reply(error=error_object(failure), era=request.era)
         except Exception as failure:  # noqa: BLE001 a defect must not leave a request unanswered
             _log.error("request_failed", method=method[:100], error=repr(failure), exc_info=True)
-            return Reply(error=error_object(failure), era=context.era)
+            return Reply(error=error_object(failure), era=request.era)
 
-    async def _answer(self, context: RequestContext, method: str, params: dict[str, Raw]) -> Reply:
-        gateway = self.gateway
-        found = route(method, context.era)
+    async def _answer(
+        self,
+        request: ClientRequest,
+        method: str,
+        params: dict[str, Raw],
+        verify: Verify | None,
+    ) -> Reply:
+        found = route(method, request.era)
         if found is None:
-            if exists_elsewhere(method, context.era):
-                raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
-            params = self._passed(context, params)
-            reply = await gateway.pass_on(context, method, params)
-            return self._shaped(context, method, reply)
-        if found.kind == "hello":
-            return self._hello(context, method)
-        if found.kind in ("session", "listen"):  # the transports serve these themselves
+            return await self._pass_on(request, method, params)
+        handler = self._handlers.get(method)
+        if handler is None:  # the transports serve these themselves
             raise RpcError(METHOD_NOT_FOUND, f"Method not found here: {method}")
-        if gateway.personal.servers:
-            await gateway.prepare(context, current=found.kind in _READY_MADE)
-        if found.kind == "list_tools":
-            return await gateway.list_tools(context, params)
-        if found.kind == "list_entries":
-            return await gateway.list_entries(context, method, params)
-        params = self._passed(context, params)
-        invoke = self._invoke(context, found.kind, method)
+        context = await self.gateway.context(request, own_lists=found.own_lists)
+        if verify is not None:
+            verify(context, params)
+        if not found.forwarded:
+            return await handler(context, params)
+        params = _passed(context, params)
         if found.interactive:
-            reply = await self.interactions.run(context, method, params, invoke)
+            reply = await self._interactions.run(context, method, params, handler)
         else:
-            reply = await invoke(params)
-        return self._shaped(context, method, reply)
+            reply = await handler(context, params)
+        return _shaped(context, method, found, reply)
 
-    def _passed(self, context: RequestContext, params: dict[str, Raw]) -> dict[str, Raw]:
-        transparent = context.endpoint.transparent
-        return eras.with_passed_meta(params, context.meta, transparent=transparent)
+    async def _pass_on(self, request: ClientRequest, method: str, params: dict[str, Raw]) -> Reply:
+        """A method that the table does not have goes to the upstream of a transparent endpoint."""
+        if exists_elsewhere(method, request.era) or not request.endpoint.transparent:
+            raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
+        context = await self.gateway.context(request)
+        reply = await self.gateway.pass_on(context, method, _passed(context, params))
+        return _shaped(context, method, None, reply)
 
-    def _shaped(self, context: RequestContext, method: str, reply: Reply) -> Reply:
-        endpoint = context.endpoint
-        view = self.gateway.view
-        found = route(method, context.era)
-        return eras.shape(
-            reply,
-            method,
-            context.era,
-            view.info(endpoint),
-            transparent=endpoint.transparent,
-            private=found is not None and found.cacheable and view.policy.restricts,
-        )
+    async def listen(
+        self, request: ClientRequest, id: bytes, params: Mapping[str, Raw]
+    ) -> Listening | Reply:
+        """Open the stream of notifications that a `subscriptions/listen` asks for; a reply where
+        it cannot be opened.
+        """
+        try:
+            context = await self.gateway.context(request)
+            return await start_listening(self.gateway, context, id, params)
+        except ANSWERED as failure:
+            return Reply(error=error_object(failure), era=request.era)
 
-    def _invoke(self, context: RequestContext, kind: Kind, method: str) -> Invoke:
-        gateway = self.gateway
-        if kind == "call_tool":
-            return lambda params: gateway.call_tool(context, params)
-        if kind == "get_prompt":
-            return lambda params: gateway.get_prompt(context, params)
-        if kind == "read_resource":
-            return lambda params: gateway.read_resource(context, params)
-        if kind == "complete":
-            return lambda params: gateway.complete(context, params)
-        return lambda params: gateway.task_method(context, method, params)
 
-    def _hello(self, context: RequestContext, method: str) -> Reply:
-        if method == "server/discover":
-            return Reply(eras.discover_result(self.gateway.described(context)), era="modern")
-        return Reply(EMPTY_OBJECT, era="legacy")
+def _passed(context: RequestContext, params: dict[str, Raw]) -> dict[str, Raw]:
+    return with_passed_meta(params, context.meta, transparent=context.endpoint.transparent)
+
+
+def _shaped(context: RequestContext, method: str, found: Route | None, reply: Reply) -> Reply:
+    view, endpoint = context.view, context.endpoint
+    cacheable = found is not None and found.cacheable
+    return shape(
+        reply,
+        method,
+        context.era,
+        view.info(endpoint),
+        transparent=endpoint.transparent,
+        cacheable=cacheable,
+        private=cacheable and view.policy.restricts,
+    )

@@ -5,14 +5,15 @@ Owns: reading the request, the acknowledgement, and the frames. Never imports a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import structlog
 from msgspec import Raw
 
 from armory.errors import ArmoryError
-from armory.gateway.changes import PROMPTS, RESOURCES, TOOLS, Subscription
+from armory.gateway.changes import PROMPTS, RESOURCES, TOOLS, Changes, Subscription
 from armory.gateway.context import RequestContext
 from armory.gateway.gateway import Gateway
 from armory.gateway.tasks import located
@@ -40,14 +41,37 @@ class Listening:
 
     Args:
         id: the request's id, verbatim.
+        context: the request.
+        changes: where it is subscribed.
+        lists: the list-changed methods that it wants.
+        tasks: ids of tasks that it may hear of, as the client names them.
+
+    Attributes:
         stream: where frames go.
         principal: key of whose it is.
+        subscription: what it hears of.
     """
 
-    def __init__(self, id: bytes, stream: EventStream, principal: str = "") -> None:
+    def __init__(
+        self,
+        id: bytes,
+        context: RequestContext,
+        changes: Changes,
+        lists: frozenset[str],
+        tasks: Sequence[str],
+    ) -> None:
         self.id = id
-        self.stream = stream
-        self.principal = principal
+        self.stream = EventStream("listen", keep_events=512, backlog=256)
+        self.principal = context.principal.key
+        self._tasks = tasks
+        self.subscription = Subscription(
+            principal=context.principal,
+            endpoint=context.endpoint,
+            deliver=self.deliver,
+            lists=lists,
+            tasks=frozenset(tasks),
+        )
+        self._changes = changes
         self._meta = Raw(encode({meta_keys.SUBSCRIPTION_ID: Raw(id)}))
 
     def deliver(self, method: str, params: Params) -> None:
@@ -57,14 +81,30 @@ class Listening:
             return
         self.stream.put(jsonrpc.notification(method, {**params, "_meta": self._meta}))
 
+    def acknowledge(self, uris: Sequence[str]) -> None:
+        """Say what is honoured; `uris`: the resources that are."""
+        subscription = self.subscription
+        honoured: dict[str, Any] = {
+            key: True for key, method in _LISTS.items() if method in subscription.lists
+        }
+        if uris:
+            honoured["resourceSubscriptions"] = uris
+        if self._tasks:
+            honoured["taskIds"] = self._tasks
+        self.deliver("notifications/subscriptions/acknowledged", {"notifications": pack(honoured)})
+
     def result(self) -> bytes:
         """The frame that ends it gracefully."""
         return jsonrpc.response(self.id, encode({"resultType": "complete", "_meta": self._meta}))
 
+    async def end(self) -> None:
+        """Hear of nothing any more."""
+        await asyncio.shield(self._changes.remove(self.subscription))
+
 
 async def start_listening(
     gateway: Gateway, context: RequestContext, id: bytes, params: Mapping[str, Raw]
-) -> tuple[Listening, Subscription]:
+) -> Listening:
     """Subscribe to what a `subscriptions/listen` asks for; the acknowledgement is on its stream.
 
     Raises:
@@ -73,35 +113,28 @@ async def start_listening(
     wanted = members_or_none(params.get("notifications"))
     if wanted is None:
         raise RpcError(codes.INVALID_PARAMS, "params.notifications is not an object")
-    stream = EventStream("listen", keep_events=512, backlog=256)
-    listening = Listening(id, stream, context.principal.key)
-    lists = frozenset(method for key, method in _LISTS.items() if wanted.get(key) == _TRUE)
+    resources = _texts(wanted, "resourceSubscriptions")
     named = _texts(wanted, "taskIds")[:_TASKS]
     tasks = [task for task in named if await located(gateway, context, task)]
-    subscription = Subscription(
-        principal=context.principal,
-        endpoint=context.endpoint,
-        deliver=listening.deliver,
-        lists=lists,
-        tasks=frozenset(tasks),
-    )
-    honoured: dict[str, Any] = {key: True for key, method in _LISTS.items() if method in lists}
-    uris: list[str] = []
+    lists = frozenset(method for key, method in _LISTS.items() if wanted.get(key) == _TRUE)
+    listening = Listening(id, context, gateway.changes, lists, tasks)
+    subscription = listening.subscription
     listening.stream.attach()
     gateway.changes.add(subscription)
-    for uri in _texts(wanted, "resourceSubscriptions"):
-        try:
-            await gateway.subscribe(context, subscription, uri)
-        except (RpcError, ArmoryError, Refused) as error:
-            _log.info("resource_subscription_not_honoured", error=str(error)[:200])
-        else:
-            uris.append(uri)
-    if uris:
-        honoured["resourceSubscriptions"] = uris
-    if tasks:
-        honoured["taskIds"] = tasks
-    listening.deliver("notifications/subscriptions/acknowledged", {"notifications": pack(honoured)})
-    return listening, subscription
+    uris: list[str] = []
+    try:
+        for uri in resources:
+            try:
+                await gateway.subscribe(context, subscription, uri)
+            except (RpcError, ArmoryError, Refused) as error:
+                _log.info("resource_subscription_not_honoured", error=str(error)[:200])
+            else:
+                uris.append(uri)
+    except BaseException:
+        await listening.end()
+        raise
+    listening.acknowledge(uris)
+    return listening
 
 
 def _texts(wanted: Mapping[str, Raw], key: str) -> list[str]:

@@ -14,13 +14,14 @@ from typing import BinaryIO
 import structlog
 
 from armory.domain.principal import ANONYMOUS, Principal
-from armory.gateway.context import ALL, Endpoint
 from armory.gateway.gateway import Gateway
+from armory.gateway.requests import ALL, Endpoint
 from armory.protocol import codes, jsonrpc
 from armory.wire.dispatch import Dispatcher
 from armory.wire.duplex import Duplex
 from armory.wire.interaction.interactions import Interactions
-from armory.wire.sessions.session import Sessions
+from armory.wire.requests import Caller
+from armory.wire.sessions.registry import Sessions
 from armory.wire.streams import EventStream
 
 _log = structlog.get_logger(__name__)
@@ -63,7 +64,8 @@ async def serve_stdio(
     interactions = Interactions(state_keys or None, ttl_s=parked_timeout_s)
     sessions = Sessions(gateway, capacity=1)
     dispatcher = Dispatcher(gateway, interactions)
-    duplex = Duplex(gateway, dispatcher, sessions, principal, endpoint, out, json_depth=json_depth)
+    caller = Caller(principal, endpoint)
+    duplex = Duplex(dispatcher, sessions, caller, out, json_depth=json_depth)
     sink = stdout or sys.stdout.buffer
     writer = loop.create_task(_write_out(out, sink))
     try:

@@ -9,12 +9,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
-from typing import Protocol
 
 PING = b": ping\n\n"
 KEEPALIVE_S = 15.0
 _UNREAD_BYTES = 16 << 20
-_PATIENCE = 8  # a reader that is behind keeps so many times the usual
+_BEHIND = 8  # for a reader that is behind, so many times the usual is kept
 SSE_HEADERS = {
     "Content-Type": "text/event-stream",
     "Cache-Control": "no-cache, no-transform",
@@ -40,57 +39,6 @@ def parse_event_id(text: str) -> tuple[str, int] | None:
     if not separator or not (position.isascii() and position.isdigit()) or len(position) > 12:
         return None
     return stream, int(position)
-
-
-class KeepaliveTimer:
-    """Reminds those that have been silent too long, with one timer for all of them.
-
-    Args:
-        silence_s: how long is too long, in seconds.
-    """
-
-    def __init__(self, silence_s: float = KEEPALIVE_S) -> None:
-        self._silence_s = silence_s
-        self._waiting: dict[Waiting, float] = {}
-        self._timer: asyncio.TimerHandle | None = None
-
-    def add(self, waiting: Waiting) -> None:
-        """Remind it from now on."""
-        loop = asyncio.get_running_loop()
-        self._waiting[waiting] = loop.time()
-        if self._timer is None:
-            self._timer = loop.call_later(self._silence_s / 3, self._look)
-
-    def drop(self, waiting: Waiting) -> None:
-        """Not any more."""
-        self._waiting.pop(waiting, None)
-
-    def _look(self) -> None:
-        loop = asyncio.get_running_loop()
-        now = loop.time()
-        for waiting, since in list(self._waiting.items()):
-            if now - since < self._silence_s * 2 / 3:
-                break
-            del self._waiting[waiting]
-            self._waiting[waiting] = now
-            waiting.remind()
-        again = bool(self._waiting)
-        self._timer = loop.call_later(self._silence_s / 3, self._look) if again else None
-
-    def close(self) -> None:
-        """Remind nobody any more."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        self._waiting.clear()
-
-
-class Waiting(Protocol):
-    """Somebody whose client hears nothing for a while."""
-
-    def remind(self) -> None:
-        """Say something; must not block."""
-        ...
 
 
 class EventStream:
@@ -154,7 +102,7 @@ class EventStream:
             kept = self._keep_bytes or _UNREAD_BYTES
             over = max(len(self._events) / self._keep_events, self._size / kept)
             unread = self.reading and self._events[0][0] > self._read
-            if over <= (_PATIENCE if unread else 1):
+            if over <= (_BEHIND if unread else 1):
                 return
             _, dropped = self._events.popleft()
             self._size -= len(dropped)

@@ -9,14 +9,15 @@ import aiohttp
 import pytest
 
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
-from armory.gateway.context import ALL
 from armory.gateway.gateway import Gateway
+from armory.protocol import jsonrpc
 from armory.protocol.link import Call, Owner, Reply
 from armory.security.authentication import Authenticator, StaticToken
 from armory.security.policy import Policy, Rule
 from armory.testing.clients.raw import messages, modern_body, modern_headers
-from armory.testing.front import serving
-from armory.wire.http.edge import HttpSettings
+from armory.testing.front import raws, serving
+from armory.wire.http.settings import HttpSettings
+from armory.wire.requests import Caller
 
 if TYPE_CHECKING:
     from tests.protocol.conftest import Front
@@ -272,7 +273,9 @@ async def test_tokens_and_policies(front: Front) -> None:
         async with front.http.post(url + "/mcp/old", json={}, headers=alice) as response:
             assert response.status == 404
         bob = await authenticator.authenticate({"Authorization": "Bearer bob-secret"}, None)
-        session = await edge.sessions.open(bob, ALL, "2025-11-25", {})
+        hello = {"protocolVersion": "2025-11-25"}
+        message = jsonrpc.decode(jsonrpc.request(1, "initialize", raws(hello)))
+        session = await edge.sessions.open(Caller(bob), message)
         headers = {**alice, "Mcp-Session-Id": session.id}
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         async with front.http.post(url + "/mcp", json=ping, headers=headers) as response:

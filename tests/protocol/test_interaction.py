@@ -12,7 +12,8 @@ from mcp_types import ElicitRequestParams, ElicitResult
 from msgspec import Raw
 
 from armory.protocol.link import Call, ClientGone, Owner, Reply
-from armory.testing.front import FORM, asking, plain, result
+from armory.testing.front import FORM, asking, plain, result, serving
+from armory.wire.http.settings import HttpSettings
 
 if TYPE_CHECKING:
     from tests.protocol.conftest import Front
@@ -98,14 +99,15 @@ async def test_a_parked_call_ends_when_its_client_does_not_come_back(front: Fron
             raise
 
     front.pool.upstreams["old"].answer = watched
-    front.edge.interactions.ttl_s = 0.05
     params = {"name": "old__now", "arguments": {}}
-    _, message = await front.modern("tools/call", params, capabilities=ELICIT)
-    assert message["result"]["resultType"] == "input_required"
-    await asyncio.wait_for(ended.wait(), 5)
-    assert front.edge.interactions.parked == 0
-    again = {**params, "requestState": message["result"]["requestState"], "inputResponses": {}}
-    status, message = await front.modern("tools/call", again, capabilities=ELICIT)
+    settings = HttpSettings(parked_timeout_s=0.05)
+    async with serving(front.gateway, settings=settings) as (front.url, edge):
+        _, message = await front.modern("tools/call", params, capabilities=ELICIT)
+        assert message["result"]["resultType"] == "input_required"
+        await asyncio.wait_for(ended.wait(), 5)
+        assert edge.interactions.parked == 0
+        again = {**params, "requestState": message["result"]["requestState"], "inputResponses": {}}
+        status, message = await front.modern("tools/call", again, capabilities=ELICIT)
     assert (status, message["error"]["code"]) == (400, -32602)
 
 

@@ -172,6 +172,28 @@ async def test_stdio_batches_and_bad_messages(front: Front) -> None:
         assert sorted(answer["id"] for answer in answers) == [1, 2, 3]
 
 
+async def test_stdio_reads_on_while_a_batch_is_served(front: Front) -> None:
+    """A call of a batch asks the client; its answer is the next line."""
+
+    async def rooted(call: Call, owner: Owner) -> Reply:
+        assert call.client is not None
+        answer = await call.client.ask("roots/list", {})
+        return Reply(answer.result, answer.error, era="legacy")
+
+    front.pool.upstreams["old"].answer = rooted
+    params = {**HELLO["params"], "protocolVersion": "2025-03-26", "capabilities": {"roots": {}}}
+    call = {"name": "old__now", "arguments": {}}
+    async with stdio(front) as pipe:
+        pipe.send({**HELLO, "params": params})
+        await pipe.next()
+        pipe.send([{"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}])
+        question = await pipe.next()
+        assert question["method"] == "roots/list"
+        pipe.send({"jsonrpc": "2.0", "id": question["id"], "result": {"roots": []}})
+        (answer,) = await pipe.next()
+        assert (answer["id"], answer["result"]["roots"]) == (1, [])
+
+
 async def test_stdio_cancellation(front: Front) -> None:
     begun, ended = asyncio.Event(), asyncio.Event()
 

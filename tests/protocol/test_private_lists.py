@@ -187,6 +187,21 @@ async def test_news_of_one_caller_are_its_own(rig: Rig) -> None:
         response.close()
 
 
+async def test_headers_are_checked_against_ones_own_definition_from_the_first_call_on(
+    rig: Rig,
+) -> None:
+    zoned = {"type": "object", "properties": {"zone": {"type": "string", "x-mcp-header": "Zone"}}}
+    rig.server.tools["ann"].append({**tool("clock", "what time is it"), "inputSchema": zoned})
+    body = modern_body(1, "tools/call", {"name": "clock", "arguments": {"zone": "UTC"}})
+    headers = {**modern_headers(body), "Authorization": "Bearer token-of-ann"}
+    for given, status in (("CET", 400), ("UTC", 200)):
+        sent = {**headers, "Mcp-Param-Zone": given}
+        async with rig.http.post(f"{rig.url}/mcp/up", json=body, headers=sent) as response:
+            assert response.status == status
+            answer = (await messages(response))[-1]
+        assert ("error" in answer) == (status == 400)
+
+
 async def test_who_is_given_no_list_is_offered_nothing(rig: Rig) -> None:
     rig.server.broken = True
     assert await rig.tools("ann") == {}

@@ -114,6 +114,6 @@ async def _post_all(posts: list[tuple[Any, dict[str, str]]]) -> None:
             await asyncio.gather(*(post(body, headers) for body, headers in posts))
         await post({"jsonrpc": "2.0", "id": 1, "method": "ping"}, {"Mcp-Session-Id": "x"})
         assert edge.interactions.parked == 0
-        assert edge.streams == 0
+        assert len(edge.streams) == 0
     leftover = asyncio.all_tasks() - {asyncio.current_task()}
     assert not leftover

@@ -11,7 +11,7 @@ from armory.protocol.link import Call, Owner, Reply
 from armory.storage.cache import MemoryCache
 from armory.testing.clients.raw import LegacyClient
 from armory.testing.front import asking, serving
-from armory.wire.http.edge import HttpSettings
+from armory.wire.http.settings import HttpSettings
 
 if TYPE_CHECKING:
     from tests.protocol.conftest import Front

@@ -12,10 +12,12 @@ import msgspec
 import pytest
 from msgspec import Raw
 
+from armory.domain.principal import ANONYMOUS
 from armory.protocol.link import Call, Owner, Reply
 from armory.protocol.session_events import Notified
 from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.front import asking, result, tool
+from armory.wire.requests import Caller
 
 if TYPE_CHECKING:
     from tests.protocol.conftest import Front
@@ -162,11 +164,9 @@ async def test_list_changed_reaches_legacy_get_stream_once(front: Front) -> None
     assert second.data is not None
     assert first.data["method"] == "notifications/tools/list_changed"
     assert second.data["method"] == "notifications/prompts/list_changed"
-    session = front.edge.sessions.find(
-        other.session,
-        front.edge.sessions.all()[0].principal,
-        front.gateway.endpoint("server", "old"),  # pyright: ignore[reportArgumentType]
-    )
+    endpoint = front.gateway.endpoint("server", "old")
+    assert endpoint is not None
+    session = front.edge.sessions.find(other.session, Caller(ANONYMOUS, endpoint))
     assert session is not None
     assert session.general.last == 0
 
@@ -212,6 +212,24 @@ async def test_modern_listen(front: Front) -> None:
             break
         await asyncio.sleep(0.01)
     assert len(front.gateway.changes) == 0
+
+
+async def test_a_listener_that_vanishes_or_asks_nonsense_leaves_nothing(front: Front) -> None:
+    for wanted in ({"resourceSubscriptions": 3}, {"taskIds": [3]}):
+        status, message = await front.modern("subscriptions/listen", {"notifications": wanted})
+        assert (status, message["error"]["code"]) == (400, -32602)
+    assert len(front.gateway.changes) == 0
+    body = modern_body(1, "subscriptions/listen", {"notifications": {"toolsListChanged": True}})
+    response = await front.http.post(front.url + "/mcp", json=body, headers=modern_headers(body))
+    await next_event(events(response))
+    streams = front.edge.streams
+    assert (len(streams), len(streams.listening)) == (1, 1)
+    response.close()
+    for _ in range(500):
+        if not (streams or streams.listening or len(front.gateway.changes)):
+            break
+        await asyncio.sleep(0.01)
+    assert (len(streams), len(streams.listening), len(front.gateway.changes)) == (0, 0, 0)
 
 
 async def test_legacy_subscribe(front: Front) -> None:

@@ -128,7 +128,7 @@ async def find_tools(gateway: Gateway, context: RequestContext, params: dict[str
         )
     assert gateway.finder is not None
     await gateway.admit(context, "tools/call", metatools.FIND)
-    view = gateway.view_for(context)
+    view = context.view
     result = await gateway.finder.run(
         arguments.texts[0],
         visible=view.common(view.sight(context)),

@@ -27,8 +27,9 @@ from armory.gateway.results.uri_rewriting import expose_result, has_links
 from armory.gateway.tasks import note_made
 from armory.gateway.views.view import View
 from armory.protocol import meta as meta_keys
-from armory.protocol.codes import INVALID_PARAMS
+from armory.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS
 from armory.protocol.errors import RpcError
+from armory.protocol.jsonrpc import code_of
 from armory.protocol.link import Call, Owner, Reply
 from armory.protocol.rawjson import brief, encode, members_or_none, need_text, pack
 
@@ -57,7 +58,7 @@ async def call_tool(gateway: Gateway, context: RequestContext, params: dict[str,
         params = metatools.read_call(params)
         name = need_text(params, "name")
         searched = True
-    view = gateway.view_for(context)
+    view = context.view
     record = view.tool(context, name)
     if record is None:
         raise unknown("tool", name)
@@ -70,7 +71,7 @@ async def call_tool(gateway: Gateway, context: RequestContext, params: dict[str,
             reply = await _as_task(gateway, context, record, params)
         else:
             reply = await _send(gateway, context, view, record, params)
-            if reply.error is not None and b"-32020" in bytes(memoryview(reply.error)):
+            if _refuses_headers(reply):
                 reply = await _listed_anew(gateway, context, record, params)
         ok = _succeeded(reply)
     except _FAILED as error:
@@ -110,12 +111,16 @@ async def _listed_anew(
     newer = view.catalog.tools.get(record.name)
     if newer is not None:
         reply = await _send(gateway, context, view, newer, params)
-        if reply.error is None or b"-32020" not in bytes(memoryview(reply.error)):
+        if not _refuses_headers(reply):
             return reply
     raise UpstreamUnavailable(
         f"upstream {record.server!r} refuses the headers that its own tool definition asks for",
         upstream=record.server,
     )
+
+
+def _refuses_headers(reply: Reply) -> bool:
+    return reply.error is not None and code_of(reply.error) == HEADER_MISMATCH
 
 
 async def _as_task(
@@ -220,7 +225,7 @@ async def _search_tools(gateway: Gateway, context: RequestContext, params: dict[
     started = time.perf_counter()
     arguments = metatools.read_search(params)
     await gateway.admit(context, "tools/call", metatools.SEARCH)
-    view = gateway.view_for(context)
+    view = context.view
     sight = view.sight(context)
     query = arguments.as_query(context.principal.user or context.principal.key)
     selection = await search(gateway, view, query, sight)

@@ -46,7 +46,7 @@ async def list_tools(gateway: Gateway, context: RequestContext, params: Mapping[
         RpcError: a cursor that is not ours, or a carried value that does not parse.
         RateLimited: the caller's queries are used up.
     """
-    view = gateway.view_for(context)
+    view = context.view
     sight = view.sight(context)
     refuse_cursor(params)
     if context.endpoint.transparent:

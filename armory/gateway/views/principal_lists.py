@@ -22,8 +22,8 @@ from armory.domain.results import Selection
 from armory.domain.tool import ListedRecord, ToolRecord
 from armory.errors import ArmoryError
 from armory.gateway.changes import PROMPTS, RESOURCES, TOOLS
-from armory.gateway.context import Endpoint, RequestContext
 from armory.gateway.ports import Pool
+from armory.gateway.requests import ClientRequest, Endpoint
 from armory.gateway.views.view import View
 from armory.protocol.link import Owner
 from armory.security.policy import VisibleCatalog
@@ -169,7 +169,7 @@ class PrincipalLists:
 
     # -- requests ----------------------------------------------------------------------------
 
-    async def prepare(self, context: RequestContext, base: View, *, current: bool) -> None:
+    async def prepare(self, request: ClientRequest, base: View, *, current: bool) -> None:
         """Have the caller's lists at hand.
 
         Lists that were never had are waited for; so are those that may be out of date, if they
@@ -177,8 +177,7 @@ class PrincipalLists:
         """
         now = time.monotonic()
         waits: dict[asyncio.Task[None], _Entry] = {}
-        caller = Owner(context.principal, context.session)
-        for server, key, owner in self._places(caller, context.endpoint):
+        for server, key, owner in self._places(request.owner, request.endpoint):
             entry = self._entry(server, key, owner)
             if entry.until > now:
                 continue
@@ -191,14 +190,14 @@ class PrincipalLists:
         await asyncio.wait(waits, timeout=FETCH_S)
         for entry in waits.values():
             entry.late = entry.lists is None
-        before = self._extra.keys() & self._extra.keys()
-        self.view(context, base)
+        before = frozenset(self._extra)
+        self.view(request, base)
         if self._extra.keys() - before:
             await self.index()
 
-    def view(self, context: RequestContext, base: View) -> View:
+    def view(self, request: ClientRequest, base: View) -> View:
         """What the caller is served from."""
-        return self.view_of(Owner(context.principal, context.session), context.endpoint, base)
+        return self.view_of(request.owner, request.endpoint, base)
 
     def view_of(self, owner: Owner, endpoint: Endpoint, base: View) -> View:
         """The same, between requests."""

@@ -19,8 +19,8 @@ from armory.domain.principal import Principal
 from armory.domain.query import VisibleSet
 from armory.domain.results import Selection
 from armory.domain.tool import ListedRecord, ToolRecord
-from armory.gateway.context import ALL, Endpoint, RequestContext
 from armory.gateway.metatools.definitions import SEARCH, search_definition
+from armory.gateway.requests import ALL, ClientRequest, Endpoint
 from armory.gateway.settings import GatewaySettings, SetSpec
 from armory.gateway.views.definitions import Form, Kind, header_map, listed_bytes, tool_bytes
 from armory.security.policy import Policy, Scope, VisibleCatalog
@@ -85,7 +85,7 @@ class View:
         """The configured set behind an endpoint."""
         return self.settings.sets.get(endpoint.name) if endpoint.kind == "set" else None
 
-    def sight(self, context: RequestContext) -> VisibleCatalog:
+    def sight(self, context: ClientRequest) -> VisibleCatalog:
         """What the caller sees at its endpoint."""
         return self.policy.sight(self.catalog, context.principal, context.endpoint.scope)
 
@@ -134,7 +134,7 @@ class View:
 
     # -- resolving ---------------------------------------------------------------------------
 
-    def tool(self, context: RequestContext, name: str) -> ToolRecord | None:
+    def tool(self, context: ClientRequest, name: str) -> ToolRecord | None:
         """The tool that the client calls `name`; None when it may not see one."""
         endpoint = context.endpoint
         if endpoint.transparent:
@@ -145,7 +145,7 @@ class View:
             return None
         return record if self.policy.allows(context.principal, record.name) else None
 
-    def prompt(self, context: RequestContext, name: str) -> ListedRecord | None:
+    def prompt(self, context: ClientRequest, name: str) -> ListedRecord | None:
         """The prompt that the client calls `name`; None when it may not see one."""
         endpoint = context.endpoint
         if endpoint.transparent:
@@ -156,7 +156,7 @@ class View:
             return None
         return record if self.policy.allows(context.principal, record.name) else None
 
-    def may_read(self, context: RequestContext, server: str, uri: str) -> bool:
+    def may_read(self, context: ClientRequest, server: str, uri: str) -> bool:
         """Whether the caller may use the resource with the original URI `uri` of `server`."""
         return (
             server in self.catalog.servers
@@ -246,7 +246,7 @@ class View:
             self._joined[key] = data
         return data
 
-    def search_json(self, context: RequestContext, *, call_tool: bool) -> bytes:
+    def search_json(self, context: ClientRequest, *, call_tool: bool) -> bytes:
         """The definition of `search_tools` for what the caller sees; made once per sight."""
         sight = self.sight(context)
         key = (sight.tools.key, Form(context.era), f"{SEARCH}:{call_tool}")

@@ -65,7 +65,7 @@ class Agent(Protocol):
 
 
 class Gate(Protocol):
-    """Who may knock at all: Host and Origin (`wire.admission.Admission`)."""
+    """From which hosts and origins requests are taken (`wire.http.host_checks.HostChecks`)."""
 
     def host_allowed(self, host: str | None) -> bool:
         """Whether a Host value may be asked for."""

@@ -1,147 +1,130 @@
-"""Who may knock at all: Host and Origin checks, CORS, trusted proxies.
+"""Whether an HTTP request is let in, and as whose: host, origin, credential, endpoint.
 
-Owns: these decisions over plain header values. Never imports a web framework.
+Owns: `Admission`, which makes an `AdmittedRequest` or answers why not.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
-from urllib.parse import urlsplit
+from collections.abc import Awaitable, Callable
+from typing import Literal
 
-from armory.errors import ConfigError
+from aiohttp import web
 
-_LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
-_METHODS = "GET, POST, DELETE, OPTIONS"
-_EXPOSED = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
-_DEFAULT_HEADERS = (
-    "Authorization, Content-Type, Accept, Last-Event-ID, Mcp-Session-Id, MCP-Protocol-Version, "
-    "Mcp-Method, Mcp-Name, X-Armory-Query, X-Armory-Threshold, X-Armory-Top-K, X-Armory-Servers, "
-    "X-Armory-Categories, X-Armory-Ranker, X-Armory-Mode, X-Prefer-Format, X-API-Key"
-)
+from armory.domain.principal import Principal
+from armory.errors import ArmoryError, AuthenticationFailed
+from armory.gateway.gateway import Gateway
+from armory.gateway.requests import ALL, Endpoint
+from armory.protocol import codes
+from armory.protocol.errors import Malformed
+from armory.security.authentication import Authenticator
+from armory.wire.http.admitted import AdmittedRequest, accepts, refusal, url_of
+from armory.wire.http.host_checks import HostChecks, cors_headers, preflight_headers
+from armory.wire.requests import Caller
+
+Kind = Literal["all", "set", "server"]
+Serve = Callable[[AdmittedRequest], Awaitable[web.StreamResponse]]
+
+
+class RequestRejected(Exception):
+    """A request that is answered already."""
+
+    def __init__(self, response: web.StreamResponse) -> None:
+        super().__init__()
+        self.response = response
 
 
 class Admission:
-    """The checks.
+    """Lets requests in.
 
     Args:
-        host: the address that the server is bound to.
-        allowed_hosts: further Host values, with or without a port; `*` allows all.
-        allowed_origins: origins of browser clients (`https://app.example`); `*` allows all.
-        trusted_proxies: addresses or networks whose `X-Forwarded-*` headers count.
-
-    Raises:
-        ConfigError: a proxy is neither an address nor a network.
+        hosts: which Host and Origin values are taken.
+        authenticator: who is it.
+        gateway: which endpoints there are, and for whom.
     """
 
-    def __init__(
-        self,
-        host: str = "127.0.0.1",
-        allowed_hosts: Sequence[str] = (),
-        allowed_origins: Sequence[str] = (),
-        trusted_proxies: Sequence[str] = (),
-    ) -> None:
-        self.loopback = is_loopback(host)
-        self._hosts = frozenset(name.lower() for name in allowed_hosts)
-        self._origins = frozenset(origin.rstrip("/").lower() for origin in allowed_origins)
-        self._proxies: list[IPv4Network | IPv6Network] = []
-        for place, proxy in enumerate(trusted_proxies):
-            try:
-                self._proxies.append(ip_network(proxy, strict=False))
-            except ValueError:
-                raise ConfigError(
-                    f"{proxy!r} is neither an address nor a network, e.g. 10.0.0.0/8",
-                    path=f"server.trusted_proxies[{place}]",
-                ) from None
-        self._known_hosts: dict[str, bool] = {}
+    def __init__(self, hosts: HostChecks, authenticator: Authenticator, gateway: Gateway) -> None:
+        self._hosts = hosts
+        self._authenticator = authenticator
+        self._gateway = gateway
 
-    def host_allowed(self, host: str | None) -> bool:
-        """Whether a Host value may be asked for (a guard against DNS rebinding)."""
-        if "*" in self._hosts or (not self._hosts and not self.loopback):
-            return True
-        if host is None:
-            return False
-        known = self._known_hosts.get(host)
-        if known is None:
-            if len(self._known_hosts) > 1_000:
-                self._known_hosts.clear()
-            known = self._known_hosts[host] = self._check_host(host.lower())
-        return known
-
-    def _check_host(self, host: str) -> bool:
-        name = _name_of(host)
-        if self.loopback and name in _LOOPBACK_NAMES:
-            return True
-        return host in self._hosts or name in self._hosts
-
-    def origin_allowed(self, origin: str) -> bool:
-        """Whether a browser page of this origin may talk to the gateway."""
-        if "*" in self._origins or origin.rstrip("/").lower() in self._origins:
-            return True
-        if not self.loopback:
-            return False
+    async def serve(self, kind: Kind, request: web.Request, serve: Serve) -> web.StreamResponse:
+        """Let a request in and have it served, or answer why not."""
         try:
-            parts = urlsplit(origin)
-            return parts.scheme in ("http", "https") and parts.hostname in _LOOPBACK_NAMES
-        except ValueError:
-            return False
-
-    def trusts(self, peer: str | None) -> bool:
-        """Whether the peer is a proxy whose forwarding headers count."""
-        if not self._proxies or peer is None:
-            return False
+            admitted = await self._admit(kind, request)
+        except RequestRejected as rejected:
+            return rejected.response
         try:
-            address = ip_address(peer)
-        except ValueError:
-            return False
-        return any(address in network for network in self._proxies)
+            return await serve(admitted)
+        except Malformed as bad:
+            return refusal(400, bad.code, bad.message, id=bad.id, headers=admitted.extra)
 
-    def seen_as(
-        self, peer: str | None, headers: Mapping[str, str]
-    ) -> tuple[str | None, str | None]:
-        """(client address, Host value) of a request, through trusted proxies."""
-        host = headers.get("Host")
-        if not self._proxies or not self.trusts(peer):
-            return peer, host
-        host = headers.get("X-Forwarded-Host", host)
-        hops = [hop.strip() for hop in headers.get("X-Forwarded-For", "").split(",") if hop.strip()]
-        for hop in reversed(hops):
-            peer = hop
-            if not self.trusts(hop):
-                break
-        return peer, host
+    async def caller(self, request: web.Request) -> Principal | None:
+        """Who asks for what needs no credential; None: somebody unknown.
+
+        Raises:
+            RequestRejected: not from this host.
+        """
+        remote, host = self._hosts.seen_as(request.remote, request.headers)
+        if not self._hosts.host_allowed(host):
+            raise RequestRejected(refusal(403, codes.INVALID_REQUEST, "this Host is not allowed"))
+        try:
+            return await self._authenticator.authenticate(request.headers, remote)
+        except ArmoryError:
+            return None
+
+    async def _admit(self, kind: Kind, request: web.Request) -> AdmittedRequest:
+        headers = request.headers
+        hosts = self._hosts
+        remote, host = hosts.seen_as(request.remote, headers)
+        if not hosts.host_allowed(host):
+            message = f"Host {host!r} is not allowed; add it to server.allowed_hosts"
+            raise RequestRejected(refusal(403, codes.INVALID_REQUEST, message))
+        extra: dict[str, str] = {}
+        origin = headers.get("Origin")
+        if origin is not None:
+            if not hosts.origin_allowed(origin):
+                message = f"Origin {origin!r} is not allowed; add it to server.allowed_origins"
+                raise RequestRejected(refusal(403, codes.INVALID_REQUEST, message))
+            extra = cors_headers(origin)
+        if request.method == "OPTIONS":
+            raise RequestRejected(_preflight(origin, request))
+        principal = await self._authenticated(request, remote, extra)
+        endpoint = self._endpoint(kind, request, principal)
+        if endpoint is None:
+            message = (
+                f"there is no MCP endpoint {request.path!r}; /.well-known/mcp.json names those "
+                "that there are"
+            )
+            raise RequestRejected(refusal(404, codes.INVALID_REQUEST, message, headers=extra))
+        caller = Caller(principal, endpoint, headers, url_of(request))
+        return AdmittedRequest(request, caller, extra, *accepts(headers.get("Accept")))
+
+    async def _authenticated(
+        self, request: web.Request, remote: str | None, extra: dict[str, str]
+    ) -> Principal:
+        try:
+            return await self._authenticator.authenticate(request.headers, remote)
+        except AuthenticationFailed as failure:
+            challenge = {**extra, "WWW-Authenticate": self._authenticator.challenge}
+            response = refusal(401, codes.INVALID_REQUEST, failure.message, headers=challenge)
+        except ArmoryError as failure:
+            response = refusal(503, codes.BACKEND, failure.message, headers=extra)
+        raise RequestRejected(response)
+
+    def _endpoint(self, kind: Kind, request: web.Request, principal: Principal) -> Endpoint | None:
+        if kind == "all":
+            return ALL
+        view = self._gateway.view
+        endpoint = view.endpoint(kind, request.match_info["name"])
+        if endpoint is None or not view.policy.restricts:
+            return endpoint
+        visible = view.policy.sight(view.catalog, principal, endpoint.scope)
+        anything = visible.tools.names or visible.prompts or visible.resources or visible.templates
+        return endpoint if anything else None
 
 
-def is_loopback(host: str) -> bool:
-    """Whether a bind address is reachable from this machine only."""
-    if host == "localhost":
-        return True
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
-def _name_of(host: str) -> str:
-    if host.startswith("["):
-        return host[1:].partition("]")[0]
-    return host.rpartition(":")[0] if host.count(":") == 1 else host
-
-
-def cors_headers(origin: str) -> dict[str, str]:
-    """What every response to an allowed origin carries."""
-    return {
-        "Access-Control-Allow-Origin": origin,
-        "Access-Control-Expose-Headers": _EXPOSED,
-        "Vary": "Origin",
-    }
-
-
-def preflight_headers(origin: str, asked: str | None) -> dict[str, str]:
-    """The answer to a preflight of an allowed origin."""
-    return {
-        **cors_headers(origin),
-        "Access-Control-Allow-Methods": _METHODS,
-        "Access-Control-Allow-Headers": asked or _DEFAULT_HEADERS,
-        "Access-Control-Max-Age": "600",
-    }
+def _preflight(origin: str | None, request: web.Request) -> web.Response:
+    if origin is None:
+        return web.Response(status=204, headers={"Allow": "GET, POST, DELETE, OPTIONS"})
+    asked = request.headers.get("Access-Control-Request-Headers")
+    return web.Response(status=204, headers=preflight_headers(origin, asked))

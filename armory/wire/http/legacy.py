@@ -1,149 +1,209 @@
 """The legacy transport: sessions over POST, GET and DELETE.
 
 Owns: the handshake, requests whose client may vanish and come back, batches, resumption. Never
-imports the modern ladder.
+imports the modern checks.
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from aiohttp import web
 
 from armory.protocol import codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message
-from armory.protocol.link import Reply
-from armory.protocol.rawjson import text_of
 from armory.security.expiry import while_valid
-from armory.wire.eras import ladder as eras
-from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream, refusal, url_of
+from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream, refusal
+from armory.wire.http.context import EdgeContext
 from armory.wire.http.replicas import OwnerGone, gone, was_passed
-from armory.wire.sessions.calls import encoded, exchange_of, opened, serve, take
-from armory.wire.sessions.session import Session, TooMany
+from armory.wire.messages import encoded, opened, refused
+from armory.wire.requests import session_request
+from armory.wire.sessions.calls import serve
+from armory.wire.sessions.registry import TooMany
+from armory.wire.sessions.session import Session
 from armory.wire.streams import KEEPALIVE_S, PING, EventStream, frame, parse_event_id, priming, pump
-
-if TYPE_CHECKING:
-    from armory.wire.http.edge import HttpEdge
 
 SESSION_HEADER = "Mcp-Session-Id"
 
 
-async def post(edge: HttpEdge, admitted: AdmittedRequest, message: Message) -> web.StreamResponse:
-    """Answer one legacy POST.
+class LegacyEndpoint:
+    """Serves clients with a handshake.
 
-    Raises:
-        Malformed: the message is not what its method needs.
+    Args:
+        edge: what the handlers of the edge share.
     """
-    if message.method == "initialize" and message.is_request:
-        return await _initialize(edge, admitted, message)
-    session = await _session(edge, admitted)
-    if isinstance(session, web.StreamResponse):
-        return session
-    if not message.is_request:
-        take(edge.gateway, session, message)
-        return web.Response(status=202, headers=dict(admitted.extra))
-    stream = session.open_stream()
-    start(edge, session, stream, message, admitted)
-    return await _answer(admitted, session, stream)
+
+    def __init__(self, edge: EdgeContext) -> None:
+        self._edge = edge
+
+    async def post(self, admitted: AdmittedRequest, message: Message) -> web.StreamResponse:
+        """Answer one POST.
+
+        Raises:
+            Malformed: the message is not what its method needs.
+        """
+        if message.method == "initialize" and message.is_request:
+            return await self._initialize(admitted, message)
+        session = await self._session(admitted)
+        if isinstance(session, web.StreamResponse):
+            return session
+        if not message.is_request:
+            self._edge.sessions.receive(session, message)
+            return web.Response(status=202, headers=dict(admitted.extra))
+        stream = session.open_stream()
+        self._start(session, stream, message, admitted)
+        return await _answer(admitted, session, stream)
+
+    async def post_batch(self, admitted: AdmittedRequest, body: bytes) -> web.StreamResponse:
+        """Answer a 2025-03-26 batch.
+
+        Raises:
+            Malformed: no batch, or the session's revision has none.
+        """
+        items = jsonrpc.decode_batch(body)
+        session = await self._session(admitted)
+        if isinstance(session, web.StreamResponse):
+            return session
+        if session.version != versions.BATCHES:
+            raise Malformed(
+                codes.INVALID_REQUEST,
+                f"revision {session.version} has no batches; send one message per request",
+            )
+        answers: list[bytes] = []
+        streams: list[EventStream] = []
+        for item in items:
+            try:
+                message = jsonrpc.decode(item)
+            except Malformed as bad:
+                answers.append(refused(bad.id, bad.code, bad.message))
+                continue
+            if not message.is_request:
+                self._edge.sessions.receive(session, message)
+                continue
+            stream = session.open_stream()
+            streams.append(stream)
+            self._start(session, stream, message, admitted, alone=False)
+        for stream in streams:
+            answers.extend(await _only_result(session, stream))
+        if not answers:
+            return web.Response(status=202, headers=dict(admitted.extra))
+        return json_answer(admitted, b"[" + b",".join(answers) + b"]")
+
+    async def get(self, admitted: AdmittedRequest) -> web.StreamResponse:
+        """Open the session's general stream, or resume one of its streams."""
+        if not admitted.takes_sse:
+            message = "Accept must list text/event-stream"
+            return refusal(406, codes.INVALID_REQUEST, message, headers=admitted.extra)
+        session = await self._session(admitted)
+        if isinstance(session, web.StreamResponse):
+            return session
+        stream, after = _resumed(session, admitted.caller.headers.get("Last-Event-ID"))
+        if not self._edge.streams.take():
+            message = "too many streams are open (server.limits.streams); try again later"
+            return refusal(503, codes.LIMITED, message, headers=admitted.extra)
+        try:
+            response = new_stream(admitted, {SESSION_HEADER: session.id})
+            await response.prepare(admitted.request)
+            if stream is session.general and session.version >= versions.PRIMING_SINCE:
+                await response.write(priming(stream.event_id(after or stream.delivered)))
+            pumping = pump(response.write, stream, ids=True, after=after)
+            await while_valid(admitted.caller.principal, pumping)
+            session.touch()
+            await response.write_eof()
+            return response
+        finally:
+            self._edge.streams.give_back()
+
+    async def delete(self, admitted: AdmittedRequest) -> web.StreamResponse:
+        """End the session."""
+        session = await self._session(admitted)
+        if isinstance(session, web.StreamResponse):
+            return session
+        await self._edge.sessions.end(session)
+        return web.Response(status=204, headers=dict(admitted.extra))
+
+    async def _session(self, admitted: AdmittedRequest) -> Session | web.StreamResponse:
+        """The session that a request names, or the answer of whoever has it, or a refusal."""
+        id = admitted.caller.headers.get(SESSION_HEADER)
+        if id is None:
+            return refusal(
+                400,
+                codes.INVALID_REQUEST,
+                f"the {SESSION_HEADER} header is missing; send initialize first",
+                headers=admitted.extra,
+            )
+        session = self._edge.sessions.find(id, admitted.caller)
+        if session is not None:
+            return session
+        replicas = self._edge.replicas
+        if replicas is not None and not was_passed(admitted):
+            owner = await replicas.owner(id)
+            if owner is not None:
+                with suppress(OwnerGone):
+                    return await replicas.pass_on(admitted, owner)
+        return gone(admitted)
+
+    async def _initialize(self, admitted: AdmittedRequest, message: Message) -> web.StreamResponse:
+        id, caller = message.key, admitted.caller
+        try:
+            session = await self._edge.sessions.open(caller, message)
+        except TooMany as full:
+            return refusal(503, codes.LIMITED, str(full), id=id, headers=admitted.extra)
+        request = session_request(caller, session, session.general, {})
+        reply = await self._edge.dispatcher.answer(request, "initialize", {})
+        return json_answer(admitted, encoded(id, reply), headers={SESSION_HEADER: session.id})
+
+    def _start(
+        self,
+        session: Session,
+        stream: EventStream,
+        message: Message,
+        admitted: AdmittedRequest,
+        *,
+        alone: bool = True,
+    ) -> None:
+        """Serve a request in a task of its own: a client that disconnects has not cancelled it.
+
+        What is said before the answer takes the general stream where the request has none that is
+        read as it comes: the client takes no events, or the request does not stand `alone`.
+        """
+        before = stream if admitted.takes_sse and alone else session.general
+        work = self._run(session, stream, before, message, admitted)
+        session.inflight[message.key] = asyncio.get_running_loop().create_task(work)
+
+    async def _run(
+        self,
+        session: Session,
+        stream: EventStream,
+        before: EventStream,
+        message: Message,
+        admitted: AdmittedRequest,
+    ) -> None:
+        key = message.key
+        try:
+            params, meta = opened(message)
+            request = session_request(admitted.caller, session, before, meta)
+            reply = await serve(self._edge.dispatcher, session, request, message, params)
+            stream.put(encoded(key, reply))
+        except Malformed as bad:
+            stream.put(refused(key, bad.code, bad.message))
+        finally:
+            if session.inflight.get(key) is asyncio.current_task():
+                del session.inflight[key]
+            session.touch()
+            stream.close()
+            session.keep_within_bounds()
 
 
-async def _session(edge: HttpEdge, admitted: AdmittedRequest) -> Session | web.StreamResponse:
-    id = admitted.request.headers.get(SESSION_HEADER)
-    if id is None:
-        return refusal(
-            400,
-            codes.INVALID_REQUEST,
-            f"the {SESSION_HEADER} header is missing; send initialize first",
-            headers=admitted.extra,
-        )
-    session = edge.sessions.find(id, admitted.principal, admitted.endpoint)
-    if session is not None:
-        return session
-    replicas = edge.replicas
-    if replicas is not None and not was_passed(admitted):
-        owner = await replicas.owner(id)
-        if owner is not None:
-            with suppress(OwnerGone):
-                return await replicas.pass_on(admitted, owner)
-    return gone(admitted)
-
-
-async def _initialize(
-    edge: HttpEdge, admitted: AdmittedRequest, message: Message
-) -> web.StreamResponse:
-    id = message.key
-    params = jsonrpc.params_of(message)
-    asked = text_of(params, "protocolVersion")
-    if asked is None:
-        raise Malformed(codes.INVALID_PARAMS, "params.protocolVersion is missing", id)
-    version = eras.negotiated(asked)
-    try:
-        session = await edge.sessions.open(
-            admitted.principal,
-            admitted.endpoint,
-            version,
-            eras.capabilities_of(params.get("capabilities")),
-        )
-    except TooMany as full:
-        return refusal(503, codes.LIMITED, str(full), id=id, headers=admitted.extra)
-    context = exchange_of(
-        session, session.general, {}, admitted.request.headers, url_of(admitted.request)
-    )
-    described = edge.gateway.described(context)
-    body = jsonrpc.response(id, eras.initialize_result(version, described))
-    return json_answer(admitted, body, headers={SESSION_HEADER: session.id})
-
-
-def start(
-    edge: HttpEdge,
-    session: Session,
-    stream: EventStream,
-    message: Message,
-    admitted: AdmittedRequest,
-    *,
-    alone: bool = True,
-) -> asyncio.Task[None]:
-    """Serve a request in a task of its own: a client that disconnects has not cancelled it.
-
-    What is said before the answer takes the general stream where the request has none that is read
-    as it comes: the client takes no events, or the request does not stand `alone`.
-    """
-    said = stream if admitted.takes_sse and alone else session.general
-    task = asyncio.get_running_loop().create_task(
-        _run(edge, session, stream, said, message, admitted)
-    )
-    session.inflight[message.key] = task
-    return task
-
-
-async def _run(
-    edge: HttpEdge,
-    session: Session,
-    stream: EventStream,
-    said: EventStream,
-    message: Message,
-    admitted: AdmittedRequest,
-) -> None:
-    key = message.key
-    try:
-        params, meta = opened(message)
-        context = exchange_of(
-            session, said, meta, admitted.request.headers, url_of(admitted.request)
-        )
-        reply = await serve(edge.dispatcher, session, context, message, params)
-        stream.put(encoded(key, reply))
-    except Malformed as bad:
-        error = jsonrpc.error(bad.code, bad.message)
-        stream.put(encoded(key, Reply(error=error)))
-    finally:
-        if session.inflight.get(key) is asyncio.current_task():
-            del session.inflight[key]
-        session.touch()
-        stream.close()
-        session.keep_within_bounds()
+def _resumed(session: Session, last_event_id: str | None) -> tuple[EventStream, int | None]:
+    """(stream, position after which to go on) of a GET; the general stream where none is known."""
+    place = parse_event_id(last_event_id) if last_event_id is not None else None
+    stream = session.stream(place[0]) if place is not None else None
+    if place is None or stream is None:
+        return session.general, None
+    return stream, place[1]
 
 
 async def _answer(
@@ -151,25 +211,25 @@ async def _answer(
 ) -> web.StreamResponse:
     reader = stream.attach()
     try:
-        found = None
-        while found is None:
+        first = None
+        while first is None:
             try:
-                found = await stream.next(reader, KEEPALIVE_S)
+                first = await stream.next(reader, KEEPALIVE_S)
             except EOFError:  # cancelled by the client: there is no answer
                 return web.Response(status=202, headers=dict(admitted.extra))
-            if found is None and admitted.takes_sse:
+            if first is None and admitted.takes_sse:
                 break
-        if found is not None and stream.closed and stream.last == 1 and admitted.takes_json:
+        if first is not None and stream.closed and stream.last == 1 and admitted.takes_json:
             session.drop_stream(stream)
-            return json_answer(admitted, found[1])
+            return json_answer(admitted, first[1])
         response = new_stream(admitted, {SESSION_HEADER: session.id})
         await response.prepare(admitted.request)
         if session.version >= versions.PRIMING_SINCE:
             await response.write(priming(stream.event_id(0)))
-        if found is None:
+        if first is None:
             await response.write(PING)
         else:
-            await response.write(frame(found[1], stream.event_id(found[0])))
+            await response.write(frame(first[1], stream.event_id(first[0])))
         await pump(response.write, stream, ids=True)
         await response.write_eof()
         return response
@@ -177,100 +237,16 @@ async def _answer(
         stream.detach(reader)
 
 
-async def post_batch(edge: HttpEdge, admitted: AdmittedRequest, body: bytes) -> web.StreamResponse:
-    """Answer a 2025-03-26 batch.
-
-    Raises:
-        Malformed: no batch, or the session's revision has none.
-    """
-    items = jsonrpc.decode_batch(body)
-    session = await _session(edge, admitted)
-    if isinstance(session, web.StreamResponse):
-        return session
-    if session.version != versions.BATCHES:
-        raise Malformed(
-            codes.INVALID_REQUEST,
-            f"revision {session.version} has no batches; send one message per request",
-        )
-    answers: list[bytes] = []
-    streams: list[EventStream] = []
-    for item in items:
-        try:
-            message = jsonrpc.decode(item)
-        except Malformed as bad:
-            answers.append(jsonrpc.error_response(bad.id, jsonrpc.error(bad.code, bad.message)))
-            continue
-        if not message.is_request:
-            take(edge.gateway, session, message)
-            continue
-        stream = session.open_stream()
-        streams.append(stream)
-        start(edge, session, stream, message, admitted, alone=False)
-    for stream in streams:
-        answers.extend(await _only_result(session, stream))
-    if not answers:
-        return web.Response(status=202, headers=dict(admitted.extra))
-    return json_answer(admitted, b"[" + b",".join(answers) + b"]")
-
-
 async def _only_result(session: Session, stream: EventStream) -> list[bytes]:
     """What a request of a batch was answered; nothing where it was cancelled."""
     reader = stream.attach()
-    seen: list[bytes] = []
+    answers: list[bytes] = []
     while True:
         try:
-            found = await stream.next(reader, KEEPALIVE_S)
+            event = await stream.next(reader, KEEPALIVE_S)
         except EOFError:
             break
-        if found is not None:
-            seen.append(found[1])
+        if event is not None:
+            answers.append(event[1])
     session.drop_stream(stream)
-    return seen
-
-
-async def get(edge: HttpEdge, admitted: AdmittedRequest) -> web.StreamResponse:
-    """Open the session's general stream, or resume one of its streams."""
-    if not admitted.takes_sse:
-        return refusal(
-            406,
-            codes.INVALID_REQUEST,
-            "Accept must list text/event-stream",
-            headers=admitted.extra,
-        )
-    session = await _session(edge, admitted)
-    if isinstance(session, web.StreamResponse):
-        return session
-    stream, after = session.general, None
-    last = admitted.request.headers.get("Last-Event-ID")
-    if last is not None:
-        known = parse_event_id(last)
-        resumed = session.stream(known[0]) if known is not None else None
-        if known is not None and resumed is not None:
-            stream, after = resumed, known[1]
-    if not edge.take_stream():
-        return refusal(
-            503,
-            codes.LIMITED,
-            "too many streams are open (server.limits.streams); try again later",
-            headers=admitted.extra,
-        )
-    try:
-        response = new_stream(admitted, {SESSION_HEADER: session.id})
-        await response.prepare(admitted.request)
-        if stream is session.general and session.version >= versions.PRIMING_SINCE:
-            await response.write(priming(stream.event_id(after or stream.delivered)))
-        await while_valid(admitted.principal, pump(response.write, stream, ids=True, after=after))
-        session.touch()
-        await response.write_eof()
-        return response
-    finally:
-        edge.give_stream()
-
-
-async def delete(edge: HttpEdge, admitted: AdmittedRequest) -> web.StreamResponse:
-    """End the session."""
-    session = await _session(edge, admitted)
-    if isinstance(session, web.StreamResponse):
-        return session
-    await edge.sessions.end(session)
-    return web.Response(status=204, headers=dict(admitted.extra))
+    return answers

@@ -1,136 +1,166 @@
 """The modern POST: one self-contained request in, one answer out, as JSON or as a stream.
 
-Owns: climbing the ladder, serving the request, and `subscriptions/listen`. Never imports legacy
-sessions.
+Owns: checking the request against its headers, having it answered, and `subscriptions/listen`.
+Never imports legacy sessions.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-import structlog
 from aiohttp import web
 from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS, InboundLadderRejection
 from msgspec import UNSET, Raw
 
-from armory.errors import ArmoryError
 from armory.gateway.context import RequestContext
 from armory.gateway.query_parsing import read_mode
-from armory.protocol import codes, jsonrpc, versions
-from armory.protocol import meta as meta_keys
+from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import RpcError
 from armory.protocol.jsonrpc import Message
-from armory.protocol.meta import PROGRESS_TOKEN
+from armory.protocol.link import Reply
+from armory.protocol.meta import PROTOCOL_VERSION
 from armory.protocol.rawjson import text_of
+from armory.protocol.versions import MODERN_VERSIONS
 from armory.security.expiry import while_valid
-from armory.wire.eras import ladder as eras
-from armory.wire.errors import error_object, status_of
-from armory.wire.http.admitted import (
-    NOBODY,
-    AdmittedRequest,
-    LazyAnswer,
-    RequestChannel,
-    json_answer,
-    new_stream,
-    refusal,
-    url_of,
-)
+from armory.wire.eras import inbound
+from armory.wire.errors import status_of
+from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream, refusal
+from armory.wire.http.context import EdgeContext
+from armory.wire.http.lazy_answer import LazyAnswer
 from armory.wire.http.replicas import OwnerGone, was_passed
-from armory.wire.interaction.interactions import OwnedByReplica
-from armory.wire.listening import start_listening
+from armory.wire.interaction.state import REFUSED_STATE, OwnedByReplica
+from armory.wire.listening import Listening
+from armory.wire.messages import encoded
+from armory.wire.methods import named_parameter
+from armory.wire.requests import modern_request
 from armory.wire.streams import frame, pump
 
-if TYPE_CHECKING:
-    from armory.wire.http.edge import HttpEdge
 
-_log = structlog.get_logger(__name__)
+class ModernEndpoint:
+    """Serves modern clients.
+
+    Args:
+        edge: what the handlers of the edge share.
+    """
+
+    def __init__(self, edge: EdgeContext) -> None:
+        self._edge = edge
+
+    async def post(
+        self,
+        admitted: AdmittedRequest,
+        message: Message,
+        params: dict[str, Raw],
+        meta: dict[str, Raw],
+    ) -> web.StreamResponse:
+        """Answer one POST."""
+        if not message.is_request or message.method is UNSET:
+            return _not_a_request(admitted, message)
+        headers = admitted.caller.headers
+        method, id = message.method, message.key
+        version = text_of(meta, PROTOCOL_VERSION)
+        rejected = inbound.refusal(
+            method, version, params, meta, named_parameter(method), headers, headers.items()
+        )
+        if rejected is not None:
+            return _rejected(admitted, rejected, id)
+        version = version or MODERN_VERSIONS[-1]
+        if method == "subscriptions/listen":
+            return await self._listen(admitted, version, id, params)
+        answer = LazyAnswer(admitted, self._edge.keepalive)
+        request = modern_request(admitted.caller, version, meta, answer.event)
+        verify = _verify_mirrored if method == "tools/call" else None
+        try:
+            reply = await self._edge.dispatcher.answer(request, method, params, verify)
+            return await answer.finish(id, reply)
+        except OwnedByReplica as owned:
+            return await self._pass_on(admitted, id, owned.replica)
+        finally:
+            answer.stop()
+
+    async def _pass_on(
+        self, admitted: AdmittedRequest, id: bytes, replica: str
+    ) -> web.StreamResponse:
+        """Let the replica that parked the call go on with it."""
+        replicas = self._edge.replicas
+        if replicas is not None and not was_passed(admitted) and await replicas.alive(replica):
+            with suppress(OwnerGone):
+                return await replicas.pass_on(admitted, replica)
+        body = jsonrpc.error_response(id, REFUSED_STATE)
+        return json_answer(admitted, body, status_of(REFUSED_STATE))
+
+    async def _listen(
+        self, admitted: AdmittedRequest, version: str, id: bytes, params: dict[str, Raw]
+    ) -> web.StreamResponse:
+        streams = self._edge.streams
+        if not admitted.takes_sse:
+            return refusal(406, codes.INVALID_REQUEST, "Accept must list text/event-stream", id=id)
+        if not streams.take():
+            return refusal(
+                503,
+                codes.LIMITED,
+                "too many streams are open (server.limits.streams); try again later",
+                id=id,
+            )
+        listening = None
+        try:
+            request = modern_request(admitted.caller, version, {}, _nowhere)
+            listening = await self._edge.dispatcher.listen(request, id, params)
+            if isinstance(listening, Reply):
+                status = status_of(listening.error) if listening.error is not None else 200
+                return json_answer(admitted, encoded(id, listening), status)
+            return await self._stream(admitted, listening)
+        finally:
+            streams.give_back()
+            if isinstance(listening, Listening):
+                await listening.end()
+
+    async def _stream(self, admitted: AdmittedRequest, listening: Listening) -> web.StreamResponse:
+        streams = self._edge.streams
+        streams.add_listening(listening)
+        try:
+            response = new_stream(admitted)
+            await response.prepare(admitted.request)
+            principal = admitted.caller.principal
+            await while_valid(principal, pump(response.write, listening.stream, ids=False))
+            if streams.closing:
+                await response.write(frame(listening.result()))
+        finally:
+            streams.drop_listening(listening)
+        await response.write_eof()
+        return response
 
 
-async def post(
-    edge: HttpEdge,
-    admitted: AdmittedRequest,
-    message: Message,
-    params: dict[str, Raw],
-    meta: dict[str, Raw],
-) -> web.StreamResponse:
-    """Answer one modern POST."""
-    if not message.is_request or message.method is UNSET:
-        return _not_a_request(admitted, message)
-    headers = admitted.request.headers
-    method, id = message.method, message.key
-    version = text_of(meta, meta_keys.PROTOCOL_VERSION)
-    rejected = eras.refusal(method, version, params, meta, headers, headers.items())
-    if rejected is not None:
-        return _rejected(admitted, rejected, id)
-    if method == "subscriptions/listen":
-        return await _listen(edge, admitted, id, params)
-    answer = LazyAnswer(admitted, edge.patience)
-    face = RequestChannel(
-        answer,
-        eras.capabilities_of(meta.get(meta_keys.CLIENT_CAPABILITIES)),
-        text_of(meta, meta_keys.LOG_LEVEL),
-        meta.get(PROGRESS_TOKEN),
-    )
-    request = admitted.request
-    context = RequestContext(
-        principal=admitted.principal,
-        client=face,
-        era="modern",
-        version=version or versions.MODERN_VERSIONS[-1],
-        endpoint=admitted.endpoint,
-        meta=meta,
-        headers=headers,
-        url=url_of(request),
-    )
-    try:
-        if method == "tools/call":
-            rejected = mirrored_refusal(edge, context, params, headers)
-            if rejected is not None:
-                return _rejected(admitted, rejected, id)
-        reply = await edge.dispatcher.answer(context, method, params)
-        return await answer.finish(id, reply)
-    except OwnedByReplica as elsewhere:
-        return await _pass_on(edge, admitted, id, elsewhere.replica)
-    finally:
-        answer.stop()
+async def _nowhere(_data: bytes) -> None:
+    """Nothing is said on a listening request but what it listens to."""
 
 
-def mirrored_refusal(
-    edge: HttpEdge, context: RequestContext, params: Mapping[str, Raw], headers: Mapping[str, str]
-) -> InboundLadderRejection | None:
-    """Check `Mcp-Param-*` headers where the client has seen which ones there are."""
-    view = edge.gateway.view_for(context)
+def _verify_mirrored(context: RequestContext, params: Mapping[str, Raw]) -> None:
+    """Check `Mcp-Param-*` headers where the client has seen which ones there are.
+
+    Raises:
+        RpcError: they do not fit the arguments.
+    """
     name = text_of(params, "name")
-    record = view.tool(context, name) if name is not None else None
-    if record is None or not view.headers_of(record):
-        return None
+    record = context.view.tool(context, name) if name is not None else None
+    if record is None or not context.view.headers_of(record):
+        return
     try:
         shown = context.endpoint.transparent or read_mode(context) == "raw"
     except RpcError:
-        return None
-    return eras.param_refusal(record.input_schema, params, headers) if shown else None
-
-
-async def _pass_on(
-    edge: HttpEdge, admitted: AdmittedRequest, id: bytes, replica: str
-) -> web.StreamResponse:
-    """Let the replica that parked the call go on with it."""
-    replicas = edge.replicas
-    if replicas is not None and not was_passed(admitted) and await replicas.alive(replica):
-        with suppress(OwnerGone):
-            return await replicas.pass_on(admitted, replica)
-    data = {"reason": "invalid_request_state"}
-    message = "Invalid or expired requestState"
-    return refusal(400, codes.INVALID_PARAMS, message, id=id, data=data, headers=admitted.extra)
+        return
+    if not shown:
+        return
+    rejected = inbound.param_refusal(record.input_schema, params, context.headers)
+    if rejected is not None:
+        raise RpcError(rejected.code, rejected.message, rejected.data)
 
 
 def _not_a_request(admitted: AdmittedRequest, message: Message) -> web.StreamResponse:
     if message.is_notification:
-        version = admitted.request.headers.get("MCP-Protocol-Version", versions.MODERN_VERSIONS[-1])
-        rejected = eras.version_refusal(version)
+        version = admitted.caller.headers.get("MCP-Protocol-Version", MODERN_VERSIONS[-1])
+        rejected = inbound.version_refusal(version)
         if rejected is not None:
             return _rejected(admitted, rejected, jsonrpc.NULL)
         return web.Response(status=202, headers=dict(admitted.extra))
@@ -148,39 +178,3 @@ def _rejected(
     status = ERROR_CODE_HTTP_STATUS.get(rejected.code, 400)
     error = jsonrpc.error(rejected.code, rejected.message, rejected.data)
     return json_answer(admitted, jsonrpc.error_response(id, error), status)
-
-
-async def _listen(
-    edge: HttpEdge, admitted: AdmittedRequest, id: bytes, params: dict[str, Raw]
-) -> web.StreamResponse:
-    if not admitted.takes_sse:
-        return refusal(406, codes.INVALID_REQUEST, "Accept must list text/event-stream", id=id)
-    if not edge.take_stream():
-        return refusal(
-            503,
-            codes.LIMITED,
-            "too many streams are open (server.limits.streams); try again later",
-            id=id,
-        )
-    subscription = None
-    try:
-        version = versions.MODERN_VERSIONS[-1]
-        context = RequestContext(admitted.principal, NOBODY, "modern", version, admitted.endpoint)
-        try:
-            listening, subscription = await start_listening(edge.gateway, context, id, params)
-        except (RpcError, ArmoryError) as failure:
-            error = error_object(failure)
-            return json_answer(admitted, jsonrpc.error_response(id, error), status_of(error))
-        edge.listening.add(listening)
-        response = new_stream(admitted)
-        await response.prepare(admitted.request)
-        await while_valid(admitted.principal, pump(response.write, listening.stream, ids=False))
-        if edge.closing:
-            await response.write(frame(listening.result()))
-        edge.listening.discard(listening)
-        await response.write_eof()
-        return response
-    finally:
-        edge.give_stream()
-        if subscription is not None:
-            await asyncio.shield(edge.gateway.changes.remove(subscription))

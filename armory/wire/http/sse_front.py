@@ -6,73 +6,64 @@ Owns: these two routes. Sessions live as long as their stream.
 from __future__ import annotations
 
 import secrets
-from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from armory.gateway.context import ALL
 from armory.protocol import codes
 from armory.security.expiry import while_valid
 from armory.wire.duplex import Duplex
-from armory.wire.http.admitted import AdmittedRequest, new_stream, read_body, refusal, url_of
+from armory.wire.http.admission import Admission
+from armory.wire.http.admitted import AdmittedRequest, new_stream, read_body, refusal
+from armory.wire.http.context import EdgeContext
 from armory.wire.streams import EventStream, pump
-
-if TYPE_CHECKING:
-    from armory.wire.http.edge import HttpEdge
 
 
 class SseFront:
     """The two routes.
 
     Args:
-        edge: whose admission, sessions and caps apply.
+        edge: what the handlers of the edge share.
+        admission: lets requests in.
+        base_path: prefix of both routes.
     """
 
-    def __init__(self, edge: HttpEdge) -> None:
+    def __init__(self, edge: EdgeContext, admission: Admission, base_path: str) -> None:
         self._edge = edge
-        self._open: dict[str, tuple[Duplex, AdmittedRequest]] = {}
+        self._admission = admission
+        self._messages = f"{base_path}/messages"
+        self._open: dict[str, tuple[Duplex, str]] = {}
 
     async def stream(self, request: web.Request) -> web.StreamResponse:
         """`GET /sse`: says where to post, then every message of the server."""
-        return await self._edge.admitted("all", request, self._stream)
+        return await self._admission.serve("all", request, self._stream)
 
     async def message(self, request: web.Request) -> web.StreamResponse:
         """`POST /messages?session_id=...`: one message of the client."""
-        return await self._edge.admitted("all", request, self._message)
+        return await self._admission.serve("all", request, self._message)
 
     async def _stream(self, admitted: AdmittedRequest) -> web.StreamResponse:
-        edge, request = self._edge, admitted.request
+        edge, request, caller = self._edge, admitted.request, admitted.caller
         if request.method != "GET":
             return _only(admitted, "GET")
-        if not edge.take_stream():
+        if not edge.streams.take():
             message = "too many streams are open (server.limits.streams); try again later"
             return refusal(503, codes.LIMITED, message, headers=admitted.extra)
         out = EventStream("sse", keep_bytes=0)
-        duplex = Duplex(
-            edge.gateway,
-            edge.dispatcher,
-            edge.sessions,
-            admitted.principal,
-            ALL,
-            out,
-            headers=request.headers,
-            url=url_of(request),
-            json_depth=edge.settings.json_depth,
-        )
+        duplex = Duplex(edge.dispatcher, edge.sessions, caller, out, json_depth=edge.json_depth)
         key = secrets.token_hex(16)
-        self._open[key] = (duplex, admitted)
-        edge.pipes.add(out)
+        self._open[key] = (duplex, caller.principal.key)
+        edge.streams.add_pipe(out)
         try:
             response = new_stream(admitted)
             await response.prepare(request)
-            path = f"{edge.settings.base_path}/messages?session_id={key}"
+            path = f"{self._messages}?session_id={key}"
             await response.write(b"event: endpoint\ndata: %b\n\n" % path.encode())
-            await while_valid(admitted.principal, pump(response.write, out, ids=False))
+            await while_valid(caller.principal, pump(response.write, out, ids=False))
             await response.write_eof()
             return response
         finally:
-            edge.give_stream()
-            edge.pipes.discard(out)
+            edge.streams.give_back()
+            edge.streams.drop_pipe(out)
             del self._open[key]
             await duplex.close()
 
@@ -80,15 +71,15 @@ class SseFront:
         edge, request = self._edge, admitted.request
         if request.method != "POST":
             return _only(admitted, "POST")
-        found = self._open.get(request.query.get("session_id", ""))
-        if found is None or found[1].principal.key != admitted.principal.key:
+        duplex, owner = self._open.get(request.query.get("session_id", ""), (None, ""))
+        if duplex is None or owner != admitted.caller.principal.key:
             message = "no such session; open /sse first"
             return refusal(404, codes.INVALID_REQUEST, message, headers=admitted.extra)
-        body = await read_body(request, edge.settings.body_bytes)
+        body = await read_body(request, edge.body_bytes)
         if body is None:
-            message = f"the body is larger than {edge.settings.body_bytes:,} bytes"
+            message = f"the body is larger than {edge.body_bytes:,} bytes"
             return refusal(413, codes.INVALID_REQUEST, message, headers=admitted.extra)
-        await found[0].take(body)
+        await duplex.take(body)
         return web.Response(status=202, text="Accepted", headers=dict(admitted.extra))
 
 

@@ -1,40 +1,38 @@
-"""A call that may wait for its client, and what its request state is bound to.
+"""A call that may wait for its client.
 
 Owns: `ParkedCall`, a running call whose upstream asks the client something while no request of
-the client is open, and `Binding`. Never imports a transport.
+the client is open. Never imports a transport.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Awaitable, Mapping
-from typing import Any, cast
+from typing import Any
 
-import msgspec
 from msgspec import Raw
 
-from armory.gateway.context import RequestContext
 from armory.protocol import codes, jsonrpc
 from armory.protocol.link import Answer, ClientChannel, ClientGone, Params, Reply
-from armory.protocol.rawjson import encode, members_or_none, pack, text_of, value
-from armory.wire.eras import ladder as eras
+from armory.protocol.rawjson import members_or_none, pack
+from armory.wire.eras.client_meta import passed_meta
+from armory.wire.eras.questions import may_ask
+from armory.wire.interaction.state import Binding
 
 BATCH_S = 0.03
 """So long a question waits for others of the same call, to travel with them."""
-_sorted = msgspec.json.Encoder(order="deterministic").encode
 
 
 class ParkedCall:
     """A call that may be parked: its task, what it asks, and the client that it talks to now."""
 
-    def __init__(self, face: ClientChannel, version: str, binding: Binding) -> None:
-        self.face = face
+    def __init__(self, client: ClientChannel, version: str, binding: Binding) -> None:
+        self.client = client
         self.version = version
         self.binding = binding
         self.task: asyncio.Future[Reply] | None = None
         self.timer: asyncio.TimerHandle | None = None
-        self._asked: dict[str, tuple[dict[str, Any], asyncio.Future[Answer]]] = {}
+        self._questions: dict[str, tuple[dict[str, Any], asyncio.Future[Answer]]] = {}
         self._count = 0
         self._wake = asyncio.Event()
 
@@ -58,22 +56,22 @@ class ParkedCall:
     @property
     def capabilities(self) -> Mapping[str, Any]:
         """What the client declared."""
-        return self.face.capabilities
+        return self.client.capabilities
 
     @property
     def log_level(self) -> str | None:
         """The log level that it wants."""
-        return self.face.log_level
+        return self.client.log_level
 
     @property
     def progress_token(self) -> Raw | None:
         """Its progress token."""
-        return self.face.progress_token
+        return self.client.progress_token
 
     async def notify(self, method: str, params: Params) -> None:
         """Deliver to the request that is open now; parked, there is none."""
         if self.timer is None:
-            await self.face.notify(method, params)
+            await self.client.notify(method, params)
 
     async def ask(self, method: str, params: Params) -> Answer:
         """Have the question parked and wait for its answer.
@@ -81,41 +79,41 @@ class ParkedCall:
         Raises:
             ClientGone: the call ended first.
         """
-        if not eras.may_ask(method, params, self.capabilities, "modern", self.version):
+        if not may_ask(method, params, self.capabilities, "modern", self.version):
             message = f"the client did not declare what {method} needs"
             return Answer(error=jsonrpc.error(codes.METHOD_NOT_FOUND, message))
         self._count += 1
         key = f"input-{self._count}"
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._asked[key] = ({"method": method, "params": _asked_modern(params)}, future)
+        self._questions[key] = ({"method": method, "params": _modern_form(params)}, future)
         self._wake.set()
         try:
             return await future
         finally:
-            self._asked.pop(key, None)
+            self._questions.pop(key, None)
 
     async def pause(self) -> None:
         """Wait until the task is done or something is asked."""
         task = self.running
-        while not task.done() and not self._asked:
+        while not task.done() and not self._questions:
             self._wake.clear()
             await self._wake.wait()
         # A server that asks several things at once sends them one after the other.
         known = 0
-        while not task.done() and len(self._asked) > known:
-            known = len(self._asked)
+        while not task.done() and len(self._questions) > known:
+            known = len(self._questions)
             await asyncio.wait((task,), timeout=BATCH_S)
 
     def requests(self) -> dict[str, Any]:
         """The open questions, as `inputRequests`."""
-        return {key: asked for key, (asked, _) in self._asked.items()}
+        return {key: question for key, (question, _) in self._questions.items()}
 
     def deliver(self, answers: Mapping[str, Raw]) -> None:
         """Answer the open questions; those that are left stay open."""
         for key, raw in answers.items():
-            found = self._asked.pop(key, None)
-            if found is not None and not found[1].done():
-                found[1].set_result(Answer(result=raw))
+            _, future = self._questions.pop(key, (None, None))
+            if future is not None and not future.done():
+                future.set_result(Answer(result=raw))
 
     def timer_off(self) -> None:
         """Not parked any more."""
@@ -126,7 +124,7 @@ class ParkedCall:
     def stop(self) -> None:
         """Cancel the call; whoever cares waits for `end`."""
         self.timer_off()
-        for _, future in list(self._asked.values()):
+        for _, future in list(self._questions.values()):
             if not future.done():
                 future.set_exception(ClientGone("the client did not come back"))
                 future.exception()
@@ -140,39 +138,12 @@ class ParkedCall:
             await asyncio.wait((self.task,), timeout=5)
 
 
-def _asked_modern(params: Params) -> Params:
+def _modern_form(params: Params) -> Params:
     """A legacy upstream's question in the modern form."""
     changed = {k: v for k, v in params.items() if k not in ("elicitationId", "task", "_meta")}
     meta = members_or_none(params.get("_meta"))
     if meta is not None:
-        passed = eras.passed_meta(meta, transparent=True)
+        passed = passed_meta(meta, transparent=True)
         if passed:
             changed["_meta"] = pack(passed)
     return changed
-
-
-class Binding:
-    """What request state is bound to: who asks, where, for what."""
-
-    __slots__ = ("_digest", "_exchange", "_method", "_params")
-
-    def __init__(self, context: RequestContext, method: str, params: Mapping[str, Raw]) -> None:
-        self._exchange = context
-        self._method = method
-        self._params = params
-        self._digest: str | None = None
-
-    @property
-    def digest(self) -> str:
-        """A hash of it; equal for a request and its retry."""
-        if self._digest is None:
-            context, params = self._exchange, self._params
-            endpoint = context.endpoint
-            bound = [context.principal.key, endpoint.kind, endpoint.name, self._method]
-            bound.extend(text_of(params, key) or "" for key in ("name", "uri"))
-            hasher = hashlib.sha256(encode(bound))
-            arguments = params.get("arguments")
-            if arguments is not None:
-                hasher.update(_sorted(cast("object", value(arguments))))
-            self._digest = hasher.hexdigest()
-        return self._digest

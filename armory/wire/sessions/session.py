@@ -1,7 +1,6 @@
-"""Legacy sessions: what a client's handshake said, its streams, and its calls in flight.
+"""One legacy client: what its handshake said, its streams, its calls in flight.
 
-Owns: `Session`, its face toward upstreams, and `Sessions`, which keeps them. Never imports a web
-framework. Which replica owns a session is the business of a `SessionDirectory`.
+Owns: `Session` and its channel toward upstreams. Never imports a web framework.
 """
 
 from __future__ import annotations
@@ -11,50 +10,27 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Coroutine, Mapping
-from typing import Any, Protocol
+from typing import Any
 
-import structlog
 from msgspec import Raw
 
 from armory.domain.principal import Principal
 from armory.gateway.changes import Subscription
-from armory.gateway.context import Endpoint
-from armory.gateway.gateway import Gateway
+from armory.gateway.requests import Endpoint
 from armory.protocol import codes, jsonrpc
 from armory.protocol.jsonrpc import Message
 from armory.protocol.link import Answer, ClientGone, Params
 from armory.protocol.loglevels import loud_enough
-from armory.protocol.rawjson import pack, text_of
-from armory.wire.eras import ladder as eras
+from armory.protocol.rawjson import encode, pack, text_of
+from armory.wire.eras.questions import may_ask
 from armory.wire.streams import EventStream
 
-_log = structlog.get_logger(__name__)
 DEFAULT_LOG_LEVEL = "info"
 """Until a client chooses, a server sends what it thinks fit; so does the gateway."""
 KEPT_STREAMS = 32
 KEPT_BYTES = 4 << 20
 ASK_TIMEOUT_S = 600.0
 GENERAL = "0"
-
-
-class TooMany(Exception):
-    """A cap is reached; the message says which."""
-
-
-class SessionDirectory(Protocol):
-    """Which replica owns which session, where there are several replicas."""
-
-    async def claim(self, session_id: str) -> None:
-        """This replica owns the session from now on."""
-        ...
-
-    async def owner(self, session_id: str) -> str | None:
-        """Base URL of the replica that owns it, when that is another one and alive."""
-        ...
-
-    async def release(self, session_id: str) -> None:
-        """The session ended."""
-        ...
 
 
 class Session:
@@ -99,7 +75,7 @@ class Session:
             relays=True,
         )
         self._streams: OrderedDict[str, EventStream] = OrderedDict()
-        self._asked: dict[bytes, asyncio.Future[Answer]] = {}
+        self._questions: dict[bytes, asyncio.Future[Answer]] = {}
         self._errands: set[asyncio.Task[None]] = set()
         self._count = 0
         self._salt = secrets.token_hex(4)
@@ -165,9 +141,9 @@ class Session:
             raise ClientGone("the session has ended")
         self._count += 1
         id = f"armory-{self._count}"
-        key = jsonrpc.encode(id)
+        key = encode(id)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._asked[key] = future
+        self._questions[key] = future
         stream.put(jsonrpc.request(id, method, params))
         try:
             return await asyncio.wait_for(future, ASK_TIMEOUT_S)
@@ -182,11 +158,11 @@ class Session:
             )
             raise
         finally:
-            self._asked.pop(key, None)
+            self._questions.pop(key, None)
 
     def answered(self, message: Message) -> bool:
         """Take a response of the client; False when nobody asked."""
-        future = self._asked.get(message.key)
+        future = self._questions.get(message.key)
         if future is None or future.done():
             return False
         if isinstance(message.result, Raw):
@@ -194,6 +170,12 @@ class Session:
         elif isinstance(message.error, Raw):
             future.set_result(Answer(error=message.error))
         return True
+
+    def cancel(self, id: bytes | None) -> None:
+        """Cancel the call in flight of that id, if there is one."""
+        task = self.inflight.get(id) if id is not None else None
+        if task is not None:
+            cancel_soon(task)
 
     def run(self, errand: Coroutine[Any, Any, None]) -> None:
         """Do something for the client that has no answer; ended with the session."""
@@ -206,7 +188,7 @@ class Session:
     async def close(self) -> None:
         """End everything: calls are cancelled, streams closed, questions withdrawn."""
         self.closed = True
-        for future in list(self._asked.values()):
+        for future in list(self._questions.values()):
             if not future.done():
                 future.set_exception(ClientGone("the session has ended"))
                 future.exception()
@@ -219,6 +201,11 @@ class Session:
         self.general.close()
         for stream in self._streams.values():
             stream.close()
+
+
+def cancel_soon(task: asyncio.Task[None]) -> None:
+    """Cancel a call, once it has begun: a task that never ran would not clean up after itself."""
+    asyncio.get_running_loop().call_soon(task.cancel)
 
 
 class SessionChannel:
@@ -257,109 +244,7 @@ class SessionChannel:
             ClientGone: nobody is there to answer.
         """
         session = self._session
-        if not eras.may_ask(method, params, session.capabilities, "legacy", session.version):
+        if not may_ask(method, params, session.capabilities, "legacy", session.version):
             message = f"the client did not declare what {method} needs"
             return Answer(error=jsonrpc.error(codes.METHOD_NOT_FOUND, message))
         return await session.ask(self._stream, method, params)
-
-
-class Sessions:
-    """All legacy sessions of this replica.
-
-    Args:
-        gateway: hears of sessions that come and go.
-        capacity: most sessions at once.
-        idle_s: seconds after which an unused session ends.
-        directory: where other replicas look sessions up, if there are any.
-    """
-
-    def __init__(
-        self,
-        gateway: Gateway,
-        *,
-        capacity: int = 10_000,
-        idle_s: float = 1_800.0,
-        directory: SessionDirectory | None = None,
-    ) -> None:
-        self._gateway = gateway
-        self._capacity = capacity
-        self._idle_s = idle_s
-        self.directory = directory
-        self._sessions: dict[str, Session] = {}
-
-    def __len__(self) -> int:
-        return len(self._sessions)
-
-    def all(self) -> list[Session]:
-        """The open sessions."""
-        return list(self._sessions.values())
-
-    async def open(
-        self,
-        principal: Principal,
-        endpoint: Endpoint,
-        version: str,
-        capabilities: Mapping[str, Any],
-        general: EventStream | None = None,
-    ) -> Session:
-        """A new session; `general` is the one stream of a transport that has no other.
-
-        Raises:
-            TooMany: the cap is reached.
-        """
-        if len(self._sessions) >= self._capacity:
-            await self.expire()
-            if len(self._sessions) >= self._capacity:
-                raise TooMany(
-                    f"{self._capacity} sessions are open (server.limits.sessions); try again later"
-                )
-        id = secrets.token_hex(16)
-        session = Session(id, principal, endpoint, version, capabilities, general)
-        self._sessions[session.id] = session
-        self._gateway.changes.add(session.subscription)
-        if self.directory is not None:
-            await self.directory.claim(session.id)
-        return session
-
-    def find(self, id: str, principal: Principal, endpoint: Endpoint) -> Session | None:
-        """The caller's session of that id at that endpoint; None when it has none."""
-        session = self._sessions.get(id)
-        if session is None or session.closed:
-            return None
-        same = session.principal.key == principal.key and (
-            session.endpoint.kind,
-            session.endpoint.name,
-        ) == (endpoint.kind, endpoint.name)
-        if not same:
-            return None
-        session.seen_as(principal, endpoint)
-        return session
-
-    async def end(self, session: Session) -> None:
-        """End one session."""
-        if self._sessions.pop(session.id, None) is None:
-            return
-        await session.close()
-        await self._gateway.changes.remove(session.subscription)
-        self._gateway.personal.release(session.id)
-        await self._gateway.pool.release_session(session.id)
-        if self.directory is not None:
-            await self.directory.release(session.id)
-
-    async def expire(self) -> None:
-        """End the sessions that were not used for too long."""
-        limit = time.monotonic() - self._idle_s
-        for session in list(self._sessions.values()):
-            if session.used < limit and not session.busy:
-                _log.info("session_expired", session=session.id[:8])
-                await self.end(session)
-
-    def end_streams(self) -> None:
-        """End the general streams; sessions and calls go on."""
-        for session in self._sessions.values():
-            session.general.close()
-
-    async def close(self) -> None:
-        """End all of them."""
-        for session in list(self._sessions.values()):
-            await self.end(session)

@@ -13,8 +13,9 @@ from multidict import CIMultiDict
 
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import ANONYMOUS, Principal
-from armory.gateway.context import ALL, Endpoint, RequestContext
+from armory.gateway.context import RequestContext, served_from
 from armory.gateway.gateway import Gateway
+from armory.gateway.requests import ALL, ClientRequest, Endpoint
 from armory.gateway.settings import GatewaySettings
 from armory.protocol.link import (
     Answer,
@@ -36,7 +37,7 @@ from armory.testing.front import (
 
 
 @dataclass
-class Heard:
+class NotingClient:
     """A client that notes what it hears and accepts what it is asked."""
 
     capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
@@ -61,7 +62,7 @@ class Bench:
     pool: ScriptedPool
     retriever: WordRetriever
     gateway: Gateway
-    client: Heard = field(default_factory=Heard)
+    client: NotingClient = field(default_factory=NotingClient)
 
     def context(
         self,
@@ -74,7 +75,7 @@ class Bench:
         url: dict[str, list[str]] | None = None,
         revealed: set[str] | None = None,
     ) -> RequestContext:
-        return RequestContext(
+        request = ClientRequest(
             principal=principal,
             client=self.client,
             era=era,
@@ -86,11 +87,13 @@ class Bench:
             url=url or {},
             revealed=revealed,
         )
+        return served_from(request, self.gateway.view_for(request))
 
     async def tools(
         self, context: RequestContext, params: dict[str, Any] | None = None
     ) -> list[str]:
-        listed = read(await self.gateway.list_tools(context, raws(params or {})))
+        asked = served_from(context, self.gateway.view_for(context))
+        listed = read(await self.gateway.list_tools(asked, raws(params or {})))
         return [entry["name"] for entry in listed["tools"]]
 
     async def call(self, name: str, arguments: Any = None, **more: Any) -> Any:

@@ -10,7 +10,7 @@ import pytest
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import UpstreamUnavailable
 from armory.gateway.changes import PROMPTS, RESOURCES, TOOLS, Subscription
-from armory.gateway.context import ALL
+from armory.gateway.requests import ALL
 from armory.gateway.settings import GatewaySettings, SetSpec
 from armory.gateway.tasks import Place
 from armory.protocol.link import Owner, Params

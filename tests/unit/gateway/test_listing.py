@@ -138,7 +138,7 @@ async def test_legacy_selection_and_no_cursor(bench: Bench) -> None:
     with pytest.raises(RpcError, match="cursor"):
         await bench.gateway.list_tools(asked, raws({"cursor": "x"}))
     with pytest.raises(RpcError, match="cursor"):
-        await bench.gateway.list_entries(asked, "prompts/list", raws({"cursor": "x"}))
+        await bench.gateway.list_entries("prompts/list", asked, raws({"cursor": "x"}))
 
 
 async def test_revealed_tools_enter_the_sessions_list(bench: Bench) -> None:

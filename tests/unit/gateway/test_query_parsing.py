@@ -6,25 +6,26 @@ from typing import Any
 
 import pytest
 from msgspec import Raw
+from msgspec.structs import replace
 from multidict import CIMultiDict
 
 from armory.domain.principal import ANONYMOUS
 from armory.domain.query import Query
-from armory.gateway.context import RequestContext
 from armory.gateway.query_parsing import ListRequest, check_names, read_asked, read_mode
+from armory.gateway.requests import ClientRequest
 from armory.protocol.errors import RpcError
 from armory.testing.front import raws
-from armory.wire.http.admitted import NOBODY
+from tests.unit.gateway.conftest import NotingClient
 
 
 def context(
     meta: dict[str, Any] | None = None,
     headers: dict[str, str] | None = None,
     url: dict[str, list[str]] | None = None,
-) -> RequestContext:
-    return RequestContext(
+) -> ClientRequest:
+    return ClientRequest(
         principal=ANONYMOUS,
-        client=NOBODY,
+        client=NotingClient(),
         era="modern",
         version="",
         meta={f"dev.armory/{key}": raw for key, raw in raws(meta or {}).items()},
@@ -119,8 +120,7 @@ def test_bad_values_are_named(
 
 
 def test_unreadable_meta_is_named() -> None:
-    broken = context()
-    broken.meta = {"dev.armory/top_k": Raw(b"[" * 100_000)}
+    broken = replace(context(), meta={"dev.armory/top_k": Raw(b"[" * 100_000)})
     with pytest.raises(RpcError, match="top_k"):
         read_asked(broken, {})
 

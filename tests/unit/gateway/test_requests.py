@@ -202,7 +202,7 @@ async def test_policy_covers_every_primitive(bench: Bench) -> None:
     with pytest.raises(RpcError):
         await bench.gateway.read_resource(context, raws({"uri": "up+file:///a"}))
     for method in ("prompts/list", "resources/list", "resources/templates/list"):
-        reply = await bench.gateway.list_entries(context, method, {})
+        reply = await bench.gateway.list_entries(method, context, {})
         assert b":[]" in bytes(memoryview(reply.result or Raw(b"")))
 
 

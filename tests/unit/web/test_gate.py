@@ -21,7 +21,7 @@ from armory.web.app import listen, make_app
 from armory.web.binding import bind
 from armory.web.rest.api import register_rest
 from armory.web.rest.services import RestServices
-from armory.wire.http.admission import Admission
+from armory.wire.http.host_checks import HostChecks
 
 pytestmark = pytest.mark.anyio
 Answer = tuple[int, Any, Any]
@@ -60,7 +60,7 @@ async def url(tmp_path: Path, engine: Broken) -> AsyncIterator[str]:
         authenticator=Authenticator(allow_anonymous=True),
         catalog=lambda: EMPTY,
         policy=lambda: policy,
-        gate=Admission("127.0.0.1", allowed_origins=["https://app.example"]),
+        gate=HostChecks("127.0.0.1", allowed_origins=["https://app.example"]),
         base_path="/under",
         api_keys=False,
     )

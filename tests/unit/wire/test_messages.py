@@ -8,7 +8,8 @@ from msgspec import Raw
 from armory.gateway.metatools.definitions import read_call
 from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import Malformed, RpcError
-from armory.wire.eras.ladder import refusal
+from armory.wire.eras.inbound import refusal
+from armory.wire.methods import named_parameter
 
 META = (
     b'{"io.modelcontextprotocol/protocolVersion":"2026-07-28",'
@@ -76,7 +77,9 @@ def test_a_header_that_does_not_match_shows_both_values(
         "io.modelcontextprotocol/protocolVersion": Raw(b'"2026-07-28"'),
         "io.modelcontextprotocol/clientCapabilities": Raw(b"{}"),
     }
-    verdict = refusal(method, VERSION, {**params, "_meta": Raw(META)}, meta, headers)
+    verdict = refusal(
+        method, VERSION, {**params, "_meta": Raw(META)}, meta, named_parameter(method), headers
+    )
     assert verdict is not None
     assert verdict.code == codes.HEADER_MISMATCH
     assert said in verdict.message

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from armory.wire.streams import EventStream, KeepaliveTimer, frame, parse_event_id, priming, pump
+from armory.wire.streams import EventStream, frame, parse_event_id, priming, pump
 
 pytestmark = pytest.mark.anyio
 
@@ -131,26 +131,3 @@ async def test_pumping_writes_frames_and_comments(monkeypatch: pytest.MonkeyPatc
     await asyncio.wait_for(pump(write, stream, ids=True), 5)
     assert written == [b": ping\n\n", b"id: k_1\nevent: message\ndata: {}\n\n"]
     assert not stream.reading
-
-
-class Reminded:
-    def __init__(self) -> None:
-        self.count = 0
-        self.twice = asyncio.Event()
-
-    def remind(self) -> None:
-        self.count += 1
-        if self.count == 2:
-            self.twice.set()
-
-
-async def test_patience_reminds_those_who_still_wait() -> None:
-    patience = KeepaliveTimer(0.03)
-    waiting, gone = Reminded(), Reminded()
-    patience.add(waiting)
-    patience.add(gone)
-    patience.drop(gone)
-    await asyncio.wait_for(waiting.twice.wait(), 5)
-    patience.close()
-    assert gone.count == 0
-    patience.close()

@@ -1,4 +1,4 @@
-"""Who may knock at all."""
+"""From which hosts and origins requests are taken."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 from multidict import CIMultiDict
 
 from armory.errors import ConfigError
-from armory.wire.http.admission import Admission, cors_headers, is_loopback, preflight_headers
+from armory.wire.http.host_checks import HostChecks, cors_headers, is_loopback, preflight_headers
 
 
 @pytest.mark.parametrize(
@@ -34,23 +34,23 @@ def test_loopback(host: str, loopback: bool) -> None:
     ],
 )
 def test_hosts_on_loopback(host: str | None, allowed: bool) -> None:
-    admission = Admission("127.0.0.1", ["Gate.example", "port.example:8443"])
-    assert admission.host_allowed(host) is allowed
-    assert admission.host_allowed(host) is allowed
+    checks = HostChecks("127.0.0.1", ["Gate.example", "port.example:8443"])
+    assert checks.host_allowed(host) is allowed
+    assert checks.host_allowed(host) is allowed
 
 
 def test_hosts_elsewhere() -> None:
-    assert Admission("0.0.0.0").host_allowed("anything")
-    assert Admission("0.0.0.0").host_allowed(None)
-    assert not Admission("0.0.0.0", ["gate.example"]).host_allowed("localhost")
-    assert Admission("127.0.0.1", ["*"]).host_allowed("anything")
+    assert HostChecks("0.0.0.0").host_allowed("anything")
+    assert HostChecks("0.0.0.0").host_allowed(None)
+    assert not HostChecks("0.0.0.0", ["gate.example"]).host_allowed("localhost")
+    assert HostChecks("127.0.0.1", ["*"]).host_allowed("anything")
 
 
 def test_known_hosts_stay_bounded() -> None:
-    admission = Admission("127.0.0.1")
+    checks = HostChecks("127.0.0.1")
     for number in range(1_200):
-        assert not admission.host_allowed(f"h{number}")
-    assert admission.host_allowed("localhost")
+        assert not checks.host_allowed(f"h{number}")
+    assert checks.host_allowed("localhost")
 
 
 @pytest.mark.parametrize(
@@ -68,9 +68,9 @@ def test_known_hosts_stay_bounded() -> None:
     ],
 )
 def test_origins(bind: str, origin: str, allowed: bool) -> None:
-    admission = Admission(bind, allowed_origins=["https://app.example/"])
-    assert admission.origin_allowed(origin) is allowed
-    assert Admission(bind, allowed_origins=["*"]).origin_allowed(origin)
+    checks = HostChecks(bind, allowed_origins=["https://app.example/"])
+    assert checks.origin_allowed(origin) is allowed
+    assert HostChecks(bind, allowed_origins=["*"]).origin_allowed(origin)
 
 
 def test_forwarding_headers_count_only_from_trusted_proxies() -> None:
@@ -81,18 +81,18 @@ def test_forwarding_headers_count_only_from_trusted_proxies() -> None:
             "X-Forwarded-For": "9.9.9.9, 1.2.3.4, 10.0.0.2",
         }
     )
-    admission = Admission(trusted_proxies=["10.0.0.0/8"])
-    assert admission.seen_as("10.0.0.1", headers) == ("1.2.3.4", "outer")
-    assert admission.seen_as("1.1.1.1", headers) == ("1.1.1.1", "inner")
-    assert admission.seen_as(None, headers) == (None, "inner")
-    assert admission.seen_as("unix", headers) == ("unix", "inner")
-    assert admission.seen_as("10.0.0.1", CIMultiDict({"Host": "h"})) == ("10.0.0.1", "h")
-    assert Admission().seen_as("10.0.0.1", headers) == ("10.0.0.1", "inner")
+    checks = HostChecks(trusted_proxies=["10.0.0.0/8"])
+    assert checks.seen_as("10.0.0.1", headers) == ("1.2.3.4", "outer")
+    assert checks.seen_as("1.1.1.1", headers) == ("1.1.1.1", "inner")
+    assert checks.seen_as(None, headers) == (None, "inner")
+    assert checks.seen_as("unix", headers) == ("unix", "inner")
+    assert checks.seen_as("10.0.0.1", CIMultiDict({"Host": "h"})) == ("10.0.0.1", "h")
+    assert HostChecks().seen_as("10.0.0.1", headers) == ("10.0.0.1", "inner")
 
 
 def test_a_proxy_that_is_none_is_named() -> None:
     with pytest.raises(ConfigError, match=r"server\.trusted_proxies\[1\]"):
-        Admission(trusted_proxies=["10.0.0.1", "proxy.example"])
+        HostChecks(trusted_proxies=["10.0.0.1", "proxy.example"])
 
 
 def test_cors() -> None:

@@ -1,0 +1,35 @@
+"""What of a client's `_meta` goes on to the upstream.
+
+Owns: taking out what belongs to the hop between client and gateway. Pure; never does I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from msgspec import Raw
+
+from armory.protocol.meta import HOP_KEYS, OWN_PREFIX
+from armory.protocol.rawjson import pack
+
+
+def passed_meta(meta: Mapping[str, Raw], *, transparent: bool) -> dict[str, Raw]:
+    """What of a request's `_meta` goes on to the upstream: vendor and trace keys."""
+    return {
+        key: raw
+        for key, raw in meta.items()
+        if key not in HOP_KEYS and (transparent or not key.startswith(OWN_PREFIX))
+    }
+
+
+def with_passed_meta(
+    params: dict[str, Raw], meta: Mapping[str, Raw], *, transparent: bool
+) -> dict[str, Raw]:
+    """The parameters with `_meta` reduced to what goes on."""
+    if "_meta" in params:
+        passed = passed_meta(meta, transparent=transparent)
+        if passed:
+            params["_meta"] = pack(passed)
+        else:
+            del params["_meta"]
+    return params

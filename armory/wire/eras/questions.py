@@ -1,0 +1,39 @@
+"""Which requests of a server a client said that it can answer.
+
+Owns: that decision for both eras. Pure; never does I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import Raw
+
+from armory.protocol.client_requests import CAPABILITY
+from armory.protocol.rawjson import text_of
+from armory.protocol.versions import URL_ELICITATION_SINCE, Era
+
+
+def asks_url(params: Mapping[str, Raw]) -> bool:
+    """Whether an elicitation is one in URL mode."""
+    return text_of(params, "mode") == "url"
+
+
+def may_ask(
+    method: str, params: Mapping[str, Raw], capabilities: Mapping[str, Any], era: Era, version: str
+) -> bool:
+    """Whether the client declared that it can answer this request."""
+    if method == "ping":
+        return era == "legacy"
+    needed = CAPABILITY.get(method)
+    if needed is None or needed not in capabilities:
+        return False
+    if needed != "elicitation":
+        return True
+    declared = capabilities[needed]
+    modes: Mapping[str, Any] = declared if isinstance(declared, dict) else {}  # pyright: ignore
+    if asks_url(params):
+        new_enough = era == "modern" or version >= URL_ELICITATION_SINCE
+        return "url" in modes and new_enough
+    return not modes or "form" in modes or "url" not in modes

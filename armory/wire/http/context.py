@@ -1,0 +1,37 @@
+"""What the handlers of the HTTP edge share.
+
+Owns: `EdgeContext`. Made once by the edge; handlers see this and never the edge itself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from armory.wire.dispatch import Dispatcher
+from armory.wire.http.keepalive import KeepaliveTimer
+from armory.wire.http.open_streams import OpenStreams
+from armory.wire.http.replicas import Replicas
+from armory.wire.sessions.registry import Sessions
+
+
+@dataclass(frozen=True, slots=True)
+class EdgeContext:
+    """The parts of one edge.
+
+    Attributes:
+        dispatcher: answers decoded requests.
+        sessions: those of legacy clients.
+        streams: the open event streams.
+        keepalive: for answers that take long.
+        replicas: the other replicas, if there are any.
+        body_bytes: largest request body.
+        json_depth: deepest nesting of a message.
+    """
+
+    dispatcher: Dispatcher
+    sessions: Sessions
+    streams: OpenStreams
+    keepalive: KeepaliveTimer
+    replicas: Replicas | None
+    body_bytes: int
+    json_depth: int

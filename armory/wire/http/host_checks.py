@@ -1,0 +1,147 @@
+"""From which hosts and origins requests are taken: DNS rebinding, CORS, trusted proxies.
+
+Owns: these decisions over plain header values. Never imports a web framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from urllib.parse import urlsplit
+
+from armory.errors import ConfigError
+
+_LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
+_METHODS = "GET, POST, DELETE, OPTIONS"
+_EXPOSED = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
+_DEFAULT_HEADERS = (
+    "Authorization, Content-Type, Accept, Last-Event-ID, Mcp-Session-Id, MCP-Protocol-Version, "
+    "Mcp-Method, Mcp-Name, X-Armory-Query, X-Armory-Threshold, X-Armory-Top-K, X-Armory-Servers, "
+    "X-Armory-Categories, X-Armory-Ranker, X-Armory-Mode, X-Prefer-Format, X-API-Key"
+)
+
+
+class HostChecks:
+    """The checks of one listener.
+
+    Args:
+        host: the address that the server is bound to.
+        allowed_hosts: further Host values, with or without a port; `*` allows all.
+        allowed_origins: origins of browser clients (`https://app.example`); `*` allows all.
+        trusted_proxies: addresses or networks whose `X-Forwarded-*` headers count.
+
+    Raises:
+        ConfigError: a proxy is neither an address nor a network.
+    """
+
+    def __init__(
+        self,
+        host: str = "127.0.0.1",
+        allowed_hosts: Sequence[str] = (),
+        allowed_origins: Sequence[str] = (),
+        trusted_proxies: Sequence[str] = (),
+    ) -> None:
+        self.loopback = is_loopback(host)
+        self._hosts = frozenset(name.lower() for name in allowed_hosts)
+        self._origins = frozenset(origin.rstrip("/").lower() for origin in allowed_origins)
+        self._proxies: list[IPv4Network | IPv6Network] = []
+        for place, proxy in enumerate(trusted_proxies):
+            try:
+                self._proxies.append(ip_network(proxy, strict=False))
+            except ValueError:
+                raise ConfigError(
+                    f"{proxy!r} is neither an address nor a network, e.g. 10.0.0.0/8",
+                    path=f"server.trusted_proxies[{place}]",
+                ) from None
+        self._known_hosts: dict[str, bool] = {}
+
+    def host_allowed(self, host: str | None) -> bool:
+        """Whether a Host value may be asked for (a guard against DNS rebinding)."""
+        if "*" in self._hosts or (not self._hosts and not self.loopback):
+            return True
+        if host is None:
+            return False
+        known = self._known_hosts.get(host)
+        if known is None:
+            if len(self._known_hosts) > 1_000:
+                self._known_hosts.clear()
+            known = self._known_hosts[host] = self._check_host(host.lower())
+        return known
+
+    def _check_host(self, host: str) -> bool:
+        name = _name_of(host)
+        if self.loopback and name in _LOOPBACK_NAMES:
+            return True
+        return host in self._hosts or name in self._hosts
+
+    def origin_allowed(self, origin: str) -> bool:
+        """Whether a browser page of this origin may talk to the gateway."""
+        if "*" in self._origins or origin.rstrip("/").lower() in self._origins:
+            return True
+        if not self.loopback:
+            return False
+        try:
+            parts = urlsplit(origin)
+            return parts.scheme in ("http", "https") and parts.hostname in _LOOPBACK_NAMES
+        except ValueError:
+            return False
+
+    def trusts(self, peer: str | None) -> bool:
+        """Whether the peer is a proxy whose forwarding headers count."""
+        if not self._proxies or peer is None:
+            return False
+        try:
+            address = ip_address(peer)
+        except ValueError:
+            return False
+        return any(address in network for network in self._proxies)
+
+    def seen_as(
+        self, peer: str | None, headers: Mapping[str, str]
+    ) -> tuple[str | None, str | None]:
+        """(client address, Host value) of a request, through trusted proxies."""
+        host = headers.get("Host")
+        if not self._proxies or not self.trusts(peer):
+            return peer, host
+        host = headers.get("X-Forwarded-Host", host)
+        hops = [hop.strip() for hop in headers.get("X-Forwarded-For", "").split(",") if hop.strip()]
+        for hop in reversed(hops):
+            peer = hop
+            if not self.trusts(hop):
+                break
+        return peer, host
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a bind address is reachable from this machine only."""
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _name_of(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.rpartition(":")[0] if host.count(":") == 1 else host
+
+
+def cors_headers(origin: str) -> dict[str, str]:
+    """What every response to an allowed origin carries."""
+    return {
+        "Access-Control-Allow-Origin": origin,
+        "Access-Control-Expose-Headers": _EXPOSED,
+        "Vary": "Origin",
+    }
+
+
+def preflight_headers(origin: str, asked: str | None) -> dict[str, str]:
+    """The answer to a preflight of an allowed origin."""
+    return {
+        **cors_headers(origin),
+        "Access-Control-Allow-Methods": _METHODS,
+        "Access-Control-Allow-Headers": asked or _DEFAULT_HEADERS,
+        "Access-Control-Max-Age": "600",
+    }

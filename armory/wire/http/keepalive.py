@@ -1,0 +1,62 @@
+"""Keep-alives of answers that take long, with one timer for all of them.
+
+Owns: `KeepaliveTimer`. Never imports a web framework.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from armory.wire.streams import KEEPALIVE_S
+
+
+class Waiting(Protocol):
+    """An answer whose client hears nothing for a while."""
+
+    def keep_alive(self) -> None:
+        """Write something; must not block."""
+        ...
+
+
+class KeepaliveTimer:
+    """Calls those that have been silent too long.
+
+    Args:
+        silence_s: how long is too long, in seconds.
+    """
+
+    def __init__(self, silence_s: float = KEEPALIVE_S) -> None:
+        self._silence_s = silence_s
+        self._waiting: dict[Waiting, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add(self, waiting: Waiting) -> None:
+        """Keep it alive from now on."""
+        loop = asyncio.get_running_loop()
+        self._waiting[waiting] = loop.time()
+        if self._timer is None:
+            self._timer = loop.call_later(self._silence_s / 3, self._call)
+
+    def drop(self, waiting: Waiting) -> None:
+        """Not any more."""
+        self._waiting.pop(waiting, None)
+
+    def _call(self) -> None:
+        loop = asyncio.get_running_loop()
+        now = loop.time()
+        for waiting, since in list(self._waiting.items()):
+            if now - since < self._silence_s * 2 / 3:
+                break
+            del self._waiting[waiting]
+            self._waiting[waiting] = now
+            waiting.keep_alive()
+        again = bool(self._waiting)
+        self._timer = loop.call_later(self._silence_s / 3, self._call) if again else None
+
+    def close(self) -> None:
+        """Stop the timer."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._waiting.clear()

@@ -1,0 +1,44 @@
+"""The HTTP edge's configuration, as plain values.
+
+Owns: `HttpSettings`. Never imports a web framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from armory.protocol import jsonrpc
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """The HTTP edge's configuration.
+
+    Attributes:
+        host: the bind address (decides what is loopback).
+        base_path: prefix of every route, without a trailing slash.
+        allowed_hosts, allowed_origins, trusted_proxies: see `wire.http.host_checks.HostChecks`.
+        body_bytes: largest request body.
+        json_depth: deepest nesting of a message.
+        sessions: most legacy sessions at once.
+        streams: most open event streams at once.
+        parked: most calls that wait for a modern client's input at once.
+        parked_timeout_s: how long they wait, in seconds; then they are cancelled.
+        session_idle_s: seconds after which an unused session ends.
+        state_keys: secrets that seal request state (32 bytes or more, the first one seals).
+    """
+
+    host: str = "127.0.0.1"
+    base_path: str = ""
+    allowed_hosts: Sequence[str] = ()
+    allowed_origins: Sequence[str] = ()
+    trusted_proxies: Sequence[str] = ()
+    body_bytes: int = 4 << 20
+    json_depth: int = jsonrpc.MAX_DEPTH
+    sessions: int = 10_000
+    streams: int = 10_000
+    parked: int = 1_000
+    parked_timeout_s: float = 300.0
+    session_idle_s: float = 1_800.0
+    state_keys: Sequence[bytes] = ()

@@ -1,0 +1,123 @@
+"""Request state: what a client sends back, sealed, when it answers or tries again.
+
+Owns: `RequestStates`, what a state is bound to, and the refusal of one that does not fit. Never
+imports a transport.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, cast
+
+import msgspec
+import structlog
+from mcp.server.request_state import AESGCMRequestStateCodec, InvalidRequestState
+from msgspec import Raw
+
+from armory.gateway.context import RequestContext
+from armory.protocol import jsonrpc
+from armory.protocol.codes import INVALID_PARAMS
+from armory.protocol.errors import RpcError
+from armory.protocol.rawjson import encode, text_of, value
+
+_log = structlog.get_logger(__name__)
+_sorted = msgspec.json.Encoder(order="deterministic").encode
+_REFUSED = "Invalid or expired requestState"
+_REASON = {"reason": "invalid_request_state"}
+REFUSED_STATE = jsonrpc.error(INVALID_PARAMS, _REFUSED, _REASON)
+"""The error that answers a request whose state is of no use here."""
+Kind = Literal["parked", "upstream", "again"]
+"""What goes on: a call that is parked here, the upstream's own state, or the call from the start,
+after the user visited a URL.
+"""
+
+
+class OwnedByReplica(Exception):
+    """The call is parked at another replica, which alone can go on with it."""
+
+    def __init__(self, replica: str) -> None:
+        super().__init__(replica)
+        self.replica = replica
+
+
+class Binding:
+    """What request state is bound to: who asks, where, for what."""
+
+    __slots__ = ("_context", "_digest", "_method", "_params")
+
+    def __init__(self, context: RequestContext, method: str, params: Mapping[str, Raw]) -> None:
+        self._context = context
+        self._method = method
+        self._params = params
+        self._digest: str | None = None
+
+    @property
+    def digest(self) -> str:
+        """A hash of it; equal for a request and its retry."""
+        if self._digest is None:
+            context, params = self._context, self._params
+            endpoint = context.endpoint
+            bound = [context.principal.key, endpoint.kind, endpoint.name, self._method]
+            bound.extend(text_of(params, key) or "" for key in ("name", "uri"))
+            hasher = hashlib.sha256(encode(bound))
+            arguments = params.get("arguments")
+            if arguments is not None:
+                hasher.update(_sorted(cast("object", value(arguments))))
+            self._digest = hasher.hexdigest()
+        return self._digest
+
+
+class RequestStates:
+    """Seals request state and opens it again.
+
+    Args:
+        keys: secrets (32 bytes or more), the first one seals; replicas share them. None: one made
+            now.
+        ttl_s: how long a state is good for, in seconds.
+        replica: name of this replica among those that share the keys.
+    """
+
+    def __init__(self, keys: Sequence[bytes] | None, ttl_s: float, replica: str) -> None:
+        self._codec = AESGCMRequestStateCodec(list(keys) if keys else [os.urandom(32)])
+        self._ttl_s = ttl_s
+        self._replica = replica
+
+    def seal(self, kind: Kind, inner: str, binding: Binding) -> str:
+        """The state for a client."""
+        claims = {
+            "k": kind,
+            "s": inner,
+            "d": binding.digest,
+            "r": self._replica,
+            "e": time.time() + self._ttl_s,
+        }
+        return self._codec.seal(encode(claims))
+
+    def unseal(self, sealed: str | None, binding: Binding) -> tuple[Kind, str]:
+        """(kind, inner state) of what a client sent.
+
+        Raises:
+            RpcError: it is not ours, not for this request, or expired.
+            OwnedByReplica: another replica parked the call.
+        """
+        if sealed is None:
+            raise refused_state()
+        try:
+            claims: Any = value(self._codec.unseal(sealed))
+        except (InvalidRequestState, msgspec.DecodeError) as error:
+            _log.info("request_state_refused", reason=str(error))
+            raise refused_state() from None
+        if claims["d"] != binding.digest or not time.time() < claims["e"]:
+            _log.info("request_state_refused", reason="not for this request, or expired")
+            raise refused_state()
+        if claims["k"] == "parked" and claims["r"] != self._replica:
+            raise OwnedByReplica(claims["r"])
+        return claims["k"], claims["s"]
+
+
+def refused_state() -> RpcError:
+    """The refusal of a state, to be raised."""
+    return RpcError(INVALID_PARAMS, _REFUSED, _REASON)

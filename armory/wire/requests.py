@@ -1,0 +1,90 @@
+"""The one place where a request of a client becomes a `ClientRequest`.
+
+Owns: `Caller`, and what a request takes from its `_meta` or from its session. Never imports a
+transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Raw
+
+from armory.domain.principal import Principal
+from armory.gateway.requests import ALL, ClientRequest, Endpoint
+from armory.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL, PROGRESS_TOKEN
+from armory.protocol.rawjson import text_of
+from armory.wire.channels import RequestChannel, Write
+from armory.wire.eras.handshakes import capabilities_of
+from armory.wire.sessions.session import Session, SessionChannel
+from armory.wire.streams import EventStream
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who asks, where, and what the connection or the HTTP request says beside the message.
+
+    Attributes:
+        principal: who it is.
+        endpoint: where it asks.
+        headers: of the HTTP request, case-insensitive; empty elsewhere.
+        url: its query parameters by name, each a list; empty elsewhere.
+    """
+
+    principal: Principal
+    endpoint: Endpoint = ALL
+    headers: Mapping[str, str] = {}
+    url: Mapping[str, list[str]] = {}
+
+
+def modern_request(
+    caller: Caller, version: str, meta: Mapping[str, Raw], write: Write
+) -> ClientRequest:
+    """A self-contained request.
+
+    Args:
+        caller: whose it is.
+        version: the revision that it names.
+        meta: members of its `_meta`.
+        write: puts messages that come before the result on the way to the client.
+    """
+    return ClientRequest(
+        principal=caller.principal,
+        client=RequestChannel(
+            write,
+            capabilities_of(meta.get(CLIENT_CAPABILITIES)),
+            text_of(meta, LOG_LEVEL),
+            meta.get(PROGRESS_TOKEN),
+        ),
+        era="modern",
+        version=version,
+        endpoint=caller.endpoint,
+        meta=meta,
+        headers=caller.headers,
+        url=caller.url,
+    )
+
+
+def session_request(
+    caller: Caller, session: Session, stream: EventStream, meta: Mapping[str, Raw]
+) -> ClientRequest:
+    """A request within a session.
+
+    Args:
+        caller: whose it is.
+        session: what its handshake said.
+        stream: takes messages that come before the result.
+        meta: members of its `_meta`.
+    """
+    return ClientRequest(
+        principal=caller.principal,
+        client=SessionChannel(session, stream, meta.get(PROGRESS_TOKEN)),
+        era="legacy",
+        version=session.version,
+        endpoint=caller.endpoint,
+        session=session.id,
+        meta=meta,
+        headers=caller.headers,
+        url=caller.url,
+        revealed=session.revealed,
+    )

@@ -1,0 +1,175 @@
+"""The legacy sessions of this replica: opened, found again, expired, ended.
+
+Owns: `Sessions`, and what a client sends within its session beside requests. Never imports a web
+framework. Which replica owns a session is the business of a `SessionDirectory`.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Protocol
+
+import structlog
+
+from armory.gateway.gateway import Gateway
+from armory.protocol import codes, jsonrpc
+from armory.protocol.errors import Malformed
+from armory.protocol.jsonrpc import Message
+from armory.protocol.link import Owner
+from armory.protocol.rawjson import text_of
+from armory.wire.eras.handshakes import capabilities_of, negotiated
+from armory.wire.messages import cancelled_id
+from armory.wire.requests import Caller
+from armory.wire.sessions.session import Session, SessionChannel
+from armory.wire.streams import EventStream
+
+_log = structlog.get_logger(__name__)
+
+
+class TooMany(Exception):
+    """A cap is reached; the message says which."""
+
+
+class SessionDirectory(Protocol):
+    """Which replica owns which session, where there are several replicas."""
+
+    async def claim(self, session_id: str) -> None:
+        """This replica owns the session from now on."""
+        ...
+
+    async def owner(self, session_id: str) -> str | None:
+        """Base URL of the replica that owns it, when that is another one and alive."""
+        ...
+
+    async def release(self, session_id: str) -> None:
+        """The session ended."""
+        ...
+
+
+class Sessions:
+    """All legacy sessions of this replica.
+
+    Args:
+        gateway: hears of sessions that come and go.
+        capacity: most sessions at once.
+        idle_s: seconds after which an unused session ends.
+        directory: where other replicas look sessions up, if there are any.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        *,
+        capacity: int = 10_000,
+        idle_s: float = 1_800.0,
+        directory: SessionDirectory | None = None,
+    ) -> None:
+        self._gateway = gateway
+        self._capacity = capacity
+        self._idle_s = idle_s
+        self.directory = directory
+        self._sessions: dict[str, Session] = {}
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    async def open(
+        self, caller: Caller, message: Message, general: EventStream | None = None
+    ) -> Session:
+        """A new session, as an `initialize` asks for it.
+
+        Args:
+            caller: whose it will be.
+            message: the `initialize`.
+            general: the one stream of a transport that has no other.
+
+        Raises:
+            Malformed: the message names no revision.
+            TooMany: the cap is reached.
+        """
+        params = jsonrpc.params_of(message)
+        wanted = text_of(params, "protocolVersion")
+        if wanted is None:
+            raise Malformed(codes.INVALID_PARAMS, "params.protocolVersion is missing", message.key)
+        if len(self._sessions) >= self._capacity:
+            await self.expire()
+            if len(self._sessions) >= self._capacity:
+                raise TooMany(
+                    f"{self._capacity} sessions are open (server.limits.sessions); try again later"
+                )
+        session = Session(
+            secrets.token_hex(16),
+            caller.principal,
+            caller.endpoint,
+            negotiated(wanted),
+            capabilities_of(params.get("capabilities")),
+            general,
+        )
+        self._sessions[session.id] = session
+        self._gateway.changes.add(session.subscription)
+        if self.directory is not None:
+            await self.directory.claim(session.id)
+        return session
+
+    def find(self, id: str, caller: Caller) -> Session | None:
+        """The caller's session of that id at its endpoint; None when it has none."""
+        session = self._sessions.get(id)
+        if session is None or session.closed:
+            return None
+        principal, endpoint = caller.principal, caller.endpoint
+        same = session.principal.key == principal.key and (
+            session.endpoint.kind,
+            session.endpoint.name,
+        ) == (endpoint.kind, endpoint.name)
+        if not same:
+            return None
+        session.seen_as(principal, endpoint)
+        return session
+
+    def receive(self, session: Session, message: Message) -> None:
+        """Take a notification or a response of a session's client."""
+        if not message.is_notification:
+            session.answered(message)
+        elif message.method == "notifications/roots/list_changed":
+            # No request is open by which an upstream could ask what they are now.
+            client = SessionChannel(session, session.general, None)
+            owner = Owner(session.principal, session.id)
+            session.run(self._gateway.pool.roots_changed(owner, client))
+        elif message.method == "notifications/cancelled":
+            session.cancel(cancelled_id(message))
+
+    async def end(self, session: Session) -> None:
+        """End one session."""
+        if self._sessions.pop(session.id, None) is None:
+            return
+        await session.close()
+        await self._gateway.changes.remove(session.subscription)
+        self._gateway.personal.release(session.id)
+        await self._gateway.pool.release_session(session.id)
+        if self.directory is not None:
+            await self.directory.release(session.id)
+
+    async def end_principal(self, key: str) -> None:
+        """End the sessions of one principal."""
+        for session in list(self._sessions.values()):
+            if session.principal.key == key:
+                await self.end(session)
+
+    async def expire(self) -> None:
+        """End the sessions that were not used for too long."""
+        limit = time.monotonic() - self._idle_s
+        for session in list(self._sessions.values()):
+            if session.used < limit and not session.busy:
+                _log.info("session_expired", session=session.id[:8])
+                await self.end(session)
+
+    def end_streams(self) -> None:
+        """End the general streams; sessions and calls go on."""
+        for session in self._sessions.values():
+            session.general.close()
+
+    async def close(self) -> None:
+        """End all of them."""
+        for session in list(self._sessions.values()):
+            await self.end(session)
