@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from armory.errors import BackendError
 from armory.protocol.link import Call, Owner, Reply
 from armory.storage.cache import MemoryCache
 from armory.testing.clients.raw import LegacyClient
@@ -37,11 +38,15 @@ async def test_sessions_are_found_at_their_owner(front: Front) -> None:
 
 
 class Spotty(MemoryCache):
-    """A store that has lost what it is told to lose."""
+    """A store that has lost what it is told to lose, or fails so many times."""
 
     lost = ""
+    failing = 0
 
     async def get(self, key: str) -> bytes | None:
+        if self.failing:
+            self.failing -= 1
+            raise BackendError("Redis failed")
         return None if key == self.lost else await super().get(key)
 
 
@@ -68,6 +73,24 @@ async def test_a_call_does_not_wait_for_an_owner_that_shows_no_sign_of_life(fron
             await arrived.wait()
             store.lost = f"replica:{two}"
         assert sent.result()[0] == 404
+
+
+@pytest.mark.parametrize(("failures", "status"), [(1, 200), (2, 503), (0, 200)])
+async def test_a_session_is_not_called_gone_because_the_store_fails(
+    front: Front, failures: int, status: int
+) -> None:
+    store = Spotty()
+    async with (
+        serving(front.gateway, None, SETTINGS, store) as (one, _),
+        serving(front.gateway, None, SETTINGS, store) as (two, _),
+    ):
+        front.url = two
+        client = await front.start_legacy()
+        moved = LegacyClient(one + "/mcp", front.http, client.version, client.session, 10)
+        store.failing = failures
+        body = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        assert (await moved.send(body))[0] == status
+        assert (await moved.send(body))[0] == 200
 
 
 async def test_parked_calls_go_on_at_their_owner(front: Front) -> None:

@@ -11,6 +11,7 @@ from contextlib import suppress
 
 from aiohttp import web
 
+from armory.errors import ArmoryError
 from armory.protocol import codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message
@@ -139,7 +140,10 @@ class LegacyEndpoint:
             return session
         replicas = self._edge.replicas
         if replicas is not None and not was_passed(admitted):
-            owner = await replicas.owner(id)
+            try:
+                owner = await replicas.owner(id)
+            except ArmoryError as error:
+                return refusal(503, codes.BACKEND, error.message, headers=admitted.extra)
             if owner is not None:
                 with suppress(OwnerGone):
                     return await replicas.pass_on(admitted, owner)

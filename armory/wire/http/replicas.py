@@ -114,7 +114,10 @@ class Replicas:
         """This replica owns the session; a store that fails costs passing on, not the session."""
         try:
             key, url = f"session:{session_id}", self.own_url.encode()
-            await self._store.set(key, url, REMEMBERED_S)
+            try:
+                await self._store.set(key, url, REMEMBERED_S)
+            except ArmoryError:  # its deadlines are short
+                await self._store.set(key, url, REMEMBERED_S)
         except ArmoryError as error:
             _log.warning("session_not_claimed", error=error.message)
 
@@ -126,14 +129,24 @@ class Replicas:
             _log.info("session_not_released", error=error.message)
 
     async def owner(self, session_id: str) -> str | None:
-        """Base URL of the other replica that owns the session and is alive; else None."""
-        try:
-            found = await self._store.get(f"session:{session_id}")
-        except ArmoryError as error:
-            _log.warning("session_owner_unknown", error=error.message)
+        """Base URL of the other replica that owns the session and is alive; else None.
+
+        Raises:
+            ArmoryError: the store cannot be asked, and the session may well be there. To call it
+                gone would have the client begin anew again and again.
+        """
+        found = await self._asked(f"session:{session_id}")
+        url = None if found is None else found.decode()
+        if url is None or url == self.own_url or await self._asked(self._life(url)) is None:
             return None
-        url = found.decode() if found is not None else None
-        return url if url is not None and await self.alive(url) else None
+        return url
+
+    async def _asked(self, key: str) -> bytes | None:
+        """A value; asked for once more where the store fails, since its deadlines are short."""
+        try:
+            return await self._store.get(key)
+        except ArmoryError:
+            return await self._store.get(key)
 
     async def alive(self, url: str) -> bool:
         """Whether another replica has shown a sign of life lately."""
