@@ -1,0 +1,55 @@
+"""The workflows name what there is, and run nothing that somebody else can change."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests.image.dockerfile import stages
+
+ROOT = Path(__file__).parents[2]
+FILES = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
+
+
+def read(path: Path) -> dict[str, Any]:
+    return yaml.load(path.read_text(encoding="utf-8"), Loader=yaml.BaseLoader)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
+def test_actions_are_pinned_rights_are_few_and_jobs_end(path: Path) -> None:
+    workflow = read(path)
+    assert workflow["permissions"] == {"contents": "read"}
+    jobs = workflow["jobs"]
+    for name, job in jobs.items():
+        assert int(job["timeout-minutes"]) <= 60, name
+        needs = job.get("needs", [])
+        assert set([needs] if isinstance(needs, str) else needs) <= set(jobs), name
+        for step in job["steps"]:
+            if "uses" in step:
+                assert re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", step["uses"]), step["uses"]
+
+
+def test_the_release_builds_what_the_dockerfile_has_for_both_machines() -> None:
+    images = read(ROOT / ".github" / "workflows" / "release.yml")["jobs"]["images"]
+    targets = {one["target"] for one in images["strategy"]["matrix"]["include"]}
+    dockerfile = stages(ROOT / "deploy" / "Dockerfile")
+    assert targets == {name for name, stage in dockerfile.items() if "User" in stage.config}
+    (build,) = [step["with"] for step in images["steps"] if "file" in step.get("with", {})]
+    assert build["platforms"] == "linux/amd64,linux/arm64"
+    assert build["sbom"] == "true"
+    given = set(re.findall(r"^(\w+)=", build["build-args"], re.MULTILINE))
+    assert given <= set(dockerfile["base"].config["Args"])
+
+
+def test_package_and_chart_are_one_version() -> None:
+    package = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    chart = yaml.safe_load((ROOT / "deploy" / "helm" / "armory" / "Chart.yaml").read_text())
+    assert chart["appVersion"] == package
+    compared = (ROOT / ".github" / "workflows" / "release.yml").read_text()
+    assert 'version = \\"$version\\"' in compared
+    assert f'version = "{package}"\n' in (ROOT / "pyproject.toml").read_text()
