@@ -55,6 +55,8 @@ def upstream_app(tools: list[dict[str, Any]]) -> web.Application:
                 result["tools"] = pages[page]
                 if page + 1 < len(pages):
                     result["nextCursor"] = str(page + 1)
+            case "tools/call":
+                result["content"] = [{"type": "text", "text": "ok"}]
             case _:
                 error = {"code": -32601, "message": "no such method"}
                 reply = {"jsonrpc": "2.0", "id": message["id"], "error": error}

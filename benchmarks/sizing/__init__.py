@@ -1,0 +1,1 @@
+"""What a gateway takes: memory and processor by tools and calls."""
