@@ -175,7 +175,7 @@ class Net:
         notes = {"command": sys.executable, "args": ["-m", "armory.demo"]}
         notes["env"] = {"PYTHONPATH": os.pathsep.join(sys.path)}  # type: ignore[assignment]
         return {
-            "server": {"drain_delay_s": 2},
+            "server": {"drain_delay_s": 5},
             "accounts": {"enabled": True},
             "security": {"allow_anonymous": True},
             "storage": {"url": self.postgres.url(), "redis": self.redis.url},
