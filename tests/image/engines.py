@@ -100,7 +100,7 @@ class Daemon:
         return int(_ran(command)[1]) >> 20
 
     def start(self, config: Path, home: Path, args: Sequence[str], env: Sequence[str]) -> Container:
-        os.chown(home, USER, USER)
+        home.chmod(0o777)
         command = [self._program, "run", "-d", "--read-only", "--cap-drop", "ALL"]
         command += ["--security-opt", "no-new-privileges", "--user", f"{USER}:{USER}"]
         command += ["--tmpfs", "/tmp", "-v", f"{config}:/etc/armory:ro"]
@@ -145,7 +145,7 @@ class Kernel:
         return int(_ran(["du", "-sm", str(self._root)])[1].split()[0])
 
     def start(self, config: Path, home: Path, args: Sequence[str], env: Sequence[str]) -> Container:
-        os.chown(home, USER, USER)
+        home.chmod(0o777)
         root = self._root
         mounts = [
             f"mount --bind {root} {root}",

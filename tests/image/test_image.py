@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -120,6 +121,34 @@ def test_a_configuration_that_does_not_hold_ends_it_with_the_line(start: Start) 
     while "did you mean 'port'" not in container.log():
         assert time.monotonic() < end, container.log()
         time.sleep(0.1)
+
+
+def test_the_full_image_starts_what_npx_and_uvx_are_asked_for(tmp_path: Path) -> None:
+    """Without a network there is nothing to fetch: both say so, and their caches can be written."""
+    found = engine("full")
+    if isinstance(found, str):
+        pytest.skip(found)
+    folder, home = tmp_path / "etc", tmp_path / "home"
+    for path in (folder, home):
+        path.mkdir()
+    (folder / "armory.yaml").write_text(yaml.safe_dump(config()))
+    container = found.start(folder, home, (), (TOKEN,))
+    try:
+        until_well(container)
+        for command, said in (
+            (("node", "--version"), r"v2\d"),
+            (("npx", "--version"), r"\d+"),
+            (("uvx", "--version"), r"uvx? \d"),
+            (("npm", "config", "get", "cache"), "/var/lib/armory/npm"),
+            (("uv", "cache", "dir"), "/var/lib/armory/uv"),
+            (("sh", "-c", "npx --offline -y no-such-package; ls -d /var/lib/armory/npm"), "npm"),
+        ):
+            code, text = container.exec(*command)
+            assert code == 0, text
+            assert re.search(said, text), text
+            assert "EROFS" not in text, text
+    finally:
+        container.remove()
 
 
 def test_the_size_is_the_one_that_is_told(images: Engine) -> None:
