@@ -17,6 +17,8 @@ from armory.domain.catalog import ServerLists
 from armory.domain.principal import ANONYMOUS
 from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call, Owner
+from armory.protocol.session_events import Lost
+from armory.testing.clients.recording import RecordingObserver
 from armory.testing.clock import FakeClock
 from armory.testing.upstreams.exchange import Json, definition
 from armory.testing.upstreams.http import ScriptedUpstream
@@ -148,6 +150,8 @@ async def test_a_change_of_the_lists_is_heard_and_fetched(houses: Build, eras: s
 
 async def test_killed_it_comes_back_and_its_tools_never_left(houses: Build) -> None:
     house = houses(stdio("up", isolation="shared"), stdio("other"))
+    observer = RecordingObserver()
+    house.pool.observers.add(observer)
     await house.supervisor.start()
     assert await house.supervisor.wait_first(15)
     link = await house.pool.upstream("up").own_link()
@@ -166,6 +170,7 @@ async def test_killed_it_comes_back_and_its_tools_never_left(houses: Build) -> N
     assert house.names("up") == before
     await until(lambda: house.state("up") == "down")
     await until(lambda: house.state("up") == "ready")
+    assert observer.events == [Lost("up", "", "its process was killed by SIGKILL")]
     assert house.names("up") == before
     assert len([server for server, _ in house.told if server == "up"]) == 1
     assert not unharmed.done()
@@ -280,6 +285,22 @@ async def test_an_update_starts_stops_and_keeps(houses: Build) -> None:
         assert len(one.requests) == asked
         await house.supervisor.update([second])
         assert list(house.supervisor.lists()) == ["b"]
+
+
+async def test_what_a_retired_upstream_loses_is_not_its_successors_loss(houses: Build) -> None:
+    async with ScriptedUpstream() as server:
+        house = houses(UpstreamSpec("up", url=server.url))
+        await house.supervisor.start()
+        assert await house.supervisor.wait_first(10)
+        retired = house.pool.upstream("up")
+        await house.supervisor.update([UpstreamSpec("up", url=server.url, call_timeout_s=5)])
+        await until(lambda: house.state("up") == "ready")
+        retired.observers.on_session_event(Lost("up", "", "drained"))
+        await house.supervisor.refresh("up")
+        assert (house.state("up"), house.supervisor.status()["up"].attempts) == ("ready", 0)
+        house.pool.upstream("up").observers.on_session_event(Lost("up", "", "really"))
+        await until(lambda: house.state("up") == "down")
+        assert "really" in house.supervisor.status()["up"].error
 
 
 async def test_an_error_that_nobody_foresaw_is_survived(houses: Build) -> None:
