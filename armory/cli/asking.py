@@ -28,6 +28,7 @@ from armory.errors import (
     UpstreamUnavailable,
 )
 from armory.gateway.requests import ClientRequest
+from armory.protocol.codes import TIMED_OUT, UNAVAILABLE
 from armory.protocol.link import Answer, Call, ClientGone, Owner, Params, Reply
 from armory.protocol.meta import SELECTION
 from armory.protocol.versions import MODERN_VERSIONS
@@ -217,7 +218,7 @@ def _result(reply: Reply) -> dict[str, Any]:
 
 def _refuse(error: Mapping[str, Any]) -> NoReturn:
     code, message = error.get("code"), str(error.get("message", "refused"))
-    if code in (1001, 1002):
+    if code in (UNAVAILABLE, TIMED_OUT):
         raise UpstreamUnavailable(message)
     if message.startswith("unknown tool"):
         raise UnknownTool(message)

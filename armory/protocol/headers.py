@@ -8,10 +8,10 @@ from __future__ import annotations
 import base64
 import re
 
-SESSION_ID = "Mcp-Session-Id"
-PROTOCOL_VERSION = "MCP-Protocol-Version"
-METHOD = "Mcp-Method"
-NAME = "Mcp-Name"
+SESSION_HEADER = "Mcp-Session-Id"
+VERSION_HEADER = "MCP-Protocol-Version"
+METHOD_HEADER = "Mcp-Method"
+NAME_HEADER = "Mcp-Name"
 """The name, URI or task id that the request's parameters hold, too."""
 PARAM_PREFIX = "Mcp-Param-"
 LAST_EVENT_ID = "Last-Event-ID"

@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from armory.domain.naming import expose_task, expose_uri
-from armory.protocol.meta import RELATED_TASK, UI_RESOURCE
+from armory.protocol.meta import RELATED_TASK, UI, UI_RESOURCE
 from armory.protocol.rawjson import encode, items, members_or_none, pack, text_of
 
 _CANDIDATES = (b'"uri"', b'"taskId"', b'esourceUri"')
@@ -144,7 +144,7 @@ def _task(task: Members, server: str) -> bool:
 def _meta(meta: Members, server: str) -> bool:
     changed = _inside(meta, RELATED_TASK, server, _task)
     changed |= _set(meta, UI_RESOURCE, server, expose_uri)
-    return _inside(meta, "ui", server, _ui) or changed
+    return _inside(meta, UI, server, _ui) or changed
 
 
 def _ui(ui: Members, server: str) -> bool:

@@ -15,7 +15,8 @@ import msgspec
 
 from armory.domain.naming import expose_uri
 from armory.domain.tool import ListedRecord, ToolRecord
-from armory.protocol.meta import ALWAYS_LOAD, UI_RESOURCE
+from armory.protocol.headers import PARAM_PREFIX
+from armory.protocol.meta import ALWAYS_LOAD, UI, UI_RESOURCE
 from armory.protocol.versions import Era
 
 HEADER_KEY = "x-mcp-header"
@@ -88,11 +89,11 @@ def _mapped_ui(meta: object, server: str) -> dict[str, Any] | None:
     flat = changed.get(UI_RESOURCE)
     if isinstance(flat, str):
         changed[UI_RESOURCE] = expose_uri(server, flat)
-    ui = changed.get("ui")
+    ui = changed.get(UI)
     if isinstance(ui, dict):
         link = cast("dict[str, Any]", ui).get("resourceUri")
         if isinstance(link, str):
-            changed["ui"] = {**ui, "resourceUri": expose_uri(server, link)}
+            changed[UI] = {**ui, "resourceUri": expose_uri(server, link)}
     return changed if changed != meta else None
 
 
@@ -131,7 +132,7 @@ def header_map(schema: Mapping[str, Any]) -> dict[str, tuple[tuple[str, ...], st
         token = node.get(HEADER_KEY)
         kind = node.get("type")
         if path and isinstance(token, str) and kind in _MIRRORED and _TOKEN.fullmatch(token):
-            found[f"Mcp-Param-{token}"] = (path, cast("str", kind))
+            found[f"{PARAM_PREFIX}{token}"] = (path, cast("str", kind))
         properties = node.get("properties")
         if isinstance(properties, dict):
             for name, child in cast("dict[str, Any]", properties).items():

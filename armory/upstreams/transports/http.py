@@ -13,7 +13,7 @@ from armory.http1.eventstream import EventParser, EventTooLarge
 from armory.http1.pool import Fields
 from armory.http1.reading import BodyTooLarge, let_go, read_body, read_events
 from armory.protocol import jsonrpc
-from armory.protocol.headers import METHOD, NAME, PROTOCOL_VERSION, header_value
+from armory.protocol.headers import METHOD_HEADER, NAME_HEADER, VERSION_HEADER, header_value
 from armory.protocol.link import Call, ClientChannel, Params, Reply
 from armory.protocol.upstream_messages import UnreadableMessage, UpstreamMessage
 from armory.upstreams.session.base import BaseLink, Identity, LinkContext
@@ -61,12 +61,12 @@ class HttpLink(BaseLink):
             **self.spec.headers,
             "Accept": JSON_AND_EVENTS,
             "Content-Type": "application/json",
-            PROTOCOL_VERSION: self.identity.protocol_version,
-            METHOD: header_value(call.method),
+            VERSION_HEADER: self.identity.protocol_version,
+            METHOD_HEADER: header_value(call.method),
             **call.param_headers,
         }
         if call.name_header is not None:
-            headers[NAME] = header_value(call.name_header)
+            headers[NAME_HEADER] = header_value(call.name_header)
         made = reusable(headers)
         if not call.param_headers:
             if len(self._fields) >= _FIELDS_KEPT:

@@ -18,7 +18,7 @@ from armory.http1.eventstream import EventParser, EventTooLarge
 from armory.http1.pool import Fields
 from armory.http1.reading import BodyTooLarge, let_go, read_body, read_events
 from armory.protocol import jsonrpc
-from armory.protocol.headers import PROTOCOL_VERSION, SESSION_ID
+from armory.protocol.headers import SESSION_HEADER, VERSION_HEADER
 from armory.protocol.link import Call, Params, Reply
 from armory.protocol.upstream_messages import UnreadableMessage, UpstreamMessage, decode
 from armory.protocol.versions import VERSION_HEADER_SINCE
@@ -149,7 +149,7 @@ class LegacyHttpLink(StatefulLink):
             body = jsonrpc.request(pending.id, call.method, self.stamped(call, pending.id))
             headers = self._headers()
             response = await self._client.send("POST", headers, body, _FOREVER_S, what=call.method)
-            reply = await self._answer(response, pending, SESSION_ID in headers)
+            reply = await self._answer(response, pending, SESSION_HEADER in headers)
             answered = True
             response = None
             return reply
@@ -171,7 +171,7 @@ class LegacyHttpLink(StatefulLink):
         if response.status >= 400 and response.content_type != "application/json":
             raise await self._client.failure(response)
         if pending.call.method == "initialize":
-            self._session_id = response.headers.get(SESSION_ID)
+            self._session_id = response.headers.get(SESSION_HEADER)
         kind = response.content_type
         if kind == "text/event-stream":
             return await self._streamed(response, pending)
@@ -254,9 +254,9 @@ class LegacyHttpLink(StatefulLink):
             "Content-Type": "application/json",
         }
         if self._session_id is not None:
-            headers[SESSION_ID] = self._session_id
+            headers[SESSION_HEADER] = self._session_id
         if self.identity.era == "legacy" and self.protocol_version >= VERSION_HEADER_SINCE:
-            headers[PROTOCOL_VERSION] = self.protocol_version
+            headers[VERSION_HEADER] = self.protocol_version
         return headers
 
     async def _renew(self, generation: int) -> None:

@@ -14,7 +14,7 @@ from yarl import URL
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.http1.eventstream import Event, EventParser, EventTooLarge
 from armory.http1.reading import Answer, read_events
-from armory.protocol.headers import PROTOCOL_VERSION
+from armory.protocol.headers import VERSION_HEADER
 from armory.protocol.versions import VERSION_HEADER_SINCE
 from armory.tasks import spawn, stop
 from armory.upstreams.session.base import LinkContext
@@ -87,7 +87,7 @@ class SseLink(DuplexLink):
         endpoint = self._endpoint.result()
         headers = {**self.spec.headers, "Content-Type": "application/json"}
         if self.identity.era == "legacy" and self.protocol_version >= VERSION_HEADER_SINCE:
-            headers[PROTOCOL_VERSION] = self.protocol_version
+            headers[VERSION_HEADER] = self.protocol_version
         response = await self._client.send(
             "POST", headers, data, self.spec.connect_timeout_s, url=endpoint
         )

@@ -18,6 +18,7 @@ from mcp.shared.inbound import (
 from msgspec import Raw
 
 from armory.protocol import codes
+from armory.protocol.headers import METHOD_HEADER, NAME_HEADER, VERSION_HEADER
 from armory.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from armory.protocol.rawjson import brief, text_of, value
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS
@@ -75,8 +76,8 @@ def refusal(
         )
         if isinstance(verdict, InboundLadderRejection):
             name = body["params"].get(named)
-            said = {"mcp-protocol-version": version, "mcp-method": method, "mcp-name": name}
-            return verdict if folded is None else explained(verdict, folded, said)
+            in_body = {VERSION_HEADER: version, METHOD_HEADER: method, NAME_HEADER: name}
+            return verdict if folded is None else explained(verdict, folded, in_body)
         if not _object(meta):
             return InboundLadderRejection(
                 codes.INVALID_PARAMS,
@@ -100,9 +101,9 @@ def _clean(
         return False
     if headers is None:
         return True
-    if headers.get("MCP-Protocol-Version") != version or headers.get("Mcp-Method") != method:
+    if headers.get(VERSION_HEADER) != version or headers.get(METHOD_HEADER) != method:
         return False
-    return named is None or headers.get("Mcp-Name") == text_of(params, named)
+    return named is None or headers.get(NAME_HEADER) == text_of(params, named)
 
 
 def _object(meta: Mapping[str, Raw]) -> bool:

@@ -14,6 +14,7 @@ from mcp.shared.inbound import InboundLadderRejection, decode_header_value
 from msgspec import Raw
 
 from armory.protocol.codes import HEADER_MISMATCH
+from armory.protocol.headers import NAME_HEADER
 from armory.protocol.rawjson import brief, text_of
 
 
@@ -25,12 +26,13 @@ def explained(
     Args:
         verdict: the refusal.
         headers: by lower-case name.
-        in_body: what each header has to repeat, by lower-case name.
+        in_body: what each header has to repeat, by name.
     """
     name = verdict.message.partition(" ")[0]
-    if verdict.code != HEADER_MISMATCH or name not in in_body:
+    expected = {header.lower(): value for header, value in in_body.items()}
+    if verdict.code != HEADER_MISMATCH or name not in expected:
         return verdict
-    given, wanted = headers.get(name), in_body[name]
+    given, wanted = headers.get(name), expected[name]
     said = "is missing" if given is None else f"is {brief(given)}"
     message = f"{verdict.message}: it {said}; expected {brief(wanted)}, as in the body"
     return replace(verdict, message=message)
@@ -42,10 +44,11 @@ def task_name(
     """Why `Mcp-Name` of tasks/* does not fit; None when it does, or the method is another."""
     if field != "taskId":
         return None
-    named, given = text_of(params, field), headers.get("Mcp-Name")
+    named, given = text_of(params, field), headers.get(NAME_HEADER)
     if named is None or decode_header_value(given) == named:
         return None
-    message = f"mcp-name header does not match the request body's {field!r} parameter"
+    folded_name = NAME_HEADER.lower()
+    message = f"{folded_name} header does not match the request body's {field!r} parameter"
     verdict = InboundLadderRejection(HEADER_MISMATCH, message)
-    folded = {} if given is None else {"mcp-name": given}
-    return explained(verdict, folded, {"mcp-name": named})
+    folded = {} if given is None else {folded_name: given}
+    return explained(verdict, folded, {NAME_HEADER: named})

@@ -15,6 +15,7 @@ from aiohttp import web
 from armory.gateway.gateway import Gateway
 from armory.protocol import codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
+from armory.protocol.headers import VERSION_HEADER
 from armory.protocol.rawjson import encode, members_or_none
 from armory.security.authentication import Authenticator
 from armory.wire.dispatch import Dispatcher
@@ -163,7 +164,7 @@ class HttpEdge:
 
     async def _serve(self, admitted: AdmittedRequest) -> web.StreamResponse:
         method = admitted.request.method
-        version = admitted.caller.headers.get("MCP-Protocol-Version")
+        version = admitted.caller.headers.get(VERSION_HEADER)
         if method == "POST":
             return await self._post(admitted, version)
         known = version is None or version in versions.LEGACY_VERSIONS

@@ -10,13 +10,21 @@ from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
 from urllib.parse import urlsplit
 
 from armory.errors import ConfigError
+from armory.protocol.headers import (
+    LAST_EVENT_ID,
+    METHOD_HEADER,
+    NAME_HEADER,
+    SESSION_HEADER,
+    VERSION_HEADER,
+)
 
 _LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
 _METHODS = "GET, POST, DELETE, OPTIONS"
-_EXPOSED = "Mcp-Session-Id, MCP-Protocol-Version, WWW-Authenticate, Retry-After"
+_EXPOSED = f"{SESSION_HEADER}, {VERSION_HEADER}, WWW-Authenticate, Retry-After"
 _DEFAULT_HEADERS = (
-    "Authorization, Content-Type, Accept, Last-Event-ID, Mcp-Session-Id, MCP-Protocol-Version, "
-    "Mcp-Method, Mcp-Name, X-Armory-Query, X-Armory-Threshold, X-Armory-Top-K, X-Armory-Servers, "
+    f"Authorization, Content-Type, Accept, {LAST_EVENT_ID}, {SESSION_HEADER}, {VERSION_HEADER}, "
+    f"{METHOD_HEADER}, {NAME_HEADER}, "
+    "X-Armory-Query, X-Armory-Threshold, X-Armory-Top-K, X-Armory-Servers, "
     "X-Armory-Categories, X-Armory-Ranker, X-Armory-Mode, X-Prefer-Format, X-API-Key"
 )
 

@@ -14,6 +14,7 @@ from aiohttp import web
 from armory.errors import ArmoryError
 from armory.protocol import codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
+from armory.protocol.headers import LAST_EVENT_ID, SESSION_HEADER
 from armory.protocol.jsonrpc import Message
 from armory.security.expiry import while_valid
 from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream, refusal
@@ -25,8 +26,6 @@ from armory.wire.sessions.calls import serve
 from armory.wire.sessions.registry import TooMany
 from armory.wire.sessions.session import Session
 from armory.wire.streams import KEEPALIVE_S, PING, EventStream, frame, parse_event_id, priming, pump
-
-SESSION_HEADER = "Mcp-Session-Id"
 
 
 class LegacyEndpoint:
@@ -100,7 +99,7 @@ class LegacyEndpoint:
         session = await self._session(admitted)
         if isinstance(session, web.StreamResponse):
             return session
-        stream, after = _resumed(session, admitted.caller.headers.get("Last-Event-ID"))
+        stream, after = _resumed(session, admitted.caller.headers.get(LAST_EVENT_ID))
         if not self._edge.streams.take():
             message = "too many streams are open (server.limits.streams); try again later"
             return refusal(503, codes.LIMITED, message, headers=admitted.extra)

@@ -17,6 +17,7 @@ from armory.gateway.context import RequestContext
 from armory.gateway.query_parsing import read_mode
 from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import RpcError
+from armory.protocol.headers import VERSION_HEADER
 from armory.protocol.jsonrpc import Message
 from armory.protocol.link import Reply
 from armory.protocol.meta import PROTOCOL_VERSION
@@ -159,7 +160,7 @@ def _verify_mirrored(context: RequestContext, params: Mapping[str, Raw]) -> None
 
 def _not_a_request(admitted: AdmittedRequest, message: Message) -> web.StreamResponse:
     if message.is_notification:
-        version = admitted.caller.headers.get("MCP-Protocol-Version", MODERN_VERSIONS[-1])
+        version = admitted.caller.headers.get(VERSION_HEADER, MODERN_VERSIONS[-1])
         rejected = inbound.version_refusal(version)
         if rejected is not None:
             return _rejected(admitted, rejected, jsonrpc.NULL)
