@@ -21,14 +21,14 @@ from armory.accounts.usage_store import (
 )
 from armory.domain.naming import split_name
 from armory.errors import BackendError
-from armory.retrieval.factors import (
+from armory.retrieval.ports import UsageArrays
+from armory.retrieval.rankers.factors import (
     UNMEASURED,
     history,
     performance,
     popularity,
     usage_percentile,
 )
-from armory.retrieval.ports import UsageArrays
 from armory.storage.database import Database, now_ms
 
 WINDOW_DAYS = 30

@@ -15,21 +15,20 @@ import numpy as np
 from armory.agent.chunks import Ask, Chunk, Hit, cut
 from armory.agent.labels import Search
 from armory.domain.query import MAX_QUERY_CHARS, Query, VisibleSet
-from armory.domain.results import Match
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError
-from armory.retrieval.document import parameters
+from armory.retrieval.indexing.document import parameters
 from armory.retrieval.lexical.text import terms
-from armory.retrieval.retriever import Verdict
+from armory.retrieval.ranking.answer import Ranking
 
 _CACHED = 4_096
 
 
 class Engine(Protocol):
-    """Judged search over the catalogue (`armory.retrieval.retriever.Retriever`)."""
+    """Search over the catalogue (`armory.retrieval.retriever.Retriever`)."""
 
-    async def judge(self, query: Query, visible: VisibleSet | None = None) -> Verdict:
-        """Evidence and ranking of a query, nothing cut."""
+    async def rank(self, query: Query, visible: VisibleSet | None = None) -> Ranking:
+        """Every candidate of a query, ordered and scored; nothing is cut."""
         ...
 
 
@@ -63,32 +62,25 @@ class CatalogueSource:
             BackendError: a semantic search without a working embedder.
         """
         text = ask.query[:MAX_QUERY_CHARS]
-        verdict = await self._engine.judge(Query((text,), user=ask.user), ask.visible)
-        evidence, ranked = verdict.evidence, verdict.ranked
-        if search == "vector_search" and (evidence is None or not evidence.dense):
-            if verdict.degraded is not None or evidence is not None:
-                why = verdict.degraded or "there is no embedder"
+        ranking = await self._engine.rank(Query((text,), user=ask.user), ask.visible)
+        features = ranking.features
+        if search == "vector_search" and not features.dense:
+            if ranking.degraded is not None or features.subqueries:
+                why = ranking.degraded or "there is no embedder"
                 raise BackendError(f"semantic search is not available ({why})")
             return []
-        if evidence is None or ranked is None:
+        if not features.subqueries:
             return []
-        whole = evidence.legs[0]
+        whole = features.subqueries[0]
         scores = whole.bm25 if search == "keyword_search" or whole.cosine is None else whole.cosine
         best = np.argsort(-scores, kind="stable")[: ask.top_k].tolist()
         wanted = set(terms(text))
         return [
             Hit(
-                chunk=self._best(evidence.records[i], wanted),
+                chunk=self._best(ranking.record(i), wanted),
                 search=search,
                 score=float(scores[i]),
-                match=Match(
-                    tool=evidence.records[i],
-                    score=float(ranked.score[i]),
-                    probability=float(ranked.probability[i]),
-                    raw_score=float(ranked.raw[i]),
-                    signals=ranked.signals_at(i),
-                    reason=verdict.ranker.reason(evidence, ranked, i),
-                ),
+                match=ranking.match(i),
             )
             for i in best
             if search == "vector_search" or scores[i] > 0

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from armory.agent.chunks import OVERLAP_WORDS, Ask, Chunk, Hit, cut
 from armory.agent.labels import Search
 from armory.errors import BackendError, ConfigError
-from armory.retrieval.document import Fields
+from armory.retrieval.indexing.document import Fields
 from armory.retrieval.lexical.bm25 import LexicalIndex
 from armory.retrieval.lexical.postings import Postings
 from armory.retrieval.ports import Embedder

@@ -5,9 +5,19 @@ Owns: the base model and the field types that several blocks use. Never imports 
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    GetJsonSchemaHandler,
+    SecretStr,
+)
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 
 class Block(BaseModel):
@@ -19,6 +29,44 @@ class Block(BaseModel):
         use_attribute_docstrings=True,
         hide_input_in_errors=True,
     )
+
+
+class Named:
+    """A text that names one of a table's parts; what the table gains later counts as well.
+
+    Args:
+        table: by name.
+        also: further names.
+    """
+
+    def __init__(self, table: Mapping[str, object], *also: str) -> None:
+        self._table = table
+        self._also = also
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """What may be given."""
+        return (*self._also, *self._table)
+
+    def _known(self, value: str) -> str:
+        names = self.names
+        if value not in names:
+            quoted = [f"'{name}'" for name in names]
+            expected = f"{', '.join(quoted[:-1])} or {quoted[-1]}"
+            raise PydanticCustomError(
+                "literal_error", "Input should be {expected}", {"expected": expected}
+            )
+        return value
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_after_validator_function(self._known, handler(source))
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        return {"enum": list(self.names), "type": "string"}
 
 
 def _number_as_text(value: Any) -> Any:

@@ -1,6 +1,6 @@
 """The block `tool_rag`: how `tools/list` answers a query.
 
-Owns: `ToolRagConfig`. Never imports a room.
+Owns: `ToolRagConfig`. Never imports a room, but the names of retrieval's parts.
 """
 
 from __future__ import annotations
@@ -9,9 +9,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from armory.config.base import Block, Count, OptionalSecret, OptionalText, Share, Texts
-
-Ranker = Literal["relevance", "hybrid", "semantic", "lexical", "multi_factor"]
+from armory.config.base import Block, Count, Named, OptionalSecret, OptionalText, Share, Texts
+from armory.retrieval.names import EMBEDDERS, INDEXES, RANKERS
 
 
 class OpenAIConfig(Block):
@@ -55,7 +54,7 @@ class ToolRagConfig(Block):
     """Whether a query filters `tools/list` at all."""
     embedding_model: str = "embedded"
     """`embedded` needs nothing; others: see `embedding_provider`."""
-    embedding_provider: Literal["auto", "embedded", "openai", "fastembed"] = "auto"
+    embedding_provider: Annotated[str, Named(EMBEDDERS, "auto")] = "auto"
     """Who computes embeddings; `auto` decides by the model's name."""
     openai: OpenAIConfig = Field(default_factory=OpenAIConfig)
     """For models of an OpenAI-compatible API."""
@@ -67,7 +66,7 @@ class ToolRagConfig(Block):
     """Tools from this score on are listed; 0.7 is stricter, 0.3 laxer."""
     threshold_on: Literal["calibrated", "raw"] = "calibrated"
     """What the threshold compares: the calibrated score or the ranker's own number."""
-    ranker: Ranker = "relevance"
+    ranker: Annotated[str, Named(RANKERS)] = "relevance"
     """Which formula orders the tools."""
     rerank: OptionalText = None
     """Name of a cross-encoder that re-orders the best candidates."""
@@ -95,7 +94,7 @@ class ToolRagConfig(Block):
     """`session`: tools that a legacy session searched for enter its list."""
     learn_from_use: bool = False
     """Whether queries that led to successful calls count as evidence later."""
-    index: Literal["exact", "faiss", "qdrant"] = "exact"
+    index: Annotated[str, Named(INDEXES)] = "exact"
     """Where vectors are searched."""
     qdrant: QdrantConfig = Field(default_factory=QdrantConfig)
     """For `index: qdrant`."""

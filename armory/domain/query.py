@@ -8,8 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Ranker = Literal["relevance", "hybrid", "semantic", "lexical", "multi_factor"]
-RANKERS: tuple[Ranker, ...] = ("relevance", "hybrid", "semantic", "lexical", "multi_factor")
 Source = Literal["meta", "params", "header", "url", "set", "tool", "rest", "library"]
 
 MAX_QUERY_CHARS = 8_000
@@ -37,7 +35,7 @@ class Query:
     top_k: int | None = None
     servers: frozenset[str] | None = None
     categories: frozenset[str] | None = None
-    ranker: Ranker | None = None
+    ranker: str | None = None
     source: Source = "library"
     hour: int | None = None
     last_tool: str | None = None

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from armory.domain.query import Query
-from armory.domain.query import Ranker as RankerName
 from armory.evaluation.dataset import Dataset, LabelledQuery
 from armory.evaluation.metrics import (
     AtThreshold,
@@ -27,8 +26,10 @@ from armory.evaluation.metrics import (
     recall_at,
     reciprocal_rank,
 )
-from armory.retrieval.retriever import Retriever, Verdict
-from armory.retrieval.tokens import definition_tokens
+from armory.retrieval.ranking.answer import Ranking
+from armory.retrieval.ranking.cut import Limits
+from armory.retrieval.ranking.tokens import definition_tokens
+from armory.retrieval.retriever import Retriever
 
 THRESHOLDS = tuple(round(0.05 * step, 2) for step in range(1, 20))
 _CALIBRATION_TOP = 20
@@ -92,31 +93,27 @@ class Result:
     degraded: str | None = None
 
 
-@dataclass(slots=True)
-class _Tally:
-    """What the loop collects."""
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What is measured, for the report and for the queries.
 
-    ranks: list[tuple[list[int], int]] = field(default_factory=list[tuple[list[int], int]])
-    shown: list[Shown] = field(default_factory=list[Shown])
-    sweep: dict[float, list[Shown]] = field(
-        default_factory=lambda: {value: list[Shown]() for value in THRESHOLDS}
-    )
-    tokens: list[float] = field(default_factory=list[float])
-    latency_ms: list[float] = field(default_factory=list[float])
-    probability: list[float] = field(default_factory=list[float])
-    wanted: list[float] = field(default_factory=list[float])
-    failures: list[Failure] = field(default_factory=list[Failure])
-    degraded: str | None = None
+    Attributes:
+        embedder, index: names for the report.
+        ranker: instead of the retriever's own.
+        threshold: instead of the retriever's own.
+    """
+
+    embedder: str
+    index: str
+    ranker: str | None = None
+    threshold: float | None = None
 
 
 async def evaluate(
     dataset: Dataset,
     retriever: Retriever,
+    setup: Setup,
     *,
-    embedder: str,
-    index: str,
-    ranker: RankerName | None = None,
-    threshold: float | None = None,
     failures: int = 0,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Result:
@@ -125,124 +122,126 @@ async def evaluate(
     Args:
         dataset: tools and labelled queries.
         retriever: its settings apply; the visible set is everything.
-        embedder: name for the report.
-        index: name for the report.
-        ranker: instead of the retriever's own.
-        threshold: instead of the retriever's own.
+        setup: what is measured.
         failures: how many failing queries to keep.
         on_progress: called with (queries done, queries).
     """
     await retriever.index(dataset.tools)
-    tally = _Tally()
-    costs = {tool.name: definition_tokens(tool.definition) for tool in dataset.tools}
+    tally = _Tally(dataset, failures)
     for done, labelled in enumerate(dataset.queries, start=1):
-        query = Query((labelled.text[:8_000],), threshold=threshold, ranker=ranker)
+        query = Query((labelled.text[:8_000],), threshold=setup.threshold, ranker=setup.ranker)
+        limits = retriever.limits_of(query)
         started = time.perf_counter()
-        verdict = await retriever.judge(query)
-        shown = retriever.shown(query, verdict)
+        ranking = await retriever.rank(query)
+        shown = ranking.cut(limits).shown
         tally.latency_ms.append((time.perf_counter() - started) * 1000)
-        _count(tally, retriever, query, labelled, verdict, shown, costs, failures)
+        tally.count(labelled, ranking, shown, limits)
         if on_progress is not None:
             on_progress(done, len(dataset.queries))
-    limits = retriever.settings.limits
-    value = limits.threshold if threshold is None else threshold
-    name = ranker or retriever.settings.ranker
-    return _result(dataset, tally, value, costs, (embedder, name, index))
+    default = retriever.settings
+    threshold = default.limits.threshold if setup.threshold is None else setup.threshold
+    named = replace(setup, ranker=setup.ranker or default.ranker, threshold=threshold or 0.0)
+    return tally.result(named)
 
 
-def _count(
-    tally: _Tally,
-    retriever: Retriever,
-    query: Query,
-    labelled: LabelledQuery,
-    verdict: Verdict,
-    shown: Sequence[int],
-    costs: dict[str, int],
-    failures: int,
-) -> None:
-    evidence, ranked = verdict.evidence, verdict.ranked
-    assert evidence is not None, "a data set has at least one tool"
-    assert ranked is not None
-    tally.degraded = tally.degraded or verdict.degraded
-    names = [evidence.records[i].name for i in verdict.order.tolist()]
-    ranks = {n: place for place, n in enumerate(names, start=1) if n in labelled.relevant}
-    if labelled.relevant:
-        tally.ranks.append((list(ranks.values()), len(labelled.relevant)))
-    listed = [evidence.records[i].name for i in shown]
-    tally.shown.append(_shown(listed, labelled))
-    if labelled.relevant:
-        tally.tokens.append(float(sum(costs[name] for name in listed)))
-    for value in THRESHOLDS:
-        at = retriever.shown(replace(query, threshold=value), verdict)
-        tally.sweep[value].append(_shown([evidence.records[i].name for i in at], labelled))
-    for i in verdict.order[:_CALIBRATION_TOP].tolist():
-        tally.probability.append(float(ranked.probability[i]))
-        tally.wanted.append(float(evidence.records[i].name in labelled.relevant))
-    right = labelled.relevant <= set(listed) if labelled.relevant else not listed
-    if not right and len(tally.failures) < failures:
-        tally.failures.append(_failure(labelled, verdict, shown, names, listed))
+class _Tally:
+    """What the loop collects."""
+
+    def __init__(self, dataset: Dataset, failures: int) -> None:
+        self.latency_ms: list[float] = []
+        self._dataset = dataset
+        self._most_failures = failures
+        self._costs = {tool.name: definition_tokens(tool.definition) for tool in dataset.tools}
+        self._ranks: list[tuple[list[int], int]] = []
+        self._shown: list[Shown] = []
+        self._sweep = {value: list[Shown]() for value in THRESHOLDS}
+        self._tokens: list[float] = []
+        self._probability: list[float] = []
+        self._wanted: list[float] = []
+        self._failures: list[Failure] = []
+        self._degraded: str | None = None
+
+    def count(
+        self, labelled: LabelledQuery, ranking: Ranking, shown: Sequence[int], limits: Limits
+    ) -> None:
+        """Take one answered query in.
+
+        Args:
+            labelled: the query.
+            ranking: its answer.
+            shown: positions of what a listing shows of it.
+            limits: those of the listing.
+        """
+        self._degraded = self._degraded or ranking.degraded
+        names = [ranking.record(i).name for i in ranking.order.tolist()]
+        ranks = {n: place for place, n in enumerate(names, start=1) if n in labelled.relevant}
+        if labelled.relevant:
+            self._ranks.append((list(ranks.values()), len(labelled.relevant)))
+        listed = [ranking.record(i).name for i in shown]
+        self._shown.append(_shown(listed, labelled))
+        if labelled.relevant:
+            self._tokens.append(float(sum(self._costs[name] for name in listed)))
+        for value in THRESHOLDS:
+            at = ranking.cut(replace(limits, threshold=value, exact=True)).shown
+            self._sweep[value].append(_shown([ranking.record(i).name for i in at], labelled))
+        for i in ranking.order[:_CALIBRATION_TOP].tolist():
+            self._probability.append(float(ranking.scores.probability[i]))
+            self._wanted.append(float(ranking.record(i).name in labelled.relevant))
+        right = labelled.relevant <= set(listed) if labelled.relevant else not listed
+        if not right and len(self._failures) < self._most_failures:
+            self._failures.append(_failure(labelled, ranking, shown, names))
+
+    def result(self, setup: Setup) -> Result:
+        """The figures; `setup` has the ranker and threshold that applied."""
+        ranks = self._ranks
+        at = at_threshold(setup.threshold or 0.0, self._shown)
+        return Result(
+            tools=len(self._dataset.tools),
+            queries=len(self._dataset.queries),
+            recall={k: mean([recall_at(r, n, k) for r, n in ranks]) for k in (1, 5, 10)},
+            complete={k: mean([complete_at(r, n, k) for r, n in ranks]) for k in (5, 10)},
+            ndcg10=mean([ndcg_at(r, n, 10) for r, n in ranks]),
+            mrr=mean([reciprocal_rank(r) for r, _ in ranks]),
+            threshold=at,
+            thresholds=tuple(at_threshold(v, self._sweep[v]) for v in THRESHOLDS),
+            abstention_accuracy=at.refused_share,
+            tokens_all=sum(self._costs.values()),
+            tokens_returned_mean=mean(self._tokens),
+            latency_p50_ms=percentile(self.latency_ms, 50),
+            latency_p95_ms=percentile(self.latency_ms, 95),
+            ece=calibration_error(np.array(self._probability), np.array(self._wanted)),
+            embedder=setup.embedder,
+            ranker=setup.ranker or "",
+            index=setup.index,
+            failures=tuple(self._failures),
+            ranks=tuple((tuple(sorted(places)), count) for places, count in ranks),
+            degraded=self._degraded,
+        )
 
 
 def _shown(listed: Sequence[str], labelled: LabelledQuery) -> Shown:
-    found = sum(name in labelled.relevant for name in listed)
-    return Shown(len(listed), found, len(labelled.relevant))
+    relevant = sum(name in labelled.relevant for name in listed)
+    return Shown(len(listed), relevant, len(labelled.relevant))
 
 
 def _failure(
-    labelled: LabelledQuery,
-    verdict: Verdict,
-    shown: Sequence[int],
-    names: Sequence[str],
-    listed: Sequence[str],
+    labelled: LabelledQuery, ranking: Ranking, shown: Sequence[int], names: Sequence[str]
 ) -> Failure:
-    ranked = verdict.ranked
-    assert ranked is not None
+    """A query that was not answered well; `names` are those of the full ranking, best first."""
+    scores = ranking.scores
 
     def candidate(place: int, position: int) -> Candidate:
-        signals = ranked.signals_at(position)
-        return Candidate(names[place], place + 1, float(ranked.score[position]), signals)
+        signals = scores.signals_at(position)
+        return Candidate(names[place], place + 1, float(scores.score[position]), signals)
 
-    placed = list(enumerate(verdict.order.tolist()))
-    missing = labelled.relevant - set(listed)
+    placed = list(enumerate(ranking.order.tolist()))
     inside = set(shown)
+    missing = labelled.relevant - {ranking.record(i).name for i in inside}
     return Failure(
         id=labelled.id,
         query=labelled.text,
         wanted=tuple(sorted(labelled.relevant)),
         missed=tuple(candidate(place, i) for place, i in placed if names[place] in missing),
         came=tuple([candidate(place, i) for place, i in placed if i in inside][:5]),
-        refused=ranked.refused,
-    )
-
-
-def _result(
-    dataset: Dataset,
-    tally: _Tally,
-    threshold: float,
-    costs: dict[str, int],
-    names: tuple[str, str, str],
-) -> Result:
-    ranks = tally.ranks
-    at = at_threshold(threshold, tally.shown)
-    return Result(
-        tools=len(dataset.tools),
-        queries=len(dataset.queries),
-        recall={k: mean([recall_at(r, n, k) for r, n in ranks]) for k in (1, 5, 10)},
-        complete={k: mean([complete_at(r, n, k) for r, n in ranks]) for k in (5, 10)},
-        ndcg10=mean([ndcg_at(r, n, 10) for r, n in ranks]),
-        mrr=mean([reciprocal_rank(r) for r, _ in ranks]),
-        threshold=at,
-        thresholds=tuple(at_threshold(v, tally.sweep[v]) for v in THRESHOLDS),
-        abstention_accuracy=at.refused_share,
-        tokens_all=sum(costs.values()),
-        tokens_returned_mean=mean(tally.tokens),
-        latency_p50_ms=percentile(tally.latency_ms, 50),
-        latency_p95_ms=percentile(tally.latency_ms, 95),
-        ece=calibration_error(np.array(tally.probability), np.array(tally.wanted)),
-        embedder=names[0],
-        ranker=names[1],
-        index=names[2],
-        failures=tuple(tally.failures),
-        ranks=tuple((tuple(sorted(found)), count) for found, count in ranks),
-        degraded=tally.degraded,
+        refused=scores.refused,
     )

@@ -18,30 +18,32 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armory.domain.query import Query
-from armory.domain.query import Ranker as RankerName
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError, ConfigError
 from armory.evaluation.dataset import Dataset, LabelledQuery
 from armory.evaluation.metrics import calibration_error
-from armory.retrieval.document import template_queries
-from armory.retrieval.fitting import (
-    Observations,
-    fit_steps,
-    log_odds_of,
-    miss_cost_for,
-    scores_of,
-)
-from armory.retrieval.ports import CandidateFeatures, FloatArray, IntArray, Ranker
+from armory.retrieval.features import CandidateFeatures
+from armory.retrieval.indexing.document import template_queries
+from armory.retrieval.ports import FloatArray, IntArray
+from armory.retrieval.rankers.base import Ranker
 from armory.retrieval.rankers.formulas import FormulaRanker
-from armory.retrieval.rankers.signals import candidate_signals, fuse, query_signals
-from armory.retrieval.relevance import (
+from armory.retrieval.rankers.fusion import fuse
+from armory.retrieval.rankers.signals import candidate_signals, query_signals
+from armory.retrieval.retriever import Retriever
+from armory.retrieval.scoring.calibration import (
     VERSION,
     Calibration,
     calibration_for,
     read_calibrations,
     sigmoid,
 )
-from armory.retrieval.retriever import Retriever
+from armory.retrieval.scoring.fitting import (
+    Observations,
+    fit_steps,
+    log_odds_of,
+    miss_cost_for,
+    scores_of,
+)
 
 LEAST_QUERIES = 20
 RETURNED = 5.5
@@ -92,7 +94,6 @@ async def tune(
     retriever: Retriever,
     ranker: Ranker,
     *,
-    name: RankerName,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Tuned:
     """Refit a ranker's calibration on a labelled set.
@@ -111,12 +112,11 @@ async def tune(
     rows: list[_Row] = []
     embedder = ""
     for done, labelled in enumerate(wanting, start=1):
-        verdict = await retriever.judge(Query((labelled.text[:8_000],), ranker=name))
-        if verdict.degraded is not None:
-            raise BackendError(f"nothing was tuned: {verdict.degraded}")
-        assert verdict.evidence is not None
-        embedder = verdict.evidence.embedder
-        rows.append(_row(ranker, verdict.evidence, labelled.relevant))
+        ranking = await retriever.rank(Query((labelled.text[:8_000],), ranker=ranker.name))
+        if ranking.degraded is not None:
+            raise BackendError(f"nothing was tuned: {ranking.degraded}")
+        embedder = ranking.features.embedder
+        rows.append(_row(ranker, ranking.features, labelled.relevant))
         if on_progress is not None:
             on_progress(done, len(wanting))
     override = retriever.settings.rank.calibration
@@ -131,15 +131,15 @@ class _Row:
     relevant: int
 
 
-def _row(ranker: Ranker, evidence: CandidateFeatures, relevant: frozenset[str]) -> _Row:
-    fusion = fuse(evidence)
-    near = candidate_signals(evidence, fusion)
-    query = query_signals(evidence, near)
+def _row(ranker: Ranker, features: CandidateFeatures, relevant: frozenset[str]) -> _Row:
+    fusion = fuse(features)
+    near = candidate_signals(features, fusion)
+    query = query_signals(features, near)
     signals: Mapping[str, FloatArray] = near
     best: IntArray = fusion.best
     if isinstance(ranker, FormulaRanker):
-        signals, best = ranker.signals(ranker.formula(evidence))
-    wanted = np.array([evidence.records[i].name in relevant for i in best.tolist()])
+        signals, best = ranker.signals(features, ranker.formula(features))
+    wanted = np.array([features.records[i].name in relevant for i in best.tolist()])
     return _Row(signals, query, wanted, len(relevant))
 
 

@@ -16,12 +16,13 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Raw
 
-from armory.domain.query import MAX_QUERY_CHARS, MAX_TOP_K, RANKERS, Query, Ranker, Source
+from armory.domain.query import MAX_QUERY_CHARS, MAX_TOP_K, Query, Source
 from armory.gateway.requests import ClientRequest
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.meta import OWN_PREFIX
 from armory.protocol.rawjson import value
+from armory.retrieval.names import RANKERS
 
 T = TypeVar("T")
 Mode = Literal["search", "all", "raw"]
@@ -246,7 +247,7 @@ def _top_k(given: Any, where: str) -> int:
     return check_top_k(given, where)
 
 
-def _ranker(given: Any, where: str) -> Ranker:
+def _ranker(given: Any, where: str) -> str:
     if given not in RANKERS:
         raise _bad(where, given, f"one of {', '.join(RANKERS)}")
     return given

@@ -1,26 +1,18 @@
-"""The seams inside retrieval: what an embedder, an index, the words and a ranker are to each other.
+"""The seams inside retrieval: embedder, index, statistics and memory of use.
 
-Owns: the Protocols and the values that cross them. Never imports an embedder, an index or a
-ranker.
+Owns: their Protocols and the values that cross them. Never imports anything of retrieval.
 
-One query becomes *legs* (each text that the caller sent, and each clause of it), each leg is
-scored by the dense and the lexical side over the same candidate rows, and a ranker, a pure NumPy
-function, turns the `CandidateFeatures` into a `Ranked`. A row is a tool's position in the snapshot.
+A row is a tool's position in the snapshot that is searched.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
-
-from armory.domain.tool import ToolRecord
-from armory.retrieval.lexical.postings import Hits as LexicalHits
-from armory.retrieval.lexical.postings import Postings
-from armory.retrieval.tables import Spread
 
 FloatArray = NDArray[np.float32]
 IntArray = NDArray[np.int64]
@@ -91,7 +83,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Hits:
+class VectorHits:
     """What the dense side found for m query vectors.
 
     Attributes:
@@ -116,7 +108,7 @@ class VectorView(Protocol):
         k: int,
         allowed: IntArray | None = None,
         also: IntArray | None = None,
-    ) -> Hits:
+    ) -> VectorHits:
         """Candidates within `allowed`, at least the best `k` of every query.
 
         Args:
@@ -160,152 +152,12 @@ class VectorIndex(Protocol):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Subquery:
-    """One text that is searched for.
-
-    Attributes:
-        text: a text of the query, or a clause of one.
-        parent: position in `Query.texts` of the text that it is or belongs to.
-        whole: whether it is the caller's whole text, not a clause.
-        cosine: (c,) best cosine of each candidate; None: no dense side.
-        cosine_mean, cosine_std: over the visible set.
-        used: (c,) best cosine with a past query that led to this tool, 0 without one; None: no
-            memory of use.
-        past: (c,) how like the queries that led to this tool the text is, in standard scores
-            against other tools' queries, 0 without any; None: no memory of use.
-        bm25: (c,) BM25F over all fields, at least 0.
-        bm25_mean, bm25_std: over the visible set.
-        hits: the same words as pairs, for `CandidateFeatures.postings.fields`; its rows are those
-            of the snapshot.
-        vector: (d,) of the text, of unit length; None: no dense side.
-    """
-
-    text: str
-    parent: int
-    whole: bool
-    cosine: FloatArray | None
-    cosine_mean: float
-    cosine_std: float
-    bm25: FloatArray
-    bm25_mean: float
-    bm25_std: float
-    hits: LexicalHits
-    used: FloatArray | None = None
-    past: FloatArray | None = None
-    vector: FloatArray | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class UsageArrays:
     """(r,) float32 in [0, 1] each: what calls of r tools have shown."""
 
     popularity: FloatArray
     history: FloatArray
     performance: FloatArray
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CandidateFeatures:
-    """Everything known of one query over its candidate tools.
-
-    Attributes:
-        legs: never empty; the whole texts first in the caller's order, then clauses.
-        records: (c,) the candidate tools.
-        rows: (c,) their rows in the snapshot, ascending.
-        postings: the words of the whole snapshot: `postings.keyword(leg.text)[rows]`,
-            `postings.fields(leg.hits, rows)`.
-        visible: number of tools searched (>= c).
-        embedder: identity of the embedder, "" without dense side.
-        uses: (c,) float32, how many past uses stand behind `Subquery.used`; None: no memory of use.
-        usage: statistics of calls, asked only for the tools that a ranker looks at; None: unknown.
-        user, hour, last_tool: context of the query, see `Query`.
-    """
-
-    legs: Sequence[Subquery]
-    records: Sequence[ToolRecord]
-    rows: IntArray
-    postings: Postings
-    visible: int
-    embedder: str
-    uses: FloatArray | None = None
-    usage: UsageSource | None = None
-    user: str | None = None
-    hour: int | None = None
-    last_tool: str | None = None
-
-    @property
-    def dense(self) -> bool:
-        """Whether the legs carry cosines."""
-        return self.legs[0].cosine is not None
-
-
-@dataclass(frozen=True, slots=True)
-class RankSettings:
-    """What configuration says to a ranker.
-
-    Attributes:
-        miss_cost: c of the score, > 0; None: the calibration's own.
-        weights: of `multi_factor`, by signal.
-        tag_boosts: factor on the raw score's probability odds by tag.
-        context_boosts: whether hour and last tool count.
-        calibration: parsed calibration that overrides the shipped one; None: shipped.
-    """
-
-    miss_cost: float | None = None
-    weights: Mapping[str, float] = field(default_factory=dict[str, float])
-    tag_boosts: Mapping[str, float] = field(default_factory=dict[str, float])
-    context_boosts: bool = False
-    calibration: Mapping[str, Any] | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Ranked:
-    """A ranker's verdict over the c candidates of an CandidateFeatures.
-
-    Attributes:
-        order: (r,) int64 positions into the candidates, best first; r < c only for a ranker that
-            re-ranks a few (`multi_factor`).
-        raw: (c,) the ranker's formula, higher is better.
-        probability: (c,) calibrated P(wanted) in [0, 1].
-        score: (c,) c*P / (c*P + 1 - P), in [0, 1].
-        refused: the query needs no tool.
-        signals: named (c,) arrays for explanations; of one tool, `signals_at`.
-    """
-
-    order: IntArray
-    raw: FloatArray
-    probability: FloatArray
-    score: FloatArray
-    refused: bool = False
-    signals: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
-
-    def signals_at(self, position: int) -> dict[str, float]:
-        """Every signal of one candidate."""
-        if isinstance(self.signals, Spread):
-            return self.signals.at(position)
-        return {name: float(values[position]) for name, values in self.signals.items()}
-
-
-class Ranker(Protocol):
-    """Evidence in, verdict out; no I/O, no state."""
-
-    @property
-    def name(self) -> str:
-        """As in `tool_rag.ranker`."""
-        ...
-
-    @property
-    def needs_dense(self) -> bool:
-        """Whether it cannot work without cosines; the retriever then falls back to `lexical`."""
-        ...
-
-    def rank(self, evidence: CandidateFeatures, settings: RankSettings) -> Ranked:
-        """Judge every candidate."""
-        ...
-
-    def reason(self, evidence: CandidateFeatures, ranked: Ranked, position: int) -> str:
-        """One readable sentence made of the signals that decided for this candidate."""
-        ...
 
 
 class UsageSource(Protocol):

@@ -1,7 +1,7 @@
 """Names to parts: which embedder, index and rankers a configuration means.
 
-Owns: the tables, putting a retriever together. A new vector store is one file and one line here.
-Adapters are imported when they are asked for. Never imports configuration; plain values come in.
+Owns: opening parts by their names in `names`, putting a retriever together. Adapters are imported
+when they are asked for. Never imports configuration; plain values come in.
 """
 
 from __future__ import annotations
@@ -9,100 +9,62 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from armory.errors import ConfigError
-from armory.retrieval.document import Strategy
-from armory.retrieval.embedders.cache import ByteStore, CachedEmbedder, DocumentCache
-from armory.retrieval.embedders.embedded import EmbeddedEmbedder
-from armory.retrieval.indexer import QueryGenerator
-from armory.retrieval.indexes.exact import ExactIndex
-from armory.retrieval.ports import Embedder, Ranker, UsageSource, UseMemory, VectorIndex
-from armory.retrieval.rankers.formulas import HybridRanker, LexicalRanker, SemanticRanker
-from armory.retrieval.rankers.multi_factor import MultiFactorRanker
-from armory.retrieval.rankers.relevance import RelevanceRanker
-from armory.retrieval.relevance import read_calibrations
+from armory.retrieval.embedders.cache import ByteStore, CachedEmbedder
+from armory.retrieval.indexing.cache import DocumentCache
+from armory.retrieval.indexing.document import Strategy
+from armory.retrieval.indexing.indexer import Indexing, QueryGenerator
+from armory.retrieval.names import EMBEDDERS, INDEXES, RANKERS, part
+from armory.retrieval.options import OpenAISettings, PartOptions, QdrantSettings
+from armory.retrieval.ports import Embedder, VectorIndex
+from armory.retrieval.rankers.base import Ranker
 from armory.retrieval.retriever import Retriever
-from armory.retrieval.selection import RetrieverSettings
+from armory.retrieval.scoring.calibration import read_calibrations
+from armory.retrieval.search.candidates import Experience
+from armory.retrieval.settings import RetrieverSettings
 
-Provider = Literal["auto", "embedded", "openai", "fastembed"]
-IndexName = Literal["exact", "faiss", "qdrant"]
+AUTO = "auto"
 EMBEDDED = "embedded"
 NO_EMBEDDER = "none"
 VECTORS_FILE = "vectors.db"
 """In the cache folder: vectors of documents, and generated queries."""
 
 
-@dataclass(frozen=True, slots=True)
-class OpenAISettings:
-    """`tool_rag.openai`."""
-
-    base_url: str | None = None
-    api_key: str | None = None
-    dimensions: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class QdrantSettings:
-    """`tool_rag.qdrant`."""
-
-    url: str | None = None
-    path: str | None = None
-    api_key: str | None = None
-    collection: str = "armory"
-
-
-def provider_of(
-    model: str, provider: Provider = "auto"
-) -> Literal["embedded", "openai", "fastembed"]:
+def provider_of(model: str, provider: str = AUTO) -> str:
     """Who computes a model's vectors: by name unless said."""
-    if provider != "auto":
+    if provider != AUTO:
         return provider
-    if model == EMBEDDED:
-        return "embedded"
+    if model in EMBEDDERS:
+        return model
     return "openai" if model.startswith("text-embedding-") else "fastembed"
 
 
 def make_embedder(
-    model: str = EMBEDDED,
-    provider: Provider = "auto",
-    *,
-    openai: OpenAISettings | None = None,
-    cache_dir: str | None = None,
+    model: str = EMBEDDED, provider: str = AUTO, options: PartOptions | None = None
 ) -> Embedder | None:
     """The embedder of a model's name; None for `none` (words only).
 
     Args:
         model: `embedded`, `none`, an OpenAI-compatible model, a fastembed model or a folder.
-        provider: who computes it.
-        openai: for models over HTTP.
-        cache_dir: where downloaded models are kept.
+        provider: who computes it, one of `names.EMBEDDERS`; `auto`: decided by the name.
+        options: for models over HTTP or on disk.
 
     Raises:
-        ConfigError: an extra or a key is missing, or the model is unknown.
+        ConfigError: an extra or a key is missing, or model or provider is unknown.
     """
     if model == NO_EMBEDDER:
         return None
-    chosen = provider_of(model, provider)
-    if chosen == "embedded":
-        return EmbeddedEmbedder()
-    if chosen == "openai":
-        from armory.retrieval.embedders.openai import OpenAIEmbedder
-
-        settings = openai or OpenAISettings()
-        return OpenAIEmbedder(
-            model,
-            api_key=settings.api_key,
-            base_url=settings.base_url,
-            dimensions=settings.dimensions,
-        )
-    from armory.retrieval.embedders.fastembed import FastembedEmbedder
-
-    return FastembedEmbedder(model, cache_dir=cache_dir)
+    name = provider_of(model, provider)
+    opened: Callable[[str, PartOptions], Embedder] = part(
+        EMBEDDERS, name, "embedding provider", "tool_rag.embedding_provider"
+    )
+    return opened(model, options or PartOptions())
 
 
 def make_index(
-    name: str, embedder: Embedder | None, *, qdrant: QdrantSettings | None = None
+    name: str, embedder: Embedder | None, options: PartOptions | None = None
 ) -> VectorIndex | None:
     """The index of a name for an embedder; None without one.
 
@@ -111,35 +73,15 @@ def make_index(
     """
     if embedder is None:
         return None
-    if name == "exact":
-        return ExactIndex()
-    if name == "faiss":
-        from armory.retrieval.indexes.faiss import FaissIndex
-
-        return FaissIndex()
-    if name == "qdrant":
-        from armory.retrieval.indexes.qdrant import QdrantIndex
-
-        settings = qdrant or QdrantSettings()
-        return QdrantIndex(
-            embedder.identity,
-            embedder.dimension,
-            url=settings.url,
-            path=settings.path,
-            api_key=settings.api_key,
-            collection=settings.collection,
-        )
-    raise ConfigError(
-        f"unknown index {name!r}; one of {', '.join(get_args(IndexName))}", path="tool_rag.index"
+    opened: Callable[[Embedder, PartOptions], VectorIndex] = part(
+        INDEXES, name, "index", "tool_rag.index"
     )
+    return opened(embedder, options or PartOptions())
 
 
 def make_rankers() -> dict[str, Ranker]:
     """Every ranker, by the name that configuration and queries use."""
-    rankers: list[Ranker] = [
-        RelevanceRanker(), HybridRanker(), SemanticRanker(), LexicalRanker(), MultiFactorRanker(),
-    ]  # fmt: skip
-    return {ranker.name: ranker for ranker in rankers}
+    return {name: part(RANKERS, name, "ranker", "tool_rag.ranker")() for name in RANKERS}
 
 
 def load_calibration(path: Path | str | None) -> Mapping[str, Any] | None:
@@ -167,21 +109,19 @@ class RetrievalOptions:
         index: see `make_index`.
         openai: for models over HTTP.
         qdrant: for the index `qdrant`.
-        settings: ranker, threshold, caps.
+        settings: ranker, threshold, caps, caches.
         rerank: name of a cross-encoder; None: none.
-        query_cache: query vectors kept in memory; 0: none.
         cache_dir: folder of document vectors and downloaded models; None: memory only.
     """
 
     model: str = EMBEDDED
-    provider: Provider = "auto"
+    provider: str = AUTO
     strategy: Strategy = "description_params"
     index: str = "exact"
     openai: OpenAISettings = field(default_factory=OpenAISettings)
     qdrant: QdrantSettings = field(default_factory=QdrantSettings)
     settings: RetrieverSettings = field(default_factory=RetrieverSettings)
     rerank: str | None = None
-    query_cache: int = 10_000
     cache_dir: str | None = None
 
 
@@ -190,8 +130,7 @@ def build_retriever(
     *,
     store: ByteStore | None = None,
     generator: QueryGenerator | None = None,
-    usage: UsageSource | None = None,
-    uses: UseMemory | None = None,
+    experience: Experience | None = None,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> Retriever:
     """Put a retriever together. Nothing is loaded or connected yet.
@@ -200,8 +139,7 @@ def build_retriever(
         options: plain values; default: everything embedded.
         store: shared cache of query vectors (Redis).
         generator: writes synthetic queries.
-        usage: statistics of calls.
-        uses: past queries that led to tools.
+        experience: what calls have shown.
         on_progress: called with (texts embedded, texts to embed).
 
     Raises:
@@ -209,16 +147,18 @@ def build_retriever(
     """
     options = options or RetrievalOptions()
     folder = options.cache_dir
-    models = None if folder is None else str(Path(folder) / "models")
-    embedder = make_embedder(
-        options.model, options.provider, openai=options.openai, cache_dir=models
+    parts = PartOptions(
+        openai=options.openai,
+        qdrant=options.qdrant,
+        models_dir=None if folder is None else str(Path(folder) / "models"),
     )
-    index = make_index(options.index, embedder, qdrant=options.qdrant)
+    embedder = make_embedder(options.model, options.provider, parts)
+    index = make_index(options.index, embedder, parts)
     if embedder is not None:
-        embedder = CachedEmbedder(embedder, size=options.query_cache, store=store)
+        embedder = CachedEmbedder(embedder, size=options.settings.query_cache, store=store)
     reranker = None
     if options.rerank is not None:
-        from armory.retrieval.rerank import CrossEncoder
+        from armory.retrieval.ranking.cross_encoder import CrossEncoder
 
         reranker = CrossEncoder(options.rerank)
     path = None if folder is None else Path(folder) / VECTORS_FILE
@@ -227,11 +167,7 @@ def build_retriever(
         index,
         make_rankers(),
         options.settings,
-        strategy=options.strategy,
-        cache=DocumentCache(path),
-        generator=generator,
-        usage=usage,
-        uses=uses,
+        indexing=Indexing(options.strategy, DocumentCache(path), generator, on_progress),
+        experience=experience,
         reranker=reranker,
-        on_progress=on_progress,
     )

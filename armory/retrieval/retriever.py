@@ -1,8 +1,9 @@
 """The retriever: index tools, then answer queries inside a visible set.
 
-Owns: the straight line of a search, the snapshot that is served, indexing again after a loss. The
-dense half and its failures are in `dense`, what is shown in `selection`. Never imports policy,
-upstreams, a concrete embedder, index or ranker.
+Owns: the straight line of a search, the snapshot that is served, indexing again after a loss. What
+a query looks for is in `search.scope`, its candidates in `search.candidates`, their scores in the
+ranker, what is shown of them in `ranking.answer`. Never imports policy, upstreams, a concrete
+embedder, index or ranker.
 """
 
 from __future__ import annotations
@@ -10,12 +11,11 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import TracebackType
 
-import numpy as np
 import structlog
 from cachetools import LRUCache
 
@@ -23,48 +23,26 @@ from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Selection
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError, InvalidRequest
-from armory.retrieval.dense import DenseSide
-from armory.retrieval.diversity import mmr
-from armory.retrieval.document import Strategy
-from armory.retrieval.embedders.cache import CachedEmbedder, DocumentCache
-from armory.retrieval.evidence import (
-    allowed_rows,
-    check_query,
-    filtered,
-    gather,
-    legs_of,
-    remembered,
-    words_of,
-)
-from armory.retrieval.fallback import BACKOFF_S, stand_in, word_share
-from armory.retrieval.indexer import Indexer, IndexReport, QueryGenerator
-from armory.retrieval.ports import (
-    CandidateFeatures,
-    Embedder,
-    FloatArray,
-    IntArray,
-    Ranked,
-    Ranker,
-    UsageSource,
-    UseMemory,
-    VectorIndex,
-)
-from armory.retrieval.rerank import Reranker, reranked
-from armory.retrieval.selection import (
-    RetrieverSettings,
-    Verdict,
-    cut,
-    limits_for,
-    match_of,
-)
+from armory.retrieval.embedders.cache import CachedEmbedder
+from armory.retrieval.features import CandidateFeatures
+from armory.retrieval.indexing.indexer import Indexer, Indexing, IndexReport
+from armory.retrieval.ports import Embedder, FloatArray, IntArray, VectorIndex
+from armory.retrieval.rankers.base import Ranker, Scores
+from armory.retrieval.ranking.answer import Ranking
+from armory.retrieval.ranking.cut import Limits
+from armory.retrieval.ranking.reorder import Reorder
+from armory.retrieval.ranking.rerank import Reranker
+from armory.retrieval.ranking.tokens import TokenCounts
+from armory.retrieval.search.candidates import CandidateSearch, Experience, Findings
+from armory.retrieval.search.dense import BACKOFF_S, DenseSide
+from armory.retrieval.search.scope import Scope, check_query, rows_of, scope_of
+from armory.retrieval.settings import RetrieverSettings
 from armory.retrieval.snapshot import Snapshot
-from armory.retrieval.tokens import TokenCounts
 
 _log = structlog.get_logger(__name__)
 _MASKS = 512
-_NONE: IntArray = np.zeros(0, np.int64)
-_RERANKED = 30
-_DIVERSE = 50
+_LEXICAL = "lexical"
+"""The ranker that stands in for one that needs vectors while there are none."""
 
 
 class Retriever:
@@ -75,14 +53,9 @@ class Retriever:
         index: None with an embedder: the exact index must be given by the caller (`registry`).
         rankers: by name; must hold the settings' ranker and `lexical`.
         settings: see `RetrieverSettings`.
-        strategy: what of a tool is embedded.
-        cache: document vectors on disk.
-        query_cache: query vectors kept in memory; 0: none.
-        generator: synthetic queries by a model; None: by templates.
-        usage: statistics of calls, for `multi_factor`.
-        uses: past queries that led to tools.
+        indexing: how tools are read and embedded.
+        experience: what calls have shown.
         reranker: cross-encoder over the best 30.
-        on_progress: called with (texts embedded, texts to embed).
     """
 
     def __init__(
@@ -92,38 +65,29 @@ class Retriever:
         rankers: Mapping[str, Ranker],
         settings: RetrieverSettings | None = None,
         *,
-        strategy: Strategy = "description_params",
-        cache: DocumentCache | None = None,
-        query_cache: int = 10_000,
-        generator: QueryGenerator | None = None,
-        usage: UsageSource | None = None,
-        uses: UseMemory | None = None,
+        indexing: Indexing | None = None,
+        experience: Experience | None = None,
         reranker: Reranker | None = None,
-        on_progress: Callable[[int, int], None] | None = None,
     ) -> None:
+        self.settings = settings or RetrieverSettings()
         cached = embedder if isinstance(embedder, CachedEmbedder) else None
         if embedder is not None and cached is None:
-            cached = CachedEmbedder(embedder, size=query_cache)
-        self.settings = settings or RetrieverSettings()
+            cached = CachedEmbedder(embedder, size=self.settings.query_cache)
         self._embedder = cached
         self._index = index
         self._rankers = dict(rankers)
-        self._usage = usage
-        self._uses = uses
-        self._reranker = reranker
-        self._indexer = Indexer(
-            embedder, index, strategy=strategy, cache=cache, generator=generator,
-            on_progress=on_progress,
-        )  # fmt: skip
+        self._pool = ThreadPoolExecutor(2, "armory-search")
+        self._dense = DenseSide(cached, self.settings.dense_timeout_s, self.settings.candidates)
+        self._candidates = CandidateSearch(self._dense, experience or Experience(), self._pool)
+        self._indexer = Indexer(embedder, index, indexing)
+        self._reorder = Reorder(reranker, self._indexer.document)
         self._snapshot: Snapshot | None = None
         self._masks: LRUCache[int, tuple[VisibleSet, IntArray | None]] = LRUCache(_MASKS)
         self._tokens = TokenCounts()
         self._problem = ""
-        self._dense = DenseSide(cached, self.settings.dense_timeout_s, self.settings.candidates)
         self._lock = asyncio.Lock()
         self._recovery: asyncio.Task[None] | None = None
         self._tools: Sequence[ToolRecord] = ()
-        self._pool = ThreadPoolExecutor(2, "armory-search")
 
     async def __aenter__(self) -> Retriever:
         return self
@@ -162,6 +126,112 @@ class Retriever:
         """What searching lacks at the moment, or None."""
         return self._problem or None
 
+    # -- searching -----------------------------------------------------------------------------
+
+    async def search(
+        self,
+        query: Query,
+        visible: VisibleSet | None = None,
+        *,
+        explain: bool = False,
+        full_ranking: bool = False,
+    ) -> Selection:
+        """The tools that the query wants, under the configured limits and its own.
+
+        Args:
+            query: texts and overrides.
+            visible: only these; None: all.
+            explain: fill `ranking` and `withheld` as well.
+            full_ranking: fill `ranking`.
+
+        Raises:
+            InvalidRequest: no text, text of another type, or more than 8,000 characters.
+        """
+        started = time.perf_counter()
+        ranking = await self.rank(query, visible)
+        limits = self.limits_of(query)
+        selection = ranking.select(limits, explain=explain, full_ranking=full_ranking)
+        return replace(selection, took_ms=(time.perf_counter() - started) * 1000)
+
+    def limits_of(self, query: Query) -> Limits:
+        """The configured limits, with what the query sets itself."""
+        return self.settings.limits.of(query)
+
+    async def rank(self, query: Query, visible: VisibleSet | None = None) -> Ranking:
+        """Every candidate of a query, ordered and scored; nothing is cut.
+
+        Raises:
+            InvalidRequest: no text, text of another type, or more than 8,000 characters.
+        """
+        check_query(query)
+        ranker = self._ranker(query.ranker or self.settings.ranker)
+        snapshot = self._snapshot
+        if snapshot is None:
+            return Ranking.empty(ranker, "nothing is indexed yet")
+        scope = scope_of(query, snapshot, await self._visible_rows(snapshot, visible))
+        if not scope.size:
+            return Ranking.empty(ranker, self.degraded)
+        findings = await self._candidates.find(scope)
+        if findings.hits is None:
+            if findings.vectors is not None and self._dense.lost:
+                self._mend()  # perhaps the store is back and empty
+            if not ranker.works_without_vectors(scope.size):
+                ranker = self._rankers[_LEXICAL]
+        loop = asyncio.get_running_loop()
+        features, scores = await loop.run_in_executor(
+            self._pool, self._scored, scope, findings, ranker
+        )
+        order = await self._reorder.order(scope, features, scores, self.settings.diversity)
+        problem = findings.problem or self.degraded
+        return Ranking(features, scores, order, ranker, self._tokens, problem)
+
+    def _scored(
+        self, scope: Scope, findings: Findings, ranker: Ranker
+    ) -> tuple[CandidateFeatures, Scores]:
+        """The blocking part of a search."""
+        features = self._candidates.features(scope, findings)
+        return features, ranker.rank(features, self.settings.rank)
+
+    def _ranker(self, name: str) -> Ranker:
+        try:
+            return self._rankers[name]
+        except KeyError:
+            raise InvalidRequest(
+                f"unknown ranker {name!r}; known: {', '.join(sorted(self._rankers))}",
+                parameter="ranker",
+            ) from None
+
+    async def _visible_rows(
+        self, snapshot: Snapshot, visible: VisibleSet | None
+    ) -> IntArray | None:
+        """Ascending rows of a visible set, made once for as long as set and snapshot stay."""
+        if visible is None:
+            return None
+        known = self._masks.get(id(visible))
+        if known is not None and known[0] is visible:
+            return known[1]
+        loop = asyncio.get_running_loop()
+        rows = await loop.run_in_executor(self._pool, rows_of, snapshot, visible.names)
+        if snapshot is self._snapshot:  # another one has other rows
+            self._masks[id(visible)] = (visible, rows)
+        return rows
+
+    async def embed(self, texts: Sequence[str]) -> FloatArray:
+        """(n, d) query vectors, cached like those of searches.
+
+        Raises:
+            BackendError: there is no embedder, or it failed.
+        """
+        if self._embedder is None:
+            raise BackendError("this retriever has no embedder")
+        return await self._embedder.embed_queries(texts)
+
+    async def embedding(self, text: str) -> FloatArray | None:
+        """(d,) float32 unit vector of a query text; None where only words are searched."""
+        return await self._dense.one(text)
+
+    # -- indexing ------------------------------------------------------------------------------
+
     async def index(self, tools: Sequence[ToolRecord]) -> IndexReport:
         """Make exactly these tools searchable. What did not change is not embedded again.
 
@@ -187,138 +257,6 @@ class Retriever:
             self._mend()
         return report
 
-    async def embed(self, texts: Sequence[str]) -> FloatArray:
-        """(n, d) query vectors, cached like those of searches.
-
-        Raises:
-            BackendError: there is no embedder, or it failed.
-        """
-        if self._embedder is None:
-            raise BackendError("this retriever has no embedder")
-        return await self._embedder.embed_queries(texts)
-
-    async def search(
-        self,
-        query: Query,
-        visible: VisibleSet | None = None,
-        *,
-        explain: bool = False,
-        full_ranking: bool = False,
-    ) -> Selection:
-        """The tools that the query wants.
-
-        Args:
-            query: texts and overrides.
-            visible: only these; None: all.
-            explain: fill `ranking` and `withheld` as well.
-            full_ranking: fill `ranking`.
-
-        Raises:
-            InvalidRequest: no text, text of another type, or more than 8,000 characters.
-        """
-        started = time.perf_counter()
-        verdict = await self.judge(query, visible)
-        limits = limits_for(query, self.settings.limits)
-        if verdict.evidence is None or verdict.ranked is None:
-            return Selection((), 0, limits.threshold, degraded=verdict.degraded)
-        evidence, ranked = verdict.evidence, verdict.ranked
-        withheld: dict[int, str] | None = {} if explain else None
-        shown = self.shown(query, verdict, withheld)
-        everything = verdict.order.tolist() if explain or full_ranking else []
-        selection = Selection(
-            matches=tuple(match_of(verdict, i) for i in shown),
-            visible=evidence.visible,
-            threshold=limits.threshold,
-            refused=ranked.refused,
-            degraded=verdict.degraded,
-            top_score=float(ranked.score.max()) if len(ranked.score) else 0.0,
-            ranking=tuple(match_of(verdict, i) for i in everything),
-            withheld={evidence.records[i].name: why for i, why in (withheld or {}).items()},
-        )
-        return replace(selection, took_ms=(time.perf_counter() - started) * 1000)
-
-    async def judge(self, query: Query, visible: VisibleSet | None = None) -> Verdict:
-        """Evidence and ranking of a query, nothing cut; what evaluation and tuning read."""
-        check_query(query)
-        ranker = self._ranker(query.ranker or self.settings.ranker)
-        snapshot = self._snapshot
-        if snapshot is None:
-            return Verdict(None, None, _NONE, "nothing is indexed yet", ranker)
-        allowed = filtered(snapshot, await self._allowed(snapshot, visible), query)
-        if not len(snapshot.records) or (allowed is not None and not len(allowed)):
-            return Verdict(None, None, _NONE, self.degraded, ranker)
-        legs = legs_of(query.texts)
-        loop = asyncio.get_running_loop()
-        words_soon = loop.run_in_executor(self._pool, words_of, snapshot, legs, allowed)
-        vectors, problem = await self._dense.vectors(snapshot, legs)
-        words = await words_soon
-        hits = recalled = None
-        if vectors is not None:
-            also = words.best
-            if self._uses is not None:
-                recalled = await asyncio.to_thread(self._uses.recall, vectors, query.user)
-                also = np.union1d(also, remembered(snapshot, allowed, recalled))
-            hits, problem = await self._dense.hits(snapshot, vectors, allowed, also)
-            if hits is None and self._dense.lost:  # perhaps the store is back and empty
-                self._mend()
-        if hits is None:
-            tools = len(snapshot.records) if allowed is None else len(allowed)
-            ranker = stand_in(ranker, self._rankers, tools)
-
-        def rank() -> tuple[CandidateFeatures, Ranked]:
-            evidence = gather(
-                snapshot, query, legs, allowed, words, hits, vectors, recalled,
-                self._dense.identity, self._usage,
-            )  # fmt: skip
-            return evidence, ranker.rank(evidence, self.settings.rank)
-
-        evidence, ranked = await loop.run_in_executor(self._pool, rank)
-        order = await self._reorder(snapshot, query, evidence, ranked, hits is not None)
-        return Verdict(evidence, ranked, order, problem or self.degraded, ranker)
-
-    async def embedding(self, text: str) -> FloatArray | None:
-        """(d,) float32 unit vector of a query text; None where only words are searched."""
-        return await self._dense.one(text)
-
-    def shown(
-        self, query: Query, verdict: Verdict, withheld: dict[int, str] | None = None
-    ) -> list[int]:
-        """Positions of the candidates that a listing shows, best first.
-
-        `withheld`, when given, is filled with why each other one is not shown.
-        """
-        if verdict.evidence is None or verdict.ranked is None:
-            return []
-        records, tokens = verdict.evidence.records, self._tokens
-        words = None if verdict.evidence.dense else word_share(verdict.evidence)
-        limits = limits_for(query, self.settings.limits)
-        plain = query.threshold is None
-        return cut(
-            verdict.ranked, verdict.order, limits, lambda place: tokens.of(records[place]),
-            withheld, words=words, plain=plain,
-        )  # fmt: skip
-
-    def _ranker(self, name: str) -> Ranker:
-        try:
-            return self._rankers[name]
-        except KeyError:
-            raise InvalidRequest(
-                f"unknown ranker {name!r}; known: {', '.join(sorted(self._rankers))}",
-                parameter="ranker",
-            ) from None
-
-    async def _allowed(self, snapshot: Snapshot, visible: VisibleSet | None) -> IntArray | None:
-        if visible is None:
-            return None
-        known = self._masks.get(id(visible))
-        if known is not None and known[0] is visible:
-            return known[1]
-        loop = asyncio.get_running_loop()
-        rows = await loop.run_in_executor(self._pool, allowed_rows, snapshot, visible.names)
-        if snapshot is self._snapshot:  # another one has other rows
-            self._masks[id(visible)] = (visible, rows)
-        return rows
-
     def _publish(self, snapshot: Snapshot, problem: str) -> None:
         self._snapshot = snapshot
         self._masks.clear()
@@ -338,24 +276,3 @@ class Retriever:
             await self.index(self._tools)
             if not self._problem:
                 return
-
-    async def _reorder(
-        self,
-        snapshot: Snapshot,
-        query: Query,
-        evidence: CandidateFeatures,
-        ranked: Ranked,
-        dense: bool,
-    ) -> IntArray:
-        order = ranked.order
-        if self._reranker is not None:
-            best = [evidence.records[i] for i in order[:_RERANKED].tolist()]
-            texts = [self._indexer.document(record.name).texts[0] for record in best]
-            order = await reranked(self._reranker, query.texts, texts, order)
-        weight = self.settings.diversity
-        if weight is not None and dense and snapshot.view is not None and snapshot.dense is None:
-            first = order[:_DIVERSE]
-            vectors = await snapshot.view.vectors(evidence.rows[first])
-            picked = mmr(ranked.score[first], vectors, weight)
-            order = np.concatenate([first[picked], order[_DIVERSE:]])
-        return order

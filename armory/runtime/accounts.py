@@ -23,8 +23,8 @@ from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError, BackendError
 from armory.gateway.ports import ToolEvents
 from armory.retrieval.ports import FloatArray
+from armory.retrieval.ranking.answer import Ranking
 from armory.retrieval.retriever import Retriever
-from armory.retrieval.selection import Verdict
 from armory.runtime.catalogue import Searchable
 from armory.security.authentication import Scheme
 from armory.security.jwt import JwtScheme
@@ -267,13 +267,13 @@ class RestEngine:
         found = self._retriever()
         return () if found is None else found.tools
 
-    async def judge(self, query: Query, visible: VisibleSet | None = None) -> Verdict:
-        """See `Retriever.judge`.
+    async def rank(self, query: Query, visible: VisibleSet | None = None) -> Ranking:
+        """See `Retriever.rank`.
 
         Raises:
             BackendError: retrieval is off.
         """
-        return await self._there().judge(query, visible)
+        return await self._there().rank(query, visible)
 
     async def embedding(self, text: str) -> FloatArray | None:
         """See `Retriever.embedding`.

@@ -12,9 +12,10 @@ from armory.config import Loaded
 from armory.config.checks import lacks_openai_key
 from armory.config.retrieval import ToolRagConfig
 from armory.errors import ConfigError
-from armory.retrieval.indexer import QueryGenerator
-from armory.retrieval.ports import RankSettings, UsageSource, UseMemory
+from armory.retrieval.indexing.indexer import QueryGenerator
+from armory.retrieval.rankers.base import RankSettings
 from armory.retrieval.rankers.multi_factor import weights_of
+from armory.retrieval.ranking.cut import Limits
 from armory.retrieval.registry import (
     NO_EMBEDDER,
     OpenAISettings,
@@ -24,7 +25,8 @@ from armory.retrieval.registry import (
     load_calibration,
 )
 from armory.retrieval.retriever import Retriever
-from armory.retrieval.selection import Limits, RetrieverSettings
+from armory.retrieval.search.candidates import Experience
+from armory.retrieval.settings import RetrieverSettings
 from armory.runtime.settings import secret
 
 Progress = Callable[[int, int], None]
@@ -36,8 +38,7 @@ def open_retriever(
     loaded: Loaded,
     *,
     on_progress: Progress | None = None,
-    usage: UsageSource | None = None,
-    uses: UseMemory | None = None,
+    experience: Experience | None = None,
     generator: QueryGenerator | None = None,
 ) -> Retriever | None:
     """The retriever that the configuration asks for; None where Tool RAG is off.
@@ -52,8 +53,7 @@ def open_retriever(
         return None
     return build_retriever(
         retrieval_options(loaded),
-        usage=usage,
-        uses=uses,
+        experience=experience,
         generator=generator,
         on_progress=on_progress,
     )
@@ -84,7 +84,6 @@ def retrieval_options(loaded: Loaded) -> RetrievalOptions:
         ),
         settings=retriever_settings(rag, loaded.home),
         rerank=rag.rerank,
-        query_cache=QUERIES_CACHED if rag.cache_embeddings else 0,
         cache_dir=loaded.config.storage.cache_dir,
     )
 
@@ -110,6 +109,7 @@ def retriever_settings(rag: ToolRagConfig, home: Path) -> RetrieverSettings:
             weights=_weights(rag),
             context_boosts=rag.multi_factor.context_boosts,
         ),
+        query_cache=QUERIES_CACHED if rag.cache_embeddings else 0,
     )
 
 

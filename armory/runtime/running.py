@@ -25,6 +25,7 @@ from armory.feedback.store import StoredUses
 from armory.feedback.vectors import FeedbackVectors
 from armory.gateway.gateway import Gateway
 from armory.retrieval.retriever import Retriever
+from armory.retrieval.search.candidates import Experience
 from armory.runtime.accounts import (
     AlsoIndexed,
     Fan,
@@ -111,8 +112,10 @@ class Runtime:
         self.retriever: Retriever | None = open_retriever(
             loaded,
             on_progress=on_progress,
-            usage=accounts.usage if accounts else None,
-            uses=self.learning.uses if self.learning else None,
+            experience=Experience(
+                usage=accounts.usage if accounts else None,
+                memory=self.learning.uses if self.learning else None,
+            ),
             generator=generator,
         )
         self.figures = Figures(self.pool, lambda: self.supervisor, lambda: self.edge)

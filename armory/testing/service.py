@@ -15,10 +15,12 @@ from armory.accounts.service import Accounts, AccountSettings
 from armory.domain.catalog import Catalog, ServerLists, ToolRules, build_catalog
 from armory.retrieval.embedders.embedded import EmbeddedEmbedder
 from armory.retrieval.indexes.exact import ExactIndex
-from armory.retrieval.ports import Embedder, RankSettings
+from armory.retrieval.ports import Embedder
+from armory.retrieval.rankers.base import RankSettings
 from armory.retrieval.registry import make_rankers
 from armory.retrieval.retriever import Retriever
-from armory.retrieval.selection import RetrieverSettings
+from armory.retrieval.search.candidates import Experience
+from armory.retrieval.settings import RetrieverSettings
 from armory.security.authentication import Authenticator, Scheme, StaticToken
 from armory.security.policy import Policy, Rule
 from armory.storage.cache import Cache, MemoryCache
@@ -106,7 +108,7 @@ async def running_service(
         ExactIndex(),
         make_rankers(),
         replace(RetrieverSettings(), rank=rank or RankSettings()),
-        usage=accounts.usage,
+        experience=Experience(accounts.usage),
     )
     service = Service("", accounts, Policy(list(rules), packs), retriever, catalog)
     accounts.usage.tool_count = lambda: len(service.catalog.tools)

@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 
 from armory.domain.catalog import ServerLists, build_catalog
-from armory.retrieval.document import document_of
 from armory.retrieval.embedders.base import text_hash
-from armory.retrieval.embedders.cache import DocumentCache
 from armory.retrieval.embedders.embedded import EmbeddedEmbedder
+from armory.retrieval.indexing.cache import DocumentCache
+from armory.retrieval.indexing.document import document_of
 from armory.retrieval.ports import FloatArray
 from armory.retrieval.registry import VECTORS_FILE
 from benchmarks.load.catalogue import SERVER, catalogue

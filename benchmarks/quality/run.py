@@ -25,13 +25,13 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from armory.domain.query import Ranker as RankerName
 from armory.evaluation.dataset import Dataset, load_dataset
 from armory.evaluation.report import to_json
-from armory.evaluation.run import Result, evaluate
-from armory.retrieval.embedders.cache import DocumentCache
+from armory.evaluation.run import Result, Setup, evaluate
 from armory.retrieval.embedders.embedded import SHIPPED, EmbeddedEmbedder
 from armory.retrieval.indexes.exact import ExactIndex
+from armory.retrieval.indexing.cache import DocumentCache
+from armory.retrieval.indexing.indexer import Indexing
 from armory.retrieval.registry import make_rankers
 from armory.retrieval.retriever import Retriever
 
@@ -45,7 +45,7 @@ class System:
     """One way of ranking: a ranker over a model, or over words alone."""
 
     name: str
-    ranker: RankerName
+    ranker: str
     model: Path | None
 
 
@@ -81,16 +81,13 @@ async def measure(dataset: Dataset, chosen: Sequence[System], cache: DocumentCac
     for model in dict.fromkeys(system.model for system in chosen):
         embedder = None if model is None else EmbeddedEmbedder(model)
         index = None if model is None else ExactIndex()
-        async with Retriever(embedder, index, make_rankers(), cache=cache) as retriever:
+        indexing = Indexing(cache=cache)
+        async with Retriever(embedder, index, make_rankers(), indexing=indexing) as retriever:
             for system in (s for s in chosen if s.model == model):
                 started = time.monotonic()
-                result = await evaluate(
-                    dataset,
-                    retriever,
-                    embedder="none" if embedder is None else embedder.identity,
-                    index="exact",
-                    ranker=system.ranker,
-                )
+                identity = "none" if embedder is None else embedder.identity
+                setup = Setup(identity, "exact", system.ranker)
+                result = await evaluate(dataset, retriever, setup)
                 report = to_json(result)
                 extra = metatool(dataset.name, result)
                 rows.append({"set": dataset.name, "system": system.name, **report, **extra})

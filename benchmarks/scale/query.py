@@ -27,11 +27,12 @@ import structlog
 from tokenizers import Tokenizer
 
 from armory.domain.query import Query
-from armory.retrieval import retriever as stages
-from armory.retrieval.embedders.cache import DocumentCache
 from armory.retrieval.embedders.embedded import SHIPPED
+from armory.retrieval.indexing.cache import DocumentCache
 from armory.retrieval.registry import make_index, make_rankers
 from armory.retrieval.retriever import Retriever
+from armory.retrieval.search import candidates as stages
+from armory.retrieval.settings import RetrieverSettings
 from benchmarks.scale.run import Noisy, base_vectors, catalogue
 
 HERE = Path(__file__).parent
@@ -82,12 +83,13 @@ async def measure(args: argparse.Namespace) -> dict[str, Any]:
     chosen.rank = timed(times["rank"], chosen.rank)
     patched: Any = stages
     patched.words_of = timed(times["words"], stages.words_of)
-    patched.gather = timed(times["gather"], stages.gather)
+    patched.CandidateSearch.features = timed(times["gather"], stages.CandidateSearch.features)
     model: Any = embedder
     model._run_parts = timed(times["embed"], model._run_parts)
     texts = queries(args.data, args.queries + 20)
     index = make_index(args.index, embedder)
-    async with Retriever(embedder, index, rankers, query_cache=0) as retriever:
+    settings = RetrieverSettings(query_cache=0)
+    async with Retriever(embedder, index, rankers, settings) as retriever:
         await retriever.index(tools)
         for text in texts[:20]:
             await retriever.search(Query((text,), ranker=args.ranker))

@@ -32,11 +32,12 @@ from armory.domain.query import Query, VisibleSet
 from armory.domain.tool import ToolRecord
 from armory.evaluation.dataset import load_tools
 from armory.retrieval.embedders.base import text_hash
-from armory.retrieval.embedders.cache import DocumentCache
 from armory.retrieval.embedders.embedded import EmbeddedEmbedder
+from armory.retrieval.indexing.cache import DocumentCache
 from armory.retrieval.ports import FloatArray, VectorIndex
 from armory.retrieval.registry import make_index, make_rankers
 from armory.retrieval.retriever import Retriever
+from armory.retrieval.settings import RetrieverSettings
 from benchmarks.scale.show import plot, write_docs
 
 HERE = Path(__file__).parent
@@ -113,7 +114,8 @@ async def measure(args: argparse.Namespace, index: str, size: int) -> dict[str, 
     ]
     before = resident_mb()
     found_index = make_index(index, embedder)
-    async with Retriever(embedder, found_index, make_rankers(), query_cache=0) as retriever:
+    settings = RetrieverSettings(query_cache=0)
+    async with Retriever(embedder, found_index, make_rankers(), settings) as retriever:
         started, cpu = time.perf_counter(), time.process_time()
         await retriever.index(tools)
         await settled(found_index)

@@ -26,8 +26,9 @@ from armory.retrieval.embedders.embedded import (
 )
 from armory.retrieval.embedders.fastembed import FastembedEmbedder
 from armory.retrieval.embedders.openai import OpenAIEmbedder
+from armory.retrieval.options import OpenAISettings, PartOptions
 from armory.retrieval.ports import Embedder
-from armory.retrieval.registry import OpenAISettings, make_embedder
+from armory.retrieval.registry import make_embedder
 from armory.testing.embedder import HashingEmbedder
 
 pytestmark = pytest.mark.anyio
@@ -281,12 +282,11 @@ def test_openai_needs_a_key_or_a_url() -> None:
 
 
 def test_openai_models_have_their_dimensions() -> None:
-    settings = OpenAISettings(api_key="k")
-    small = make_embedder("text-embedding-3-small", openai=settings)
-    large = make_embedder("text-embedding-3-large", openai=settings)
-    short = make_embedder(
-        "text-embedding-3-large", openai=OpenAISettings(api_key="k", dimensions=256)
-    )
+    settings = PartOptions(OpenAISettings(api_key="k"))
+    small = make_embedder("text-embedding-3-small", options=settings)
+    large = make_embedder("text-embedding-3-large", options=settings)
+    shortened = PartOptions(OpenAISettings(api_key="k", dimensions=256))
+    short = make_embedder("text-embedding-3-large", options=shortened)
     assert [e.dimension for e in (small, large, short) if e] == [1536, 3072, 256]
     assert len({e.identity for e in (small, large, short) if e}) == 3
 

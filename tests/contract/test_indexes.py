@@ -14,7 +14,7 @@ from armory.errors import BackendError, ConfigError
 from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.indexes.faiss import FaissIndex, FaissView
 from armory.retrieval.indexes.qdrant import QdrantIndex
-from armory.retrieval.ports import FloatArray, Hits, Row, VectorIndex
+from armory.retrieval.ports import FloatArray, Row, VectorHits, VectorIndex
 from tests.contract.qdrant_server import QdrantServer
 
 pytestmark = pytest.mark.anyio
@@ -80,7 +80,7 @@ def truth(queries: FloatArray, rows: list[Row], vectors: dict[str, FloatArray]) 
     return np.stack([(queries @ vectors[row.key].T).max(1) for row in rows], axis=1)
 
 
-def top(hits: Hits, k: int) -> list[list[int]]:
+def top(hits: VectorHits, k: int) -> list[list[int]]:
     return [hits.rows[np.argsort(-row, kind="stable")[:k]].tolist() for row in hits.cosine]
 
 

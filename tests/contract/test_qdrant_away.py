@@ -136,7 +136,7 @@ async def names(retriever: Retriever) -> tuple[list[str], str]:
 async def test_words_answer_while_the_server_is_away(
     server: QdrantServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("armory.retrieval.fallback.BACKOFF_S", (0.0,))
+    monkeypatch.setattr("armory.retrieval.search.dense.BACKOFF_S", (0.0,))
     async with retriever(server) as one:
         await one.index(tools())
         assert (await names(one))[1] == ""
@@ -169,7 +169,7 @@ async def test_a_server_that_comes_back_empty_is_filled_again(
     server: QdrantServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("armory.retrieval.retriever.BACKOFF_S", (0.02,))
-    monkeypatch.setattr("armory.retrieval.fallback.BACKOFF_S", (0.0,))
+    monkeypatch.setattr("armory.retrieval.search.dense.BACKOFF_S", (0.0,))
     async with retriever(server) as one:
         await one.index(tools())
         server.forget()

@@ -76,11 +76,10 @@ async def test_each_of_a_thousand_users_gets_exactly_its_own_of_ten_thousand(
         principal = Principal(user, user)
         visible = policy.visible(catalog, principal)
         # words that fit thousands of others better must not push out the three that are there
-        verdict = await retriever.judge(
+        ranking = await retriever.rank(
             Query(("Do job 5 of department 5",), ranker="hybrid"), visible
         )
-        assert verdict.evidence is not None
-        ranked = {verdict.evidence.records[place].name for place in verdict.order.tolist()}
+        ranked = {ranking.record(position).name for position in ranking.order.tolist()}
         assert ranked == wanted[user]
         for name in strangers:
             assert policy.allows(principal, name) is (name in wanted[user])

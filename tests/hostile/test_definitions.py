@@ -20,9 +20,9 @@ from armory.domain.catalog import ServerLists, build_catalog
 from armory.gateway.calls.task_tools import needs_task
 from armory.gateway.views.definitions import Form, header_map, listed_bytes, tool_bytes
 from armory.protocol.link import Call, Reply
-from armory.retrieval.boosts import boost_of
-from armory.retrieval.document import STRATEGIES, document_of
-from armory.retrieval.tokens import definition_tokens
+from armory.retrieval.indexing.document import STRATEGIES, document_of
+from armory.retrieval.rankers.boosts import boost_of
+from armory.retrieval.ranking.tokens import definition_tokens
 from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.processes import GatewayProcess
 from armory.upstreams.session.entries import MAX_LEVELS, MAX_NAMED

@@ -20,12 +20,12 @@ if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from armory.domain.tool import ToolRecord
-from armory.retrieval.ports import RankSettings
+from armory.retrieval.rankers.base import RankSettings
 from armory.retrieval.rankers.relevance import RelevanceRanker
 from training.relevance.sets import (
     LABELLED,
     CachedModel,
-    evidence_of,
+    features_of,
     index,
     read_questions,
     record_of,
@@ -85,7 +85,7 @@ def main() -> None:
             planted = ToolRecord("evil__rope", "evil", NAME, {}, "0", make(tools))
             catalogue = index(name, [*tools, planted], embed)
             top5 = listed = 0
-            for evidence in evidence_of(catalogue, texts, embed):
+            for evidence in features_of(catalogue, texts, embed):
                 ranked = ranker.rank(evidence, RankSettings())
                 place = int(np.flatnonzero(ranked.order == len(tools))[0])
                 top5 += place < 5

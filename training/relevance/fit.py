@@ -1,4 +1,4 @@
-"""Fit the relevance score's constants and write `armory/retrieval/calibration.json`.
+"""Fit the relevance score's constants and write `armory/retrieval/scoring/calibration.json`.
 
     python training/relevance/fit.py DATA --model FOLDER [--folds FOLDER] [--keep] [--out FILE]
 
@@ -22,18 +22,18 @@ import numpy as np
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from armory.retrieval.fitting import (
-    Observations,
-    fit_steps,
-    log_odds_of,
-    miss_cost_for,
-)
-from armory.retrieval.relevance import (
+from armory.retrieval.scoring.calibration import (
     GENERIC,
     SHAPE,
     VERSION,
     Calibration,
     read_calibrations,
+)
+from armory.retrieval.scoring.fitting import (
+    Observations,
+    fit_steps,
+    log_odds_of,
+    miss_cost_for,
 )
 from training.relevance.need import Acts, fit_need, kind_of, with_acts
 from training.relevance.sets import FOLD_OF, LABELLED, NO_TOOL, SETS, CachedModel, group_of
@@ -229,7 +229,9 @@ def main() -> None:
     parser.add_argument("--folds", type=Path, help="folder with embedders a, b, c")
     parser.add_argument("--cap", type=int, default=1000, help="queries a set at most")
     parser.add_argument("--cache", type=Path, default=Path(".cache/relevance"))
-    parser.add_argument("--out", type=Path, default=Path("armory/retrieval/calibration.json"))
+    parser.add_argument(
+        "--out", type=Path, default=Path("armory/retrieval/scoring/calibration.json")
+    )
     args = parser.parse_args()
     tables, needless, identity = gather(
         args.data, args.model, args.folds, args.cache, args.cap, in_context=not args.alone

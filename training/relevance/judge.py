@@ -23,8 +23,8 @@ from numpy.typing import NDArray
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from armory.retrieval.fitting import Observations, log_odds_of, scores_of
-from armory.retrieval.relevance import Calibration, sigmoid
+from armory.retrieval.scoring.calibration import Calibration, sigmoid
+from armory.retrieval.scoring.fitting import Observations, log_odds_of, scores_of
 from training.relevance.fit import RELEVANCE, WRITTEN_FOLD, fit_calibration, gather, without
 from training.relevance.need import Acts
 from training.relevance.sets import FOLD_OF, LABELLED, NO_TOOL, CachedModel, group_of

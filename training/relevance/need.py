@@ -13,8 +13,8 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from armory.retrieval.fitting import Observations, fit_linear
-from armory.retrieval.relevance import Linear
+from armory.retrieval.scoring.calibration import Linear
+from armory.retrieval.scoring.fitting import Observations, fit_linear
 from training.relevance.sets import LABELLED, NO_TOOL, group_of
 from training.relevance.signals import APART
 

@@ -21,12 +21,13 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from armory.domain.tool import ToolRecord
-from armory.retrieval.document import document_of
 from armory.retrieval.embedders.embedded import AROUND, clause_of, tokens_within
-from armory.retrieval.evidence import LegText, legs_of
+from armory.retrieval.features import CandidateFeatures, Moments, Subquery
+from armory.retrieval.indexing.document import document_of
 from armory.retrieval.lexical.bm25 import LexicalIndex
 from armory.retrieval.lexical.postings import Postings
-from armory.retrieval.ports import CandidateFeatures, Passage, Subquery
+from armory.retrieval.ports import Passage
+from armory.retrieval.search.scope import SubqueryText, subquery_texts
 
 Array = NDArray[np.float32]
 
@@ -240,50 +241,48 @@ def read_catalogue(root: Path, name: str, embed: CachedModel) -> Catalogue:
     return index(name, [record_of(r) for r in rows_of(root / name / "tools.jsonl")], embed)
 
 
-def evidence_of(
+def features_of(
     catalogue: Catalogue, texts: Sequence[str], embed: CachedModel
 ) -> Iterator[CandidateFeatures]:
-    """CandidateFeatures of each text over the whole catalogue."""
-    legs: list[list[LegText]] = [legs_of((text,)) for text in texts]
-    vectors = embed.passages([leg.passage for part in legs for leg in part])
+    """What rankers see of each text over the whole catalogue."""
+    parts: list[list[SubqueryText]] = [subquery_texts((text,)) for text in texts]
+    vectors = embed.passages([subquery.passage for part in parts for subquery in part])
     rows = np.arange(len(catalogue.records))
     at = 0
-    for part in legs:
+    for part in parts:
         each = vectors[at : at + len(part)]
         at += len(part)
         cosine = np.maximum.reduceat(each @ catalogue.vectors.T, catalogue.starts, axis=1)
-        yield _evidence(catalogue, rows, part, each, cosine, embed.identity)
+        yield _features(catalogue, rows, part, each, cosine, embed.identity)
 
 
-def _evidence(
+def _features(
     catalogue: Catalogue,
     rows: NDArray[np.int64],
-    legs: Sequence[LegText],
+    parts: Sequence[SubqueryText],
     vectors: Array,
     cosine: Array,
     identity: str,
 ) -> CandidateFeatures:
     joined: list[Subquery] = []
-    for leg, row, vector in zip(legs, cosine, vectors, strict=True):
-        hits = catalogue.postings.search(leg.text)
+    for subquery, row, vector in zip(parts, cosine, vectors, strict=True):
+        hits = catalogue.postings.search(subquery.text)
         bm25 = hits.bm25()
         joined.append(
             Subquery(
-                text=leg.text,
-                parent=leg.parent,
-                whole=leg.whole,
+                text=subquery.text,
+                parent=subquery.parent,
+                whole=subquery.whole,
                 cosine=row,
-                cosine_mean=float(row.mean()),
-                cosine_std=float(row.std()),
+                cosine_moments=Moments(float(row.mean()), float(row.std())),
                 bm25=bm25,
-                bm25_mean=float(bm25.mean()),
-                bm25_std=float(bm25.std()),
+                bm25_moments=Moments(float(bm25.mean()), float(bm25.std())),
                 hits=hits,
                 vector=vector,
             )
         )
     return CandidateFeatures(
-        legs=joined,
+        subqueries=joined,
         records=catalogue.records,
         rows=rows,
         postings=catalogue.postings,

@@ -14,17 +14,18 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from armory.retrieval.fitting import Observations
-from armory.retrieval.ports import CandidateFeatures
+from armory.retrieval.features import CandidateFeatures
 from armory.retrieval.rankers.formulas import HybridRanker, LexicalRanker, SemanticRanker
-from armory.retrieval.rankers.signals import candidate_signals, fuse, query_signals
+from armory.retrieval.rankers.fusion import fuse
+from armory.retrieval.rankers.signals import candidate_signals, query_signals
+from armory.retrieval.scoring.fitting import Observations
 from training.relevance.sets import (
     LABELLED,
     SETS,
     CachedModel,
     Catalogue,
     Question,
-    evidence_of,
+    features_of,
     read_catalogue,
     read_questions,
 )
@@ -169,8 +170,8 @@ def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8").splitlines()
 
 
-def _query_of(evidence: CandidateFeatures) -> dict[str, float]:
-    return query_signals(evidence, candidate_signals(evidence, fuse(evidence)))
+def _query_of(features: CandidateFeatures) -> dict[str, float]:
+    return query_signals(features, candidate_signals(features, fuse(features)))
 
 
 def _labelled(
@@ -179,16 +180,16 @@ def _labelled(
     names = ("relevance", PLAIN, *(r.name for r in FORMULAS))
     collectors = {name: Collector() for name in names}
     texts = [q.text for q in questions]
-    for evidence, question in zip(evidence_of(catalogue, texts, embed), questions, strict=True):
-        fusion = fuse(evidence)
-        signals = candidate_signals(evidence, fusion)
-        query = query_signals(evidence, signals)
+    for features, question in zip(features_of(catalogue, texts, embed), questions, strict=True):
+        fusion = fuse(features)
+        signals = candidate_signals(features, fusion)
+        query = query_signals(features, signals)
         collectors["relevance"].add(signals, query, fusion.best, question.relevant)
-        bare = fuse(replace(evidence, legs=evidence.legs[:1]))
+        bare = fuse(replace(features, subqueries=features.subqueries[:1]))
         only = {"fusion": bare.total[bare.best]}
         collectors[PLAIN].add(only, {}, bare.best, question.relevant)
         for ranker in FORMULAS:
-            own, best = ranker.signals(ranker.formula(evidence))
+            own, best = ranker.signals(features, ranker.formula(features))
             collectors[ranker.name].add(own, query, best, question.relevant)
     return {
         name: replace(collector.observations(), texts=texts)
@@ -199,7 +200,7 @@ def _labelled(
 def _queries(
     catalogue: Catalogue, texts: Sequence[str], embed: CachedModel, weight: float = 1.0
 ) -> Observations:
-    rows = [_query_of(evidence) for evidence in evidence_of(catalogue, texts, embed)]
+    rows = [_query_of(features) for features in features_of(catalogue, texts, embed)]
     return Observations(
         signals={},
         query={n: np.array([q[n] for q in rows], np.float32) for n in rows[0]},

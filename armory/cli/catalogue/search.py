@@ -16,10 +16,11 @@ from armory.cli.asking import asker, opened
 from armory.cli.catalogue.tools import first_line
 from armory.cli.options import config_option, gateway_options, json_option, loaded_config
 from armory.cli.output import out, print_json
-from armory.domain.query import MAX_TOP_K, RANKERS, Query
+from armory.domain.query import MAX_TOP_K, Query
 from armory.domain.results import Match, Selection
 from armory.errors import ArmoryError, ConfigError
 from armory.protocol.meta import OWN_PREFIX
+from armory.retrieval.names import RANKERS
 
 
 @click.command()

@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import click
 from rich.markup import escape
@@ -18,14 +18,14 @@ from rich.table import Table
 
 from armory.cli.output import out, print_json, say_error, say_notice, waiting
 from armory.config import find_config, load_file
-from armory.domain.query import RANKERS
-from armory.domain.query import Ranker as RankerName
 from armory.errors import BackendError, ConfigError
 from armory.evaluation.dataset import Dataset, load_dataset, load_uses
 from armory.evaluation.report import failure_json, missed_gates, parse_gate, to_json
-from armory.evaluation.run import Failure, Result, evaluate
+from armory.evaluation.run import Failure, Result, Setup, evaluate
 from armory.feedback.vectors import FeedbackVectors
+from armory.retrieval.names import INDEXES, RANKERS
 from armory.retrieval.registry import RetrievalOptions, build_retriever
+from armory.retrieval.search.candidates import Experience
 from armory.runtime.retrieval import retrieval_options
 
 DEFAULT_CONFIG = "armory.yaml"
@@ -48,7 +48,7 @@ def options_of(config: str | None) -> RetrievalOptions:
 @click.option("--split", help="Only queries of this split.")
 @click.option("--ranker", type=click.Choice(RANKERS), help="Default: as configured.")
 @click.option("--embedder", metavar="MODEL", help="A model's name, or `none`: words only.")
-@click.option("--index", type=click.Choice(["exact", "faiss", "qdrant"]), help="Vector store.")
+@click.option("--index", type=click.Choice(INDEXES), help="Vector store.")
 @click.option("--threshold", type=click.FloatRange(0, 1), help="Default: as configured.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many queries, spread evenly.")
 @click.option("--usage", metavar="FILE", help="JSON lines {query, tool}: past successful uses.")
@@ -85,9 +85,13 @@ def eval_command(
     if options.model == "none" and ranker is None:
         ranker = "lexical"
     options = replace(options, index=index or options.index)
-    result = asyncio.run(
-        _run(dataset, options, cast("RankerName | None", ranker), threshold, usage, failures)
+    setup = Setup(
+        embedder=options.model,
+        index=options.index if options.model != "none" else "none",
+        ranker=ranker,
+        threshold=threshold,
     )
+    result = asyncio.run(_run(dataset, options, setup, usage, failures))
     if result.degraded is not None:
         raise BackendError(f"nothing was measured: {result.degraded}")
     report = to_json(result)
@@ -107,28 +111,23 @@ def eval_command(
 async def _run(
     dataset: Dataset,
     options: RetrievalOptions,
-    ranker: RankerName | None,
-    threshold: float | None,
+    setup: Setup,
     usage: str | None,
     failures: int,
 ) -> Result:
     uses = load_uses(usage, frozenset(t.name for t in dataset.tools)) if usage else []
     memory = FeedbackVectors(per_tool=1_000) if uses else None
     with waiting("embedding tools") as shown:
-        async with build_retriever(options, uses=memory, on_progress=shown.indexed) as retriever:
+        experience = Experience(memory=memory)
+        async with build_retriever(
+            options, experience=experience, on_progress=shown.indexed
+        ) as retriever:
             if memory is not None:
                 vectors = await retriever.embed([use.query for use in uses])
                 for use, vector in zip(uses, vectors, strict=True):
                     memory.learn(use.query, vector, use.tool)
             return await evaluate(
-                dataset,
-                retriever,
-                embedder=options.model,
-                index=options.index if options.model != "none" else "none",
-                ranker=ranker,
-                threshold=threshold,
-                failures=failures,
-                on_progress=shown.indexed,
+                dataset, retriever, setup, failures=failures, on_progress=shown.indexed
             )
 
 

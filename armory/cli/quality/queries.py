@@ -18,8 +18,8 @@ from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import err, print_json, waiting
 from armory.config import Loaded
 from armory.errors import ArmoryError, ConfigError
-from armory.retrieval.embedders.cache import DocumentCache
-from armory.retrieval.indexer import content_key
+from armory.retrieval.indexing.cache import DocumentCache
+from armory.retrieval.indexing.indexer import content_key
 from armory.retrieval.registry import VECTORS_FILE
 from armory.runtime.agents import chat_client
 

@@ -28,7 +28,7 @@ from armory.evaluation.plot import svg
 from armory.gateway.metatools.definitions import call_definition, found_structure, search_definition
 from armory.gateway.results.toon import encode_value
 from armory.llm.client import ChatClient
-from armory.retrieval.document import template_queries
+from armory.retrieval.indexing.document import template_queries
 from armory.retrieval.retriever import Retriever
 from armory.runtime.retrieval import open_retriever
 

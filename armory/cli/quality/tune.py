@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
 import click
 from rich.table import Table
@@ -17,15 +16,15 @@ from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import out, print_json, say_notice, waiting
 from armory.cli.quality.eval import options_of
 from armory.config.load import armory_home
-from armory.domain.query import Ranker as RankerName
 from armory.domain.tool import ToolRecord
 from armory.errors import ConfigError
 from armory.evaluation.dataset import Dataset, load_dataset, load_tools
 from armory.evaluation.tune import Tuned, synthetic_queries, tune, write_calibration
+from armory.retrieval.names import RANKERS
 from armory.retrieval.registry import RetrievalOptions, build_retriever, make_rankers
 from armory.runtime.retrieval import CALIBRATION
 
-_RANKERS = ("relevance", "hybrid", "semantic", "lexical")
+_RANKERS = [name for name in RANKERS if name != "multi_factor"]
 
 
 @click.command("tune")
@@ -55,7 +54,7 @@ def tune_command(
     if embedder is not None:
         options = replace(options, model=embedder, provider="auto")
     dataset = asyncio.run(_dataset(folder, config, synthetic))
-    name = cast("RankerName", ranker or options.settings.ranker)
+    name = ranker or options.settings.ranker
     if options.model == "none":
         name = "lexical"
     if name == "multi_factor":
@@ -87,11 +86,11 @@ async def _dataset(folder: str | None, config: str | None, synthetic: bool) -> D
     return Dataset(folder or "upstreams", tools, synthetic_queries(tools))
 
 
-async def _tune(dataset: Dataset, options: RetrievalOptions, name: RankerName) -> Tuned:
+async def _tune(dataset: Dataset, options: RetrievalOptions, name: str) -> Tuned:
     with waiting("embedding tools") as shown:
         async with build_retriever(options, on_progress=shown.indexed) as retriever:
             ranker = make_rankers()[name]
-            return await tune(dataset, retriever, ranker, name=name, on_progress=shown.indexed)
+            return await tune(dataset, retriever, ranker, on_progress=shown.indexed)
 
 
 def _report(tuned: Tuned, path: Path | None, as_json: bool) -> None:

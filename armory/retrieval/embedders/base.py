@@ -1,7 +1,7 @@
 """What every embedder shares: checking vectors, hashing texts.
 
-Owns: `unit_rows`, `text_hash`. The Protocol is `armory.retrieval.ports.Embedder`. Never imports a
-model, a client or an index.
+Owns: `unit_rows`, `text_hash`, `vector_of`. The Protocol is `armory.retrieval.ports.Embedder`.
+Never imports a model, a client or an index.
 """
 
 from __future__ import annotations
@@ -64,3 +64,11 @@ def unit_rows(vectors: ArrayLike, count: int, dimension: int, identity: str) -> 
     if not (norms > 1e-12).all():
         raise BackendError(f"embedder {identity}: a vector is zero and has no direction")
     return found / norms
+
+
+def vector_of(blob: bytes | str, dimension: int) -> FloatArray | None:
+    """(d,) float32 from little-endian bytes; None where they are no vector of this dimension."""
+    if not isinstance(blob, bytes) or len(blob) != 4 * dimension:
+        return None
+    vector = np.frombuffer(blob, "<f4").astype(np.float32)
+    return vector if np.isfinite(vector).all() else None

@@ -21,6 +21,7 @@ import numpy as np
 
 from armory.errors import BackendError, ConfigError
 from armory.retrieval.embedders.base import encodable, unit_rows
+from armory.retrieval.options import PartOptions
 from armory.retrieval.ports import FloatArray
 
 SHIPPED = Path(__file__).resolve().parent.parent / "models" / "embedded"
@@ -208,3 +209,12 @@ def clause_of(tokens: FloatArray, inside: Sequence[int], whole: FloatArray) -> F
 def tokens_within(offsets: Sequence[tuple[int, int]], span: tuple[int, int]) -> list[int]:
     """The tokens whose characters lie within a span; special tokens have no characters."""
     return [i for i, (a, b) in enumerate(offsets) if span[0] <= a < b <= span[1]]
+
+
+def open_embedder(model: str, options: PartOptions) -> EmbeddedEmbedder:
+    """The embedder that ships with the package, whatever its model is called.
+
+    Raises:
+        ConfigError: its files are missing.
+    """
+    return EmbeddedEmbedder()

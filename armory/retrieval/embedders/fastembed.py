@@ -15,6 +15,7 @@ from typing import Any
 
 from armory.errors import BackendError, ConfigError
 from armory.retrieval.embedders.base import encodable, text_hash, unit_rows
+from armory.retrieval.options import PartOptions
 from armory.retrieval.ports import FloatArray
 
 #: Short names that the configuration accepts.
@@ -140,3 +141,12 @@ def _register(library: Any, folder: Path) -> tuple[str, int]:
             model_file=files[0],
         )
     return name, dimension
+
+
+def open_embedder(model: str, options: PartOptions) -> FastembedEmbedder:
+    """A fastembed model by name, or a folder.
+
+    Raises:
+        ConfigError: the extra is not installed, or the model is unknown.
+    """
+    return FastembedEmbedder(model, cache_dir=options.models_dir)

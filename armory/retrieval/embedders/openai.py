@@ -30,6 +30,7 @@ from openai import (
 from armory.errors import BackendError, ConfigError
 from armory.llm.tokens import estimate_tokens
 from armory.retrieval.embedders.base import encodable, unit_rows
+from armory.retrieval.options import PartOptions
 from armory.retrieval.ports import FloatArray
 
 _log = structlog.get_logger(__name__)
@@ -265,3 +266,18 @@ def _vector(value: Any) -> FloatArray:
     except (binascii.Error, ValueError, TypeError):
         return np.zeros(0, np.float32)
     return found if found.ndim == 1 else np.zeros(0, np.float32)
+
+
+def open_embedder(model: str, options: PartOptions) -> OpenAIEmbedder:
+    """A model of an OpenAI-compatible API.
+
+    Raises:
+        ConfigError: there is no key.
+    """
+    settings = options.openai
+    return OpenAIEmbedder(
+        model,
+        api_key=settings.api_key,
+        base_url=settings.base_url,
+        dimensions=settings.dimensions,
+    )

@@ -13,7 +13,8 @@ import numpy as np
 from armory.errors import BackendError
 from armory.retrieval.indexes.base import Segments, check_vectors, statistics
 from armory.retrieval.indexes.rounded import Rounded, worth
-from armory.retrieval.ports import FloatArray, Hits, IntArray, Row
+from armory.retrieval.options import PartOptions
+from armory.retrieval.ports import Embedder, FloatArray, IntArray, Row, VectorHits
 
 #: Multiplications below which a search is done at once; above, in a thread (about 0.2 ms).
 _INLINE = 1_000_000
@@ -36,7 +37,7 @@ class ExactView:
         k: int,
         allowed: IntArray | None = None,
         also: IntArray | None = None,
-    ) -> Hits:
+    ) -> VectorHits:
         """Every allowed tool with its cosine; `k` and `also` change nothing.
 
         In a large catalogue cosines are off by 0.000006 (root mean square; 0.00005 at most,
@@ -50,7 +51,7 @@ class ExactView:
         """(r, d) the first vector of each row."""
         return self.segments.matrix[self.segments.starts[rows]]
 
-    def _search(self, queries: FloatArray, allowed: IntArray | None) -> Hits:
+    def _search(self, queries: FloatArray, allowed: IntArray | None) -> VectorHits:
         total = len(self.segments)
         if queries.shape[1] != self.segments.matrix.shape[1] and total:
             raise BackendError(
@@ -66,7 +67,7 @@ class ExactView:
         else:
             rows, cosine = allowed, whole.best(queries)[:, allowed]
         mean, std = statistics(cosine)
-        return Hits(rows, cosine, mean, std)
+        return VectorHits(rows, cosine, mean, std)
 
 
 class ExactIndex:
@@ -110,3 +111,8 @@ class ExactIndex:
         new = Segments.of(fresh, dimension or 0)
         view = ExactView(rows, self._view.segments.after(source, new))
         return view, {row.key: i for i, row in enumerate(rows)}
+
+
+def open_index(embedder: Embedder, options: PartOptions) -> ExactIndex:
+    """The index of the name `exact`."""
+    return ExactIndex()

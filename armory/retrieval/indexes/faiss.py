@@ -17,7 +17,8 @@ import numpy as np
 from armory.errors import BackendError
 from armory.retrieval.indexes.base import Background, check_vectors, statistics
 from armory.retrieval.indexes.faiss_store import BoolArray, Store, require_faiss
-from armory.retrieval.ports import FloatArray, Hits, IntArray, Row
+from armory.retrieval.options import PartOptions
+from armory.retrieval.ports import Embedder, FloatArray, IntArray, Row, VectorHits
 
 _HNSW_ABOVE = 50_000
 #: Share of dead vectors in the store from which it is rebuilt.
@@ -63,7 +64,7 @@ class FaissView:
         k: int,
         allowed: IntArray | None = None,
         also: IntArray | None = None,
-    ) -> Hits:
+    ) -> VectorHits:
         """See `ports.VectorView.search`."""
         dimension = self.held.store.dimension
         if self.rows and queries.shape[1] != dimension:
@@ -80,7 +81,7 @@ class FaissView:
 
     def _search(
         self, queries: FloatArray, k: int, allowed: IntArray | None, also: IntArray | None
-    ) -> Hits:
+    ) -> VectorHits:
         held = self.held
         every = np.arange(len(self.rows)) if allowed is None else allowed
         if len(every) <= k:
@@ -94,7 +95,7 @@ class FaissView:
             mean, std = statistics(cosine)
         else:
             mean, std = self._background.statistics(queries, allowed)
-        return Hits(rows, cosine, mean, std)
+        return VectorHits(rows, cosine, mean, std)
 
 
 def _nearest(
@@ -299,3 +300,12 @@ class _Lazy(Mapping[str, FloatArray]):
 
     def __len__(self) -> int:
         return len(self._spans)
+
+
+def open_index(embedder: Embedder, options: PartOptions) -> FaissIndex:
+    """The index of the name `faiss`.
+
+    Raises:
+        ConfigError: the extra is not installed.
+    """
+    return FaissIndex()

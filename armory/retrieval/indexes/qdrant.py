@@ -33,7 +33,8 @@ from armory.retrieval.indexes.qdrant_view import (
     retrieve,
     rounded,
 )
-from armory.retrieval.ports import FloatArray, Row, VectorView
+from armory.retrieval.options import PartOptions
+from armory.retrieval.ports import Embedder, FloatArray, Row, VectorView
 
 _log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -269,3 +270,20 @@ def _chunks(items: Iterable[T], size: int) -> Iterable[list[T]]:
             page = []
     if page:
         yield page
+
+
+def open_index(embedder: Embedder, options: PartOptions) -> QdrantIndex:
+    """The index of the name `qdrant`.
+
+    Raises:
+        ConfigError: the store cannot be opened.
+    """
+    settings = options.qdrant
+    return QdrantIndex(
+        embedder.identity,
+        embedder.dimension,
+        url=settings.url,
+        path=settings.path,
+        api_key=settings.api_key,
+        collection=settings.collection,
+    )

@@ -23,7 +23,7 @@ from qdrant_client.http.exceptions import (
 
 from armory.errors import BackendError
 from armory.retrieval.indexes.base import Background, statistics
-from armory.retrieval.ports import FloatArray, Hits, IntArray, Row
+from armory.retrieval.ports import FloatArray, IntArray, Row, VectorHits
 
 _log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -113,7 +113,7 @@ class QdrantView:
         k: int,
         allowed: IntArray | None = None,
         also: IntArray | None = None,
-    ) -> Hits:
+    ) -> VectorHits:
         """See `ports.VectorView.search`."""
         every = np.arange(len(self.rows)) if allowed is None else allowed
         if not len(every):
@@ -121,7 +121,7 @@ class QdrantView:
                 np.zeros((len(queries), 0), np.float32),
                 np.zeros(len(queries), np.float32),
             )
-            return Hits(every, empty, zero, zero)
+            return VectorHits(every, empty, zero, zero)
         found = await self._query(queries, min(k, len(every)), self._filter(allowed))
         rows = np.unique(np.array([row for hit in found for row in hit], np.int64))
         if not len(rows):
@@ -142,7 +142,7 @@ class QdrantView:
             mean, std = statistics(cosine)
         else:
             mean, std = self._background.statistics(queries, allowed)
-        return Hits(rows, cosine, mean, std)
+        return VectorHits(rows, cosine, mean, std)
 
     async def vectors(self, rows: IntArray) -> FloatArray:
         """(r, d) the first vector of each row."""

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from armory.retrieval.document import Fields
 from armory.retrieval.lexical.postings import FIELDS, Bag, Postings, joined
 from armory.retrieval.lexical.spelling import Spelling
 from armory.retrieval.lexical.text import compounds, terms
@@ -20,6 +20,18 @@ _FIELD_TERMS = 200
 #: More occurrences in one field say nothing more; their length still tells against them.
 _MOST_COUNTED = 3
 _ALL_TERMS = 100_000
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The lexical fields of one tool, plain text each."""
+
+    name: str
+    server: str = ""
+    title: str = ""
+    description: str = ""
+    params: str = ""
+    tags: str = ""
 
 
 class LexicalIndex:

@@ -75,7 +75,7 @@ def joined(bags: Sequence[Bag]) -> Bag:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Hits:
+class TermHits:
     """What a query's terms found: flat arrays over (term, tool) pairs.
 
     Attributes:
@@ -167,7 +167,7 @@ class Postings:
     def _inverse(self, df: NDArray[np.int64] | NDArray[np.float64]) -> NDArray[np.float64]:
         return np.log(1 + (self._size - df + 0.5) / (df + 0.5))
 
-    def search(self, query: str, *, forgiving: bool = True) -> Hits:
+    def search(self, query: str, *, forgiving: bool = True) -> TermHits:
         """Match a query's distinct terms; `forgiving` adds spelling variants of unknown ones."""
         asked = list(dict.fromkeys(terms(query)))[:_MAX_QUERY_TERMS]
         spans: list[tuple[int, int, int, float]] = []
@@ -190,7 +190,9 @@ class Postings:
         pairs = np.arange(total) + np.repeat(starts - (ends - sizes), sizes)
         scale = np.repeat(np.array([s[3] for s in spans], np.float32), sizes)
         slots = np.repeat(np.array([s[0] for s in spans], np.int32), sizes)
-        return Hits(self._rows[pairs], self._weights[pairs] * scale, slots, pairs, idf, self._size)
+        return TermHits(
+            self._rows[pairs], self._weights[pairs] * scale, slots, pairs, idf, self._size
+        )
 
     def keyword(self, query: str) -> Floats:
         """BM25 over name and description ÷ the most that the query could attain; (n,) in [0, 1].
@@ -204,7 +206,7 @@ class Postings:
         gained = self._plain[hits.pairs] * hits.idf[hits.slots]
         return (np.bincount(hits.rows, gained, self._size) / best).astype(np.float32)
 
-    def fields(self, hits: Hits, rows: NDArray[np.int64] | Ints) -> FieldHits:
+    def fields(self, hits: TermHits, rows: NDArray[np.int64] | Ints) -> FieldHits:
         """Where some tools (r rows of the index) were hit by a query."""
         width, count = len(FIELDS), len(rows)
         place = np.full(self._size, -1, np.int32)

@@ -17,17 +17,20 @@ from types import TracebackType
 from typing import Any, TypeVar, cast
 
 from armory.domain.query import Query, VisibleSet
-from armory.domain.query import Ranker as RankerName
 from armory.domain.tool import ToolRecord
 from armory.errors import ConfigError, InvalidRequest, UnknownTool
-from armory.retrieval.embedders.cache import DocumentCache
+from armory.retrieval.indexing.cache import DocumentCache
+from armory.retrieval.indexing.indexer import Indexing
 from armory.retrieval.library.toolbox import Handle, SelectedTool, Tool, tool_of_json
-from armory.retrieval.ports import Embedder, RankSettings, VectorIndex
+from armory.retrieval.ports import Embedder, VectorIndex
+from armory.retrieval.rankers.base import RankSettings
+from armory.retrieval.ranking.answer import Ranking
+from armory.retrieval.ranking.cut import Limits
+from armory.retrieval.ranking.rerank import Reranker
+from armory.retrieval.ranking.tokens import definition_tokens
 from armory.retrieval.registry import make_embedder, make_index, make_rankers
-from armory.retrieval.rerank import Reranker
 from armory.retrieval.retriever import Retriever
-from armory.retrieval.selection import RetrieverSettings, Verdict
-from armory.retrieval.tokens import definition_tokens
+from armory.retrieval.settings import RetrieverSettings
 
 T = TypeVar("T")
 Filter = Mapping[str, Any] | Callable[[Tool], bool]
@@ -67,7 +70,7 @@ class AsyncToolMemory:
         *,
         embedder: Embedder | str = "embedded",
         index: VectorIndex | str = "exact",
-        ranker: RankerName = "relevance",
+        ranker: str = "relevance",
         folder: Path | str | None = None,
         tag_boosts: Mapping[str, float] | None = None,
         diversity: float | None = None,
@@ -86,8 +89,7 @@ class AsyncToolMemory:
             make_index(index, model) if isinstance(index, str) else index,
             make_rankers(),
             settings,
-            cache=DocumentCache(path),
-            generator=_Examples(),
+            indexing=Indexing(cache=DocumentCache(path), generator=_Examples()),
             reranker=reranker,
         )
         self._tools: dict[str, Tool] = {}
@@ -207,18 +209,9 @@ class AsyncToolMemory:
             and (include_private or not tool.private)
             and _fits(tool, filters)
         )
-        verdict = await self._retriever.judge(Query(texts), VisibleSet(names))
-        ranked = verdict.ranked
-        if ranked is None or (threshold is not None and ranked.refused):
-            return []
-        found = (self._selected(verdict, position) for position in verdict.order.tolist())
-        kept = [
-            tool
-            for tool in found
-            if (min_score is None or tool["_score"] >= min_score)
-            and (threshold is None or tool["_relevance"] >= threshold)
-        ]
-        return kept[:top_k]
+        ranking = await self._retriever.rank(Query(texts), VisibleSet(names))
+        limits = Limits(threshold=threshold, exact=True, max_tools=top_k, min_cosine=min_score)
+        return [self._selected(ranking, position) for position in ranking.cut(limits).shown]
 
     def expansion(self, *, max_tools: int = 12) -> ToolContext:
         """A bounded working set that grows by searching; see `ToolContext`."""
@@ -260,12 +253,10 @@ class AsyncToolMemory:
                 self._stale = False
                 await self._retriever.index([tool.record() for tool in self._tools.values()])
 
-    def _selected(self, verdict: Verdict, position: int) -> SelectedTool:
-        evidence, ranked = verdict.evidence, verdict.ranked
-        assert evidence is not None
-        assert ranked is not None
-        tool = self._tools[evidence.records[position].name]
-        cosines = [leg.cosine for leg in evidence.legs if leg.whole and leg.cosine is not None]
+    def _selected(self, ranking: Ranking, position: int) -> SelectedTool:
+        match = ranking.match(position)
+        tool = self._tools[match.tool.name]
+        cosine = ranking.features.cosine
         return SelectedTool(
             identifier=tool.identifier,
             name=tool.name,
@@ -275,9 +266,9 @@ class AsyncToolMemory:
             outputSchema=None if tool.output_schema is None else dict(tool.output_schema),
             metadata=dict(tool.metadata),
             handle=tool.handle,
-            _score=max((float(c[position]) for c in cosines), default=0.0),
-            _relevance=float(ranked.score[position]),
-            _reason=verdict.ranker.reason(evidence, ranked, position),
+            _score=0.0 if cosine is None else float(cosine[position]),
+            _relevance=match.score,
+            _reason=match.reason,
         )
 
 

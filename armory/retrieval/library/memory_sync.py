@@ -12,11 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from armory.domain.query import Ranker as RankerName
 from armory.retrieval.library.memory import AsyncToolMemory, Filter, Given, ToolContext
 from armory.retrieval.library.toolbox import Handle, SelectedTool, Tool
 from armory.retrieval.ports import Embedder, VectorIndex
-from armory.retrieval.rerank import Reranker
+from armory.retrieval.ranking.rerank import Reranker
 
 T = TypeVar("T")
 
@@ -58,7 +57,7 @@ class ToolMemory:
         *,
         embedder: Embedder | str = "embedded",
         index: VectorIndex | str = "exact",
-        ranker: RankerName = "relevance",
+        ranker: str = "relevance",
         folder: Path | str | None = None,
         tag_boosts: Mapping[str, float] | None = None,
         diversity: float | None = None,

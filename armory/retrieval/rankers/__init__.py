@@ -1,1 +1,1 @@
-"""Rankers: evidence in, verdict out."""
+"""Rankers: candidates in, scores out."""

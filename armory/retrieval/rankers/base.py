@@ -1,112 +1,94 @@
-"""What every ranker does the same way: from a raw formula and signals to a verdict.
+"""What a ranker is: candidates in, scores out.
 
-Owns: judging the best candidates by the calibration, ordering the rest, reasons. Never imports
-indexes, embedders or the retriever.
+Owns: the `Ranker` Protocol, its settings and its `Scores`. Never imports a ranker, an index or an
+embedder. A ranker of your own needs this file and `armory.retrieval.features`; most take their
+probabilities from `rankers.calibrated`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, Protocol
 
 import numpy as np
 
-from armory.retrieval.ordering import descending
-from armory.retrieval.ports import CandidateFeatures, FloatArray, IntArray, Ranked, RankSettings
-from armory.retrieval.relevance import calibration_for, cost_weighted, judge, sigmoid
-from armory.retrieval.tables import Spread, Table
-
-LIKE_BEFORE = 0.8
-"""Cosine with a past query from which that query's success says that a tool is needed."""
+from armory.retrieval.features import CandidateFeatures
+from armory.retrieval.ports import FloatArray, IntArray
+from armory.retrieval.scoring.tables import SparseSignals
 
 
-def verdict(
-    ranker: str,
-    evidence: CandidateFeatures,
-    settings: RankSettings,
-    *,
-    values: FloatArray,
-    raw: FloatArray | None,
-    best: IntArray,
-    signals: Table,
-    query: Mapping[str, float],
-) -> Ranked:
-    """A verdict over all candidates.
+@dataclass(frozen=True, slots=True)
+class RankSettings:
+    """What configuration says to a ranker.
 
-    Args:
-        ranker: whose calibration.
-        evidence: the candidates.
-        settings: see `RankSettings`.
-        values: (c,) standardised formula, orders what is not among the best.
-        raw: (c,) the ranker's formula, which orders; None: order and raw are the log-odds.
-        best: (k,) positions that are judged signal by signal, best first.
-        signals: (k,) each.
-        query: signals of the query.
+    Attributes:
+        miss_cost: c of the score, > 0; None: the calibration's own.
+        weights: of `multi_factor`, by signal.
+        tag_boosts: factor on the raw score's probability odds by tag.
+        context_boosts: whether hour and last tool count.
+        calibration: parsed calibration that overrides the shipped one; None: shipped.
     """
-    calibration = calibration_for(ranker, evidence.embedder, settings.calibration)
-    asked = calibration.asked([g.vector for g in evidence.legs if g.whole and g.vector is not None])
-    wanted, refused, need = judge(calibration, signals, {**query, **asked}, len(best))
-    refused = refused and not _led_somewhere(evidence)
-    last = values[best[-1]]
-    odds = np.minimum(values, last)  # of the others: as far below the worst of the best
-    np.subtract(last, odds, out=odds)
-    np.subtract(wanted.min(), odds, out=odds)
-    odds[best] = wanted
-    odds = _boosted(odds, evidence, settings)
-    order = descending(odds if raw is None else raw)
-    if raw is None:
-        raw = odds
-    else:  # a stricter formula may not be overtaken: probability follows its order
-        odds[order] = np.minimum.accumulate(odds[order])
-    probability = sigmoid(odds)
-    cost = settings.miss_cost if settings.miss_cost is not None else calibration.miss_cost
-    return Ranked(
-        order=order,
-        raw=raw,
-        probability=probability,
-        score=cost_weighted(probability, cost),
-        refused=refused,
-        signals=Spread(signals, best, len(values), {"need": need}),
-    )
+
+    miss_cost: float | None = None
+    weights: Mapping[str, float] = field(default_factory=dict[str, float])
+    tag_boosts: Mapping[str, float] = field(default_factory=dict[str, float])
+    context_boosts: bool = False
+    calibration: Mapping[str, Any] | None = None
 
 
-def _led_somewhere(evidence: CandidateFeatures) -> bool:
-    """Whether a query like this one was answered by a tool before: then it needs one."""
-    used = [float(leg.used.max(initial=0.0)) for leg in evidence.legs if leg.used is not None]
-    return max(used, default=0.0) >= LIKE_BEFORE
+@dataclass(frozen=True, slots=True, eq=False)
+class Scores:
+    """A ranker's scores over the c candidates of a `CandidateFeatures`.
+
+    Attributes:
+        order: (r,) int64 positions into the candidates, best first; r < c only for a ranker that
+            re-ranks a few (`multi_factor`).
+        raw: (c,) the ranker's formula, higher is better.
+        probability: (c,) calibrated P(wanted) in [0, 1].
+        score: (c,) c*P / (c*P + 1 - P), in [0, 1].
+        refused: the query needs no tool.
+        signals: named (c,) arrays for explanations; of one tool, `signals_at`.
+    """
+
+    order: IntArray
+    raw: FloatArray
+    probability: FloatArray
+    score: FloatArray
+    refused: bool = False
+    signals: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
+
+    def signals_at(self, position: int) -> dict[str, float]:
+        """Every signal of one candidate."""
+        if isinstance(self.signals, SparseSignals):
+            return self.signals.at(position)
+        return {name: float(values[position]) for name, values in self.signals.items()}
 
 
-def _boosted(odds: FloatArray, evidence: CandidateFeatures, settings: RankSettings) -> FloatArray:
-    if not settings.tag_boosts:
-        return odds
-    boosts = {tag: float(np.log(max(f, 1e-6))) for tag, f in settings.tag_boosts.items()}
-    gains = [sum(boosts.get(tag, 0.0) for tag in record.tags) for record in evidence.records]
-    return odds + np.array(gains, np.float32)
+@cache
+def no_scores() -> Scores:
+    """Of no candidates."""
+    none = np.zeros(0, np.float32)
+    return Scores(np.zeros(0, np.int64), none, none, none)
 
 
-def explain(evidence: CandidateFeatures, ranked: Ranked, position: int) -> str:
-    """One sentence: why this candidate stands where it stands."""
-    signals = ranked.signals_at(position)
-    parts: list[str] = []
-    leg = evidence.legs[0]
-    if leg.cosine is not None:
-        cosine = max(
-            float(part.cosine[position]) for part in evidence.legs if part.cosine is not None
-        )
-        place = 1 + int(np.count_nonzero(leg.cosine > leg.cosine[position]))
-        parts.append(f"meaning {cosine:.2f} (place {place})")
-    if signals.get("name_said", 0.0) >= 0.99:
-        parts.append("its name is in the query")
-    elif signals.get("name_said", 0.0) >= 0.5:
-        parts.append("most of its name is in the query")
-    words = max(float(part.bm25[position]) for part in evidence.legs)
-    if words > 0:
-        covered = signals.get("covered", 0.0)
-        parts.append(f"shares {covered:.0%} of the query's words" if covered else "shares words")
-    if signals.get("server_named", 0.0) >= 0.99:
-        parts.append("its server is named")
-    if signals.get("used", 0.0) >= 0.6:
-        parts.append("similar queries led to it before")
-    if ranked.refused:
-        parts.append("the query seems to need no tool")
-    text = "; ".join(parts) or "little in common with the query"
-    return f"{text[0].upper()}{text[1:]}: P = {float(ranked.probability[position]):.2f}."
+class Ranker(Protocol):
+    """Scores candidates; no I/O, no state."""
+
+    @property
+    def name(self) -> str:
+        """As in `tool_rag.ranker`."""
+        ...
+
+    def works_without_vectors(self, tools: int) -> bool:
+        """Whether it ranks so many tools well by words alone; where not, `lexical` stands in."""
+        ...
+
+    def rank(self, features: CandidateFeatures, settings: RankSettings) -> Scores:
+        """Score every candidate; there is at least one."""
+        ...
+
+    def reason(self, features: CandidateFeatures, scores: Scores, position: int) -> str:
+        """One readable sentence made of the signals that decided for this candidate."""
+        ...

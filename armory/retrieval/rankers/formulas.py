@@ -10,67 +10,73 @@ from typing import ClassVar
 
 import numpy as np
 
-from armory.retrieval.ports import CandidateFeatures, FloatArray, IntArray, Ranked, RankSettings
-from armory.retrieval.rankers.base import explain, verdict
-from armory.retrieval.rankers.signals import (
-    best_of,
-    candidate_signals,
-    fuse,
-    greatest,
-    query_signals,
-    z,
-)
-from armory.retrieval.tables import Table
+from armory.retrieval.features import CandidateFeatures, greatest
+from armory.retrieval.ports import FloatArray, IntArray
+from armory.retrieval.rankers.base import RankSettings, Scores
+from armory.retrieval.rankers.calibrated import FormulaResult, calibrated, explain
+from armory.retrieval.rankers.fusion import best_of, fuse, z
+from armory.retrieval.rankers.signals import candidate_signals, query_signals
+from armory.retrieval.scoring.tables import SignalTable
 
 VECTOR_SHARE = 0.7
 KEYWORD_SHARE = 0.3
 
 
-def keyword(evidence: CandidateFeatures) -> FloatArray:
+def keyword(features: CandidateFeatures) -> FloatArray:
     """(c,) best keyword score of each candidate over the caller's texts, in [0, 1]."""
-    rows = evidence.rows
-    every = len(rows) == len(evidence.postings)
-    texts = [evidence.postings.keyword(leg.text) for leg in evidence.legs if leg.whole]
+    rows = features.rows
+    every = len(rows) == len(features.postings)
+    texts = [features.postings.keyword(subquery.text) for subquery in features.whole]
     return greatest(texts if every else [values[rows] for values in texts])
 
 
-def cosine(evidence: CandidateFeatures) -> FloatArray:
-    """(c,) best cosine of each candidate over the caller's texts, in [-1, 1]."""
-    found = [leg.cosine for leg in evidence.legs if leg.whole and leg.cosine is not None]
-    return greatest(found)
+def cosine(features: CandidateFeatures) -> FloatArray:
+    """(c,) best cosine of each candidate over the caller's texts, in [-1, 1].
+
+    Raises:
+        ValueError: there is no dense side; see `Ranker.works_without_vectors`.
+    """
+    best = features.cosine
+    if best is None:
+        raise ValueError("a formula of cosines was asked about features without any")
+    return best
 
 
 class FormulaRanker(ABC):
     """A raw formula that orders, and the calibration that says what it means."""
 
     name: ClassVar[str]
-    needs_dense: bool = True
+
+    def works_without_vectors(self, tools: int) -> bool:
+        """Not unless its formula does."""
+        return False
 
     @abstractmethod
-    def formula(self, evidence: CandidateFeatures) -> FloatArray:
+    def formula(self, features: CandidateFeatures) -> FloatArray:
         """(c,) the raw score."""
 
-    def rank(self, evidence: CandidateFeatures, settings: RankSettings) -> Ranked:
+    def rank(self, features: CandidateFeatures, settings: RankSettings) -> Scores:
         """Order by the formula, calibrate."""
-        raw = self.formula(evidence)
-        signals, best = self.signals(raw)
-        near = candidate_signals(evidence, fuse(evidence))
-        return verdict(
-            self.name, evidence, settings, values=z(raw, float(raw.mean()), float(raw.std())),
-            raw=raw, best=best, signals=signals, query=query_signals(evidence, near),
-        )  # fmt: skip
+        raw = self.formula(features)
+        return calibrated(self.result(self.name, features, raw), features, settings)
 
-    def signals(self, raw: FloatArray) -> tuple[Table, IntArray]:
+    def result(self, ranker: str, features: CandidateFeatures, raw: FloatArray) -> FormulaResult:
+        """The formula's (c,) values with all that its calibration, that of `ranker`, looks at."""
+        moments = features.moments(raw)
+        signals, best = self.signals(features, raw)
+        query = query_signals(features, candidate_signals(features, fuse(features)))
+        return FormulaResult(ranker, z(raw, moments), raw, best, signals, query)
+
+    def signals(self, features: CandidateFeatures, raw: FloatArray) -> tuple[SignalTable, IntArray]:
         """Signals of the best candidates, (k,) each, and their positions, best first."""
         best = best_of(raw)
-        found = raw[best]
-        spread = z(found, float(raw.mean()), float(raw.std()))
-        signals = {"raw": found, "raw_z": spread, "raw_gap": found - found[0]}
-        return Table.of(signals, len(best)), best
+        top = raw[best]
+        signals = {"raw": top, "raw_z": z(top, features.moments(raw)), "raw_gap": top - top[0]}
+        return SignalTable.of(signals, len(best)), best
 
-    def reason(self, evidence: CandidateFeatures, ranked: Ranked, position: int) -> str:
+    def reason(self, features: CandidateFeatures, scores: Scores, position: int) -> str:
         """See `Ranker.reason`."""
-        return explain(evidence, ranked, position)
+        return explain(features, scores, position)
 
 
 class SemanticRanker(FormulaRanker):
@@ -78,9 +84,9 @@ class SemanticRanker(FormulaRanker):
 
     name = "semantic"
 
-    def formula(self, evidence: CandidateFeatures) -> FloatArray:
+    def formula(self, features: CandidateFeatures) -> FloatArray:
         """The cosine."""
-        return cosine(evidence)
+        return cosine(features)
 
 
 class HybridRanker(FormulaRanker):
@@ -88,18 +94,21 @@ class HybridRanker(FormulaRanker):
 
     name = "hybrid"
 
-    def formula(self, evidence: CandidateFeatures) -> FloatArray:
+    def formula(self, features: CandidateFeatures) -> FloatArray:
         """The weighted sum, in [0, 1]."""
-        dense = np.maximum(cosine(evidence), 0)
-        return (VECTOR_SHARE * dense + KEYWORD_SHARE * keyword(evidence)).astype(np.float32)
+        dense = np.maximum(cosine(features), 0)
+        return (VECTOR_SHARE * dense + KEYWORD_SHARE * keyword(features)).astype(np.float32)
 
 
 class LexicalRanker(FormulaRanker):
     """The keyword score; works without an embedder."""
 
     name = "lexical"
-    needs_dense = False
 
-    def formula(self, evidence: CandidateFeatures) -> FloatArray:
+    def works_without_vectors(self, tools: int) -> bool:
+        """Always."""
+        return True
+
+    def formula(self, features: CandidateFeatures) -> FloatArray:
         """The keyword score, in [0, 1]."""
-        return keyword(evidence)
+        return keyword(features)

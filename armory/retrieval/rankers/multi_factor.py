@@ -7,35 +7,21 @@ never imports who keeps them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 
 import numpy as np
 
 from armory.errors import ConfigError
-from armory.retrieval.boosts import NONE, Boost, boosted, boosts
-from armory.retrieval.factors import UNMEASURED
-from armory.retrieval.ports import (
-    CandidateFeatures,
-    FloatArray,
-    IntArray,
-    Ranked,
-    RankSettings,
-    UsageArrays,
-)
-from armory.retrieval.rankers.base import verdict
+from armory.retrieval.features import CandidateFeatures, best_cosine
+from armory.retrieval.ports import FloatArray, IntArray, UsageArrays
+from armory.retrieval.rankers.base import RankSettings, Scores
+from armory.retrieval.rankers.boosts import NONE, Boost, boosted, boosts
+from armory.retrieval.rankers.calibrated import calibrated
+from armory.retrieval.rankers.factors import UNMEASURED
 from armory.retrieval.rankers.formulas import FormulaRanker, SemanticRanker
+from armory.retrieval.rankers.fusion import best_of
 from armory.retrieval.rankers.remembered import USE_HALF
-from armory.retrieval.rankers.signals import (
-    best_of,
-    candidate_signals,
-    fuse,
-    greatest,
-    query_signals,
-    z,
-)
-from armory.retrieval.tables import Spread
 
 CANDIDATES = 50
 SIGNALS = ("similarity", "popularity", "history", "performance")
@@ -93,99 +79,98 @@ class MultiFactorRanker(FormulaRanker):
 
     name = "multi_factor"
 
-    def __init__(self, hour: Callable[[], int] | None = None) -> None:
-        """`hour` gives the local hour for queries that bring none; None: the machine's."""
-        self._hour = hour or local_hour
-
-    def formula(self, evidence: CandidateFeatures) -> FloatArray:
+    def formula(self, features: CandidateFeatures) -> FloatArray:
         """The weighted sum under the default weights, without boosts."""
-        return self._judged(evidence, RankSettings())[0]
+        return _weighed(features, RankSettings()).raw
 
-    def rank(self, evidence: CandidateFeatures, settings: RankSettings) -> Ranked:
+    def rank(self, features: CandidateFeatures, settings: RankSettings) -> Scores:
         """Re-rank the 50 most similar tools."""
-        raw, candidates, factors, given = self._judged(evidence, settings)
-        similarity = factors["similarity"]
-        signals, best = self.signals(similarity)
-        near = candidate_signals(evidence, fuse(evidence))
-        mean, std = float(similarity.mean()), float(similarity.std())
-        ranked = verdict(
-            SemanticRanker.name, evidence, settings, values=z(similarity, mean, std),
-            raw=similarity, best=best, signals=signals, query=query_signals(evidence, near),
-        )  # fmt: skip
-        boost = np.ones(len(raw), np.float32)
-        boost[candidates] = [one.factor for one in given]
-        assert isinstance(ranked.signals, Spread)  # what `verdict` gives
-        shown = ranked.signals.joined({**factors, "boost": boost})
-        order = candidates[np.argsort(-raw[candidates], kind="stable")]
-        return replace(ranked, order=order, raw=raw, signals=shown)
+        weighed = _weighed(features, settings)
+        similarity = weighed.factors["similarity"]
+        boost = np.ones(len(similarity), np.float32)
+        boost[weighed.candidates] = [one.factor for one in weighed.boosts]
+        result = self.result(SemanticRanker.name, features, similarity)
+        shown = {**weighed.factors, "boost": boost}
+        scores = calibrated(replace(result, shown=shown), features, settings)
+        best_first = np.argsort(-weighed.raw[weighed.candidates], kind="stable")
+        return replace(scores, order=weighed.candidates[best_first], raw=weighed.raw)
 
-    def reason(self, evidence: CandidateFeatures, ranked: Ranked, position: int) -> str:
+    def reason(self, features: CandidateFeatures, scores: Scores, position: int) -> str:
         """The factors that decided, the greatest contribution first."""
-        signals = ranked.signals_at(position)
+        signals = scores.signals_at(position)
         values = {name: signals[name] for name in SIGNALS}
         parts = [(getattr(DEFAULT_WEIGHTS, n) * v, _phrase(n, v)) for n, v in values.items()]
         said = [phrase for _, phrase in sorted(parts, reverse=True) if phrase]
         text = ", ".join(said) or "little is known of it"
         factor = signals["boost"]
         if factor > 1.0:
-            record = evidence.records[position]
-            why = boosts([record], self._hour_of(evidence), evidence.last_tool)[0].reasons
+            record = features.records[position]
+            why = boosts([record], features.hour, features.last_tool)[0].reasons
             text += f"; boosted x{factor:.2f} ({', '.join(why)})"
         return f"{text[0].upper()}{text[1:]}."
 
-    def _hour_of(self, evidence: CandidateFeatures) -> int:
-        return self._hour() if evidence.hour is None else evidence.hour
 
-    def _judged(
-        self, evidence: CandidateFeatures, settings: RankSettings
-    ) -> tuple[FloatArray, IntArray, dict[str, FloatArray], list[Boost]]:
-        cosines = [leg.cosine for leg in evidence.legs if leg.cosine is not None]
-        similarity = np.clip(greatest(cosines), 0.0, 1.0)
-        candidates = best_of(similarity, CANDIDATES)[:CANDIDATES]
-        records = [evidence.records[i] for i in candidates.tolist()]
-        usage = _usage(evidence, [record.name for record in records])
-        usage = _with_past_queries(evidence, usage, candidates)
-        weights = weights_of(settings.weights)
-        context = settings.context_boosts
-        given = (
-            boosts(records, evidence.hour, evidence.last_tool) if context else [NONE] * len(records)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Weighed:
+    """The weighted sum.
+
+    Attributes:
+        raw: (c,) with boosts; of those that are not among the candidates similarity's part alone.
+        candidates: (k,) positions of the most similar tools, which are weighed.
+        factors: (c,) each, by name; 0 for the others, but for similarity.
+        boosts: of the candidates.
+    """
+
+    raw: FloatArray
+    candidates: IntArray
+    factors: Mapping[str, FloatArray]
+    boosts: Sequence[Boost]
+
+
+def _weighed(features: CandidateFeatures, settings: RankSettings) -> _Weighed:
+    cosine = best_cosine(features.subqueries)
+    if cosine is None:
+        raise ValueError("multi_factor was asked about features without cosines")
+    similarity = np.clip(cosine, 0.0, 1.0)
+    candidates = best_of(similarity, CANDIDATES)[:CANDIDATES]
+    records = [features.records[i] for i in candidates.tolist()]
+    usage = _usage(features, [record.name for record in records])
+    usage = _with_past_queries(features, usage, candidates)
+    weights = weights_of(settings.weights)
+    given = [NONE] * len(records)
+    if settings.context_boosts:
+        given = boosts(records, features.hour, features.last_tool)
+    raw = (weights.similarity * similarity).astype(np.float32)
+    for place, (position, boost) in enumerate(zip(candidates.tolist(), given, strict=True)):
+        score = weights.score(
+            float(similarity[position]),
+            float(usage.popularity[place]),
+            float(usage.history[place]),
+            float(usage.performance[place]),
         )
-        raw = (weights.similarity * similarity).astype(np.float32)
-        for place, (position, boost) in enumerate(zip(candidates.tolist(), given, strict=True)):
-            score = weights.score(
-                float(similarity[position]),
-                float(usage.popularity[place]),
-                float(usage.history[place]),
-                float(usage.performance[place]),
-            )
-            raw[position] = boosted(score, boost)
-        factors = {"similarity": similarity}
-        for name in SIGNALS[1:]:
-            factors[name] = np.zeros(len(similarity), np.float32)
-            factors[name][candidates] = getattr(usage, name)
-        return raw, candidates, factors, given
+        raw[position] = boosted(score, boost)
+    factors = {"similarity": similarity}
+    for name in SIGNALS[1:]:
+        factors[name] = np.zeros(len(similarity), np.float32)
+        factors[name][candidates] = getattr(usage, name)
+    return _Weighed(raw, candidates, factors, given)
 
 
-def local_hour() -> int:
-    """The hour of the day on this machine, 0 to 23."""
-    return datetime.now().astimezone().hour
-
-
-def _usage(evidence: CandidateFeatures, names: list[str]) -> UsageArrays:
-    if evidence.usage is not None:
-        return evidence.usage.statistics(evidence.user, names)
+def _usage(features: CandidateFeatures, names: list[str]) -> UsageArrays:
+    if features.usage is not None:
+        return features.usage.statistics(features.user, names)
     nothing = np.zeros(len(names), np.float32)
     return UsageArrays(nothing, nothing, np.full(len(names), UNMEASURED, np.float32))
 
 
 def _with_past_queries(
-    evidence: CandidateFeatures, usage: UsageArrays, candidates: IntArray
+    features: CandidateFeatures, usage: UsageArrays, candidates: IntArray
 ) -> UsageArrays:
     """History counts what similar queries led to as well, where memory of use is on."""
-    used = [leg.used[candidates] for leg in evidence.legs if leg.used is not None]
-    if evidence.uses is None or not used:
+    used = [s.used[candidates] for s in features.subqueries if s.used is not None]
+    if features.uses is None or not used:
         return usage
-    uses = evidence.uses[candidates]
+    uses = features.uses[candidates]
     learned = np.max(used, axis=0) * uses / (uses + USE_HALF)
     return replace(usage, history=np.maximum(usage.history, learned).astype(np.float32))
 

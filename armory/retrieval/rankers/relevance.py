@@ -5,36 +5,43 @@ Owns: the `relevance` ranker. Never imports indexes, embedders or the retriever.
 
 from __future__ import annotations
 
-from armory.retrieval.ports import CandidateFeatures, Ranked, RankSettings
-from armory.retrieval.rankers.base import explain, verdict
+from armory.retrieval.features import CandidateFeatures, greatest
+from armory.retrieval.rankers.base import RankSettings, Scores
+from armory.retrieval.rankers.calibrated import FormulaResult, calibrated, explain
+from armory.retrieval.rankers.fusion import fuse
 from armory.retrieval.rankers.remembered import with_uses
-from armory.retrieval.rankers.signals import candidate_signals, fuse, greatest, query_signals
+from armory.retrieval.rankers.signals import candidate_signals, query_signals
+
+#: Tools up to which it judges by words alone. Among more its probabilities, learned with vectors,
+#: come out too small, and `lexical` finds more at the same threshold.
+_WORDS_UP_TO = 5_000
 
 
 class RelevanceRanker:
     """Raw score: log-odds of being wanted."""
 
     name = "relevance"
-    needs_dense = True
 
-    def rank(self, evidence: CandidateFeatures, settings: RankSettings) -> Ranked:
-        """Fuse the legs, weigh the signals of the best hundred, calibrate.
+    def works_without_vectors(self, tools: int) -> bool:
+        """In small and middling catalogues."""
+        return tools <= _WORDS_UP_TO
+
+    def rank(self, features: CandidateFeatures, settings: RankSettings) -> Scores:
+        """Fuse meaning and words, weigh the signals of the best hundred, calibrate.
 
         Memory of use says which tool; whether any is needed is judged by the descriptions.
         """
-        learnt = with_uses(evidence)
+        learnt = with_uses(features)
         fusion = fuse(learnt)
         signals = candidate_signals(learnt, fusion)
-        told = None
-        if learnt is not evidence:
-            cosines = [leg.cosine[fusion.best] for leg in evidence.legs if leg.cosine is not None]
-            told = greatest(cosines) if cosines else None
-        query = query_signals(learnt, signals, told)
-        return verdict(
-            self.name, evidence, settings, values=fusion.total, raw=None, best=fusion.best,
-            signals=signals, query=query,
-        )  # fmt: skip
+        described = None
+        if learnt is not features:
+            cosines = [s.cosine[fusion.best] for s in features.subqueries if s.cosine is not None]
+            described = greatest(cosines) if cosines else None
+        query = query_signals(learnt, signals, described)
+        result = FormulaResult(self.name, fusion.total, None, fusion.best, signals, query)
+        return calibrated(result, features, settings)
 
-    def reason(self, evidence: CandidateFeatures, ranked: Ranked, position: int) -> str:
+    def reason(self, features: CandidateFeatures, scores: Scores, position: int) -> str:
         """See `Ranker.reason`."""
-        return explain(evidence, ranked, position)
+        return explain(features, scores, position)

@@ -16,8 +16,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from armory.retrieval.ports import CandidateFeatures, FloatArray, Subquery
-from armory.retrieval.rankers.signals import cosine_spread
+from armory.retrieval.features import CandidateFeatures, Subquery
+from armory.retrieval.ports import FloatArray
+from armory.retrieval.rankers.fusion import cosine_scale
 
 #: Weight of past queries against the description's one, and after how many uses it is half of that.
 USE_SHARE = 2.0
@@ -28,24 +29,25 @@ _ALIKE = 0.7
 _PAST_SCALE = 1.25
 
 
-def with_uses(evidence: CandidateFeatures) -> CandidateFeatures:
-    """The same evidence, cosines as if the past queries were part of the descriptions."""
-    uses = evidence.uses
+def with_uses(features: CandidateFeatures) -> CandidateFeatures:
+    """The same features, with cosines as if the past queries were part of the descriptions."""
+    uses = features.uses
     if uses is None or not uses.any():
-        return evidence
-    split = {leg.parent for leg in evidence.legs if not leg.whole}
-    legs = [
-        leg if leg.whole and leg.parent in split else _mixed(leg, uses) for leg in evidence.legs
+        return features
+    split = {subquery.parent for subquery in features.subqueries if not subquery.whole}
+    subqueries = [
+        s if s.whole and s.parent in split else _mixed(s, uses, features.visible)
+        for s in features.subqueries
     ]
-    return replace(evidence, legs=legs)
+    return replace(features, subqueries=subqueries)
 
 
-def _mixed(leg: Subquery, uses: FloatArray) -> Subquery:
-    if leg.cosine is None or leg.past is None or leg.used is None:
-        return leg
-    half = USE_HALF * np.minimum((1 - leg.used) / (1 - _ALIKE), 1)
+def _mixed(subquery: Subquery, uses: FloatArray, visible: int) -> Subquery:
+    if subquery.cosine is None or subquery.past is None or subquery.used is None:
+        return subquery
+    half = USE_HALF * np.minimum((1 - subquery.used) / (1 - _ALIKE), 1)
     share = USE_SHARE / (1 + USE_SHARE) * uses / np.maximum(uses + half, 1e-6)
-    mean, std = cosine_spread(leg)
-    past = mean + std * _PAST_SCALE * leg.past
-    gain = share * np.maximum(past - leg.cosine, 0)
-    return replace(leg, cosine=(leg.cosine + gain).astype(np.float32))
+    mean, std = cosine_scale(subquery, visible)
+    past = mean + std * _PAST_SCALE * subquery.past
+    gain = share * np.maximum(past - subquery.cosine, 0)
+    return replace(subquery, cosine=(subquery.cosine + gain).astype(np.float32))

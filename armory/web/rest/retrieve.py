@@ -18,8 +18,9 @@ from pydantic import Field, create_model
 from armory.accounts.packs import Kind
 from armory.accounts.query_log import QueryRecord
 from armory.accounts.quotas import Quota
-from armory.domain.query import RANKERS, Query, Ranker
+from armory.domain.query import Query
 from armory.errors import AuthenticationFailed, InvalidRequest
+from armory.retrieval.names import RANKERS
 from armory.security.expiry import while_valid
 from armory.web.rest.problems import Problem
 from armory.web.rest.requests import encode
@@ -58,13 +59,15 @@ class RetrieveHandlers:
     def routes(self) -> list[Route]:
         """The routes of retrieval."""
         query, top_k = _limited(self._limits)
+        ranker: Any = Literal[tuple(RANKERS)]  # pyright: ignore[reportInvalidTypeForm]
+        optional: Any = ranker | None
         simple = create_model("Simple", __base__=Shape, query=query, top_k=top_k)
         params = create_model(
             "RetrieveParams",
             __base__=Shape,
             query=query,
             top_k=top_k,
-            ranker=(Ranker | None, Field(default=None, description=", ".join(RANKERS))),
+            ranker=(optional, Field(default=None, description=", ".join(RANKERS))),
             server=(Name | None, None),
             category=(Name | None, None),
             min_score=(Score | None, None),
@@ -78,7 +81,7 @@ class RetrieveHandlers:
             __base__=Shape,
             query=query,
             top_k=top_k,
-            ranker=(Ranker, "multi_factor"),
+            ranker=(ranker, "multi_factor"),
             filter=(Filter, Filter()),
             mode=(Literal["search", "agent"], "search"),
             debug=(bool, False),
@@ -154,7 +157,7 @@ class RetrieveHandlers:
 
     # -- how ---------------------------------------------------------------------------------
 
-    async def _simple(self, call: RestCall, ranker: Ranker, path: str) -> Reply:
+    async def _simple(self, call: RestCall, ranker: str, path: str) -> Reply:
         started = time.perf_counter()
         given = call.params
         query = Query((given.query,), ranker=ranker, source="rest", user=call.principal.owner)

@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import numpy as np
 from cachetools import LRUCache
 
 from armory.domain.catalog import Catalog
 from armory.domain.principal import Principal
 from armory.domain.query import Query, VisibleSet
+from armory.domain.results import Match
 from armory.domain.tool import ToolRecord
-from armory.retrieval.factors import UNMEASURED
-from armory.retrieval.ports import CandidateFeatures, FloatArray
-from armory.retrieval.selection import Verdict
+from armory.retrieval.features import best_cosine
+from armory.retrieval.rankers.factors import UNMEASURED
+from armory.retrieval.ranking.answer import Ranking
+from armory.retrieval.ranking.cut import Limits
 from armory.storage.readthrough import ReadThrough
 from armory.web.rest.services import RestServices
 
@@ -59,6 +60,11 @@ class Wanted:
     top_k: int
     min_score: float | None = None
     debug: bool = False
+
+    @property
+    def limits(self) -> Limits:
+        """The best, whatever they are worth; `min_score` is one of the ranker's own formula."""
+        return Limits(threshold=None, max_tools=self.top_k, min_raw=self.min_score)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,26 +118,23 @@ class Searching:
 
     async def _look(self, wanted: Wanted, seen: _Seen) -> Found:
         settled = self._settled(seen)
-        verdict = await self._services.engine.judge(wanted.query, seen.visible)
-        if verdict.evidence is None or verdict.ranked is None:
-            debug = msgspec.Raw(_json(_debug([], None, [], wanted))) if wanted.debug else None
-            return Found(msgspec.Raw(b"[]"), (), 0, 0.0, verdict.degraded, debug, settled)
-        raw = verdict.ranked.raw
-        order = verdict.order.tolist()
-        if wanted.min_score is not None:
-            order = [place for place in order if float(raw[place]) >= wanted.min_score]
-        chosen: list[int] = order[: wanted.top_k]
-        tools = [tool_json(verdict, place) for place in chosen]
+        ranking = await self._services.engine.rank(wanted.query, seen.visible)
+        cut = ranking.cut(wanted.limits)
+        matches = [ranking.match(position) for position in cut.shown]
         debug = None
         if wanted.debug:
-            vector = await self._services.engine.embedding(wanted.query.texts[0])
-            debug = msgspec.Raw(_json(_debug(chosen, verdict.evidence, vector, wanted)))
+            vector = None
+            if ranking.features.subqueries:
+                vector = await self._services.engine.embedding(wanted.query.texts[0])
+            embedded = [] if vector is None else vector.tolist()
+            shown = _debug(ranking, cut.shown, wanted.query.user)
+            debug = msgspec.Raw(_json({"query_embedding": embedded, **shown}))
         return Found(
-            msgspec.Raw(_json(tools)),
-            tuple(tool["name"] for tool in tools),
-            verdict.evidence.visible,
-            float(raw[chosen[0]]) if chosen else 0.0,
-            verdict.degraded,
+            msgspec.Raw(_json([tool_json(match) for match in matches])),
+            tuple(match.tool.name for match in matches),
+            ranking.features.visible,
+            matches[0].raw_score if matches else 0.0,
+            ranking.degraded,
             debug,
             settled,
         )
@@ -208,17 +211,10 @@ class Searching:
         return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def tool_json(verdict: Verdict, place: int) -> dict[str, Any]:
+def tool_json(match: Match) -> dict[str, Any]:
     """One found tool: `score` is the ranker's formula, `relevance` the calibrated score."""
-    evidence, ranked = verdict.evidence, verdict.ranked
-    assert evidence is not None
-    assert ranked is not None
-    record = evidence.records[place]
     return record_json(
-        record,
-        score=float(ranked.raw[place]),
-        relevance=float(ranked.score[place]),
-        reason=verdict.ranker.reason(evidence, ranked, place),
+        match.tool, score=match.raw_score, relevance=match.score, reason=match.reason
     )
 
 
@@ -237,31 +233,23 @@ def record_json(
     }
 
 
-def _debug(
-    chosen: Sequence[int],
-    evidence: CandidateFeatures | None,
-    vector: FloatArray | Sequence[float] | None,
-    wanted: Wanted,
-) -> dict[str, Any]:
-    similarity: list[float] = []
-    factors: dict[str, list[float]] = {"popularity": [], "history": [], "performance": []}
-    if evidence is not None:
-        cosines = [leg.cosine for leg in evidence.legs if leg.cosine is not None]
-        best = np.max(cosines, axis=0) if cosines else np.zeros(len(evidence.records))
-        similarity = [float(best[place]) for place in chosen]
-        names = [evidence.records[place].name for place in chosen]
-        if evidence.usage is not None:
-            usage = evidence.usage.statistics(wanted.query.user, names)
-            factors = {name: getattr(usage, name).tolist() for name in factors}
-        else:
-            factors = {name: [0.0] * len(names) for name in factors}
-            factors["performance"] = [UNMEASURED] * len(names)
+def _debug(ranking: Ranking, shown: Sequence[int], user: str | None) -> dict[str, Any]:
+    """The numbers behind the found tools, one list each."""
+    features = ranking.features
+    cosine = best_cosine(features.subqueries)
+    names = [ranking.record(position).name for position in shown]
+    similarity = [0.0 if cosine is None else float(cosine[position]) for position in shown]
+    popularity, history = [0.0] * len(names), [0.0] * len(names)
+    performance = [UNMEASURED] * len(names)
+    if features.usage is not None:
+        usage = features.usage.statistics(user, names)
+        popularity, history = usage.popularity.tolist(), usage.history.tolist()
+        performance = usage.performance.tolist()
     return {
-        "query_embedding": [] if vector is None else [float(x) for x in vector],
         "embedding_similarity_scores": similarity,
-        "popularity_scores": factors["popularity"],
-        "user_history_scores": factors["history"],
-        "performance_scores": factors["performance"],
+        "popularity_scores": popularity,
+        "user_history_scores": history,
+        "performance_scores": performance,
     }
 
 

@@ -16,7 +16,7 @@ from armory.domain.principal import Principal
 from armory.domain.query import Query, VisibleSet
 from armory.domain.tool import ToolRecord
 from armory.retrieval.ports import FloatArray
-from armory.retrieval.selection import Verdict
+from armory.retrieval.ranking.answer import Ranking
 from armory.security.authentication import Authenticator
 from armory.security.policy import Policy
 
@@ -29,8 +29,8 @@ class Engine(Protocol):
         """What is searched now; another object after every change."""
         ...
 
-    async def judge(self, query: Query, visible: VisibleSet | None = None) -> Verdict:
-        """Evidence and ranking of a query, nothing cut."""
+    async def rank(self, query: Query, visible: VisibleSet | None = None) -> Ranking:
+        """Every candidate of a query, ordered and scored; nothing is cut."""
         ...
 
     async def embedding(self, text: str) -> FloatArray | None:

@@ -23,10 +23,9 @@ from armory.agent.catalogue import CatalogueSource
 from armory.agent.chunks import Ask, Hit, Tracker
 from armory.agent.labels import SEARCHES, Search
 from armory.evaluation.dataset import Dataset, LabelledQuery, load_dataset
-from armory.retrieval.embedders.cache import DocumentCache
 from armory.retrieval.embedders.embedded import SHIPPED, EmbeddedEmbedder
 from armory.retrieval.indexes.exact import ExactIndex
-from armory.retrieval.intents import clauses
+from armory.retrieval.lexical.intents import clauses
 from armory.retrieval.registry import make_rankers
 from armory.retrieval.retriever import Retriever
 
@@ -85,7 +84,7 @@ async def measure(folder: Path, limit: int | None) -> dict[str, Any]:
     dataset = load_dataset(folder)
     queries = several(dataset)[:limit]
     embedder = EmbeddedEmbedder(SHIPPED)
-    retriever = Retriever(embedder, ExactIndex(), make_rankers(), cache=DocumentCache(None))
+    retriever = Retriever(embedder, ExactIndex(), make_rankers())
     told: dict[str, Any] = {"tools": len(dataset.tools), "queries": len(queries)}
     async with retriever:
         await retriever.index(dataset.tools)

@@ -62,9 +62,8 @@ async def test_keyword_scores_are_bm25_and_nothing_matches_nothing(engine: Retri
     assert hits[0].chunk.id == "ci__deploy#0"
     assert hits[0].match is not None
     assert hits[0].match.tool is TOOLS[0]
-    evidence = (await engine.judge(Query(("deploy release",)))).evidence
-    assert evidence is not None
-    assert hits[0].score == pytest.approx(float(evidence.legs[0].bm25.max()))
+    features = (await engine.rank(Query(("deploy release",)))).features
+    assert hits[0].score == pytest.approx(float(features.subqueries[0].bm25.max()))
     assert all(hit.score > 0 for hit in hits)
     assert list(await source.search("keyword_search", Ask("xylophone qwxz", 5))) == []
 

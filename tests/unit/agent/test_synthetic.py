@@ -15,8 +15,8 @@ from armory.agent.synthetic import (
 from armory.domain.tool import ToolRecord
 from armory.llm.client import ChatClient
 from armory.llm.errors import ChatMalformed
-from armory.retrieval.embedders.cache import DocumentCache
-from armory.retrieval.indexer import QueryGenerator
+from armory.retrieval.indexing.cache import DocumentCache
+from armory.retrieval.indexing.indexer import QueryGenerator
 from armory.testing.chat import ScriptedChat, Turn
 
 pytestmark = pytest.mark.anyio

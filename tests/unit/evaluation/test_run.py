@@ -13,9 +13,10 @@ import pytest
 from armory.errors import ConfigError
 from armory.evaluation.dataset import load_dataset, load_uses
 from armory.evaluation.report import failure_json, missed_gates, parse_gate, to_json
-from armory.evaluation.run import evaluate
+from armory.evaluation.run import Setup, evaluate
+from armory.retrieval.features import CandidateFeatures
 from armory.retrieval.indexes.exact import ExactIndex
-from armory.retrieval.ports import CandidateFeatures, Ranked, RankSettings
+from armory.retrieval.rankers.base import RankSettings, Scores
 from armory.retrieval.retriever import Retriever
 from armory.testing.embedder import HashingEmbedder
 
@@ -34,15 +35,17 @@ class Oracle:
     """Says 0.9 for tools whose number is in the query, 0.1 for others; refuses greetings."""
 
     name = "relevance"
-    needs_dense = False
 
-    def rank(self, evidence: CandidateFeatures, settings: RankSettings) -> Ranked:
-        text = evidence.legs[0].text
-        hit = [record.name[1:] in text for record in evidence.records]
+    def works_without_vectors(self, tools: int) -> bool:
+        return True
+
+    def rank(self, features: CandidateFeatures, settings: RankSettings) -> Scores:
+        text = features.subqueries[0].text
+        hit = [record.name[1:] in text for record in features.records]
         score = np.where(hit, 0.9, 0.1).astype(np.float32)
-        return Ranked(np.argsort(-score, kind="stable"), score, score, score, text == "hello")
+        return Scores(np.argsort(-score, kind="stable"), score, score, score, text == "hello")
 
-    def reason(self, evidence: CandidateFeatures, ranked: Ranked, position: int) -> str:
+    def reason(self, features: CandidateFeatures, scores: Scores, position: int) -> str:
         return ""
 
 
@@ -57,11 +60,11 @@ def write(tmp_path: Path) -> Write:
     return to
 
 
-async def measure(folder: Path, **options: Any) -> Any:
+async def measure(folder: Path, *, failures: int = 0, **setup: Any) -> Any:
     retriever = Retriever(HashingEmbedder(), ExactIndex(), {"relevance": Oracle()})
     async with retriever:
         return await evaluate(
-            load_dataset(folder), retriever, embedder="fake", index="exact", **options
+            load_dataset(folder), retriever, Setup("fake", "exact", **setup), failures=failures
         )
 
 

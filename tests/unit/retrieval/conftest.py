@@ -9,33 +9,38 @@ import numpy as np
 import pytest
 
 from armory.domain.tool import ToolRecord, fingerprint
-from armory.retrieval.ports import CandidateFeatures, Ranked, Ranker, RankSettings
+from armory.retrieval.features import CandidateFeatures
+from armory.retrieval.rankers.base import Ranker, RankSettings, Scores
 
 
 class Plain:
     """Raw score: cosine plus a tenth of BM25; P and score: the same squeezed into [0, 1]."""
 
-    def __init__(self, name: str = "relevance", needs_dense: bool = True) -> None:
+    def __init__(self, name: str = "relevance", needs_vectors: bool = True) -> None:
         self.name = name
-        self.needs_dense = needs_dense
+        self._needs_vectors = needs_vectors
 
-    def rank(self, evidence: CandidateFeatures, settings: RankSettings) -> Ranked:
-        raw = np.max([0.1 * leg.bm25 for leg in evidence.legs], axis=0)
-        meanings = [leg.cosine for leg in evidence.legs if leg.cosine is not None]
-        meanings += [leg.used for leg in evidence.legs if leg.used is not None]
+    def works_without_vectors(self, tools: int) -> bool:
+        return not self._needs_vectors
+
+    def rank(self, features: CandidateFeatures, settings: RankSettings) -> Scores:
+        parts = features.subqueries
+        raw = np.max([0.1 * part.bm25 for part in parts], axis=0)
+        meanings = [part.cosine for part in parts if part.cosine is not None]
+        meanings += [part.used for part in parts if part.used is not None]
         if meanings:
             raw = raw + np.max(meanings, axis=0)
         squeezed = np.clip(raw / 2, 0, 1)
         order = np.argsort(-raw, kind="stable")
-        return Ranked(order, raw, squeezed, squeezed, signals={"raw": raw})
+        return Scores(order, raw, squeezed, squeezed, signals={"raw": raw})
 
-    def reason(self, evidence: CandidateFeatures, ranked: Ranked, position: int) -> str:
-        return f"{evidence.records[position].name}: {ranked.raw[position]:.2f}"
+    def reason(self, features: CandidateFeatures, scores: Scores, position: int) -> str:
+        return f"{features.records[position].name}: {scores.raw[position]:.2f}"
 
 
 @pytest.fixture
 def rankers() -> dict[str, Ranker]:
-    return {"relevance": Plain(), "lexical": Plain("lexical", needs_dense=False)}
+    return {"relevance": Plain(), "lexical": Plain("lexical", needs_vectors=False)}
 
 
 MakeTool = Callable[..., ToolRecord]

@@ -9,13 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from armory.domain.query import RANKERS, Query
-from armory.domain.query import Ranker as RankerName
+from armory.domain.query import Query
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError, ConfigError
-from armory.retrieval.indexer import Indexer, content_key
 from armory.retrieval.indexes.exact import ExactIndex
+from armory.retrieval.indexing.indexer import Indexer, Indexing, content_key
+from armory.retrieval.names import RANKERS
 from armory.retrieval.ports import FloatArray
+from armory.retrieval.ranking.cross_encoder import CrossEncoder
+from armory.retrieval.ranking.rerank import reranked
 from armory.retrieval.registry import (
     RetrievalOptions,
     build_retriever,
@@ -25,12 +27,13 @@ from armory.retrieval.registry import (
     make_rankers,
     provider_of,
 )
-from armory.retrieval.rerank import CrossEncoder, reranked
 from armory.testing.embedder import HashingEmbedder
 
 
 def test_every_ranker_of_the_configuration_is_there() -> None:
-    assert set(make_rankers()) == set(RANKERS)
+    assert {name: ranker.name for name, ranker in make_rankers().items()} == {
+        name: name for name in RANKERS
+    }
 
 
 @pytest.mark.parametrize(
@@ -77,7 +80,7 @@ def test_a_calibration_file(tmp_path: Path) -> None:
 @pytest.mark.anyio
 @pytest.mark.parametrize("ranker", ["relevance", "hybrid", "semantic", "lexical"])
 async def test_the_shipped_parts_find_the_tool(
-    tools: list[ToolRecord], tmp_path: Path, ranker: RankerName
+    tools: list[ToolRecord], tmp_path: Path, ranker: str
 ) -> None:
     options = RetrievalOptions(cache_dir=str(tmp_path))
     async with build_retriever(options) as retriever:
@@ -110,7 +113,9 @@ class Generator:
 async def test_generated_queries_are_embedded_once_and_cached(tools: list[ToolRecord]) -> None:
     writer = Generator()
     indexer = Indexer(
-        HashingEmbedder(), ExactIndex(), strategy="synthetic_queries", generator=writer
+        HashingEmbedder(),
+        ExactIndex(),
+        Indexing(strategy="synthetic_queries", generator=writer),
     )
     await indexer.run(tools)
     assert writer.calls == len(tools)
@@ -128,7 +133,9 @@ async def test_without_its_model_synthetic_queries_come_from_templates(
     writer = Generator()
     writer.broken = True
     indexer = Indexer(
-        HashingEmbedder(), ExactIndex(), strategy="synthetic_queries", generator=writer
+        HashingEmbedder(),
+        ExactIndex(),
+        Indexing(strategy="synthetic_queries", generator=writer),
     )
     await indexer.run(tools)
     assert len(indexer.document("clock__get_time").texts) > 1

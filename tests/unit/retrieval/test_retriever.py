@@ -12,12 +12,16 @@ from armory.domain.query import Query, VisibleSet
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError, InvalidRequest
 from armory.feedback.vectors import FeedbackVectors
-from armory.retrieval.embedders.cache import DocumentCache
 from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.indexes.faiss import FaissIndex
-from armory.retrieval.ports import FloatArray, Ranker
+from armory.retrieval.indexing.cache import DocumentCache
+from armory.retrieval.indexing.indexer import Indexing
+from armory.retrieval.ports import FloatArray
+from armory.retrieval.rankers.base import Ranker
+from armory.retrieval.ranking.cut import Limits
 from armory.retrieval.retriever import Retriever
-from armory.retrieval.selection import Limits, RetrieverSettings
+from armory.retrieval.search.candidates import Experience
+from armory.retrieval.settings import RetrieverSettings
 from armory.testing.embedder import HashingEmbedder
 
 pytestmark = pytest.mark.anyio
@@ -161,7 +165,9 @@ async def test_a_restart_embeds_nothing(
     for expected in (5, 0):
         model = HashingEmbedder()
         cache = DocumentCache(path)
-        async with Retriever(model, ExactIndex(), rankers, LOW, cache=cache) as one:
+        async with Retriever(
+            model, ExactIndex(), rankers, LOW, indexing=Indexing(cache=cache)
+        ) as one:
             report = await one.index(tools)
         assert (report.embedded, model.documents) == (expected, expected)
         cache.close()
@@ -173,7 +179,9 @@ async def test_another_model_embeds_anew(
     cache = DocumentCache(f"{tmp_path}/vectors.db")
     for identity, dimension in (("one", 32), ("two", 64)):
         model = HashingEmbedder(dimension, identity)
-        async with Retriever(model, ExactIndex(), rankers, LOW, cache=cache) as one:
+        async with Retriever(
+            model, ExactIndex(), rankers, LOW, indexing=Indexing(cache=cache)
+        ) as one:
             assert (await one.index(tools)).embedded == 5
             assert await names(one, "send an email", top_k=1) == ["mail__send_email"]
     cache.close()
@@ -319,7 +327,10 @@ async def test_memory_of_use_lifts_what_similar_queries_led_to(
     rankers: dict[str, Ranker], tools: list[ToolRecord]
 ) -> None:
     memory = FeedbackVectors(floor=2.0)
-    async with Retriever(HashingEmbedder(), ExactIndex(), rankers, LOW, uses=memory) as one:
+    experience = Experience(memory=memory)
+    async with Retriever(
+        HashingEmbedder(), ExactIndex(), rankers, LOW, experience=experience
+    ) as one:
         await one.index(tools)
         text = "ping the boss about lunch"
         assert (await names(one, text))[0] != "mail__send_email"

@@ -13,9 +13,11 @@ from armory.domain.tool import ToolRecord
 from armory.errors import BackendError
 from armory.retrieval.indexes.exact import ExactIndex, ExactView
 from armory.retrieval.indexes.qdrant import QdrantIndex
-from armory.retrieval.ports import FloatArray, Hits, IntArray, Ranker, Row
+from armory.retrieval.ports import FloatArray, IntArray, Row, VectorHits
+from armory.retrieval.rankers.base import Ranker
+from armory.retrieval.ranking.cut import Limits
 from armory.retrieval.retriever import Retriever
-from armory.retrieval.selection import Limits, RetrieverSettings
+from armory.retrieval.settings import RetrieverSettings
 from armory.testing.embedder import HashingEmbedder
 
 pytestmark = pytest.mark.anyio
@@ -33,7 +35,7 @@ class FlakyView:
         k: int,
         allowed: IntArray | None = None,
         also: IntArray | None = None,
-    ) -> Hits:
+    ) -> VectorHits:
         if self._owner.away:
             raise BackendError("the store is away")
         return await self._inner.search(queries, k, allowed, also)

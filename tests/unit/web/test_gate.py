@@ -35,7 +35,7 @@ class Broken:
 
     tools: tuple[Any, ...] = ()
 
-    async def judge(self, query: Any, visible: Any = None) -> Any:
+    async def rank(self, query: Any, visible: Any = None) -> Any:
         raise self.error
 
     async def embedding(self, text: str) -> Any:

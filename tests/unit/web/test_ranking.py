@@ -12,7 +12,7 @@ import pytest
 from armory.agent.catalogue import CatalogueSource
 from armory.agent.loop import RetrievalAgent
 from armory.llm.client import ChatClient
-from armory.retrieval.ports import RankSettings
+from armory.retrieval.rankers.base import RankSettings
 from armory.testing.chat import ScriptedChat
 from armory.testing.embedder import HashingEmbedder
 from armory.testing.service import ADMIN_TOKEN, catalogue, running_service

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from armory.retrieval.document import Fields
-from armory.retrieval.lexical.bm25 import LexicalIndex
+from armory.retrieval.lexical.bm25 import Fields, LexicalIndex
 from armory.retrieval.lexical.postings import FIELDS, Postings
 
 TOOLS = {

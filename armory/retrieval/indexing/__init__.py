@@ -1,0 +1,1 @@
+"""From a catalogue to something that can be searched."""

@@ -1,0 +1,164 @@
+"""What of a tool is searched: texts for the embedder, fields for the words.
+
+Owns: the embedding strategies (`description`, `description_params`, `synthetic_queries` by
+templates) and the lexical fields. Never imports embedders, indexes or anything above the domain.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from armory.domain.tool import ToolRecord
+from armory.retrieval.lexical.bm25 import Fields
+from armory.retrieval.lexical.text import spaced
+
+Strategy = Literal["description", "description_params", "synthetic_queries"]
+STRATEGIES: tuple[Strategy, ...] = ("description", "description_params", "synthetic_queries")
+
+#: Bounds on what one description may weigh: text beyond them is not searched, so that length
+#: (or stuffing) buys nothing.
+MAX_WORDS = 120
+MAX_PARAMS = 24
+_PARAM_WORDS = 14
+_SPACES = re.compile(r"\s+")
+_SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+")
+_LEAD = re.compile(
+    r"^(?:this|the)?\s*+(?:(?:tool|api|endpoint|function|method)\s*+)?"
+    r"(?:can be used to|is used to|used to|allows? (?:you|users?) to|lets you|will|to)\s+",
+    re.IGNORECASE,
+)
+#: Sentences that speak to the model instead of saying what the tool does.
+_ADDRESS = re.compile(
+    r"\b(?:always|must|never|only)\s+(?:\w+\s+){0,2}(?:use|call|choose|prefer|select|pick|invoke)"
+    r"|\b(?:use|call|choose|prefer|select|pick|invoke)\s+(?:this|me)\b(?:\s+\w+)?"
+    r"\s*(?:first|always|instead|before|for (?:every|any|all)|over|whenever)"
+    r"|\bignore\s+(?:all|any|the|previous|other)\b"
+    r"|\b(?:best|preferred|recommended|superior|only)\s+(?:tool|choice|option)\b"
+    r"|\bbefore (?:any|all) other\b|\byou (?:must|should|are required to)\b",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """What is indexed of one tool.
+
+    Attributes:
+        texts: one vector each; the best one counts. Never empty, no empty text.
+        fields: for the lexical side.
+    """
+
+    texts: tuple[str, ...]
+    fields: Fields
+
+
+def parameters(schema: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """(name, description) of a schema's properties, nested ones under their parent's; bounded."""
+    found: list[tuple[str, str]] = []
+    _collect(schema, found, depth=0)
+    return found[:MAX_PARAMS]
+
+
+def _collect(schema: Mapping[str, Any], found: list[tuple[str, str]], depth: int) -> None:
+    properties = schema.get("properties")
+    if not isinstance(properties, dict) or depth > 2:
+        return
+    for name, spec in cast("dict[str, Any]", properties).items():
+        if len(found) >= MAX_PARAMS:
+            return
+        entry: Mapping[str, Any] = cast("Any", spec) if isinstance(spec, dict) else {}
+        text = entry.get("description")
+        found.append((str(name), _clean(text) if isinstance(text, str) else ""))
+        items = entry.get("items")
+        inner = cast("Mapping[str, Any]", items) if isinstance(items, dict) else entry
+        _collect(inner, found, depth + 1)
+
+
+def _clean(text: str) -> str:
+    return _SPACES.sub(" ", text).strip()
+
+
+def plain_description(description: str) -> str:
+    """A description without sentences that address the model, cut to 120 words.
+
+    "Always use this tool first" says nothing about what a tool does; it may not buy rank. When
+    nothing else is left, the text stays as it is.
+    """
+    sentences = [s for s in _SENTENCE.split(description[:20_000]) if s.strip()]
+    kept = [s for s in sentences if not _ADDRESS.search(s)] or sentences
+    return " ".join(" ".join(kept).split()[:MAX_WORDS])
+
+
+def fields_of(tool: ToolRecord) -> Fields:
+    """The lexical fields of a tool."""
+    listed = parameters(tool.input_schema)
+    return Fields(
+        name=tool.original_name,
+        server=" ".join(dict.fromkeys(s for s in (tool.server_title, tool.server) if s)),
+        title=tool.title,
+        description=plain_description(tool.description),
+        params=" ".join(f"{name} {text}" for name, text in listed),
+        tags=" ".join((*tool.tags, *((tool.category,) if tool.category else ()))),
+    )
+
+
+def _heading(tool: ToolRecord) -> str:
+    name = spaced(tool.original_name)
+    server = spaced(tool.server_title or tool.server)
+    title = _clean(tool.title)
+    if title and spaced(title) != name:
+        name = f"{name} ({title})"
+    return f"{server} {name}" if server and not name.startswith(server) else name
+
+
+def _with_params(heading: str, description: str, tool: ToolRecord) -> str:
+    listed = "; ".join(
+        spaced(name) + (f" ({' '.join(text.split()[:_PARAM_WORDS])})" if text else "")
+        for name, text in parameters(tool.input_schema)[:10]
+    )
+    if not listed:
+        return ""
+    short = " ".join(description.split()[:60])
+    return f"{heading}: {short} Parameters: {listed}"
+
+
+def template_queries(tool: ToolRecord) -> list[str]:
+    """Queries that somebody who needs this tool might ask, made without a model, best first."""
+    sentences = [s for s in _SENTENCE.split(plain_description(tool.description)) if s.strip()]
+    name, server = spaced(tool.original_name), spaced(tool.server_title or tool.server)
+    wanted = _LEAD.sub("", sentences[0].strip().rstrip(".!")) if sentences else ""
+    found = [wanted] if len(wanted.split()) >= 3 else []
+    names = " and ".join(spaced(n) for n, _ in parameters(tool.input_schema)[:2])
+    found.append(f"{name} given {names}" if names else name)
+    if server:
+        found.append(f"{wanted or name} with {server}")
+    return list(dict.fromkeys(found))
+
+
+def document_of(
+    tool: ToolRecord, strategy: Strategy = "description_params", queries: Sequence[str] = ()
+) -> Document:
+    """The document of a tool under a strategy.
+
+    Args:
+        tool: the record.
+        strategy: `description`: server, name and description in one text. `description_params`:
+            the same, and a second text that adds the parameters, where there are any.
+            `synthetic_queries`: both, and every query a text of its own.
+        queries: generated queries; without any, `synthetic_queries` makes them by templates.
+    """
+    heading, description = _heading(tool), plain_description(tool.description)
+    found = [f"{heading}: {description}" if description else heading]
+    if strategy != "description":
+        found.append(_with_params(heading, description, tool))
+    if strategy == "synthetic_queries":
+        found.extend(_nonempty(queries) or template_queries(tool))
+    unique = dict.fromkeys(text for text in found if text.strip())
+    return Document(tuple(unique) or (tool.name,), fields_of(tool))
+
+
+def _nonempty(texts: Iterable[str]) -> list[str]:
+    return [text for text in map(_clean, texts) if text]

@@ -1,0 +1,119 @@
+"""From a formula and its signals to probabilities: what every shipped ranker does the same way.
+
+Owns: judging the best candidates by the calibration, ordering the rest, reasons. Never imports
+indexes, embedders or the retriever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from armory.retrieval.features import CandidateFeatures
+from armory.retrieval.ports import FloatArray, IntArray
+from armory.retrieval.rankers.base import RankSettings, Scores
+from armory.retrieval.scoring.calibration import calibration_for, cost_weighted, judge, sigmoid
+from armory.retrieval.scoring.ordering import descending
+from armory.retrieval.scoring.tables import SignalTable, SparseSignals
+
+LIKE_BEFORE = 0.8
+"""Cosine with a past query from which that query's success says that a tool is needed."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FormulaResult:
+    """What a ranker's formula gave, before it is calibrated.
+
+    Attributes:
+        ranker: whose calibration.
+        values: (c,) standardised formula, orders what is not among the best.
+        raw: (c,) the ranker's formula, which orders; None: order and raw are the log-odds.
+        best: (k,) positions that are judged signal by signal, best first.
+        signals: (k,) each.
+        query: signals of the query.
+        shown: (c,) each; further signals for explanations, which the calibration does not see.
+    """
+
+    ranker: str
+    values: FloatArray
+    raw: FloatArray | None
+    best: IntArray
+    signals: SignalTable
+    query: Mapping[str, float]
+    shown: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
+
+
+def calibrated(
+    result: FormulaResult, features: CandidateFeatures, settings: RankSettings
+) -> Scores:
+    """Scores of all candidates."""
+    calibration = calibration_for(result.ranker, features.embedder, settings.calibration)
+    best, raw = result.best, result.raw
+    asked = calibration.asked([s.vector for s in features.whole if s.vector is not None])
+    wanted, refused, need = judge(calibration, result.signals, {**result.query, **asked}, len(best))
+    refused = refused and not _led_somewhere(features)
+    last = result.values[best[-1]]
+    odds = np.minimum(result.values, last)  # of the others: as far below the worst of the best
+    np.subtract(last, odds, out=odds)
+    np.subtract(wanted.min(), odds, out=odds)
+    odds[best] = wanted
+    odds = _boosted(odds, features, settings)
+    order = descending(odds if raw is None else raw)
+    if raw is None:
+        raw = odds
+    else:  # a stricter formula may not be overtaken: probability follows its order
+        odds[order] = np.minimum.accumulate(odds[order])
+    probability = sigmoid(odds)
+    cost = settings.miss_cost if settings.miss_cost is not None else calibration.miss_cost
+    return Scores(
+        order=order,
+        raw=raw,
+        probability=probability,
+        score=cost_weighted(probability, cost),
+        refused=refused,
+        signals=SparseSignals(result.signals, best, len(odds), {"need": need}, result.shown),
+    )
+
+
+def _led_somewhere(features: CandidateFeatures) -> bool:
+    """Whether a query like this one was answered by a tool before: then it needs one."""
+    used = [float(s.used.max(initial=0.0)) for s in features.subqueries if s.used is not None]
+    return max(used, default=0.0) >= LIKE_BEFORE
+
+
+def _boosted(odds: FloatArray, features: CandidateFeatures, settings: RankSettings) -> FloatArray:
+    if not settings.tag_boosts:
+        return odds
+    boosts = {tag: float(np.log(max(f, 1e-6))) for tag, f in settings.tag_boosts.items()}
+    gains = [sum(boosts.get(tag, 0.0) for tag in record.tags) for record in features.records]
+    return odds + np.array(gains, np.float32)
+
+
+def explain(features: CandidateFeatures, scores: Scores, position: int) -> str:
+    """One sentence: why this candidate stands where it stands."""
+    signals = scores.signals_at(position)
+    parts: list[str] = []
+    first = features.subqueries[0].cosine
+    if first is not None:
+        cosines = [s.cosine for s in features.subqueries if s.cosine is not None]
+        best = max(float(cosine[position]) for cosine in cosines)
+        place = 1 + int(np.count_nonzero(first > first[position]))
+        parts.append(f"meaning {best:.2f} (place {place})")
+    if signals.get("name_said", 0.0) >= 0.99:
+        parts.append("its name is in the query")
+    elif signals.get("name_said", 0.0) >= 0.5:
+        parts.append("most of its name is in the query")
+    words = max(float(subquery.bm25[position]) for subquery in features.subqueries)
+    if words > 0:
+        covered = signals.get("covered", 0.0)
+        parts.append(f"shares {covered:.0%} of the query's words" if covered else "shares words")
+    if signals.get("server_named", 0.0) >= 0.99:
+        parts.append("its server is named")
+    if signals.get("used", 0.0) >= 0.6:
+        parts.append("similar queries led to it before")
+    if scores.refused:
+        parts.append("the query seems to need no tool")
+    text = "; ".join(parts) or "little in common with the query"
+    return f"{text[0].upper()}{text[1:]}: P = {float(scores.probability[position]):.2f}."

@@ -1,0 +1,165 @@
+"""Fusing a query's meaning and words: standard scores, weighed, over whole texts and clauses.
+
+Owns: the fusion, what scores of few tools are measured by, choosing the best. Pure NumPy; never
+imports indexes, embedders or the retriever.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from armory.retrieval.features import CandidateFeatures, Moments, Subquery, greatest
+from armory.retrieval.ports import FloatArray, IntArray
+
+#: Candidates that are judged signal by signal; the others keep the order of the fusion below them.
+DEPTH = 100
+DENSE_SHARE = 0.7
+#: Fewer tools than this are judged as if unrelated ones stood beside them: two tools say nothing
+#: about how far cosines spread, and nothing was learned on catalogues so small.
+FEW = 40
+#: Mean and spread of an unrelated tool's cosine and BM25, as shares of the query's best; and at
+#: least so much of a cosine, whatever the best one.
+_APART_COSINE = (0.25, 0.2)
+_LEAST_COSINE = (0.1, 0.1)
+_APART_WORDS = (0.05, 0.12)
+_LEAST_STD = 1e-6
+#: Among so many groups for each of the best values that are looked for, few of them share one.
+_GROUPS = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Fusion:
+    """Meaning and words of every subquery as one value for each candidate.
+
+    Attributes:
+        total: (c,) z-scored fusion over the subqueries, higher is better.
+        best: (k,) positions of the best candidates, best first, k <= 100.
+        subqueries: (m, k) the fusion of each subquery alone, of the best candidates.
+        dense, words: (k,) the z-scores that went in, whole texts and best clauses averaged.
+    """
+
+    total: FloatArray
+    best: IntArray
+    subqueries: FloatArray
+    dense: FloatArray
+    words: FloatArray
+
+
+def z(values: FloatArray, moments: Moments) -> FloatArray:
+    """Standard scores; zeros where nothing varies."""
+    if moments.std < _LEAST_STD:
+        return np.zeros_like(values)
+    scores = values - moments.mean
+    scores /= moments.std
+    return scores.astype(np.float32, copy=False)
+
+
+def padded(
+    moments: Moments,
+    values: FloatArray,
+    visible: int,
+    apart: tuple[float, float],
+    least: tuple[float, float] = (0.0, 0.0),
+) -> Moments:
+    """Moments to measure by: those of few tools, filled up to `FEW` of them with unrelated ones.
+
+    Args:
+        moments: over the visible tools.
+        values: (c,) of the candidates.
+        visible: how many tools there are.
+        apart: mean and deviation of the unrelated ones, as shares of the greatest value.
+        least: the least of either.
+    """
+    if visible >= FEW or not len(values):
+        return moments
+    mean, std = moments
+    top = max(float(values.max()), 0.0)
+    mean_apart, std_apart = max(apart[0] * top, least[0]), max(apart[1] * top, least[1])
+    missing = FEW - visible
+    middle = (visible * mean + missing * mean_apart) / FEW
+    variance = visible * (std**2 + (mean - middle) ** 2)
+    variance += missing * (std_apart**2 + (mean_apart - middle) ** 2)
+    return Moments(middle, float(np.sqrt(variance / FEW)))
+
+
+def cosine_scale(subquery: Subquery, visible: int) -> Moments:
+    """What a subquery's cosines are measured by; see `padded`."""
+    assert subquery.cosine is not None
+    return padded(subquery.cosine_moments, subquery.cosine, visible, _APART_COSINE, _LEAST_COSINE)
+
+
+def _words_scale(subquery: Subquery, visible: int) -> Moments:
+    return padded(subquery.bm25_moments, subquery.bm25, visible, _APART_WORDS)
+
+
+def _over_texts(subqueries: Sequence[Subquery], values: Sequence[FloatArray]) -> FloatArray:
+    """For each text the mean of its whole and its best clause, then the best text.
+
+    Args:
+        subqueries: m of them.
+        values: m arrays of one length.
+    """
+    total: FloatArray | None = None
+    for i, subquery in enumerate(subqueries):
+        if not subquery.whole:
+            continue
+        text = values[i]
+        parts = [values[j] for j, s in enumerate(subqueries) if not s.whole and s.parent == i]
+        if parts:
+            text = text + greatest(parts)
+            text /= 2
+        total = text if total is None else np.maximum(total, text)
+    assert total is not None
+    return total
+
+
+def fuse(features: CandidateFeatures) -> Fusion:
+    """Fuse every subquery's cosines and words: 0.7 and 0.3 of their standard scores."""
+    subqueries = features.subqueries
+    words = [z(s.bm25, _words_scale(s, features.visible)) for s in subqueries]
+    dense = words
+    if features.dense:
+        dense = [
+            z(s.cosine, cosine_scale(s, features.visible))
+            for s in subqueries
+            if s.cosine is not None
+        ]
+    total = _weighed(_over_texts(subqueries, dense), _over_texts(subqueries, words))
+    best = best_of(total)
+    words = [values[best] for values in words]
+    dense = [values[best] for values in dense]
+    each = np.stack([_weighed(*pair) for pair in zip(dense, words, strict=True)])
+    return Fusion(total, best, each, _over_texts(subqueries, dense), _over_texts(subqueries, words))
+
+
+def _weighed(dense: FloatArray, words: FloatArray) -> FloatArray:
+    total = DENSE_SHARE * dense
+    total += (1 - DENSE_SHARE) * words
+    return total
+
+
+def best_of(values: FloatArray, depth: int = DEPTH) -> IntArray:
+    """Positions of the greatest values, greatest first; ties in order of position."""
+    if len(values) <= depth:
+        return np.argsort(-values, kind="stable")
+    part = np.flatnonzero(values >= _least(values, depth))
+    if len(part) <= _GROUPS * depth:
+        part = part[np.argsort(-values[part], kind="stable")]
+        if len(part) == depth or values[part[depth]] < values[part[depth - 1]]:
+            return part[:depth]
+    part = np.sort(np.argpartition(-values, depth - 1)[:depth])  # many have the least value
+    return part[np.argsort(-values[part], kind="stable")]
+
+
+def _least(values: FloatArray, depth: int) -> float:
+    """A value that at least `depth` of more than `depth` values reach, and not many more.
+
+    The greatest of each of many groups are values too, and much fewer to sort.
+    """
+    groups = _GROUPS * depth
+    if len(values) >= 2 * groups:
+        values = values[: len(values) // groups * groups].reshape(-1, groups).max(0)
+    return float(np.partition(values, len(values) - depth)[len(values) - depth])

@@ -1,0 +1,112 @@
+"""The answer to a query: every candidate, ordered and scored, of which a cut is shown.
+
+Owns: `Ranking`, the one answer that MCP lists, REST, the library, the agent and evaluation read.
+Never imports a concrete ranker, an embedder or an index.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from armory.domain.results import Match, Selection
+from armory.domain.tool import ToolRecord
+from armory.retrieval.features import CandidateFeatures, nothing
+from armory.retrieval.ports import IntArray
+from armory.retrieval.rankers.base import Ranker, Scores, no_scores
+from armory.retrieval.ranking.cut import BELOW, REFUSED, Cut, Limits, capped, passing
+from armory.retrieval.ranking.tokens import TokenCounts
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranking:
+    """The answer to a query before anything is cut. Where nothing was searched it is empty.
+
+    Attributes:
+        features: what is known of the query's candidates.
+        scores: the ranker's scores over them.
+        order: (r,) positions of the candidates, best first, re-ranking and diversity applied.
+        ranker: the ranker that scored; not the one asked for, where that needs vectors and there
+            are none.
+        tokens: what definitions cost, for cuts under a budget.
+        degraded: what was lost, or None.
+    """
+
+    features: CandidateFeatures
+    scores: Scores
+    order: IntArray
+    ranker: Ranker
+    tokens: TokenCounts
+    degraded: str | None = None
+
+    @classmethod
+    def empty(cls, ranker: Ranker, degraded: str | None = None) -> Ranking:
+        """Of a query that had nothing to search."""
+        scores = no_scores()
+        return cls(nothing(), scores, scores.order, ranker, TokenCounts(), degraded)
+
+    @property
+    def top_score(self) -> float:
+        """The best score of any candidate, 0 without one."""
+        return float(self.scores.score.max(initial=0.0))
+
+    def record(self, position: int) -> ToolRecord:
+        """The tool of one candidate."""
+        return self.features.records[position]
+
+    def cut(self, limits: Limits, *, explain: bool = False) -> Cut:
+        """What may be shown under some limits.
+
+        Args:
+            limits: threshold and caps.
+            explain: say of every other ranked candidate why it is not shown.
+        """
+        may = passing(self.features, self.scores, self.order, limits)
+        shown = capped(
+            self.order[np.flatnonzero(may)],
+            limits,
+            lambda position: self.tokens.of(self.record(position)),
+            explain=explain,
+        )
+        if not explain:
+            return shown
+        why = REFUSED if self.scores.refused and limits.threshold is not None else BELOW
+        return replace(
+            shown, withheld=dict.fromkeys(self.order[~may].tolist(), why) | shown.withheld
+        )
+
+    def match(self, position: int) -> Match:
+        """One candidate as callers see it."""
+        scores = self.scores
+        return Match(
+            tool=self.record(position),
+            score=float(scores.score[position]),
+            probability=float(scores.probability[position]),
+            raw_score=float(scores.raw[position]),
+            signals=scores.signals_at(position),
+            reason=self.ranker.reason(self.features, scores, position),
+        )
+
+    def select(
+        self, limits: Limits, *, explain: bool = False, full_ranking: bool = False
+    ) -> Selection:
+        """The cut with its tools.
+
+        Args:
+            limits: threshold and caps.
+            explain: fill `ranking` and `withheld` as well.
+            full_ranking: fill `ranking`.
+        """
+        cut = self.cut(limits, explain=explain)
+        everything = self.order.tolist() if explain or full_ranking else []
+        return Selection(
+            matches=tuple(self.match(i) for i in cut.shown),
+            visible=self.features.visible,
+            threshold=limits.threshold or 0.0,
+            refused=self.scores.refused,
+            degraded=self.degraded,
+            top_score=self.top_score,
+            ranking=tuple(self.match(i) for i in everything),
+            withheld={self.record(i).name: why for i, why in cut.withheld.items()},
+        )

@@ -1,0 +1,51 @@
+"""The cross-encoder of fastembed (extra `rerank`).
+
+Owns: `CrossEncoder`. Never imports indexes or rankers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from armory.errors import BackendError, ConfigError
+from armory.retrieval.ports import FloatArray
+
+
+class CrossEncoder:
+    """A fastembed cross-encoder by name, for example `Xenova/ms-marco-MiniLM-L-6-v2`.
+
+    Args:
+        name: the model.
+        path: a folder that holds it; None: downloaded on first use.
+
+    Raises:
+        ConfigError: the extra is not installed, or the model is unknown.
+    """
+
+    def __init__(self, name: str, path: str | None = None) -> None:
+        try:
+            from fastembed.rerank.cross_encoder import TextCrossEncoder
+        except ImportError as error:
+            raise ConfigError(
+                'tool_rag.rerank needs fastembed: pip install "armory-mcp-gateway[rerank]"',
+                path="tool_rag.rerank",
+            ) from error
+        try:
+            self._model: Any = TextCrossEncoder(name, specific_model_path=path, lazy_load=True)
+        except ValueError as error:
+            raise ConfigError(f"{name!r} is no known cross-encoder: {error}") from error
+
+    async def scores(self, query: str, texts: Sequence[str]) -> FloatArray:
+        """(n,) float32 scores, in a thread."""
+        return await asyncio.to_thread(self._scores, query, texts)
+
+    def _scores(self, query: str, texts: Sequence[str]) -> FloatArray:
+        try:
+            found = list(self._model.rerank(query, list(texts)))
+        except Exception as error:
+            raise BackendError(f"the cross-encoder failed: {error}") from error
+        return np.array(found, np.float32)

@@ -1,0 +1,159 @@
+"""What of a ranking is shown: threshold, refusal, caps. Pure functions.
+
+Owns: `Limits`, the cut and its reasons; the rule for searches by words alone. Never imports a
+ranker, an embedder or an index.
+
+There is one cut. MCP lists, REST, the library, the agent and evaluation differ in the `Limits` that
+they ask for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armory.domain.query import Query
+from armory.retrieval.features import CandidateFeatures
+from armory.retrieval.lexical.postings import K1
+from armory.retrieval.ports import FloatArray, IntArray
+from armory.retrieval.rankers.base import Scores
+
+ThresholdOn = Literal["calibrated", "raw"]
+BELOW, CAP, BUDGET, REFUSED = "below threshold", "cap", "token budget", "refused"
+#: A plain hit has so much of what the query's words could give, and of what the best tool has.
+_PLAIN = 0.2
+_PLAIN_OF_BEST = 0.6
+_PLAIN_HITS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What may be shown.
+
+    Attributes:
+        threshold: least score (or raw score) of a shown tool; 0 is a threshold too. None: the best
+            are shown whatever their score, and of a refused query as well.
+        threshold_on: which of the two it is compared with.
+        exact: nothing below the threshold is shown. Otherwise, where words are all there is, what
+            the words name plainly is.
+        min_tools: so many best tools are shown whatever their score, a refusal included.
+        max_tools: no more than so many.
+        token_budget: no more estimated tokens of definitions than this; None: no budget. Wins
+            over `min_tools`. A tool that does not fit is left out, smaller ones after it may fit.
+        min_raw: least raw score beside the threshold; None: any.
+        min_cosine: least cosine beside the threshold, 0 where there are no vectors; None: any.
+    """
+
+    threshold: float | None = 0.5
+    threshold_on: ThresholdOn = "calibrated"
+    exact: bool = False
+    min_tools: int = 0
+    max_tools: int = 20
+    token_budget: int | None = None
+    min_raw: float | None = None
+    min_cosine: float | None = None
+
+    def of(self, query: Query) -> Limits:
+        """These limits with what the query sets itself; its threshold is meant exactly."""
+        limits = self
+        if query.threshold is not None:
+            limits = replace(limits, threshold=query.threshold, exact=True)
+        if query.top_k is not None:
+            limits = replace(limits, max_tools=query.top_k)
+        return limits
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """What is shown of a ranking.
+
+    Attributes:
+        shown: positions of the candidates, best first.
+        withheld: why each other one that was ranked is not; filled only when asked for.
+    """
+
+    shown: list[int]
+    withheld: dict[int, str] = field(default_factory=dict[int, str])
+
+
+def passing(
+    features: CandidateFeatures, scores: Scores, order: IntArray, limits: Limits
+) -> NDArray[np.bool_]:
+    """(r,) which places of `order` may be shown, caps aside."""
+    may = np.ones(len(order), np.bool_)
+    threshold = limits.threshold
+    if threshold is not None:
+        judged = scores.raw if limits.threshold_on == "raw" else scores.score
+        may &= (judged >= threshold)[order]
+        if scores.refused:
+            may[:] = False
+        if threshold > 0 and len(order) and not features.dense:
+            share = word_share(features)
+            may &= share[order] > 0
+            if not limits.exact:
+                may[plain_hits(share, order)] = True
+    may[: limits.min_tools] = True
+    if limits.min_raw is not None:
+        may &= scores.raw[order] >= limits.min_raw
+    if limits.min_cosine is not None:
+        cosine = features.cosine
+        if cosine is None:
+            may &= limits.min_cosine <= 0
+        else:
+            may &= cosine[order] >= limits.min_cosine
+    return may
+
+
+def capped(
+    places: IntArray, limits: Limits, tokens_of: Callable[[int], int], *, explain: bool
+) -> Cut:
+    """The cut by number and tokens.
+
+    Args:
+        places: positions that pass the threshold, best first.
+        limits: see `Limits`.
+        tokens_of: estimated tokens of the definition at a position; asked only under a budget.
+        explain: fill `withheld`.
+    """
+    cut = Cut([])
+    spent = 0
+    for position in places.tolist():
+        if len(cut.shown) >= limits.max_tools:
+            if not explain:
+                break
+            cut.withheld[position] = CAP
+            continue
+        if limits.token_budget is not None:
+            cost = tokens_of(position)
+            if spent + cost > limits.token_budget:
+                cut.withheld[position] = BUDGET
+                continue
+            spent += cost
+        cut.shown.append(position)
+    return cut
+
+
+def word_share(features: CandidateFeatures) -> FloatArray:
+    """(c,) best BM25F of each candidate over the caller's texts ÷ the most that the text's terms
+    can attain, in [0, 1].
+    """
+    shares = [
+        subquery.bm25 / max(float(subquery.hits.idf.sum()) * (K1 + 1), 1e-6)
+        for subquery in features.whole
+    ]
+    return np.max(shares, axis=0)
+
+
+def plain_hits(share: FloatArray, order: IntArray) -> IntArray:
+    """Places in `order` (at most the first five) of tools that the words name plainly.
+
+    A probability is divided among equals: of a hundred copies of the one fitting tool none passes
+    a threshold. And whether a query needs a tool is judged less surely by words alone.
+    """
+    first = share[order[:_PLAIN_HITS]]
+    least = max(_PLAIN, _PLAIN_OF_BEST * float(first.max(initial=0.0)))
+    return np.flatnonzero(first >= least)

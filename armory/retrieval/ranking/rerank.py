@@ -1,0 +1,48 @@
+"""Optional second look at the best few: a cross-encoder reads query and tool together.
+
+Owns: the `Reranker` Protocol, merging its order. Never imports a model, indexes or rankers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+import structlog
+
+from armory.errors import BackendError
+from armory.retrieval.ports import FloatArray, IntArray
+
+_log = structlog.get_logger(__name__)
+
+
+class Reranker(Protocol):
+    """Scores texts against a query; higher is better, any scale."""
+
+    async def scores(self, query: str, texts: Sequence[str]) -> FloatArray:
+        """(n,) float32.
+
+        Raises:
+            BackendError: the model failed.
+        """
+        ...
+
+
+async def reranked(
+    reranker: Reranker, queries: Sequence[str], texts: Sequence[str], order: IntArray
+) -> IntArray:
+    """The order with its first `len(texts)` positions sorted by the cross-encoder.
+
+    Several queries: a tool's best. Scores and threshold stay those of the ranker. A failing model
+    leaves the order as it is, logged.
+    """
+    if not texts:
+        return order
+    try:
+        found = np.stack([await reranker.scores(query, texts) for query in queries]).max(0)
+    except BackendError as error:
+        _log.warning("reranking_failed", error=str(error))
+        return order
+    first = np.argsort(-found, kind="stable")
+    return np.concatenate([order[: len(texts)][first], order[len(texts) :]])

@@ -1,0 +1,1 @@
+"""From signals to a score that means something."""

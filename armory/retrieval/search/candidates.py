@@ -1,0 +1,176 @@
+"""From a scope to the features of its candidates: words, vectors and memory of use, joined.
+
+Owns: `CandidateSearch`, which asks the three, and joining what they say over the same rows. Never
+imports rankers, a concrete embedder or index.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass
+from typing import overload
+
+import numpy as np
+
+from armory.domain.tool import ToolRecord
+from armory.retrieval.features import NO_MOMENTS, CandidateFeatures, Moments, Subquery
+from armory.retrieval.ports import (
+    FloatArray,
+    IntArray,
+    Recalled,
+    UsageSource,
+    UseMemory,
+    VectorHits,
+)
+from armory.retrieval.search.dense import DenseSide
+from armory.retrieval.search.past import past_of, remembered_rows
+from armory.retrieval.search.scope import Scope
+from armory.retrieval.search.words import Words, words_of
+
+
+@dataclass(frozen=True, slots=True)
+class Experience:
+    """What calls have shown so far.
+
+    Attributes:
+        usage: statistics of calls, for `multi_factor`; None: unknown.
+        memory: past queries that led to tools; None: nothing is remembered.
+    """
+
+    usage: UsageSource | None = None
+    memory: UseMemory | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Findings:
+    """What the sides of a search found, not joined yet.
+
+    Attributes:
+        words: the lexical half.
+        vectors: (m, d) of the subqueries; None: they are not embedded.
+        hits: the dense half; None: there is none, or it failed.
+        recalled: memory of use; None: there is none, or no vectors to ask it with.
+        problem: what was lost, "" where nothing was.
+    """
+
+    words: Words
+    vectors: FloatArray | None = None
+    hits: VectorHits | None = None
+    recalled: Recalled | None = None
+    problem: str = ""
+
+
+class CandidateSearch:
+    """Finds the candidates of a query.
+
+    Args:
+        dense: embedder and vector store.
+        experience: what calls have shown.
+        pool: where blocking work is done.
+    """
+
+    def __init__(self, dense: DenseSide, experience: Experience, pool: Executor) -> None:
+        self._dense = dense
+        self._experience = experience
+        self._pool = pool
+
+    async def find(self, scope: Scope) -> Findings:
+        """Ask words and vectors beside each other; a failing dense side costs its half only."""
+        loop = asyncio.get_running_loop()
+        words_soon = loop.run_in_executor(self._pool, words_of, scope)
+        vectors, problem = await self._dense.vectors(scope)
+        words = await words_soon
+        if vectors is None:
+            return Findings(words, problem=problem)
+        also, recalled = words.best, None
+        if self._experience.memory is not None:
+            recall = self._experience.memory.recall
+            recalled = await asyncio.to_thread(recall, vectors, scope.query.user)
+            also = np.union1d(also, remembered_rows(scope, recalled))
+        hits, problem = await self._dense.hits(scope, vectors, also)
+        return Findings(words, vectors, hits, recalled, problem)
+
+    def features(self, scope: Scope, findings: Findings) -> CandidateFeatures:
+        """Join the findings over the same candidates; blocking."""
+        rows, cosine = _rows_and_cosines(scope, findings)
+        everything = scope.snapshot.records
+        whole = len(rows) == len(everything)
+        past = None
+        if findings.recalled is not None and findings.hits is not None:
+            past = past_of(scope, rows, findings.recalled, findings.hits)
+        words, hits, vectors = findings.words, findings.hits, findings.vectors
+        subqueries = [
+            Subquery(
+                text=part.text,
+                parent=part.parent,
+                whole=part.whole,
+                cosine=None if cosine is None else cosine[i],
+                cosine_moments=_cosine_moments(hits, i),
+                bm25=words.bm25[i] if whole else words.bm25[i][rows],
+                bm25_moments=words.moments[i],
+                hits=words.hits[i],
+                used=None if past is None else past.used[i],
+                past=None if past is None else past.past[i],
+                vector=None if vectors is None or hits is None else vectors[i],
+            )
+            for i, part in enumerate(scope.texts)
+        ]
+        return CandidateFeatures(
+            subqueries=subqueries,
+            records=everything if whole else _Picked(everything, rows),
+            rows=rows,
+            postings=scope.snapshot.postings,
+            visible=scope.size,
+            embedder="" if hits is None else self._dense.identity,
+            uses=None if past is None else past.uses,
+            usage=self._experience.usage,
+            user=scope.query.user,
+            hour=scope.query.hour,
+            last_tool=scope.query.last_tool,
+        )
+
+
+def _cosine_moments(hits: VectorHits | None, place: int) -> Moments:
+    if hits is None:
+        return NO_MOMENTS
+    return Moments(float(hits.mean[place]), float(hits.std[place]))
+
+
+def _rows_and_cosines(scope: Scope, findings: Findings) -> tuple[IntArray, FloatArray | None]:
+    """(c,) ascending rows and (m, c) cosines; a tool without vectors gets its subquery's mean."""
+    snapshot, hits = scope.snapshot, findings.hits
+    if hits is None:
+        every = np.arange(len(snapshot.records)) if scope.allowed is None else scope.allowed
+        return every, None
+    if snapshot.dense is None:
+        return hits.rows, hits.cosine
+    back = np.flatnonzero(snapshot.dense >= 0)
+    rows = back[np.argsort(snapshot.dense[back], kind="stable")][hits.rows]
+    best = findings.words.best
+    bare = best[snapshot.dense[best] < 0]
+    filler = np.repeat(hits.mean[:, None], len(bare), axis=1)
+    joined = np.concatenate([rows, bare])
+    order = np.argsort(joined, kind="stable")
+    return joined[order], np.concatenate([hits.cosine, filler], axis=1)[:, order]
+
+
+class _Picked(Sequence[ToolRecord]):
+    """Some of the records; no list is made of thousands of which a few are looked at."""
+
+    def __init__(self, records: Sequence[ToolRecord], rows: IntArray) -> None:
+        self._records = records
+        self._rows = rows
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @overload
+    def __getitem__(self, index: int) -> ToolRecord: ...
+    @overload
+    def __getitem__(self, index: slice) -> _Picked: ...
+    def __getitem__(self, index: int | slice) -> ToolRecord | _Picked:
+        if isinstance(index, slice):
+            return _Picked(self._records, self._rows[index])
+        return self._records[self._rows[index]]

@@ -1,0 +1,134 @@
+"""The dense half of a search: the query's vectors, the vector store, and patience with both.
+
+Owns: time limits, what is said when the embedder or the store fails, how long it is then left in
+peace. Never imports a concrete embedder or index, rankers or the retriever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import numpy as np
+import structlog
+
+from armory.errors import BackendError
+from armory.retrieval.embedders.cache import CachedEmbedder
+from armory.retrieval.ports import FloatArray, IntArray, VectorHits
+from armory.retrieval.search.scope import Scope
+from armory.retrieval.snapshot import Snapshot
+
+_log = structlog.get_logger(__name__)
+
+BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
+#: Failures in a row after which the tools are indexed again.
+_LOST = 3
+_WAITING = "lexical only: the embedder or the vector store failed a moment ago"
+
+
+class Backoff:
+    """When a dense side that failed may be asked again: ever later, at most every 30 seconds."""
+
+    def __init__(self) -> None:
+        self._failures = 0
+        self._retry_at = 0.0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it is too early to ask again."""
+        return time.monotonic() < self._retry_at
+
+    @property
+    def lost(self) -> bool:
+        """Whether it failed so often that what was stored may be gone."""
+        return self._failures >= _LOST
+
+    def failed(self, error: Exception, timeout_s: float) -> str:
+        """Count a failure; what the answer says of it."""
+        wait = BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)]
+        self._failures += 1
+        self._retry_at = time.monotonic() + wait
+        why = str(error) or f"no answer within {timeout_s} s"
+        _log.warning("dense_search_failed", error=why, retry_in_s=wait)
+        return f"lexical only: {why}"
+
+    def succeeded(self) -> None:
+        """All is well again."""
+        self._failures, self._retry_at = 0, 0.0
+
+
+class DenseSide:
+    """Asks embedder and store; a failure costs a query its vectors and no more.
+
+    Args:
+        embedder: None: there is no dense side.
+        timeout_s: how long each of the two may take.
+        candidates: best tools by cosine that an index which does not score everything returns.
+    """
+
+    def __init__(self, embedder: CachedEmbedder | None, timeout_s: float, candidates: int) -> None:
+        self.embedder = embedder
+        self._timeout_s = timeout_s
+        self._candidates = candidates
+        self._backoff = Backoff()
+
+    @property
+    def identity(self) -> str:
+        """Of the embedder; "" without one."""
+        return self.embedder.identity if self.embedder is not None else ""
+
+    @property
+    def lost(self) -> bool:
+        """Whether it failed so often that what was stored may be gone."""
+        return self._backoff.lost
+
+    def succeeded(self) -> None:
+        """All is well again."""
+        self._backoff.succeeded()
+
+    async def one(self, text: str) -> FloatArray | None:
+        """(d,) vector of a query text; None where there is none."""
+        if self.embedder is None:
+            return None
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return (await self.embedder.embed_queries([text]))[0]
+        except (BackendError, TimeoutError):
+            return None
+
+    async def vectors(self, scope: Scope) -> tuple[FloatArray | None, str]:
+        """(m, d) vectors of the subqueries, or None and why, "" where nothing was lost."""
+        if self.embedder is None or scope.snapshot.view is None:
+            return None, ""
+        if self._backoff.waiting:
+            return None, _WAITING
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                passages = [part.passage for part in scope.texts]
+                return await self.embedder.embed_passages(passages), ""
+        except (BackendError, TimeoutError) as error:
+            return None, self._backoff.failed(error, self._timeout_s)
+
+    async def hits(
+        self, scope: Scope, vectors: FloatArray, also: IntArray
+    ) -> tuple[VectorHits | None, str]:
+        """What the store finds in the scope, with the cosines of `also`; or None and why."""
+        view = scope.snapshot.view
+        if view is None:
+            return None, ""
+        inside, extra = _in_view(scope.snapshot, scope.allowed), _in_view(scope.snapshot, also)
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                hits = await view.search(vectors, self._candidates, inside, extra)
+        except (BackendError, TimeoutError) as error:
+            return None, self._backoff.failed(error, self._timeout_s)
+        self._backoff.succeeded()
+        return hits, ""
+
+
+def _in_view(snapshot: Snapshot, rows: IntArray | None) -> IntArray | None:
+    """Rows of the snapshot as rows of its view; tools without vectors are left out."""
+    if snapshot.dense is None:
+        return rows
+    inside = snapshot.dense if rows is None else snapshot.dense[rows]
+    return np.sort(inside[inside >= 0])

@@ -1,0 +1,115 @@
+"""What one search looks for, and among which tools.
+
+Owns: `Scope`, the context of a search; checking a query, splitting it into subqueries, the rows
+that may be searched. Never imports embedders, indexes or rankers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from armory.domain.query import MAX_QUERY_CHARS, Query
+from armory.errors import InvalidRequest
+from armory.retrieval.lexical.intents import clauses
+from armory.retrieval.ports import IntArray, Passage
+from armory.retrieval.snapshot import Snapshot
+
+MAX_SUBQUERIES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class SubqueryText:
+    """One text to search for; see `features.Subquery`. `passage` is what of it is embedded."""
+
+    text: str
+    parent: int
+    whole: bool
+    passage: Passage
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Scope:
+    """A query, and the tools that it is searched among.
+
+    Attributes:
+        query: as it was asked.
+        texts: its subqueries.
+        snapshot: the tools, their words and vectors.
+        allowed: ascending rows that may be found; None: all.
+    """
+
+    query: Query
+    texts: Sequence[SubqueryText]
+    snapshot: Snapshot
+    allowed: IntArray | None
+
+    @property
+    def size(self) -> int:
+        """How many tools may be found."""
+        return len(self.snapshot.records) if self.allowed is None else len(self.allowed)
+
+
+def scope_of(query: Query, snapshot: Snapshot, visible: IntArray | None) -> Scope:
+    """The scope of a checked query within the visible rows (None: all)."""
+    return Scope(query, subquery_texts(query.texts), snapshot, _filtered(snapshot, visible, query))
+
+
+def check_query(query: Query) -> None:
+    """Refuse texts that cannot be searched for.
+
+    Raises:
+        InvalidRequest: none, not strings, blank, or longer than 8,000 characters together.
+    """
+    if not query.texts:
+        raise InvalidRequest("the query has no text", parameter="query")
+    for text in query.texts:
+        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidRequest(
+                f"the query is {type(text).__name__}, expected text", parameter="query"
+            )
+        if not text.strip():
+            raise InvalidRequest("the query is blank", parameter="query")
+    length = sum(map(len, query.texts))
+    if length > MAX_QUERY_CHARS:
+        raise InvalidRequest(
+            f"the query has {length} characters, at most {MAX_QUERY_CHARS} are allowed",
+            parameter="query",
+        )
+
+
+def subquery_texts(texts: Sequence[str]) -> list[SubqueryText]:
+    """The whole texts in order, then their clauses; at most twelve, but every whole text."""
+    parts = [SubqueryText(text, i, True, Passage(text)) for i, text in enumerate(texts)]
+    for i, text in enumerate(texts):
+        parts += [
+            SubqueryText(text[slice(*span)], i, False, Passage(text, span))
+            for span in clauses(text)
+        ]
+    return parts[: max(MAX_SUBQUERIES, len(texts))]
+
+
+def rows_of(snapshot: Snapshot, names: frozenset[str]) -> IntArray | None:
+    """Ascending rows of the named tools; None where that is all of them."""
+    rows = [snapshot.row_of[name] for name in names if name in snapshot.row_of]
+    if len(rows) == len(snapshot.records):
+        return None
+    return np.array(sorted(rows), np.int64)
+
+
+def _filtered(snapshot: Snapshot, visible: IntArray | None, query: Query) -> IntArray | None:
+    """`visible` narrowed to the query's servers and categories."""
+    for wanted, (codes, names) in (
+        (query.servers, snapshot.servers),
+        (query.categories, snapshot.categories),
+    ):
+        if wanted is None:
+            continue
+        chosen = np.array([names[n] for n in sorted(wanted) if n in names], np.int64)
+        if visible is None:
+            visible = np.flatnonzero(np.isin(codes, chosen))
+        else:
+            visible = visible[np.isin(codes[visible], chosen)]
+    return visible

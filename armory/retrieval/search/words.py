@@ -1,0 +1,60 @@
+"""The lexical half of a search: BM25 of every subquery, and who is best by it.
+
+Owns: `Words`. Blocking NumPy work, run in a thread. Never imports embedders, indexes or rankers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from armory.retrieval.features import Moments
+from armory.retrieval.lexical.postings import TermHits
+from armory.retrieval.ports import FloatArray, IntArray
+from armory.retrieval.search.scope import Scope
+
+#: Best lexical rows of a subquery whose cosine is wanted even from an index that returns only the
+#: best.
+_CANDIDATES = 100
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Words:
+    """The lexical half of m subqueries.
+
+    Attributes:
+        hits: one a subquery.
+        bm25: (m, n) float32 over all rows.
+        moments: one a subquery, over the allowed rows.
+        best: ascending allowed rows that are lexically best for some subquery.
+    """
+
+    hits: list[TermHits]
+    bm25: FloatArray
+    moments: list[Moments]
+    best: IntArray
+
+
+def words_of(scope: Scope) -> Words:
+    """Score the words of every subquery."""
+    snapshot, allowed = scope.snapshot, scope.allowed
+    hits = [snapshot.postings.search(part.text) for part in scope.texts]
+    bm25 = np.empty((len(hits), len(snapshot.records)), np.float32)
+    spread: list[tuple[float, float]] = []
+    chosen: list[IntArray] = []
+    for hit, row in zip(hits, bm25, strict=True):
+        row[:] = sums = hit.sums()
+        inside = sums if allowed is None else sums[allowed]
+        mean = float(inside.mean())
+        square = float(inside @ inside) / len(inside) - mean**2
+        spread.append((mean, max(square, 0.0) ** 0.5))
+        scored = np.flatnonzero(inside)
+        if allowed is not None:
+            scored = allowed[scored]
+        if len(scored) > _CANDIDATES:
+            part = np.argpartition(-row[scored], _CANDIDATES)[:_CANDIDATES]
+            scored = scored[part]
+        chosen.append(scored)
+    moments = [Moments(*pair) for pair in np.array(spread, np.float32).tolist()]
+    return Words(hits, bm25, moments, np.unique(np.concatenate(chosen)))

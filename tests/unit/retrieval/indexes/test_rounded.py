@@ -1,0 +1,192 @@
+"""Vectors in two bytes a component, and the exact index of a catalogue large enough for them."""
+
+from __future__ import annotations
+
+import platform
+
+import numpy as np
+import pytest
+
+from armory.errors import BackendError
+from armory.retrieval.indexes.base import Segments
+from armory.retrieval.indexes.exact import ExactIndex, ExactView
+from armory.retrieval.indexes.rounded import Rounded, multiplier, worth
+from armory.retrieval.ports import FloatArray, Row, VectorHits
+
+pytestmark = pytest.mark.anyio
+DIM = 48
+#: Tools with 1, 2, 3, 1, ... vectors: 12,000 of them.
+TOOLS = 6_000
+
+
+def unit(found: FloatArray) -> FloatArray:
+    return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
+
+
+def normal(count: int, dimension: int, seed: int = 0) -> FloatArray:
+    return unit(np.random.default_rng(seed).normal(size=(count, dimension)).astype(np.float32))
+
+
+def flat(count: int, dimension: int) -> FloatArray:
+    """Every component as large as the largest: what sums of bytes overflow on first."""
+    signs = np.random.default_rng(1).choice([-1.0, 1.0], size=(count, dimension))
+    signs[0], signs[-1] = 1.0, -1.0
+    return unit(signs.astype(np.float32))
+
+
+def sparse(count: int, dimension: int) -> FloatArray:
+    """One component, or one that dwarfs the others."""
+    found = np.zeros((count, dimension), np.float32)
+    found[np.arange(count), np.arange(count) % dimension] = 1
+    found[::2] += 0.001
+    return unit(found)
+
+
+def segments(matrix: FloatArray, sizes: list[int]) -> Segments:
+    return Segments(matrix, np.array(sizes, np.int64))
+
+
+def truth(queries: FloatArray, vectors: Segments) -> FloatArray:
+    """In double precision."""
+    asked = queries.astype(np.float64)
+    each = [(asked @ vectors.group(i).astype(np.float64).T).max(1) for i in range(len(vectors))]
+    return np.stack(each, axis=1).astype(np.float32)
+
+
+@pytest.mark.parametrize("dimension", [1, 16, 384, 1024])
+@pytest.mark.parametrize("kind", ["normal", "flat", "sparse"])
+@pytest.mark.parametrize("asked", [1, 4, 12])
+def test_cosines_are_right(kind: str, dimension: int, asked: int) -> None:
+    made = {"normal": normal, "flat": flat, "sparse": sparse}[kind]
+    given = segments(made(60, dimension), [1, 4, 2, 1, 2] * 6)
+    queries = np.concatenate([made(asked, dimension), normal(1, dimension, 9)])
+    found = Rounded(given).best(queries)
+    np.testing.assert_allclose(found, truth(queries, given), atol=1e-4)
+
+
+def test_the_error_is_small_in_the_mean() -> None:
+    given = segments(normal(2_000, 384, 0), [2] * 1_000)
+    queries = normal(20, 384, 1)
+    error = Rounded(given).best(queries) - truth(queries, given)
+    assert float(np.sqrt((error**2).mean())) < 1e-5
+    assert abs(float(error.mean())) < 1e-6
+
+
+def test_zero_vectors_have_cosine_zero() -> None:
+    matrix = normal(4, 16, 0)
+    matrix[1] = 0
+    found = Rounded(segments(matrix, [1, 1, 2])).best(np.zeros((1, 16), np.float32))
+    assert found.tolist() == [[0, 0, 0]]
+    assert Rounded(segments(matrix, [1, 1, 2])).best(normal(1, 16, 3))[0, 1] == 0
+
+
+def test_neither_neighbours_nor_places_change_a_cosine() -> None:
+    given = segments(normal(3_000, 64, 0), [1, 2, 3] * 500)
+    queries = normal(3, 64, 1)
+    found = Rounded(given).best(queries)
+    order = np.random.default_rng(2).permutation(len(given))
+    np.testing.assert_array_equal(Rounded(given.take(order)).best(queries), found[:, order])
+    few = order[:70]
+    np.testing.assert_array_equal(Rounded(given.take(few)).best(queries), found[:, few])
+    np.testing.assert_array_equal(Rounded(given).best(queries[1:2]), found[1:2])
+
+
+def test_many_queries_are_multiplied_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    given = segments(normal(600, DIM, 0), [1] * 600)
+    queries, rounded = normal(7, DIM, 1), Rounded(given)
+    whole = rounded.best(queries)
+    monkeypatch.setattr("armory.retrieval.indexes.rounded._AT_ONCE", 1_200)
+    np.testing.assert_array_equal(rounded.best(queries), whole)
+
+
+def test_a_refusal_is_one_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr("onnxruntime.InferenceSession", refuse)
+    with pytest.raises(BackendError, match="no memory"):
+        multiplier(np.zeros((DIM, 3), np.int8))
+
+
+def test_products_outlive_the_matrix_that_they_were_made_of() -> None:
+    matrix = np.random.default_rng(0).integers(-127, 128, (DIM, 300), np.int8)
+    rows = np.random.default_rng(1).integers(1, 128, (3, DIM), np.uint8)
+    wanted = rows.astype(np.int32) @ matrix.astype(np.int32)
+    session, _ = multiplier(matrix)
+    matrix[:] = 0
+    np.testing.assert_array_equal(session.run(None, {"queries": rows})[0], wanted)
+
+
+def test_bytes_do_not_overflow_where_pairs_are_added_in_16_bits() -> None:
+    matrix = np.full((DIM, 40), 127, np.int8)
+    matrix[:, ::2] = -127
+    rows = np.full((2, DIM), 127, np.uint8)
+    found = multiplier(matrix)[0].run(None, {"queries": rows})[0]
+    np.testing.assert_array_equal(found, rows.astype(np.int32) @ matrix.astype(np.int32))
+
+
+def test_few_vectors_and_other_processors_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    many, few = segments(normal(8_000, 8, 0), [8_000]), segments(normal(7_999, 8, 0), [7_999])
+    monkeypatch.setattr(platform, "machine", lambda: "AMD64")
+    assert (worth(many), worth(few)) == (True, False)
+    monkeypatch.setattr(platform, "machine", lambda: "arm64")
+    assert not worth(many)
+
+
+# a large catalogue in the index, whatever the processor
+
+
+def catalogue() -> tuple[list[Row], dict[str, FloatArray], Segments]:
+    sizes = [1 + i % 3 for i in range(TOOLS)]
+    given = segments(normal(sum(sizes), DIM, 5), sizes)
+    rows = [Row(f"t{i}", f"d{i}") for i in range(TOOLS)]
+    return rows, {row.key: given.group(i) for i, row in enumerate(rows)}, given
+
+
+def assert_right(hits: VectorHits, wanted: FloatArray) -> None:
+    """Cosines, the order of the best hundred as far as cosines tell it, and statistics."""
+    np.testing.assert_allclose(hits.cosine, wanted, atol=1e-4)
+    for found, true in zip(hits.cosine, wanted, strict=True):
+        best = true[np.argsort(-found, kind="stable")[:100]]
+        np.testing.assert_allclose(best, -np.sort(-true)[:100], atol=1e-4)
+    np.testing.assert_allclose(hits.mean, wanted.mean(1), atol=1e-5)
+    np.testing.assert_allclose(hits.std, wanted.std(1), atol=1e-5)
+
+
+async def test_a_large_catalogue_and_subsets_of_it() -> None:
+    rows, vectors, given = catalogue()
+    view = await ExactIndex().update(rows, vectors)
+    queries = normal(4, DIM, 6)
+    wanted = truth(queries, given)
+    also = np.array([3, 17, 5_998])
+    hits = await view.search(queries, 200, also=also)
+    assert hits.rows.tolist() == list(range(TOOLS))
+    assert_right(hits, wanted)
+    for every in (2, 7, 15):
+        allowed = np.arange(1, TOOLS, every)
+        hits = await view.search(queries, 200, allowed, also=allowed[:3])
+        assert hits.rows.tolist() == allowed.tolist()
+        assert_right(hits, wanted[:, allowed])
+    found = await view.vectors(np.array([5_000, 1]))
+    np.testing.assert_array_equal(found, [vectors["t5000"][0], vectors["t1"][0]])
+
+
+async def test_updates_of_a_large_catalogue_leave_no_trace() -> None:
+    rows, vectors, given = catalogue()
+    index = ExactIndex()
+    old = await index.update(rows, vectors)
+    fresh = {"t9": normal(3, DIM, 70), "new": normal(1, DIM, 71)}
+    vectors |= fresh
+    later = [Row("new", "n"), *rows[1:9], Row("t9", "other"), *rows[:9:-1]]
+    view = await index.update(later, fresh)
+    anew = await ExactIndex().update(later, vectors)
+    queries = normal(2, DIM, 8)
+
+    async def cosines(of: ExactView) -> FloatArray:
+        return (await of.search(queries, 200)).cosine
+
+    np.testing.assert_array_equal(await cosines(view), await cosines(anew))
+    asked = np.concatenate([fresh["t9"], fresh["new"]])
+    best = (await view.search(asked, 5)).cosine.argmax(1)
+    assert [later[i].key for i in best.tolist()] == ["t9", "t9", "t9", "new"]
+    np.testing.assert_allclose(await cosines(old), truth(queries, given), atol=1e-4)

@@ -1,0 +1,88 @@
+"""What searches get while tools are being indexed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from armory.domain.query import Query
+from armory.domain.tool import ToolRecord
+from armory.retrieval.indexes.exact import ExactIndex
+from armory.retrieval.ports import FloatArray
+from armory.retrieval.rankers.base import Ranker
+from armory.retrieval.ranking.cut import Limits
+from armory.retrieval.retriever import Retriever
+from armory.retrieval.settings import RetrieverSettings
+from armory.testing.embedder import HashingEmbedder
+from tests.unit.retrieval.conftest import MakeTool
+
+pytestmark = pytest.mark.anyio
+LOW = RetrieverSettings(limits=Limits(threshold=0.0))
+
+
+class Gate(HashingEmbedder):
+    """Embeds documents only once it is opened."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.entered = asyncio.Event()
+        self.opened = asyncio.Event()
+
+    async def embed_documents(self, texts: Sequence[str]) -> FloatArray:
+        self.entered.set()
+        await self.opened.wait()
+        return await super().embed_documents(texts)
+
+
+async def test_searches_are_served_while_tools_are_indexed(
+    rankers: dict[str, Ranker], tools: list[ToolRecord], make_tool: MakeTool
+) -> None:
+    gate = Gate()
+    async with Retriever(gate, ExactIndex(), rankers, LOW) as one, asyncio.TaskGroup() as group:
+        group.create_task(one.index(tools))
+        await asyncio.wait_for(gate.entered.wait(), 5)
+        found = await one.search(Query(("send an email",)))
+        assert found.matches[0].tool.name == "mail__send_email", "words are there at once"
+        assert found.degraded == "lexical only: still embedding the tools"
+        gate.opened.set()
+        await one.index(tools)
+        gate.entered.clear()
+        gate.opened.clear()
+        group.create_task(one.index([make_tool("other", "Other")]))
+        await asyncio.wait_for(gate.entered.wait(), 5)
+        found = await one.search(Query(("send an email",)))
+        assert found.matches[0].tool.name == "mail__send_email", "the last snapshot is served"
+        assert found.degraded is None
+        gate.opened.set()
+
+
+@pytest.mark.parametrize(("known", "degraded"), [(10, "lexical only"), (1_500, "incomplete")])
+async def test_many_new_tools_are_found_by_words_while_they_are_embedded(
+    rankers: dict[str, Ranker],
+    tools: list[ToolRecord],
+    make_tool: MakeTool,
+    known: int,
+    degraded: str,
+) -> None:
+    old = [make_tool(f"old_{i}", f"Old thing number {i}") for i in range(known)]
+    new = [make_tool(f"new_{i}", f"New thing number {i}") for i in range(300)]
+    gate = Gate()
+    gate.opened.set()
+    async with Retriever(gate, ExactIndex(), rankers, LOW) as one, asyncio.TaskGroup() as group:
+        await one.index(old)
+        gate.entered.clear()
+        gate.opened.clear()
+        indexing = group.create_task(one.index([*old, *new, *tools]))
+        await asyncio.wait_for(gate.entered.wait(), 30)
+        found = await one.search(Query(("send an email",)))
+        assert found.matches[0].tool.name == "mail__send_email"
+        assert found.degraded == f"{degraded}: still embedding the tools"
+        assert found.visible == known + 300 + len(tools)
+        gate.opened.set()
+        await indexing
+        found = await one.search(Query(("send an email",)))
+        assert (found.matches[0].tool.name, found.degraded) == ("mail__send_email", None)
+        ranking = await one.rank(Query(("old thing number 7",)))
+        assert ranking.features.visible == known + 300 + len(tools), "each tool once, none lost"

@@ -1,0 +1,57 @@
+"""Clauses, names said, and how a query is put."""
+
+from __future__ import annotations
+
+import pytest
+
+from armory.retrieval.lexical.intents import MAX_CLAUSES, clauses, form, named
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("deploy and notify the team", ["deploy", "notify the team"]),
+        ("What is the weather in Paris?", []),
+        ("pros and cons of electric cars", []),
+        (
+            "Find a hotel in Rome. Then book a flight, and convert 100 dollars to euros",
+            ["Find a hotel in Rome", "book a flight", "convert 100 dollars to euros"],
+        ),
+        ("查询北京的天气。预订一家酒店", ["查询北京的天气", "预订一家酒店"]),
+        ("I travel to Oslo next week, what is the weather there", []),
+        ("Ask Dr. Hu for his report. Then send it!", ["Ask Dr. Hu for his report", "send it"]),
+        (
+            "Set the timeout to 500 ms. Restart the web server",
+            ["Set the timeout to 500 ms", "Restart the web server"],
+        ),
+        ("", []),
+    ],
+)
+def test_clauses(query: str, expected: list[str]) -> None:
+    assert [query[slice(*span)] for span in clauses(query)] == expected
+
+
+def test_clauses_are_bounded() -> None:
+    assert len(clauses(". ".join(f"find the thing number{i}" for i in range(40)))) == MAX_CLAUSES
+
+
+def test_names_are_found_only_in_full() -> None:
+    names = ["GitHub", "Google Calendar", ""]
+    assert named("open an issue with github", names) == {"GitHub"}
+    assert named("put it into my google calendar", names) == {"Google Calendar"}
+    assert named("search with google", names) == set()
+
+
+def test_form_tells_requests_from_questions() -> None:
+    request = form("Please convert 100 USD to EUR for me")
+    question = form("Why do people enjoy sad songs?")
+    assert request["form_request"] == 1
+    assert question["form_request"] == 0
+    assert question["form_wh"] == question["form_why"] == 1
+    assert request["form_concrete"] > question["form_concrete"]
+    assert question["form_others"] > 0
+
+
+@pytest.mark.parametrize("text", ["", "天气", "x" * 5_000])
+def test_form_of_anything_is_finite(text: str) -> None:
+    assert all(0 <= value < 20 for value in form(text).values())

@@ -1,0 +1,257 @@
+"""Rankers over hand-made features."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from armory.domain.tool import ToolRecord
+from armory.retrieval.features import NO_MOMENTS, CandidateFeatures, Moments, Subquery
+from armory.retrieval.indexing.document import fields_of
+from armory.retrieval.lexical.bm25 import LexicalIndex
+from armory.retrieval.ports import FloatArray
+from armory.retrieval.rankers.base import Ranker, RankSettings
+from armory.retrieval.rankers.formulas import (
+    HybridRanker,
+    LexicalRanker,
+    SemanticRanker,
+    cosine,
+    keyword,
+)
+from armory.retrieval.rankers.fusion import fuse
+from armory.retrieval.rankers.relevance import RelevanceRanker
+from armory.retrieval.rankers.remembered import with_uses
+from armory.retrieval.rankers.signals import candidate_signals
+from armory.retrieval.search.scope import subquery_texts
+
+RANKERS: list[Ranker] = [RelevanceRanker(), HybridRanker(), SemanticRanker(), LexicalRanker()]
+
+
+def tools() -> list[ToolRecord]:
+    described = {
+        "git__commit": "Record changes to the repository",
+        "git__log": "Show the commit history",
+        "mail__send": "Send an email message to somebody",
+        "mail__list": "List emails of the inbox",
+        "weather__forecast": "Weather forecast of a city",
+        "math__add": "Add two numbers",
+    }
+    found = [
+        ToolRecord(name, name.split("__")[0], name.split("__")[1], {}, "0", description=text)
+        for name, text in described.items()
+    ]
+    filler = [ToolRecord(f"x__t{i}", "x", f"t{i}", {}, "0", f"Filler {i}") for i in range(30)]
+    return [*found, *filler]
+
+
+def moments(values: FloatArray) -> Moments:
+    return Moments(float(values.mean()), float(values.std()))
+
+
+def features(
+    texts: Sequence[str], like: dict[str, float] | None, records: list[ToolRecord] | None = None
+) -> CandidateFeatures:
+    """Every subquery has cosine 0.1 (and a ripple) with all tools but those in `like`."""
+    records = records or tools()
+    index = LexicalIndex()
+    for record in records:
+        index.add(record.name, fields_of(record))
+    postings = index.freeze()
+    ripple = 0.1 + 0.02 * np.sin(np.arange(len(records)))
+    cosines: FloatArray | None = None
+    if like is not None:
+        values = [like.get(r.name, ripple[i]) for i, r in enumerate(records)]
+        cosines = np.array(values, np.float32)
+    subqueries: list[Subquery] = []
+    for part in subquery_texts(texts):
+        hits = postings.search(part.text)
+        bm25 = hits.bm25()
+        subqueries.append(
+            Subquery(
+                text=part.text,
+                parent=part.parent,
+                whole=part.whole,
+                cosine=cosines,
+                cosine_moments=NO_MOMENTS if cosines is None else moments(cosines),
+                bm25=bm25,
+                bm25_moments=moments(bm25),
+                hits=hits,
+            )
+        )
+    rows = np.arange(len(records))
+    return CandidateFeatures(subqueries, records, rows, postings, len(records), "e" if like else "")
+
+
+def names(found: CandidateFeatures, order: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[str]:
+    return [found.records[i].name for i in order.tolist()]
+
+
+@pytest.mark.parametrize("ranker", RANKERS, ids=lambda r: r.name)
+def test_every_ranker_judges_every_candidate(ranker: Ranker) -> None:
+    found = features(["send an email"], {"mail__send": 0.7, "mail__list": 0.5})
+    scores = ranker.rank(found, RankSettings())
+    count = len(found.records)
+    assert names(found, scores.order)[0] == "mail__send"
+    assert sorted(scores.order.tolist()) == list(range(count))
+    for values in (scores.raw, scores.probability, scores.score, *scores.signals.values()):
+        assert values.shape == (count,)
+        assert np.isfinite(values).all()
+    assert (scores.probability >= 0).all()
+    assert (scores.score <= 1).all()
+    assert (np.diff(scores.raw[scores.order]) <= 1e-6).all()
+    assert (np.diff(scores.score[scores.order]) <= 1e-6).all()
+    reason = ranker.reason(found, scores, int(scores.order[0]))
+    assert reason.endswith(".")
+    assert reason[0].isupper()
+
+
+def test_formulas_are_what_they_say() -> None:
+    found = features(["commit history"], {"git__log": -0.3, "git__commit": 0.9})
+    words, meaning = keyword(found), cosine(found)
+    np.testing.assert_allclose(SemanticRanker().formula(found), meaning)
+    np.testing.assert_allclose(
+        HybridRanker().formula(found), 0.7 * np.maximum(meaning, 0) + 0.3 * words, rtol=1e-5
+    )
+    np.testing.assert_allclose(LexicalRanker().formula(found), words)
+    assert HybridRanker().formula(found).min() >= 0
+
+
+def test_words_alone_are_enough_for_the_lexical_ranker() -> None:
+    found = features(["commit history"], None)
+    scores = LexicalRanker().rank(found, RankSettings())
+    assert names(found, scores.order)[0] == "git__log"
+
+
+def test_each_wish_of_a_query_is_served() -> None:
+    like = {"weather__forecast": 0.5, "mail__send": 0.45}
+    found = features(["weather forecast of a city and send an email message"], like)
+    best = names(found, RelevanceRanker().rank(found, RankSettings()).order)[:3]
+    assert {"weather__forecast", "mail__send"} <= set(best)
+
+
+def test_several_texts_count_by_their_best() -> None:
+    like = {"math__add": 0.4, "git__log": 0.4, "weather__forecast": 0.35}
+    both = features(["add two numbers", "show the commit history"], like)
+    best = names(both, RelevanceRanker().rank(both, RankSettings()).order)[:2]
+    assert set(best) == {"math__add", "git__log"}
+
+
+def test_small_talk_is_refused_and_a_plain_request_is_not() -> None:
+    chat = features(["Why do people dream?"], {"math__add": 0.12})
+    plain = features(["Please send an email message to Anna"], {"mail__send": 0.8})
+    lexical = LexicalRanker()
+    assert not RelevanceRanker().rank(plain, RankSettings()).refused
+    assert not lexical.rank(plain, RankSettings()).refused
+    assert RelevanceRanker().rank(chat, RankSettings()).signals["need"][0] < 0.2
+
+
+def test_past_uses_lift_a_tool() -> None:
+    found = features(["ship it"], {"git__log": 0.3})
+    count = len(found.records)
+    used = np.zeros(count, np.float32)
+    used[0] = 0.9
+    uses = np.where(used > 0, 10, 0).astype(np.float32)
+    subqueries = [replace(subquery, used=used, past=9 * used) for subquery in found.subqueries]
+    learnt = replace(found, subqueries=subqueries, uses=uses)
+    ranker = RelevanceRanker()
+    before = names(found, ranker.rank(found, RankSettings()).order).index("git__commit")
+    after = ranker.rank(learnt, RankSettings())
+    assert names(learnt, after.order).index("git__commit") == 0 < before
+    assert "led to it before" in ranker.reason(learnt, after, 0)
+
+
+def test_one_remembered_tool_does_not_push_down_the_others() -> None:
+    found = features(["send an email"], {"mail__send": 0.7})
+    past = np.zeros(len(found.records), np.float32)
+    past[0] = 1.5  # somewhat like the queries that led to git__commit
+    learnt = replace(
+        found,
+        subqueries=[replace(subquery, past=past, used=past / 4) for subquery in found.subqueries],
+        uses=np.where(past > 0, 30, 0).astype(np.float32),
+    )
+    scores = RelevanceRanker().rank(learnt, RankSettings())
+    assert names(learnt, scores.order)[0] == "mail__send"
+    before, after = fuse(found).total, fuse(with_uses(learnt)).total
+    np.testing.assert_array_equal(before[1:], after[1:])
+
+
+def test_a_tool_used_for_something_else_is_still_found_by_its_description() -> None:
+    found = features(["send an email"], {"mail__send": 0.7})
+    unlike = np.full(len(found.records), -1, np.float32)
+    learnt = replace(
+        found,
+        subqueries=[
+            replace(subquery, past=unlike, used=np.zeros_like(unlike))
+            for subquery in found.subqueries
+        ],
+        uses=np.full(len(found.records), 30, np.float32),
+    )
+    position = [record.name for record in found.records].index("mail__send")
+    before, after = found.subqueries[0].cosine, with_uses(learnt).subqueries[0].cosine
+    assert before is not None
+    assert after is not None
+    assert after[position] == before[position]
+
+
+def test_memory_reads_the_clauses_of_a_text_that_has_some() -> None:
+    text = "Please show me the commit history and then send an email message to Anna"
+    found = features([text], {"git__log": 0.5, "mail__send": 0.5})
+    assert len(found.subqueries) > 1
+    past = np.full(len(found.records), 4, np.float32)
+    learnt = replace(
+        found,
+        subqueries=[replace(subquery, past=past, used=past / 8) for subquery in found.subqueries],
+        uses=np.full(len(found.records), 9, np.float32),
+    )
+    for subquery, mixed in zip(found.subqueries, with_uses(learnt).subqueries, strict=True):
+        assert subquery.whole == np.array_equal(subquery.cosine, mixed.cosine)  # type: ignore[arg-type]
+
+
+def test_memory_lifts_cosines_and_says_nothing_of_need() -> None:
+    found = features(["ship it"], {"git__log": 0.3})
+    past = np.zeros(len(found.records), np.float32)
+    past[0] = 4.0
+    subqueries = [replace(subquery, past=past, used=past / 8) for subquery in found.subqueries]
+    learnt = replace(
+        found, subqueries=subqueries, uses=np.where(past > 0, 10, 0).astype(np.float32)
+    )
+    lifted = with_uses(learnt)
+    assert lifted.subqueries[0].cosine is not None
+    assert found.subqueries[0].cosine is not None
+    assert lifted.subqueries[0].cosine[0] > found.subqueries[0].cosine[0]
+    ranker = RelevanceRanker()
+    need = [ranker.rank(e, RankSettings()).signals["need"][0] for e in (found, learnt)]
+    assert need[1] <= need[0] + 0.05, "a lifted tool is no sign that one is needed"
+
+
+def test_stated_cost_and_tag_boosts() -> None:
+    records = tools()
+    records[1] = replace(records[1], tags=("approved",))
+    found = features(["commit"], {"git__commit": 0.5, "git__log": 0.5}, records)
+    ranker = RelevanceRanker()
+    plain = ranker.rank(found, RankSettings())
+    lax = ranker.rank(found, RankSettings(miss_cost=1_000.0))
+    assert (lax.score >= plain.score).all()
+    np.testing.assert_allclose(lax.probability, plain.probability)
+    boosted = ranker.rank(found, RankSettings(tag_boosts={"approved": 50.0}))
+    assert boosted.raw[1] - plain.raw[1] == pytest.approx(np.log(50), abs=1e-4)
+
+
+def test_a_tool_without_siblings_and_one_with() -> None:
+    found = features(["emails"], {"mail__send": 0.6, "mail__list": 0.6, "math__add": 0.55})
+    fusion = fuse(found)
+    signals = candidate_signals(found, fusion)
+    order = [found.records[i].name for i in fusion.best]
+    assert signals["sibling_mass"][order.index("mail__list")] > 0
+    assert signals["sibling_mass"][order.index("math__add")] == 0
+
+
+@pytest.mark.parametrize("ranker", RANKERS, ids=lambda r: r.name)
+def test_one_tool_and_nothing_in_common(ranker: Ranker) -> None:
+    only = [ToolRecord("a__b", "a", "b", {}, "0", "Something")]
+    scores = ranker.rank(features(["???"], {"a__b": 0.2}, only), RankSettings())
+    assert scores.order.tolist() == [0]
+    assert np.isfinite(scores.score).all()
