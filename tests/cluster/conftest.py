@@ -247,6 +247,8 @@ class Load:
                         "image": f"{cluster.image['repository']}:{cluster.image['tag']}",
                         "command": ["sh", "-c", command],
                         "env": [{"name": "ARMORY_TOKEN", "valueFrom": source}],
+                        # the load must not be what waits for the processor
+                        "resources": {"requests": {"cpu": "400m"}},
                         "securityContext": RESTRICTED,
                         "volumeMounts": [
                             {"name": "driver", "mountPath": "/driver"},

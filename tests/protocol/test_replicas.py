@@ -12,6 +12,7 @@ from armory.protocol.link import Call, Owner, Reply
 from armory.storage.cache import MemoryCache
 from armory.testing.clients.raw import LegacyClient
 from armory.testing.front import asking, serving
+from armory.wire.http.replicas import ATTEMPTS
 from armory.wire.http.settings import HttpSettings
 
 if TYPE_CHECKING:
@@ -75,7 +76,9 @@ async def test_a_call_does_not_wait_for_an_owner_that_shows_no_sign_of_life(fron
         assert sent.result()[0] == 404
 
 
-@pytest.mark.parametrize(("failures", "status"), [(1, 200), (2, 503), (0, 200)])
+@pytest.mark.parametrize(
+    ("failures", "status"), [(1, 200), (ATTEMPTS - 1, 200), (ATTEMPTS, 503), (0, 200)]
+)
 async def test_a_session_is_not_called_gone_because_the_store_fails(
     front: Front, failures: int, status: int
 ) -> None:

@@ -8,8 +8,9 @@ its owner knows whether it is still there.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Protocol, TypeVar
 
 import aiohttp
 import structlog
@@ -19,11 +20,13 @@ from armory.errors import ArmoryError
 from armory.protocol import codes
 from armory.wire.http.admitted import AdmittedRequest, refusal
 
+_T = TypeVar("_T")
 _log = structlog.get_logger(__name__)
 PASSED = "X-Armory-Passed"
 ALIVE_S = 15.0
 REMEMBERED_S = 86_400.0
 CONNECT_S = 5.0
+ATTEMPTS = 6
 _HOP_BY_HOP = frozenset(
     (
         "connection",
@@ -114,10 +117,7 @@ class Replicas:
         """This replica owns the session; a store that fails costs passing on, not the session."""
         try:
             key, url = f"session:{session_id}", self.own_url.encode()
-            try:
-                await self._store.set(key, url, REMEMBERED_S)
-            except ArmoryError:  # its deadlines are short
-                await self._store.set(key, url, REMEMBERED_S)
+            await _tried(lambda: self._store.set(key, url, REMEMBERED_S))
         except ArmoryError as error:
             _log.warning("session_not_claimed", error=error.message)
 
@@ -142,11 +142,8 @@ class Replicas:
         return url
 
     async def _asked(self, key: str) -> bytes | None:
-        """A value; asked for once more where the store fails, since its deadlines are short."""
-        try:
-            return await self._store.get(key)
-        except ArmoryError:
-            return await self._store.get(key)
+        """The value of a key, None where there is none."""
+        return await _tried(lambda: self._store.get(key))
 
     async def alive(self, url: str) -> bool:
         """Whether another replica has shown a sign of life lately."""
@@ -227,6 +224,21 @@ class _Passed:
         if self._request.transport is not None:
             self._request.transport.abort()
         return self.response
+
+
+async def _tried(ask: Callable[[], Awaitable[_T]]) -> _T:
+    """What the store says, asked several times.
+
+    Its deadlines are short, as for a cache, and a process that gets no processor time for as long
+    misses them though the store is well. Nothing else knows where a session is.
+
+    Raises:
+        ArmoryError: it failed each time.
+    """
+    for _ in range(ATTEMPTS - 1):
+        with suppress(ArmoryError):
+            return await ask()
+    return await ask()
 
 
 class OwnerGone(Exception):
