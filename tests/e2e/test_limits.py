@@ -104,12 +104,15 @@ def test_each_limit_at_its_boundary(serve: Callable[..., Any]) -> None:
         "upstreams": {"few": upstream(2), "many": upstream(3)},
         "tool_rag": {"enabled": False},
     }
-    wire = Wire(serve(config).ready().base)
+    served = serve(config).ready()
+    wire = Wire(served.base)
 
     # lists: the upstream with one tool too many is down, its neighbour is not
-    _, ready, _ = wire.ask("GET", "/readyz")
-    assert ready["upstreams"]["few"] == {"state": "ready", "tools": 2, "error": ""}
-    assert "server.limits.list_entries" in ready["upstreams"]["many"]["error"]
+    _, metrics, _ = wire.ask("GET", "/metrics")
+    assert 'armory_upstream_up{server="few"} 1.0' in metrics
+    assert 'armory_upstream_up{server="many"} 0.0' in metrics
+    down = next(line for line in served.log if "server.limits.list_entries" in line)
+    assert "many" in down
 
     # sessions, and that they make room when nobody uses them
     sessions = [wire.open() for _ in range(3)]
