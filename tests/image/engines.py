@@ -206,5 +206,5 @@ class _OfKernel:
 
     def remove(self) -> None:
         if self._process.poll() is None:
-            self._process.kill()
+            os.kill(self._first(), signal.SIGKILL)  # and with it all the others inside
         self._process.wait()
