@@ -11,9 +11,6 @@ import asyncio
 from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
-import structlog
-
-_log = structlog.get_logger(__name__)
 _T = TypeVar("_T")
 
 
@@ -59,7 +56,7 @@ async def stop(*tasks: asyncio.Task[Any] | None, timeout_s: float | None = None)
         if not task.cancelled():
             task.exception()  # fetched, or asyncio complains that nobody did
     if late:
-        _log.warning("tasks_still_running", tasks=sorted(task.get_name() for task in late))
+        _log().warning("tasks_still_running", tasks=sorted(task.get_name() for task in late))
 
 
 class Tasks:
@@ -104,4 +101,10 @@ class Tasks:
 
 def _tell_failure(task: asyncio.Task[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log.error("task_failed", task=task.get_name(), exc_info=error)
+        _log().error("task_failed", task=task.get_name(), exc_info=error)
+
+
+def _log() -> Any:
+    import structlog  # where nothing fails, a small process starts without it
+
+    return structlog.get_logger(__name__)

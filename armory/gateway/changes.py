@@ -28,6 +28,7 @@ from armory.protocol.meta import RELATED_TASK
 from armory.protocol.rawjson import members_or_none, pack, text_of
 from armory.protocol.session_events import Notified
 from armory.security.policy import Scope
+from armory.tasks import Tasks
 
 if TYPE_CHECKING:
     from armory.gateway.ports import Pool
@@ -83,7 +84,7 @@ class Changes:
         self._pool = pool
         self._tasks = tasks
         self._may_use = may_use
-        self._waiting: set[asyncio.Task[None]] = set()
+        self._waiting = Tasks()
         self._subscriptions: set[Subscription] = set()
         self._watched: dict[tuple[str, str], Counter[str]] = {}
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
@@ -237,9 +238,7 @@ class Changes:
         if maker is not None:
             self._spread(event, maker)
         elif len(self._waiting) < _WAITING:  # its result may be on its way still
-            waiting = asyncio.get_running_loop().create_task(self._when_made(place, event))
-            self._waiting.add(waiting)
-            waiting.add_done_callback(self._waiting.discard)
+            self._waiting.spawn(self._when_made(place, event), "news of a task")
 
     async def _when_made(self, place: Place, event: Notified) -> None:
         try:

@@ -14,6 +14,8 @@ from typing import Generic, Protocol, TypeVar
 
 from cachetools import TLRUCache
 
+from armory.tasks import start
+
 T = TypeVar("T")
 _MESSAGES_KEPT = 10_000
 
@@ -148,7 +150,7 @@ class SingleFlight(Generic[T]):
             async def run() -> T:
                 return await work()
 
-            flight = asyncio.create_task(run(), name=f"flight {key[:40]}")
+            flight = start(run(), f"flight {key[:40]}")
             self._flights[key] = flight
             flight.add_done_callback(lambda done: self._landed(key, done))
         return await asyncio.shield(flight)

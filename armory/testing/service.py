@@ -25,6 +25,7 @@ from armory.security.authentication import Authenticator, Scheme, StaticToken
 from armory.security.policy import Policy, Rule
 from armory.storage.cache import Cache, MemoryCache
 from armory.storage.database import Database
+from armory.tasks import spawn
 from armory.web.app import listen, make_app
 from armory.web.binding import bind
 from armory.web.rest.api import register_rest
@@ -136,7 +137,7 @@ async def running_service(
     )
     app = make_app(body_bytes=services.limits.body_bytes)
     register_rest(app, services)
-    task = asyncio.create_task(accounts.run())
+    task = spawn(accounts.run(), "accounts")
     listening = await listen(app, bind("127.0.0.1", 0), drain_s=1.0)
     service.url = listening.url
     try:

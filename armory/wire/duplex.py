@@ -18,6 +18,7 @@ from armory.protocol.jsonrpc import Message
 from armory.protocol.link import Reply
 from armory.protocol.meta import PROTOCOL_VERSION
 from armory.protocol.rawjson import EMPTY_OBJECT, text_of
+from armory.tasks import Tasks, spawn, stop
 from armory.wire.channels import Write
 from armory.wire.dispatch import Dispatcher
 from armory.wire.eras import inbound
@@ -57,7 +58,7 @@ class Duplex:
         self._out = out
         self._json_depth = json_depth
         self._inflight: dict[bytes, asyncio.Task[None]] = {}
-        self._batches: set[asyncio.Task[None]] = set()
+        self._batches = Tasks()
         self._listening: dict[bytes, Listening] = {}
         self._session: Session | None = None
 
@@ -111,9 +112,7 @@ class Duplex:
             except Malformed as bad:
                 answers.append(refused(bad.id, bad.code, bad.message))
         # What the client says meanwhile must still be read: a call may have to ask it something.
-        batch = asyncio.get_running_loop().create_task(self._answer_batch(calls, answers))
-        self._batches.add(batch)
-        batch.add_done_callback(self._batches.discard)
+        self._batches.spawn(self._answer_batch(calls, answers), "answer of a batch")
 
     async def _answer_batch(self, calls: list[asyncio.Task[None]], answers: list[bytes]) -> None:
         if calls:
@@ -154,7 +153,7 @@ class Duplex:
         """
         params, meta = opened(message)
         work = self._run(message, params, meta, deliver)
-        task = asyncio.get_running_loop().create_task(work)
+        task = spawn(work, "request of a client")
         self._inflight[message.key] = task
         return task
 
@@ -231,11 +230,7 @@ class Duplex:
 
     async def close(self) -> None:
         """The other end is gone: cancel what is in flight, end the session."""
-        tasks = [*self._inflight.values(), *self._batches]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=5)
+        await stop(*self._inflight.values(), *self._batches, timeout_s=5)
         self._out.close()
         if self._session is not None:
             await self._sessions.end(self._session)

@@ -5,11 +5,11 @@ Owns: the table. Never imports a transport.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Literal
+from typing import Any, Literal
 
 from msgspec import Raw
 
@@ -20,7 +20,7 @@ from armory.protocol.rawjson import EMPTY_OBJECT
 from armory.protocol.versions import Era
 from armory.wire.eras.handshakes import discover_result, initialize_result
 
-Handler = Callable[[RequestContext, dict[str, Raw]], Awaitable[Reply]]
+Handler = Callable[[RequestContext, dict[str, Raw]], Coroutine[Any, Any, Reply]]
 OwnLists = Literal["unused", "known", "current"]
 BOTH: frozenset[Era] = frozenset(("modern", "legacy"))
 MODERN: frozenset[Era] = frozenset(("modern",))

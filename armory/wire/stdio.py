@@ -17,6 +17,7 @@ from armory.domain.principal import ANONYMOUS, Principal
 from armory.gateway.gateway import Gateway
 from armory.gateway.requests import ALL, Endpoint
 from armory.protocol import codes, jsonrpc
+from armory.tasks import spawn, start
 from armory.wire.dispatch import Dispatcher
 from armory.wire.duplex import Duplex
 from armory.wire.interaction.interactions import Interactions
@@ -67,7 +68,7 @@ async def serve_stdio(
     caller = Caller(principal, endpoint)
     duplex = Duplex(dispatcher, sessions, caller, out, json_depth=json_depth)
     sink = stdout or sys.stdout.buffer
-    writer = loop.create_task(_write_out(out, sink))
+    writer = spawn(_write_out(out, sink), "standard output")
     try:
         await _read_in(reader, duplex, writer, line_bytes)
         await duplex.drain(drain_timeout_s)
@@ -83,7 +84,7 @@ async def _read_in(
     reader: asyncio.StreamReader, duplex: Duplex, writer: asyncio.Task[None], limit: int
 ) -> None:
     while not writer.done():
-        reading = asyncio.ensure_future(_line(reader))
+        reading = start(_line(reader), "standard input")
         await asyncio.wait((reading, writer), return_when=asyncio.FIRST_COMPLETED)
         if not reading.done():
             reading.cancel()

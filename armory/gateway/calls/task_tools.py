@@ -7,8 +7,8 @@ transport.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from typing import cast
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
 
 import msgspec
 from msgspec import Raw
@@ -17,8 +17,9 @@ from armory.domain.tool import ToolRecord
 from armory.errors import UpstreamTimeout
 from armory.protocol.link import Params, Reply
 from armory.protocol.rawjson import members_or_none, pack, text_of, value
+from armory.tasks import start
 
-Send = Callable[[str, Params], Awaitable[Reply]]
+Send = Callable[[str, Params], Coroutine[Any, Any, Reply]]
 WAIT_S = 600.0
 _SHORTEST_S = 0.05
 _LONGEST_S = 5.0
@@ -68,7 +69,7 @@ async def drive(server: str, params: Params, send: Send) -> Reply:
             f"upstream {server!r}: its task was not done after {WAIT_S:g} s", upstream=server
         ) from None
     except asyncio.CancelledError:
-        await asyncio.shield(asyncio.ensure_future(send("tasks/cancel", dict(named))))
+        await asyncio.shield(start(send("tasks/cancel", dict(named)), "tasks/cancel"))
         raise
 
 

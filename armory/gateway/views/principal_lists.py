@@ -27,6 +27,7 @@ from armory.gateway.requests import ClientRequest, Endpoint
 from armory.gateway.views.view import View
 from armory.protocol.link import Owner
 from armory.security.policy import VisibleCatalog
+from armory.tasks import spawn
 
 _log = structlog.get_logger(__name__)
 FETCH_S = 5.0
@@ -291,7 +292,7 @@ class PrincipalLists:
     def _refresh(self, server: str, key: str, entry: _Entry) -> asyncio.Task[None]:
         if entry.task is None or entry.task.done():
             work = self._fetch(server, key, entry)
-            entry.task = asyncio.get_running_loop().create_task(work)
+            entry.task = spawn(work, f"lists of {server} for one principal")
         return entry.task
 
     async def _fetch(self, server: str, key: str, entry: _Entry) -> None:

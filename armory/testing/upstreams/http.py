@@ -19,6 +19,7 @@ from mcp.shared.inbound import (
     validate_mcp_param_headers,
 )
 
+from armory.tasks import Tasks
 from armory.testing.upstreams.exchange import PREFIX, Json, RpcFailure, Stop, notification
 from armory.testing.upstreams.script import Script
 
@@ -119,7 +120,7 @@ class ScriptedUpstream:
         self._running: dict[Any, asyncio.Task[Any]] = {}
         self._inboxes: dict[str, tuple[web.StreamResponse, Json]] = {}
         self._runner: web.AppRunner | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
         self._port = 0
 
     async def __aenter__(self) -> ScriptedUpstream:
@@ -349,9 +350,7 @@ class ScriptedUpstream:
             wire = _Wire(self, http, "legacy")
             wire.stream, wire.capabilities = stream, capabilities
             wire.session = http.match_info["inbox"]
-            task = asyncio.get_running_loop().create_task(self._push(message, wire))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.spawn(self._push(message, wire), "request")
         return web.Response(status=202, text="Accepted")
 
     async def _push(self, message: Json, wire: _Wire) -> None:

@@ -15,6 +15,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
+from armory.tasks import spawn
 from armory.testing.upstreams.exchange import LEGACY, PREFIX, Json, notification
 from armory.testing.upstreams.script import Script
 
@@ -104,7 +105,7 @@ class Server:
         if "id" not in message:
             self._notified(message)
             return
-        task = asyncio.get_running_loop().create_task(self._serve(message))
+        task = spawn(self._serve(message), "request")
         self._running[message["id"]] = task
 
     def _notified(self, message: Json) -> None:
@@ -115,7 +116,7 @@ class Server:
             if task is not None:
                 task.cancel()
         elif message["method"] == "notifications/roots/list_changed":
-            self._renewing = asyncio.get_running_loop().create_task(self._ask_roots())
+            self._renewing = spawn(self._ask_roots(), "roots/list")
 
     async def _ask_roots(self) -> None:
         self.script.roots = (await self.ask("roots/list", {})).get("result")

@@ -18,6 +18,7 @@ from armory.protocol.errors import Malformed
 from armory.protocol.headers import VERSION_HEADER
 from armory.protocol.rawjson import encode, members_or_none
 from armory.security.authentication import Authenticator
+from armory.tasks import spawn, stop
 from armory.wire.dispatch import Dispatcher
 from armory.wire.eras.inbound import is_modern
 from armory.wire.http.admission import Admission, Kind, RequestRejected
@@ -126,7 +127,7 @@ class HttpEdge:
         if self._replicas is not None:
             await self._replicas.start()
         if self._sweeper is None:
-            self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
+            self._sweeper = spawn(self._sweep(), "expire sessions")
 
     async def _sweep(self) -> None:
         while True:
@@ -146,10 +147,8 @@ class HttpEdge:
     async def close(self) -> None:
         """End streams, parked calls and sessions."""
         self.end_streams()
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-            await asyncio.wait((self._sweeper,))
-            self._sweeper = None
+        sweeper, self._sweeper = self._sweeper, None
+        await stop(sweeper)
         self._keepalive.close()
         await self.interactions.close()
         await self.sessions.close()

@@ -12,6 +12,7 @@ from aiohttp import web
 
 from armory.protocol import jsonrpc
 from armory.protocol.link import Reply
+from armory.tasks import spawn, start
 from armory.wire.errors import status_of
 from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream
 from armory.wire.http.keepalive import KeepaliveTimer
@@ -37,7 +38,7 @@ class LazyAnswer:
 
     def keep_alive(self) -> None:
         """Keep the connection of a client that waits."""
-        self._pinging = asyncio.ensure_future(self._ping())
+        self._pinging = spawn(self._ping(), "keep-alive of a client")
 
     async def _ping(self) -> None:
         with contextlib.suppress(ConnectionError):
@@ -48,7 +49,7 @@ class LazyAnswer:
         if self._response is not None:
             return self._response
         if self._opening is None:
-            self._opening = asyncio.ensure_future(self._start())
+            self._opening = start(self._start(), "headers of an answer")
         return await asyncio.shield(self._opening)
 
     async def _start(self) -> web.StreamResponse:

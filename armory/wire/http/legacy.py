@@ -17,6 +17,7 @@ from armory.protocol.errors import Malformed
 from armory.protocol.headers import LAST_EVENT_ID, SESSION_HEADER
 from armory.protocol.jsonrpc import Message
 from armory.security.expiry import while_valid
+from armory.tasks import spawn
 from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream, refusal
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.replicas import OwnerGone, gone, was_passed
@@ -174,7 +175,7 @@ class LegacyEndpoint:
         """
         before = stream if admitted.takes_sse and alone else session.general
         work = self._run(session, stream, before, message, admitted)
-        session.inflight[message.key] = asyncio.get_running_loop().create_task(work)
+        session.inflight[message.key] = spawn(work, "request of a client")
 
     async def _run(
         self,

@@ -18,6 +18,7 @@ from aiohttp import web
 
 from armory.errors import ArmoryError
 from armory.protocol import codes
+from armory.tasks import spawn, start
 from armory.wire.http.admitted import AdmittedRequest, refusal
 
 _T = TypeVar("_T")
@@ -80,7 +81,7 @@ class Replicas:
         """Show signs of life from now on."""
         if self._beating is None:
             await self._beat()
-            self._beating = asyncio.get_running_loop().create_task(self._beat_on())
+            self._beating = spawn(self._beat_on(), "signs of life")
 
     async def close(self) -> None:
         """Be gone."""
@@ -166,7 +167,7 @@ class Replicas:
             timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_S)
             self._http = aiohttp.ClientSession(timeout=timeout, auto_decompress=False)
         passed = _Passed(admitted.request)
-        exchange = asyncio.create_task(self._exchange(self._http, admitted, url, passed))
+        exchange = start(self._exchange(self._http, admitted, url, passed), "request passed on")
         try:
             while not (await asyncio.wait((exchange,), timeout=self._alive_s / 3))[0]:
                 if await self._is_lost(url):

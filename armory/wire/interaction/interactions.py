@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -27,7 +27,7 @@ from armory.wire.interaction.parked import ParkedCall
 from armory.wire.interaction.state import Binding, RequestStates, refused_state
 
 _log = structlog.get_logger(__name__)
-Handler = Callable[[RequestContext, dict[str, Raw]], Awaitable[Reply]]
+Handler = Callable[[RequestContext, dict[str, Raw]], Coroutine[Any, Any, Reply]]
 
 
 class Interactions:

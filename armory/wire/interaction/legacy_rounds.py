@@ -16,6 +16,7 @@ from armory.gateway.context import RequestContext
 from armory.protocol import codes, jsonrpc
 from armory.protocol.link import Answer, ClientChannel, ClientGone, Params, Reply
 from armory.protocol.rawjson import EMPTY_OBJECT, members_or_none, pack, text_of
+from armory.tasks import start
 from armory.wire.eras.questions import asks_url, may_ask
 
 MAX_ROUNDS = 10
@@ -94,7 +95,7 @@ async def _ask_all(context: RequestContext, requests: Mapping[str, Raw]) -> dict
 
 
 async def _gather(client: ClientChannel, questions: list[tuple[str, str, Params]]) -> list[Answer]:
-    tasks = [asyncio.ensure_future(client.ask(method, params)) for _, method, params in questions]
+    tasks = [start(client.ask(method, params), method) for _, method, params in questions]
     try:
         return list(await asyncio.gather(*tasks))
     finally:

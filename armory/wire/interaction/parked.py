@@ -7,7 +7,7 @@ the client is open. Never imports a transport.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from msgspec import Raw
@@ -15,6 +15,7 @@ from msgspec import Raw
 from armory.protocol import codes, jsonrpc
 from armory.protocol.link import Answer, ClientChannel, ClientGone, Params, Reply
 from armory.protocol.rawjson import members_or_none, pack
+from armory.tasks import start, stop
 from armory.wire.eras.client_meta import passed_meta
 from armory.wire.eras.questions import may_ask
 from armory.wire.interaction.state import Binding
@@ -30,15 +31,15 @@ class ParkedCall:
         self.client = client
         self.version = version
         self.binding = binding
-        self.task: asyncio.Future[Reply] | None = None
+        self.task: asyncio.Task[Reply] | None = None
         self.timer: asyncio.TimerHandle | None = None
         self._questions: dict[str, tuple[dict[str, Any], asyncio.Future[Answer]]] = {}
         self._count = 0
         self._wake = asyncio.Event()
 
-    def start(self, work: Awaitable[Reply]) -> None:
+    def start(self, work: Coroutine[Any, Any, Reply]) -> None:
         """Begin the call, in a task that may outlive the request."""
-        self.task = asyncio.ensure_future(work)
+        self.task = start(work, "call that may be parked")
         self.task.add_done_callback(self._ended)
 
     def _ended(self, task: asyncio.Future[Reply]) -> None:
@@ -134,8 +135,7 @@ class ParkedCall:
     async def end(self) -> None:
         """Cancel the call and wait for it."""
         self.stop()
-        if self.task is not None:
-            await asyncio.wait((self.task,), timeout=5)
+        await stop(self.task, timeout_s=5)
 
 
 def _modern_form(params: Params) -> Params:

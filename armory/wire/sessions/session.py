@@ -22,6 +22,7 @@ from armory.protocol.jsonrpc import Message
 from armory.protocol.link import Answer, ClientGone, Params
 from armory.protocol.loglevels import loud_enough
 from armory.protocol.rawjson import encode, pack, text_of
+from armory.tasks import Tasks, stop
 from armory.wire.eras.questions import may_ask
 from armory.wire.streams import EventStream
 
@@ -76,7 +77,7 @@ class Session:
         )
         self._streams: OrderedDict[str, EventStream] = OrderedDict()
         self._questions: dict[bytes, asyncio.Future[Answer]] = {}
-        self._errands: set[asyncio.Task[None]] = set()
+        self._errands = Tasks()
         self._count = 0
         self._salt = secrets.token_hex(4)
 
@@ -179,9 +180,7 @@ class Session:
 
     def run(self, errand: Coroutine[Any, Any, None]) -> None:
         """Do something for the client that has no answer; ended with the session."""
-        task = asyncio.get_running_loop().create_task(errand)
-        self._errands.add(task)
-        task.add_done_callback(self._errands.discard)
+        self._errands.spawn(errand, "errand of a session")
 
     # -- the end -----------------------------------------------------------------------------
 
@@ -192,12 +191,7 @@ class Session:
             if not future.done():
                 future.set_exception(ClientGone("the session has ended"))
                 future.exception()
-        running = [*self.inflight.values(), *self._errands]
-        tasks = [task for task in running if task is not asyncio.current_task()]
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=5)
+        await stop(*self.inflight.values(), *self._errands, timeout_s=5)
         self.general.close()
         for stream in self._streams.values():
             stream.close()
