@@ -41,6 +41,10 @@ class LimitsConfig(Block):
     """A client session that nobody used for so many seconds is ended."""
     streams: Count = 10_000
     """Open event streams at once."""
+    searches: Count = 512
+    """Searches that run or wait at once; one more is refused."""
+    searches_per_principal: Count = 256
+    """The same for one caller; who waits gets room in turn."""
     parked_interactions: Count = 1_000
     """Calls that may wait for a client's answer at once."""
     parked_timeout_s: Seconds = 300.0
@@ -95,7 +99,7 @@ class SetConfig(Block):
     """Upstreams whose everything is in the set."""
     tools: Texts = Field(default_factory=list[str])
     """Glob patterns over exposed names, in the set besides."""
-    query: Annotated[str | list[str] | None, Field()] = None
+    query: str | Annotated[list[str], Field(max_length=16)] | None = None
     """A query that counts where the request brings none."""
     without_query: Literal["auto", "all", "search"] | None = None
     """As in `tool_rag`; null: the same."""

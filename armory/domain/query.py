@@ -11,6 +11,7 @@ from typing import Literal
 Source = Literal["meta", "params", "header", "url", "set", "tool", "rest", "library"]
 
 MAX_QUERY_CHARS = 8_000
+MAX_TEXTS = 16
 MAX_TOP_K = 200
 
 
@@ -19,7 +20,7 @@ class Query:
     """A retrieval request. Checked where it is read from the wire; plain value here.
 
     Attributes:
-        texts: one or more intents, 1 to 8,000 characters together.
+        texts: 1 to 16 intents, 1 to 8,000 characters together.
         threshold: score (or raw score) from which a tool is listed, 0 to 1; None: configured.
         top_k: at most so many tools, 1 to 200; None: configured.
         servers: only tools of these servers; None: all.

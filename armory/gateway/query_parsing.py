@@ -16,7 +16,7 @@ from urllib.parse import unquote
 import msgspec
 from msgspec import Raw
 
-from armory.domain.query import MAX_QUERY_CHARS, MAX_TOP_K, Query, Source
+from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, MAX_TOP_K, Query, Source
 from armory.gateway.requests import ClientRequest
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
@@ -125,6 +125,12 @@ def check_texts(given: object, where: str) -> tuple[str, ...]:
         texts = tuple(cast("list[str]", given))
     else:
         raise _bad(where, given, "a string or a list of strings")
+    if len(texts) > MAX_TEXTS:
+        raise RpcError(
+            INVALID_PARAMS,
+            f"{where} has {len(texts):,} texts; expected at most {MAX_TEXTS}",
+            {"parameter": where},
+        )
     texts = tuple(text.strip() for text in texts)
     length = sum(map(len, texts))
     if not all(texts) or not 1 <= length <= MAX_QUERY_CHARS:

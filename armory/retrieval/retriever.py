@@ -35,12 +35,15 @@ from armory.retrieval.ranking.rerank import Reranker
 from armory.retrieval.ranking.tokens import TokenCounts
 from armory.retrieval.search.candidates import CandidateSearch, Experience, Findings
 from armory.retrieval.search.dense import BACKOFF_S, DenseSide
+from armory.retrieval.search.queue import SearchQueue
 from armory.retrieval.search.scope import Scope, check_query, rows_of, scope_of
 from armory.retrieval.settings import RetrieverSettings
 from armory.retrieval.snapshot import Snapshot
 
 _log = structlog.get_logger(__name__)
 _MASKS = 512
+_SHORT_CHARS = 500
+"""Queries up to this length are taken apart in less time than a thread takes to begin."""
 _LEXICAL = "lexical"
 """The ranker that stands in for one that needs vectors while there are none."""
 
@@ -77,6 +80,7 @@ class Retriever:
         self._index = index
         self._rankers = dict(rankers)
         self._pool = ThreadPoolExecutor(2, "armory-search")
+        self._queue = SearchQueue(self.settings.searches, self.settings.searches_per_caller)
         self._dense = DenseSide(cached, self.settings.dense_timeout_s, self.settings.candidates)
         self._candidates = CandidateSearch(self._dense, experience or Experience(), self._pool)
         self._indexer = Indexer(embedder, index, indexing)
@@ -145,7 +149,8 @@ class Retriever:
             full_ranking: fill `ranking`.
 
         Raises:
-            InvalidRequest: no text, text of another type, or more than 8,000 characters.
+            InvalidRequest: no text, text of another type, more than 16 texts or 8,000 characters.
+            RateLimited: too many searches run or wait already.
         """
         started = time.perf_counter()
         ranking = await self.rank(query, visible)
@@ -161,14 +166,23 @@ class Retriever:
         """Every candidate of a query, ordered and scored; nothing is cut.
 
         Raises:
-            InvalidRequest: no text, text of another type, or more than 8,000 characters.
+            InvalidRequest: no text, text of another type, more than 16 texts or 8,000 characters.
+            RateLimited: too many searches run or wait already.
         """
         check_query(query)
+        caller = query.user or ""
+        cost = await self._queue.enter(caller, sum(map(len, query.texts)))
+        try:
+            return await self._rank(query, visible)
+        finally:
+            self._queue.leave(caller, cost)
+
+    async def _rank(self, query: Query, visible: VisibleSet | None) -> Ranking:
         ranker = self._ranker(query.ranker or self.settings.ranker)
         snapshot = self._snapshot
         if snapshot is None:
             return Ranking.empty(ranker, "nothing is indexed yet")
-        scope = scope_of(query, snapshot, await self._visible_rows(snapshot, visible))
+        scope = await self._scope(query, snapshot, await self._visible_rows(snapshot, visible))
         if not scope.size:
             return Ranking.empty(ranker, self.degraded)
         findings = await self._candidates.find(scope)
@@ -184,6 +198,13 @@ class Retriever:
         order = await self._reorder.order(scope, features, scores, self.settings.diversity)
         problem = findings.problem or self.degraded
         return Ranking(features, scores, order, ranker, self._tokens, problem)
+
+    async def _scope(self, query: Query, snapshot: Snapshot, rows: IntArray | None) -> Scope:
+        """What the query looks for; long texts are taken apart off the event loop."""
+        if sum(map(len, query.texts)) <= _SHORT_CHARS:
+            return scope_of(query, snapshot, rows)
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, scope_of, query, snapshot, rows)
 
     def _scored(
         self, scope: Scope, findings: Findings, ranker: Ranker

@@ -25,6 +25,8 @@ class RetrieverSettings:
         dense_timeout_s: how long a query may wait for its embedding and the vector store before it
             is answered by words alone.
         query_cache: query vectors kept in memory; 0: none.
+        searches: searches that run or wait at once, in all.
+        searches_per_caller: the same for one caller (`Query.user`).
     """
 
     ranker: str = "relevance"
@@ -34,3 +36,5 @@ class RetrieverSettings:
     diversity: float | None = None
     dense_timeout_s: float = 5.0
     query_cache: int = 10_000
+    searches: int = 512
+    searches_per_caller: int = 256

@@ -6,6 +6,7 @@ Owns: which of its keys goes where. Never imports a transport.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 from armory.config import Loaded
@@ -65,7 +66,7 @@ def retrieval_options(loaded: Loaded) -> RetrievalOptions:
     Raises:
         ConfigError: the calibration file cannot be used.
     """
-    rag = loaded.config.tool_rag
+    rag, limits = loaded.config.tool_rag, loaded.config.server.limits
     return RetrievalOptions(
         model=NO_EMBEDDER if lacks_openai_key(loaded.config) else rag.embedding_model,
         provider=rag.embedding_provider,
@@ -82,7 +83,11 @@ def retrieval_options(loaded: Loaded) -> RetrievalOptions:
             api_key=secret(rag.qdrant.api_key),
             collection=rag.qdrant.collection,
         ),
-        settings=retriever_settings(rag, loaded.home),
+        settings=replace(
+            retriever_settings(rag, loaded.home),
+            searches=limits.searches,
+            searches_per_caller=limits.searches_per_principal,
+        ),
         rerank=rag.rerank,
         cache_dir=loaded.config.storage.cache_dir,
     )

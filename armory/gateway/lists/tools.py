@@ -16,7 +16,7 @@ from msgspec import Raw
 from armory.domain.query import Query
 from armory.domain.results import Selection
 from armory.domain.tool import ToolRecord
-from armory.errors import ArmoryError
+from armory.errors import ArmoryError, RateLimited
 from armory.gateway.calls import find_tools as find
 from armory.gateway.context import RequestContext
 from armory.gateway.metatools import definitions as metatools
@@ -133,12 +133,18 @@ async def _filtered(
 
 
 async def search(gateway: Gateway, view: View, query: Query, sight: VisibleCatalog) -> Selection:
-    """Search within what is visible; a search that breaks is an empty one that says so."""
+    """Search within what is visible; a search that breaks is an empty one that says so.
+
+    Raises:
+        RateLimited: too many searches run or wait already.
+    """
     retriever = gateway.retriever
     if retriever is None:
         return Selection((), len(sight.tools), query.threshold or 0.0, degraded="no retriever")
     try:
         return view.found(await retriever.search(query, view.searchable(sight)))
+    except RateLimited:
+        raise
     except Exception as error:  # noqa: BLE001 a listing never fails for what retrieval cannot do
         _log.error(
             "retrieval_failed", error=repr(error), exc_info=not isinstance(error, ArmoryError)

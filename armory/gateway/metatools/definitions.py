@@ -14,7 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from armory.domain.catalog import ServerLists
-from armory.domain.query import MAX_QUERY_CHARS, MAX_TOP_K, Query
+from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, MAX_TOP_K, Query
 from armory.domain.results import Selection
 from armory.gateway.query_parsing import check_names, check_texts, check_top_k
 from armory.protocol.codes import INVALID_PARAMS
@@ -59,6 +59,7 @@ def search_definition(servers: Mapping[str, ServerLists], *, call_tool: bool) ->
                             "type": "array",
                             "items": {"type": "string", "minLength": 1},
                             "minItems": 1,
+                            "maxItems": MAX_TEXTS,
                         },
                     ],
                 },

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from armory.domain.query import MAX_QUERY_CHARS, Query
+from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, Query
 from armory.errors import InvalidRequest
 from armory.retrieval.lexical.intents import clauses
 from armory.retrieval.ports import IntArray, Passage
@@ -61,10 +61,16 @@ def check_query(query: Query) -> None:
     """Refuse texts that cannot be searched for.
 
     Raises:
-        InvalidRequest: none, not strings, blank, or longer than 8,000 characters together.
+        InvalidRequest: none, more than 16, not strings, blank, or longer than 8,000 characters
+            together.
     """
     if not query.texts:
         raise InvalidRequest("the query has no text", parameter="query")
+    if len(query.texts) > MAX_TEXTS:
+        raise InvalidRequest(
+            f"the query has {len(query.texts)} texts, at most {MAX_TEXTS} are allowed",
+            parameter="query",
+        )
     for text in query.texts:
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InvalidRequest(

@@ -30,6 +30,8 @@ def text_of(path: str, value: str) -> str:
         (f"{LIMITS}.sessions", "1", "0"),
         (f"{LIMITS}.session_idle_s", "0.5", "0"),
         (f"{LIMITS}.streams", "1", "0"),
+        (f"{LIMITS}.searches", "1", "0"),
+        (f"{LIMITS}.searches_per_principal", "1", "0"),
         (f"{LIMITS}.parked_interactions", "1", "0"),
         (f"{UP}.max_concurrency", "1", "0"),
         (f"{UP}.max_queue", "0", "-1"),
