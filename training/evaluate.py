@@ -21,7 +21,7 @@ from tokenizers import Tokenizer
 
 from armory.retrieval.embedders.embedded import tokens_within
 from training.data import LABELLED, Catalogue, Query, Tool, is_validation, load, split_name, view
-from training.encoder import Encoder, load_encoder, load_tokenizer
+from training.encoder import Encoder, autocast, load_encoder, load_tokenizer
 
 Array = NDArray[np.float32]
 Embed = Callable[[Sequence[str]], Array]
@@ -77,7 +77,7 @@ def torch_embedder(model: Encoder, limit: int = 256, batch_tokens: int = 6144) -
                     break
                 take.append(nxt)
             ids, mask = pad([rows[i] for i in take])
-            with torch.inference_mode(), torch.autocast("cpu", torch.bfloat16):
+            with torch.inference_mode(), autocast():
                 out[take] = model(torch.from_numpy(ids), torch.from_numpy(mask)).float().numpy()
             at += len(take)
         return out

@@ -38,7 +38,7 @@ from training.data import (
     synthetic,
     view,
 )
-from training.encoder import Encoder, load_encoder, load_tokenizer, save_state
+from training.encoder import Encoder, autocast, load_encoder, load_tokenizer, save_state
 from training.evaluate import pad, tokenise, tokenise_spans
 from training.mine import DUPLICATE
 
@@ -263,7 +263,7 @@ def embed(
         for at, i in enumerate(chunk if pooled is not None else ()):
             assert pooled is not None
             counted[at, pooled[i]] = 1
-        with torch.autocast("cpu", torch.bfloat16):
+        with autocast():
             parts.append(model(*(torch.from_numpy(a) for a in (ids, mask, counted))))
     back = torch.empty(len(rows), dtype=torch.long)
     back[torch.tensor(order)] = torch.arange(len(rows))

@@ -14,7 +14,7 @@ import numpy as np
 
 from armory.retrieval.lexical.postings import FIELDS, Bag, Postings, joined
 from armory.retrieval.lexical.spelling import Spelling
-from armory.retrieval.lexical.text import compounds, terms
+from armory.retrieval.lexical.text import chunks, compounds, spellings, terms
 
 _FIELD_TERMS = 200
 #: More occurrences in one field say nothing more; their length still tells against them.
@@ -49,6 +49,7 @@ class LexicalIndex:
         self._counted = np.float32 if field_terms is None else np.uint8
         self._vocabulary: dict[str, int] = {}
         self._spelling = Spelling()
+        self._seen: set[str] = set()
         self._bag = self._stack([])
         self._rows: dict[str, int] = {}
         self._fresh: dict[str, Bag] = {}
@@ -111,7 +112,7 @@ class LexicalIndex:
         number = self._vocabulary.get(word)
         if number is None:
             number = len(self._vocabulary)
-            self._spelling.add(word, number)  # first: who finds the number finds it there
+            self._spelling.add_term(word, number)  # first: who finds the number finds it there
             self._vocabulary[word] = number
         return number
 
@@ -128,7 +129,19 @@ class LexicalIndex:
                 row[position] = min(count, most)
         found = np.fromiter(counted, np.int32, len(counted))
         counts = np.array(list(counted.values()), self._counted).reshape(-1, len(FIELDS))
-        parts = compounds(" ".join(getattr(fields, field) for field in FIELDS))
+        everything = " ".join(getattr(fields, field) for field in FIELDS)
+        self._spell(everything)
+        parts = compounds(everything)
         numbers = {self._vocabulary[word] for word in parts if word in self._vocabulary}
         whole = np.array([number in numbers for number in counted], np.bool_)
         return Bag(np.array([len(counted)]), found, counts, whole, lengths)
+
+    def _spell(self, text: str) -> None:
+        """Remember how the terms of a text are spelt in it."""
+        for chunk in chunks(text):
+            if chunk in self._seen:
+                continue
+            self._seen.add(chunk)
+            for word, term in spellings(chunk):
+                if term in self._vocabulary:
+                    self._spelling.add_word(word, self._vocabulary[term])

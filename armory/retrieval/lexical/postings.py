@@ -6,14 +6,15 @@ rankers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from armory.retrieval.lexical.spelling import Spelling
-from armory.retrieval.lexical.text import is_cjk, terms
+from armory.retrieval.lexical.spelling import Spelling, may_be_misspelt
+from armory.retrieval.lexical.text import fold, is_cjk, terms
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int32]
@@ -29,6 +30,10 @@ B = 0.75
 _MAX_QUERY_TERMS = 160
 _FUZZY_MIN_CHARS = 4
 _FUZZY_CACHE = 20_000
+_LETTERS = re.compile(r"[^\W\d_]+")
+#: Of a text with at least so many words, most must be spelt rightly for the others to be doubted.
+_FOREIGN_WORDS = 4
+_MOST_CORRECTED = 24
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -193,6 +198,30 @@ class Postings:
         return TermHits(
             self._rows[pairs], self._weights[pairs] * scale, slots, pairs, idf, self._size
         )
+
+    def corrected(self, text: str) -> str:
+        """The text with each misspelt word replaced by the word of a tool that was meant.
+
+        Capitals within a text are names, which are left as they are; so is a text that is mostly
+        neither English nor in the words of the tools, which is in another language.
+        """
+        found = list(_LETTERS.finditer(text))
+        doubted = [word for word in found if self._doubted(word)]
+        if not doubted or (len(found) >= _FOREIGN_WORDS and 2 * len(doubted) > len(found)):
+            return text
+        parts: list[str] = []
+        at = 0
+        for word in doubted[:_MOST_CORRECTED]:
+            meant = self._spelling.meant(fold(word[0]), self._df) or word[0]
+            parts += [text[at : word.start()], meant]
+            at = word.end()
+        return "".join([*parts, text[at:]])
+
+    def _doubted(self, found: re.Match[str]) -> bool:
+        word = found[0]
+        if not word.islower() and (found.start() or not word[1:].islower()):
+            return False
+        return may_be_misspelt(fold(word))
 
     def keyword(self, query: str) -> Floats:
         """BM25 over name and description ÷ the most that the query could attain; (n,) in [0, 1].

@@ -1,43 +1,88 @@
-"""Which known terms are spelt like an unknown one, by character trigrams.
+"""Misspelt words: which words of a catalogue somebody may have meant.
 
-Owns: the trigrams of a growing vocabulary. Never imports embedders, indexes or rankers.
+Owns: the words of a growing vocabulary as they are spelt, how far apart two of them are, what
+counts as misspelt. Never imports embedders, indexes or rankers.
 """
 
 from __future__ import annotations
 
+import gzip
 from array import array
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
+from rapidfuzz.distance import OSA
+from rapidfuzz.process import extract
 
 from armory.retrieval.lexical.text import is_cjk, trigrams
 
+#: Shorter words are too near to too many others.
+LEAST_CHARS = 4
+#: From so many characters on two edits are forgiven, below it one.
+_TWO_EDITS = 9
 _SIMILARITY = 0.5
 _VARIANTS = 4
+#: A word that is no English may be a misspelling that stands in a description, too: another one
+#: that so many times as many tools have is preferred.
+_COMMONER = 10
+_WORDS = Path(__file__).with_name("english.txt.gz")
+
+
+@cache
+def _english() -> frozenset[str]:
+    """Some 72,000 English words and names of at least four letters, see `training/english`."""
+    return frozenset(gzip.decompress(_WORDS.read_bytes()).decode("ascii").split())
+
+
+def may_be_misspelt(word: str) -> bool:
+    """Whether a folded word is long enough, all letters of an alphabet, and no common English."""
+    if len(word) < LEAST_CHARS or not word.isalpha() or is_cjk(word):
+        return False
+    return word not in _english()
 
 
 class Spelling:
-    """Character trigrams of a vocabulary: which known terms are spelt like an unknown one.
+    """The words of a vocabulary, and which of them are spelt like an unknown one.
+
+    Words differ by edits: a character inserted, left out or replaced, or two neighbours swapped.
+    Words of up to eight letters may differ by one, longer ones by two, and they begin with the same
+    letter, or with the same two swapped. What no edit reaches is compared by character trigrams,
+    which find other forms of a word (transcribe, transcription).
 
     Only ever grows; postings that were frozen earlier pass over what came after them.
     """
 
     def __init__(self) -> None:
-        self._terms: dict[str, array[int]] = {}
+        self._trigrams: dict[str, array[int]] = {}
         self._sizes = array("i")
+        #: By first letter: words as they are spelt, and the number of the term of each.
+        self._spelt: dict[str, tuple[list[str], array[int]]] = {}
+        self._known: dict[str, int] = {}
 
-    def add(self, term: str, number: int) -> None:
+    def add_term(self, term: str, number: int) -> None:
         """Take in a new term; numbers come in order, without gaps."""
         grams = trigrams(term) if len(term) >= 3 and not is_cjk(term) else frozenset[str]()
         self._sizes.append(max(len(grams), 1))
         for gram in grams:
-            self._terms.setdefault(gram, array("i")).append(number)
+            self._trigrams.setdefault(gram, array("i")).append(number)
+
+    def add_word(self, word: str, number: int) -> None:
+        """Take in how a term is spelt in some text; `number` is the term's."""
+        if len(word) < LEAST_CHARS or word in self._known or is_cjk(word):
+            return
+        words, numbers = self._spelt.setdefault(word[0], ([], array("i")))
+        numbers.append(number)  # first: who finds the word finds its number
+        words.append(word)
+        self._known[word] = number
 
     def alike(self, term: str, df: NDArray[np.int64]) -> list[tuple[int, float]]:
         """Up to four terms in use with a Dice coefficient of at least 0.5, best first."""
         grams = trigrams(term)
         # copies, made without letting another thread run: a term may be added at any time
-        lists = [self._terms[gram].tobytes() for gram in grams if gram in self._terms]
+        lists = [self._trigrams[gram].tobytes() for gram in grams if gram in self._trigrams]
         if not lists:
             return []
         numbers, shared = np.unique(np.frombuffer(b"".join(lists), np.int32), return_counts=True)
@@ -52,3 +97,36 @@ class Spelling:
         dice = 2 * shared / (sizes + len(grams))
         best = np.argsort(-dice, kind="stable")[:_VARIANTS]
         return [(int(numbers[i]), float(dice[i])) for i in best if dice[i] >= _SIMILARITY]
+
+    def meant(self, word: str, df: NDArray[np.int64]) -> str | None:
+        """The word of the vocabulary that a misspelt one was meant to be; None: none is near.
+
+        `word` is folded, and one that `may_be_misspelt`.
+        """
+        number = self._known.get(word, len(df))
+        own = int(df[number]) if number < len(df) else 0
+        near = self._near(word, df, at_least=own * _COMMONER + 1)
+        if not near:
+            return None
+        return min(near, key=lambda one: (one[2], -df[one[1]], one[0]))[0]
+
+    def _near(
+        self, word: str, df: NDArray[np.int64], at_least: int = 1
+    ) -> list[tuple[str, int, int]]:
+        """(word, term, edits) of the words with the fewest edits, if few enough."""
+        most = 2 if len(word) >= _TWO_EDITS else 1
+        found: list[tuple[str, int, int]] = []
+        for first in {word[0], word[1]}:
+            words, numbers = self._spelt.get(first, ((), ()))
+            for spelt, edits, place in _within(word, words, most):
+                number = numbers[place]
+                swapped = first == word[0] or spelt[:2] == word[1::-1]
+                if edits and swapped and number < len(df) and df[number] >= at_least:
+                    found.append((spelt, number, edits))
+        least = min((edits for _, _, edits in found), default=0)
+        return [one for one in found if one[2] == least]
+
+
+def _within(word: str, words: Sequence[str], most: int) -> list[tuple[str, int, int]]:
+    """(word, edits, place) of the words at most so many edits away."""
+    return extract(word, words[:], scorer=OSA.distance, score_cutoff=most, limit=None)

@@ -71,14 +71,18 @@ def spaced(name: str) -> str:
     return _SPACES.sub(" ", words).strip().lower()
 
 
+def _parts(chunk: str) -> list[str]:
+    return [part for part in map(fold, split_identifier(chunk)) if part]
+
+
 @lru_cache(maxsize=50_000)
 def _chunk_terms(chunk: str) -> tuple[str, ...]:
     if _IS_CJK.match(chunk):
         if len(chunk) == 1:
             return (chunk,)
         return tuple(chunk[i : i + 2] for i in range(len(chunk) - 1))
-    parts = [fold(part) for part in split_identifier(chunk)]
-    terms = [stem(part) for part in parts if part and part not in STOP_WORDS]
+    parts = _parts(chunk)
+    terms = [stem(part) for part in parts if part not in STOP_WORDS]
     if 1 < len(parts) <= _MAX_PARTS:
         whole = "".join(parts)
         if len(whole) > max(map(len, parts)) + 1:
@@ -104,11 +108,23 @@ def terms(text: str, limit: int = 100_000) -> list[str]:
     return found
 
 
+def chunks(text: str) -> list[str]:
+    """The words and identifiers of a text as they stand in it, and its runs of CJK characters."""
+    return _CHUNK.findall(text[:MAX_CHARS])
+
+
+def spellings(chunk: str) -> list[tuple[str, str]]:
+    """How the words of one chunk are spelt, folded, and the term of each; none of CJK."""
+    if _IS_CJK.match(chunk):
+        return []
+    return [(part, stem(part)) for part in _parts(chunk) if part not in STOP_WORDS]
+
+
 def compounds(text: str) -> frozenset[str]:
     """Terms of a text that are only there as a whole made of parts: `readFile` -> {readfil}."""
     wholes: set[str] = set()
     parts: set[str] = set()
-    for chunk in _CHUNK.findall(text[:MAX_CHARS]):
+    for chunk in chunks(text):
         *rest, last = _chunk_terms(chunk) or ("",)
         if rest and not _IS_CJK.match(chunk) and len(last) > max(map(len, rest)) + 1:
             wholes.add(last)

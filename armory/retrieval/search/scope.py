@@ -36,7 +36,7 @@ class Scope:
 
     Attributes:
         query: as it was asked.
-        texts: its subqueries.
+        texts: its subqueries, with misspelt words put right.
         snapshot: the tools, their words and vectors.
         allowed: ascending rows that may be found; None: all.
     """
@@ -54,7 +54,8 @@ class Scope:
 
 def scope_of(query: Query, snapshot: Snapshot, visible: IntArray | None) -> Scope:
     """The scope of a checked query within the visible rows (None: all)."""
-    return Scope(query, subquery_texts(query.texts), snapshot, _filtered(snapshot, visible, query))
+    texts = subquery_texts([snapshot.postings.corrected(text) for text in query.texts])
+    return Scope(query, texts, snapshot, _filtered(snapshot, visible, query))
 
 
 def check_query(query: Query) -> None:

@@ -1,0 +1,81 @@
+"""Misspelt words: what was meant, and what is left as it is."""
+
+from __future__ import annotations
+
+import pytest
+
+from armory.retrieval.lexical.bm25 import Fields, LexicalIndex
+from armory.retrieval.lexical.postings import Postings
+
+TOOLS = {
+    "git__commit": Fields("git_commit", "git", description="Records changes to the repository"),
+    "git__branch": Fields("git_create_branch", "git", description="Create a branch"),
+    "time__now": Fields("get_current_time", "time", description="Current time in a time zone"),
+    "k8s__deploy": Fields("deploy", "kubernetes", description="Deploy an application to a cluster"),
+    "web__search": Fields("search", "web", description="Search the web for files and pages"),
+}
+
+
+@pytest.fixture
+def postings() -> Postings:
+    index = LexicalIndex()
+    for key, fields in TOOLS.items():
+        index.add(key, fields)
+    return index.freeze()
+
+
+@pytest.mark.parametrize(
+    ("query", "meant"),
+    [
+        ("deeploy", "deploy"),
+        ("comit my chnges", "commit my changes"),
+        ("what tiem is it in tokyo", "what time is it in tokyo"),
+        ("creat a new branhc", "create a new branch"),
+        ("serach", "search"),
+        ("Serach the web", "search the web"),
+        ("esarch", "search"),
+        ("kuberntes", "kubernetes"),
+        ("aplicaton", "application"),
+    ],
+)
+def test_a_misspelt_word_is_the_word_that_was_meant(
+    postings: Postings, query: str, meant: str
+) -> None:
+    assert postings.corrected(query) == meant
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "what is the tide in Porto",  # tide is English, if no tool's word
+        "brunch near me",  # one edit from branch
+        "flights with Timo",  # a name within a text
+        "send it to TIEM",
+        "get the tie",  # too short for edits
+        "searching",  # another form, which the stem knows
+        "repositories",
+        "weather",  # begins with another letter than any near word
+        "x1234 y_z getTiem2",
+    ],
+)
+def test_what_may_be_meant_stays(postings: Postings, query: str) -> None:
+    assert postings.corrected(query) == query
+
+
+def test_a_word_that_only_came_later_is_not_meant() -> None:
+    index = LexicalIndex()
+    index.add("a", Fields("alpha"))
+    before = index.freeze()
+    index.add("b", Fields("kubernetes"))
+    assert before.corrected("kuberntes") == "kuberntes"
+    assert index.freeze().corrected("kuberntes") == "kubernetes"
+    index.remove("b")
+    assert index.freeze().corrected("kuberntes") == "kuberntes"
+
+
+def test_a_misspelling_that_stands_in_a_description_yields_to_the_common_word() -> None:
+    index = LexicalIndex()
+    index.add("typo", Fields("finder", description="Serach for things"))
+    for number in range(12):
+        index.add(f"s{number}", Fields(f"find_{number}", description="Search for things"))
+    assert index.freeze().corrected("serach") == "search"
