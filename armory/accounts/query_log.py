@@ -78,8 +78,8 @@ class QueryLog:
         self,
         database: Database,
         *,
-        enabled: bool = True,
-        retention_days: int = 30,
+        enabled: bool,
+        retention_days: int,
         redact: Iterable[str] = (),
         now_ms: Callable[[], int] = now_ms,
     ) -> None:

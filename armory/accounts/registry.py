@@ -6,7 +6,7 @@ tool that an upstream offers under the same exposed name takes their place.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import structlog
@@ -30,20 +30,13 @@ class ToolRegistry:
 
     Args:
         database: where they are.
-        feed: tells every process of changes.
-        on_change: awaited after the records changed, so that they are indexed again.
+        feed: tells every process of changes; whoever subscribes to `TOOLS` later than this is told
+            when the records are new.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        feed: ChangeFeed,
-        *,
-        on_change: Callable[[], Awaitable[None]] | None = None,
-    ) -> None:
+    def __init__(self, database: Database, feed: ChangeFeed) -> None:
         self._database = database
         self._feed = feed
-        self.on_change = on_change
         self._records: Mapping[str, ToolRecord] = {}
         feed.subscribe(TOOLS, self._changed)
 
@@ -127,8 +120,6 @@ class ToolRegistry:
 
     async def _changed(self, _value: str) -> None:
         await self.load()
-        if self.on_change is not None:
-            await self.on_change()
 
 
 def _record(row: Any) -> ToolRecord:

@@ -42,25 +42,22 @@ class PackScopes:
     Args:
         database: where installations are.
         feed: tells of changes, and whether what is in memory may be used.
-        on_change: called with a user whose view has changed.
     """
 
-    def __init__(
-        self,
-        database: Database,
-        feed: ChangeFeed,
-        *,
-        on_change: Callable[[str], None] | None = None,
-    ) -> None:
+    def __init__(self, database: Database, feed: ChangeFeed) -> None:
         self._database = database
         self._feed = feed
-        self.on_change = on_change
+        self._observers: list[Callable[[str], None]] = []
         self._loaded: dict[str, _Loaded] = {}
         self._same: dict[str, PackView] = {}
         self._flights: SingleFlight[_Loaded] = SingleFlight()
         self._generation: dict[str, int] = {}
         feed.subscribe(USER, self._user_changed)
         feed.subscribe(PACK, self._pack_changed)
+
+    def observe(self, observer: Callable[[str], None]) -> None:
+        """Call `observer` with every user whose view has changed, from now on."""
+        self._observers.append(observer)
 
     def view_of(self, user: str) -> PackView:
         """What `user` has active; nothing for one that was not admitted."""
@@ -106,8 +103,9 @@ class PackScopes:
         loaded = _Loaded(self._view(servers, tools), packs, is_active is not False)
         if generation == self._generation.get(user, 0):
             before, self._loaded[user] = self._loaded.get(user), loaded
-            if before is not None and before.view != loaded.view and self.on_change is not None:
-                self.on_change(user)
+            if before is not None and before.view != loaded.view:
+                for told in self._observers:
+                    told(user)
         return loaded
 
     def _view(self, servers: frozenset[str], tools: frozenset[str]) -> PackView:

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Mapping
 from uuid import uuid4
 
 import structlog
@@ -21,7 +20,8 @@ from armory.accounts.query_log import QueryLog, QueryRecord
 from armory.accounts.quotas import Quota, Quotas
 from armory.accounts.registry import ToolRegistry
 from armory.accounts.scopes import PackScopes
-from armory.accounts.usage_statistics import WINDOW_DAYS, UsageStatistics
+from armory.accounts.settings import AccountSettings
+from armory.accounts.usage_statistics import UsageStatistics
 from armory.accounts.users import Users
 from armory.domain.principal import Principal
 from armory.domain.results import Listing
@@ -36,29 +36,6 @@ REFRESH_S = 10.0
 PRUNE_S = 3_600.0
 SEARCHES = frozenset(("search_tools", "find_tools"))
 """Tools of the gateway itself, a call of which is a retrieval query."""
-
-
-@dataclass(frozen=True, slots=True)
-class AccountSettings:
-    """What configuration says about accounts.
-
-    Attributes:
-        enabled: whether packs narrow what users see, and quotas count.
-        default_plan: plan of users that have none.
-        plans: queries a month by plan, None for without limit.
-        query_log: whether queries are recorded.
-        retention_days: days until a record of the query log is deleted.
-        redact: regular expressions over queries.
-        usage_window_days: days over which tools are judged.
-    """
-
-    enabled: bool = False
-    default_plan: str = "free"
-    plans: Mapping[str, int | None] = field(default_factory=lambda: {"free": None})
-    query_log: bool = True
-    retention_days: int = 30
-    redact: Sequence[str] = ()
-    usage_window_days: int = WINDOW_DAYS
 
 
 class Accounts:
@@ -86,7 +63,7 @@ class Accounts:
         self.settings = settings or AccountSettings()
         self.database = database
         self.cache = cache
-        self.upstreams = upstreams
+        self._upstreams = upstreams
         self.feed = ChangeFeed(database, cache)
         plan = self.settings.default_plan
         self.users = Users(database, self.feed, default_plan=plan)
@@ -209,7 +186,7 @@ class Accounts:
         now = time.monotonic()
         elapsed_ms = int((now - self._observed_at) * 1000)
         self._observed_at = now
-        self.usage.observed(self.upstreams(), elapsed_ms)
+        self.usage.observed(self._upstreams(), elapsed_ms)
         await self.flush()
 
     async def _prune(self) -> None:

@@ -31,7 +31,6 @@ from armory.retrieval.rankers.factors import (
 )
 from armory.storage.database import Database, now_ms
 
-WINDOW_DAYS = 30
 _DAY_MS = 86_400_000
 _PENDING_KEPT = 200_000
 
@@ -55,11 +54,11 @@ class UsageStatistics:
         database: Database,
         *,
         tools: Callable[[], int] = lambda: 0,
-        window_days: int = WINDOW_DAYS,
+        window_days: int,
         now_ms: Callable[[], int] = now_ms,
     ) -> None:
         self._rows = UsageStore(database)
-        self.tool_count = tools
+        self._tool_count = tools
         self._window_days = window_days
         self._now_ms = now_ms
         self._tools: dict[str, ToolStatistics] = {}
@@ -180,7 +179,7 @@ class UsageStatistics:
         """Popularity over all, history of this user, performance of each named tool."""
         mine = self._users.get(user, {}) if user is not None else {}
         now = self._now_ms()
-        total = self.tool_count()
+        total = self._tool_count()
         shape = len(names)
         popular = np.zeros(shape, np.float32)
         known = np.zeros(shape, np.float32)

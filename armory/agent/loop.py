@@ -20,6 +20,7 @@ from armory.agent.findings import AgentResult, Event, Kind, Stop, tools_of
 from armory.agent.labels import SEARCHES, Search
 from armory.agent.parse import Step, parse_step
 from armory.agent.prompt import LAST_TURN, ask_again, observation, system_prompt
+from armory.agent.settings import AgentLimits
 from armory.domain.query import VisibleSet
 from armory.errors import BackendError, InvalidRequest
 from armory.llm.client import Completion, Message
@@ -27,7 +28,6 @@ from armory.llm.errors import ChatError, ChatTimeout
 
 _log = structlog.get_logger(__name__)
 
-MAX_ITERATIONS = 5
 _MAX_TOP_K = 50
 _STOP_WORDS = ("\nObservation:",)
 
@@ -44,33 +44,6 @@ class Chat(Protocol):
     ) -> Completion:
         """One answer to a conversation; raises `ChatError`."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class AgentLimits:
-    """What one run may cost.
-
-    Attributes:
-        max_iterations: cycles of Thought, Action and Observation, 1 to 5. One more turn may follow
-            for the Final Answer alone.
-        time_s: wall time of the whole run.
-        tokens: prompt and completion tokens of the whole run.
-        answer_tokens: of one turn, thinking included.
-        top_k: hits of a search that names no `top_k`.
-    """
-
-    max_iterations: int = MAX_ITERATIONS
-    time_s: float = 120.0
-    tokens: int = 60_000
-    answer_tokens: int = 4_096
-    top_k: int = 5
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.max_iterations <= MAX_ITERATIONS:
-            raise InvalidRequest(
-                f"max_iterations is {self.max_iterations}; it must be 1 to {MAX_ITERATIONS}",
-                parameter="max_iterations",
-            )
 
 
 @dataclass(slots=True)

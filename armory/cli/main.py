@@ -20,6 +20,7 @@ from armory.config import ConfigProblems
 from armory.config.problems import nearest
 from armory.errors import ArmoryError, ConfigError, InvalidRequest, UpstreamUnavailable
 from armory.observability.logging import configure_logging
+from armory.observability.settings import LogSettings
 
 FAILED, USAGE, UNREACHABLE, INTERRUPTED = 1, 2, 3, 130
 
@@ -83,7 +84,7 @@ def cli() -> None:
 
     Configuration: --config, else $ARMORY_CONFIG, else ./armory.yaml.
     """
-    configure_logging("debug" if os.environ.get("ARMORY_DEBUG") else "error")
+    configure_logging(LogSettings("debug" if os.environ.get("ARMORY_DEBUG") else "error"))
 
 
 def exit_code(error: ArmoryError) -> int:

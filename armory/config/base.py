@@ -1,12 +1,15 @@
 """What every block of the configuration shares.
 
-Owns: the base model and the field types that several blocks use. Never imports a room.
+Owns: the base model, the field types that several blocks use, and both ways between a block and a
+room's settings: the defaults that it takes, the values that it gives. Never imports a room.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Collection, Mapping
+from dataclasses import MISSING, fields
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 from pydantic import (
     BaseModel,
@@ -18,6 +21,11 @@ from pydantic import (
     SecretStr,
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+_S = TypeVar("_S", bound="DataclassInstance")
 
 
 class Block(BaseModel):
@@ -67,6 +75,47 @@ class Named:
         self, schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> dict[str, Any]:
         return {"enum": list(self.names), "type": "string"}
+
+
+def defaults_of(settings: type[_S]) -> _S:
+    """The defaults of a room's settings, to be read as its attributes.
+
+    A default stands once, with the code that goes by it; the model of `armory.yaml` refers to it.
+    """
+    found: dict[str, Any] = {}
+    for field in fields(settings):
+        if field.default is not MISSING:
+            found[field.name] = field.default
+        elif field.default_factory is not MISSING:
+            found[field.name] = field.default_factory()
+    return cast("_S", SimpleNamespace(**found))
+
+
+def values_for(
+    settings: type[DataclassInstance], block: Block, *, but: Collection[str] = ()
+) -> dict[str, Any]:
+    """What a block says under the names that a room's settings have, too, as plain values.
+
+    Lists become tuples, secrets texts. Blocks within the block are left out: they have settings of
+    their own, or other names there.
+
+    Args:
+        settings: a dataclass.
+        block: says the values.
+        but: names that mean something else on either side.
+    """
+    names = {field.name for field in fields(settings)} & type(block).model_fields.keys()
+    return {
+        name: _plain(value)
+        for name in sorted(names.difference(but))
+        if not isinstance(value := getattr(block, name), BaseModel)
+    }
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, SecretStr):
+        return value.get_secret_value()
+    return tuple(value) if isinstance(value, list) else value
 
 
 def _number_as_text(value: Any) -> Any:

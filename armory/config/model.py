@@ -1,7 +1,7 @@
 """The whole of `armory.yaml`: one model a block.
 
-Owns: `Config` and its blocks, except the two large ones (`upstream`, `retrieval`). Never imports
-a room: `runtime` turns each block into plain constructor arguments.
+Owns: `Config` and its blocks, except the two large ones (`upstream`, `retrieval`). Of the rooms it
+imports settings only, for their defaults; `runtime` turns each block into such settings.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SecretStr
 
+from armory.accounts.settings import AccountSettings
+from armory.agent.settings import MAX_ITERATIONS, AgentLimits
 from armory.config.base import (
     Block,
     Count,
@@ -17,41 +19,54 @@ from armory.config.base import (
     OptionalText,
     Seconds,
     Texts,
+    defaults_of,
 )
 from armory.config.retrieval import ToolRagConfig
 from armory.config.upstream import UpstreamConfig
+from armory.gateway.settings import WithoutQuery
+from armory.observability.settings import LogFormat, LogLevel, LogSettings
+from armory.retrieval.options import SEARCHES, SEARCHES_PER_CALLER
+from armory.security.settings import JwtSettings, PinningMode
+from armory.upstreams.spec import UpstreamSpec
+from armory.web.settings import ListenSettings, ReadyWhen
+from armory.wire.http.settings import HttpSettings
+
+_LISTEN = defaults_of(ListenSettings)
+_HTTP = defaults_of(HttpSettings)
+_SPEC = defaults_of(UpstreamSpec)
+_JWT = defaults_of(JwtSettings)
+_ACCOUNTS = defaults_of(AccountSettings)
+_AGENT = defaults_of(AgentLimits)
+_LOGS = defaults_of(LogSettings)
 
 
 class LimitsConfig(Block):
     """What one gateway takes before it says no."""
 
-    body_bytes: Count = 4 * 1024 * 1024
+    body_bytes: Count = _HTTP.body_bytes
     """Largest request body, in bytes."""
-    header_bytes: Annotated[int, Field(ge=1_024)] = 96 * 1024
+    header_bytes: Annotated[int, Field(ge=1_024)] = _LISTEN.header_bytes
     """Longest request line, and longest single header, in bytes (a query may stand in one)."""
-    json_depth: Annotated[int, Field(ge=8, le=512)] = 256
+    json_depth: Annotated[int, Field(ge=8, le=512)] = _HTTP.json_depth
     """How deep the JSON of a client's message may be nested."""
-    stdio_line_bytes: Count = 16 * 1024 * 1024
+    stdio_line_bytes: Count = _SPEC.message_bytes
     """Largest message of an upstream, in bytes."""
-    list_entries: Count = 250_000
+    list_entries: Count = _SPEC.list_entries
     """Tools of one upstream, and likewise prompts, resources and templates."""
-    sessions: Count = 10_000
+    sessions: Count = _HTTP.sessions
     """Client sessions at once."""
-    session_idle_s: Seconds = 1_800.0
+    session_idle_s: Seconds = _HTTP.session_idle_s
     """A client session that nobody used for so many seconds is ended."""
-    streams: Count = 10_000
+    streams: Count = _HTTP.streams
     """Open event streams at once."""
-    searches: Count = 512
+    searches: Count = SEARCHES
     """Searches that run or wait at once; one more is refused."""
-    searches_per_principal: Count = 256
+    searches_per_principal: Count = SEARCHES_PER_CALLER
     """The same for one caller; who waits gets room in turn."""
-    parked_interactions: Count = 1_000
+    parked_interactions: Count = _HTTP.parked
     """Calls that may wait for a client's answer at once."""
-    parked_timeout_s: Seconds = 300.0
+    parked_timeout_s: Seconds = _HTTP.parked_timeout_s
     """So long such a call waits, in seconds; then it is cancelled upstream and forgotten."""
-
-
-ReadyWhen = Literal["gateway", "any", "all"]
 
 
 class MetricsConfig(Block):
@@ -80,7 +95,7 @@ class ServerConfig(Block):
     """Addresses or networks whose X-Forwarded-* headers count."""
     limits: LimitsConfig = Field(default_factory=LimitsConfig)
     """What it takes before it says no."""
-    drain_timeout_s: Seconds = 30.0
+    drain_timeout_s: Seconds = _LISTEN.drain_timeout_s
     """How long calls in flight may go on after SIGTERM, in seconds."""
     drain_delay_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
     """How long SIGTERM leaves everything open, in seconds: `/readyz` says no and connections are
@@ -101,7 +116,7 @@ class SetConfig(Block):
     """Glob patterns over exposed names, in the set besides."""
     query: str | Annotated[list[str], Field(max_length=16)] | None = None
     """A query that counts where the request brings none."""
-    without_query: Literal["auto", "all", "search"] | None = None
+    without_query: WithoutQuery | None = None
     """As in `tool_rag`; null: the same."""
 
 
@@ -127,11 +142,11 @@ class JwtConfig(Block):
     """Where the provider's public keys are; or give `secret`."""
     secret: OptionalSecret = None
     """Shared secret of HS256."""
-    algorithms: Texts = Field(default_factory=lambda: ["RS256", "ES256"])
+    algorithms: Texts = Field(default_factory=lambda: list(_JWT.algorithms))
     """Accepted signature algorithms."""
-    user_claim: str = "sub"
+    user_claim: str = _JWT.user_claim
     """Claim with the user's id."""
-    scopes_claim: str = "scope"
+    scopes_claim: str = _JWT.scopes_claim
     """Claim with the scopes (a list, or words in a text)."""
 
 
@@ -170,7 +185,7 @@ class SecurityConfig(Block):
     """Rules; none: everything is allowed."""
     rate_limit: RateLimitConfig | None = None
     """Calls, queries and REST requests of each caller a second; null: without limit."""
-    pinning: Literal["off", "warn", "block"] = "warn"
+    pinning: PinningMode = "warn"
     """What to do when a tool's definition changes under its name."""
 
 
@@ -181,14 +196,19 @@ class PlanConfig(Block):
     """Queries a month; null: without limit."""
 
 
+def _plans(accounts: AccountSettings) -> dict[str, PlanConfig]:
+    limits = accounts.plans.items()
+    return {name: PlanConfig(queries_limit=queries_limit) for name, queries_limit in limits}
+
+
 class AccountsConfig(Block):
     """Users, keys, packs and quotas."""
 
     enabled: bool = False
     """Whether the accounts database is used."""
-    default_plan: str = "free"
+    default_plan: str = _ACCOUNTS.default_plan
     """Plan of users that have none."""
-    plans: dict[str, PlanConfig] = Field(default_factory=lambda: {"free": PlanConfig()})
+    plans: dict[str, PlanConfig] = Field(default_factory=lambda: _plans(_ACCOUNTS))
     """Plans by name."""
 
 
@@ -214,7 +234,7 @@ class AgentConfig(Block):
     """Chat model."""
     api_key: OptionalSecret = None
     """Key of the API."""
-    max_iterations: Annotated[int, Field(ge=1, le=5)] = 5
+    max_iterations: Annotated[int, Field(ge=1, le=MAX_ITERATIONS)] = _AGENT.max_iterations
     """Most rounds of thinking."""
     documents: OptionalText = None
     """Folder of documents to search besides the catalogue."""
@@ -223,9 +243,9 @@ class AgentConfig(Block):
 class QueryLogConfig(Block):
     """The log of queries, for statistics and tuning."""
 
-    enabled: bool = True
+    enabled: bool = _ACCOUNTS.query_log
     """Whether queries are recorded."""
-    retention_days: Count = 30
+    retention_days: Count = _ACCOUNTS.retention_days
     """Days until a record is deleted."""
     redact: Texts = Field(default_factory=list[str])
     """Regular expressions; what they match is replaced before it is stored."""
@@ -234,9 +254,9 @@ class QueryLogConfig(Block):
 class ObservabilityConfig(Block):
     """Logs and metrics."""
 
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_level: LogLevel = _LOGS.log_level
     """Least important events that are logged."""
-    log_format: Literal["auto", "console", "json"] = "auto"
+    log_format: LogFormat = _LOGS.log_format
     """`auto`: readable on a terminal, JSON otherwise."""
     metrics: bool = True
     """Whether `/metrics` is served."""

@@ -9,8 +9,33 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from armory.config.base import Block, Count, Named, OptionalSecret, OptionalText, Share, Texts
+from armory.config.base import (
+    Block,
+    Count,
+    Named,
+    OptionalSecret,
+    OptionalText,
+    Share,
+    Texts,
+    defaults_of,
+)
+from armory.gateway.settings import GatewaySettings, Reveal, WithoutQuery
 from armory.retrieval.names import EMBEDDERS, INDEXES, RANKERS
+from armory.retrieval.options import (
+    AUTO,
+    EMBEDDED,
+    INDEX,
+    RANKER,
+    STRATEGY,
+    Limits,
+    QdrantSettings,
+    Strategy,
+    ThresholdOn,
+)
+
+_GATEWAY = defaults_of(GatewaySettings)
+_LIMITS = Limits()
+_QDRANT = QdrantSettings()
 
 
 class OpenAIConfig(Block):
@@ -33,7 +58,7 @@ class QdrantConfig(Block):
     """Folder of an embedded store (one process, small catalogues)."""
     api_key: OptionalSecret = None
     """Key of the server."""
-    collection: str = "armory"
+    collection: str = _QDRANT.collection
     """First part of the collections' names."""
 
 
@@ -50,51 +75,49 @@ class MultiFactorConfig(Block):
 class ToolRagConfig(Block):
     """How `tools/list` answers a query."""
 
-    enabled: bool = True
+    enabled: bool = _GATEWAY.tool_rag
     """Whether a query filters `tools/list` at all."""
-    embedding_model: str = "embedded"
+    embedding_model: str = EMBEDDED
     """`embedded` needs nothing; others: see `embedding_provider`."""
-    embedding_provider: Annotated[str, Named(EMBEDDERS, "auto")] = "auto"
+    embedding_provider: Annotated[str, Named(EMBEDDERS, AUTO)] = AUTO
     """Who computes embeddings; `auto` decides by the model's name."""
     openai: OpenAIConfig = Field(default_factory=OpenAIConfig)
     """For models of an OpenAI-compatible API."""
-    embedding_strategy: Literal["description", "description_params", "synthetic_queries"] = (
-        "description_params"
-    )
+    embedding_strategy: Strategy = STRATEGY
     """What of a tool is embedded."""
-    similarity_threshold: Share = 0.5
+    similarity_threshold: Share = _LIMITS.threshold or 0.0
     """Tools from this score on are listed; 0.7 is stricter, 0.3 laxer."""
-    threshold_on: Literal["calibrated", "raw"] = "calibrated"
+    threshold_on: ThresholdOn = _LIMITS.threshold_on
     """What the threshold compares: the calibrated score or the ranker's own number."""
-    ranker: Annotated[str, Named(RANKERS)] = "relevance"
+    ranker: Annotated[str, Named(RANKERS)] = RANKER
     """Which formula orders the tools."""
     rerank: OptionalText = None
     """Name of a cross-encoder that re-orders the best candidates."""
     miss_cost: Literal["auto"] | Annotated[float, Field(gt=0, allow_inf_nan=False)] = "auto"
     """How many superfluous tools are as bad as one that is missing."""
-    min_tools: Annotated[int, Field(ge=0)] = 0
+    min_tools: Annotated[int, Field(ge=0)] = _LIMITS.min_tools
     """List at least so many, even below the threshold."""
-    max_tools: Count = 20
+    max_tools: Count = _LIMITS.max_tools
     """List at most so many."""
-    token_budget: Count | None = None
+    token_budget: Count | None = _LIMITS.token_budget
     """Most tokens that the listed definitions may take together."""
     cache_embeddings: bool = True
     """Whether embeddings of queries are cached."""
-    without_query: Literal["auto", "all", "search"] = "auto"
+    without_query: WithoutQuery = _GATEWAY.without_query
     """A listing without a query: all tools, or pinned and meta-tools only; `auto` goes by size."""
-    full_list_limit: Annotated[int, Field(ge=0)] = 64
+    full_list_limit: Annotated[int, Field(ge=0)] = _GATEWAY.full_list_limit
     """With `auto`: the largest number of tools that is listed in full."""
-    search_tools: bool = True
+    search_tools: bool = _GATEWAY.search_tools
     """Whether the meta-tool `search_tools` exists."""
-    call_tool: bool = True
+    call_tool: bool = _GATEWAY.call_tool
     """Whether the meta-tool `call_tool` is listed where the list is cut."""
     pin: Texts = Field(default_factory=list[str])
     """Glob patterns over exposed names; these tools are in every listing."""
-    reveal: Literal["none", "session"] = "none"
+    reveal: Reveal = _GATEWAY.reveal
     """`session`: tools that a legacy session searched for enter its list."""
     learn_from_use: bool = False
     """Whether queries that led to successful calls count as evidence later."""
-    index: Annotated[str, Named(INDEXES)] = "exact"
+    index: Annotated[str, Named(INDEXES)] = INDEX
     """Where vectors are searched."""
     qdrant: QdrantConfig = Field(default_factory=QdrantConfig)
     """For `index: qdrant`."""

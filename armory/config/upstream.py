@@ -1,7 +1,7 @@
 """The block of one upstream server.
 
-Owns: `UpstreamConfig`. Never imports a room; how keys fit each other is checked where the
-upstream's own specification is built.
+Owns: `UpstreamConfig`. Of the rooms it imports settings only, for their defaults; how keys fit each
+other is checked where the upstream's own specification is built.
 """
 
 from __future__ import annotations
@@ -10,7 +10,24 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from armory.config.base import Block, Count, OptionalSecret, OptionalText, Seconds, Text, Texts
+from armory.config.base import (
+    Block,
+    Count,
+    OptionalSecret,
+    OptionalText,
+    Seconds,
+    Text,
+    Texts,
+    defaults_of,
+)
+from armory.domain.catalog import ToolRules
+from armory.gateway.settings import ResultFormat
+from armory.upstreams.oauth.grants import ClientAuth, ClientCredentials, SigningAlgorithm
+from armory.upstreams.spec import Isolation, Transport, UpstreamSpec, Whose
+
+_SPEC = defaults_of(UpstreamSpec)
+_RULES = defaults_of(ToolRules)
+_MACHINE = defaults_of(ClientCredentials)
 
 
 class TlsConfig(Block):
@@ -18,14 +35,14 @@ class TlsConfig(Block):
 
     ca_file: OptionalText = None
     """PEM file of additional certificate authorities."""
-    verify: bool = True
+    verify: bool = _SPEC.verify
     """Whether the certificate is checked at all. Turn it off for experiments only."""
 
 
 class ToolsConfig(Block):
     """Which of the upstream's tools are offered and how. Keys and patterns are original names."""
 
-    allow: list[str] = Field(default_factory=lambda: ["*"])
+    allow: list[str] = Field(default_factory=lambda: list(_RULES.allow))
     """Glob patterns; a tool that none of them matches is not offered."""
     deny: list[str] = Field(default_factory=list[str])
     """Glob patterns that win over `allow`."""
@@ -42,9 +59,9 @@ class ToolsConfig(Block):
 class BreakerConfig(Block):
     """When an upstream that keeps failing is left alone for a while."""
 
-    failures: Count = 5
+    failures: Count = _SPEC.breaker_failures
     """So many failures in a row open the breaker; calls then fail at once."""
-    open_s: Seconds = 30.0
+    open_s: Seconds = _SPEC.breaker_open_s
     """Seconds until one call may try again."""
 
 
@@ -60,7 +77,7 @@ class AuthConfig(Block):
     """Likewise; take it from a variable: `${DOCS_SECRET}`. Or give `private_key`."""
     private_key: OptionalSecret = None
     """PEM of the key that signs assertions (`client_credentials`)."""
-    signing_algorithm: Literal["ES256", "ES384", "RS256", "PS256", "EdDSA"] = "ES256"
+    signing_algorithm: SigningAlgorithm = _MACHINE.signing_algorithm
     """What `private_key` signs with."""
     client_metadata_url: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
     """A client metadata document, for servers that take its URL as id (`authorization_code`)."""
@@ -70,9 +87,7 @@ class AuthConfig(Block):
     """The only authorization server that is believed; null: the one that the server names."""
     scopes: Texts = Field(default_factory=list[str])
     """Asked for; none: what the server asks for."""
-    client_auth: Literal["auto", "client_secret_basic", "client_secret_post", "private_key_jwt"] = (
-        "auto"
-    )
+    client_auth: ClientAuth = _MACHINE.client_auth
     """How a machine proves who it is; `auto`: what the authorization server takes."""
 
 
@@ -89,7 +104,7 @@ class UpstreamConfig(Block):
     """Its working folder; a relative one counts from the folder of the configuration file."""
     url: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")
     """Endpoint of a Streamable HTTP or HTTP+SSE server."""
-    transport: Literal["auto", "stdio", "streamable-http", "sse"] = "auto"
+    transport: Transport = _SPEC.transport
     """`auto`: stdio for a command; for a URL Streamable HTTP first, then HTTP+SSE."""
     headers: dict[str, Text] = Field(default_factory=dict[str, str])
     """Sent with every HTTP request."""
@@ -99,26 +114,26 @@ class UpstreamConfig(Block):
     """Certificate checks of an https URL."""
     proxy: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
     """URL of an HTTP proxy on the way."""
-    protocol: str = "auto"
+    protocol: str = _SPEC.protocol
     """`auto` asks the server; or the one protocol revision to speak."""
-    isolation: Literal["shared", "principal", "session"] = "principal"
+    isolation: Isolation = _SPEC.isolation
     """Who shares a session or process: everybody, one principal, or one client session."""
-    lists: Literal["auto", "shared", "principal"] = "auto"
+    lists: Whose = _SPEC.lists
     """Whose tools, prompts and resources a caller sees: what the gateway is shown, or its own.
     `auto`: its own where `${principal}` occurs and the server says that its lists are private."""
-    idle_timeout_s: Seconds = 900.0
+    idle_timeout_s: Seconds = _SPEC.idle_timeout_s
     """An unused session or process is ended after so many seconds."""
-    connect_timeout_s: Seconds = 15.0
+    connect_timeout_s: Seconds = _SPEC.connect_timeout_s
     """Deadline of each step of connecting, in seconds."""
-    call_timeout_s: Seconds = 120.0
+    call_timeout_s: Seconds = _SPEC.call_timeout_s
     """Deadline of one call, in seconds."""
-    health_interval_s: Seconds = 60.0
+    health_interval_s: Seconds = _SPEC.health_interval_s
     """Seconds between health probes of a session that is not used."""
-    max_concurrency: Count = 64
+    max_concurrency: Count = _SPEC.max_concurrency
     """Calls in flight at once."""
-    max_queue: Annotated[int, Field(ge=0)] = 256
+    max_queue: Annotated[int, Field(ge=0)] = _SPEC.max_queue
     """Calls that may wait for their turn; more are refused at once."""
-    max_sessions: Count = 100
+    max_sessions: Count = _SPEC.max_sessions
     """Sessions or processes at once."""
     tools: ToolsConfig = Field(default_factory=ToolsConfig)
     """Which tools are offered and how."""
@@ -128,5 +143,5 @@ class UpstreamConfig(Block):
     """Tags of all its tools."""
     breaker: BreakerConfig = Field(default_factory=BreakerConfig)
     """When it is left alone for a while."""
-    result_format: Literal["json", "toon"] = "json"
+    result_format: ResultFormat = "json"
     """`toon`: text results are re-written compactly where that is smaller."""

@@ -26,8 +26,8 @@ from armory.evaluation.metrics import (
     recall_at,
     reciprocal_rank,
 )
+from armory.retrieval.options import Limits
 from armory.retrieval.ranking.answer import Ranking
-from armory.retrieval.ranking.cut import Limits
 from armory.retrieval.ranking.tokens import definition_tokens
 from armory.retrieval.retriever import Retriever
 

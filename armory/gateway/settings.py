@@ -12,6 +12,7 @@ from typing import Literal
 WithoutQuery = Literal["auto", "all", "search"]
 ResultFormat = Literal["json", "toon"]
 Personal = Literal["private", "always"]
+Reveal = Literal["none", "session"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +64,7 @@ class GatewaySettings:
     pin: tuple[str, ...] = ()
     server_pins: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     token_budget: int | None = None
-    reveal: Literal["none", "session"] = "none"
+    reveal: Reveal = "none"
     sets: Mapping[str, SetSpec] = field(default_factory=dict[str, SetSpec])
     result_formats: Mapping[str, ResultFormat] = field(default_factory=dict[str, ResultFormat])
     personal: Mapping[str, Personal] = field(default_factory=dict[str, Personal])

@@ -9,12 +9,11 @@ import logging
 import re
 import sys
 from collections.abc import MutableMapping
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
 import structlog
 
-Level = Literal["debug", "info", "warning", "error"]
-Format = Literal["auto", "console", "json"]
+from armory.observability.settings import LogSettings
 
 _SECRET_KEY = re.compile(
     r"(?:^|_)(?:token|secret|password|passwd|authorization|api_?key|credential|cookie)s?$",
@@ -30,19 +29,17 @@ _HIDDEN = "***"
 _NOISY = ("aiohttp.access", "asyncio", "alembic", "httpx", "openai", "qdrant_client")
 
 
-def configure_logging(
-    level: Level = "info", format: Format = "auto", *, stream: TextIO | None = None
-) -> None:
+def configure_logging(settings: LogSettings, *, stream: TextIO | None = None) -> None:
     """Set up structlog and the standard library's logging for the whole process.
 
     Args:
-        level: least important events that are written.
-        format: `auto` is `console` on a terminal and `json` otherwise.
+        settings: what is written, and how.
         stream: where to; standard error by default, since standard output belongs to answers.
     """
     out: TextIO = stream or sys.stderr
-    number = getattr(logging, level.upper())
-    console = format == "console" or (format == "auto" and out.isatty())
+    number = getattr(logging, settings.log_level.upper())
+    chosen = settings.log_format
+    console = chosen == "console" or (chosen == "auto" and out.isatty())
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,

@@ -19,7 +19,6 @@ from armory.protocol.nesting import deeper_than
 from armory.protocol.rawjson import brief, encode, excerpt, items, members, pack
 
 NULL = b"null"
-MAX_DEPTH = 256
 
 
 class Message(msgspec.Struct, gc=False):
@@ -115,7 +114,7 @@ def decode(body: bytes | Raw) -> Message:
     return message
 
 
-def check_depth(body: bytes, limit: int = MAX_DEPTH) -> None:
+def check_depth(body: bytes, limit: int) -> None:
     """Refuse what is nested too deep, before anything opens it.
 
     Raises:

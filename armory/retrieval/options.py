@@ -1,11 +1,30 @@
-"""What parts that live outside the process, or on disk, are told.
+"""What retrieval is told by whoever configures it, as plain values.
 
-Owns: their options as plain values. Never imports a part.
+Owns: the options of parts that live outside the process or on disk, the limits of an answer, and
+every default that `armory.yaml` and the library share. Never imports a part, nor numpy: the
+configuration is read without them.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from armory.domain.query import Query
+
+Strategy = Literal["description", "description_params", "synthetic_queries"]
+ThresholdOn = Literal["calibrated", "raw"]
+
+AUTO = "auto"
+"""The provider that the model's name decides."""
+EMBEDDED = "embedded"
+"""The model that needs nothing."""
+STRATEGY: Strategy = "description_params"
+RANKER = "relevance"
+INDEX = "exact"
+SEARCHES = 512
+"""Searches that run or wait at once, in all."""
+SEARCHES_PER_CALLER = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,3 +59,40 @@ class PartOptions:
     openai: OpenAISettings = field(default_factory=OpenAISettings)
     qdrant: QdrantSettings = field(default_factory=QdrantSettings)
     models_dir: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What may be shown.
+
+    Attributes:
+        threshold: least score (or raw score) of a shown tool; 0 is a threshold too. None: the best
+            are shown whatever their score, and of a refused query as well.
+        threshold_on: which of the two it is compared with.
+        exact: nothing below the threshold is shown. Otherwise, where words are all there is, what
+            the words name plainly is.
+        min_tools: so many best tools are shown whatever their score, a refusal included.
+        max_tools: no more than so many.
+        token_budget: no more estimated tokens of definitions than this; None: no budget. Wins
+            over `min_tools`. A tool that does not fit is left out, smaller ones after it may fit.
+        min_raw: least raw score beside the threshold; None: any.
+        min_cosine: least cosine beside the threshold, 0 where there are no vectors; None: any.
+    """
+
+    threshold: float | None = 0.5
+    threshold_on: ThresholdOn = "calibrated"
+    exact: bool = False
+    min_tools: int = 0
+    max_tools: int = 20
+    token_budget: int | None = None
+    min_raw: float | None = None
+    min_cosine: float | None = None
+
+    def of(self, query: Query) -> Limits:
+        """These limits with what the query sets itself; its threshold is meant exactly."""
+        limits = self
+        if query.threshold is not None:
+            limits = replace(limits, threshold=query.threshold, exact=True)
+        if query.top_k is not None:
+            limits = replace(limits, max_tools=query.top_k)
+        return limits

@@ -14,10 +14,18 @@ from typing import Any
 from armory.errors import ConfigError
 from armory.retrieval.embedders.cache import ByteStore, CachedEmbedder
 from armory.retrieval.indexing.cache import DocumentCache
-from armory.retrieval.indexing.document import Strategy
 from armory.retrieval.indexing.indexer import Indexing, QueryGenerator
 from armory.retrieval.names import EMBEDDERS, INDEXES, RANKERS, part
-from armory.retrieval.options import OpenAISettings, PartOptions, QdrantSettings
+from armory.retrieval.options import (
+    AUTO,
+    EMBEDDED,
+    INDEX,
+    STRATEGY,
+    OpenAISettings,
+    PartOptions,
+    QdrantSettings,
+    Strategy,
+)
 from armory.retrieval.ports import Embedder, VectorIndex
 from armory.retrieval.rankers.base import Ranker
 from armory.retrieval.retriever import Retriever
@@ -25,8 +33,6 @@ from armory.retrieval.scoring.calibration import read_calibrations
 from armory.retrieval.search.candidates import Experience
 from armory.retrieval.settings import RetrieverSettings
 
-AUTO = "auto"
-EMBEDDED = "embedded"
 NO_EMBEDDER = "none"
 VECTORS_FILE = "vectors.db"
 """In the cache folder: vectors of documents, and generated queries."""
@@ -116,8 +122,8 @@ class RetrievalOptions:
 
     model: str = EMBEDDED
     provider: str = AUTO
-    strategy: Strategy = "description_params"
-    index: str = "exact"
+    strategy: Strategy = STRATEGY
+    index: str = INDEX
     openai: OpenAISettings = field(default_factory=OpenAISettings)
     qdrant: QdrantSettings = field(default_factory=QdrantSettings)
     settings: RetrieverSettings = field(default_factory=RetrieverSettings)

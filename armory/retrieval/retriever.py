@@ -26,10 +26,10 @@ from armory.errors import BackendError, InvalidRequest
 from armory.retrieval.embedders.cache import CachedEmbedder
 from armory.retrieval.features import CandidateFeatures
 from armory.retrieval.indexing.indexer import Indexer, Indexing, IndexReport
+from armory.retrieval.options import Limits
 from armory.retrieval.ports import Embedder, FloatArray, IntArray, VectorIndex
 from armory.retrieval.rankers.base import Ranker, Scores
 from armory.retrieval.ranking.answer import Ranking
-from armory.retrieval.ranking.cut import Limits
 from armory.retrieval.ranking.reorder import Reorder
 from armory.retrieval.ranking.rerank import Reranker
 from armory.retrieval.ranking.tokens import TokenCounts

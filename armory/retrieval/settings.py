@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from armory.retrieval.options import RANKER, SEARCHES, SEARCHES_PER_CALLER, Limits
 from armory.retrieval.rankers.base import RankSettings
-from armory.retrieval.ranking.cut import Limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,12 +29,12 @@ class RetrieverSettings:
         searches_per_caller: the same for one caller (`Query.user`).
     """
 
-    ranker: str = "relevance"
+    ranker: str = RANKER
     limits: Limits = field(default_factory=Limits)
     rank: RankSettings = field(default_factory=RankSettings)
     candidates: int = 200
     diversity: float | None = None
     dense_timeout_s: float = 5.0
     query_cache: int = 10_000
-    searches: int = 512
-    searches_per_caller: int = 256
+    searches: int = SEARCHES
+    searches_per_caller: int = SEARCHES_PER_CALLER

@@ -10,9 +10,11 @@ from contextlib import AsyncExitStack
 from armory.agent.catalogue import CatalogueSource, Engine
 from armory.agent.chunks import ChunkSource
 from armory.agent.documents import DocumentSource
-from armory.agent.loop import AgentLimits, RetrievalAgent
+from armory.agent.loop import RetrievalAgent
+from armory.agent.settings import AgentLimits
 from armory.agent.synthetic import ChatQueryGenerator
 from armory.config import Loaded
+from armory.config.base import values_for
 from armory.llm.client import ChatClient
 from armory.retrieval.ports import Embedder
 
@@ -46,7 +48,7 @@ async def open_agent(
     if agent.documents:
         sources.append(await DocumentSource.open(loaded.folder / agent.documents, embedder))
     chat = await stack.enter_async_context(chat_client(loaded))
-    return RetrievalAgent(chat, sources, AgentLimits(max_iterations=agent.max_iterations))
+    return RetrievalAgent(chat, sources, AgentLimits(**values_for(AgentLimits, agent)))
 
 
 def query_generator(loaded: Loaded, chat: ChatClient) -> ChatQueryGenerator | None:

@@ -6,7 +6,6 @@ Owns: turning the state of the rooms into `Readiness` and figures. Changes nothi
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
 
 from armory.gateway.gateway import Gateway
 from armory.observability.metrics import CONTENT_TYPE, EdgeFigures, Metrics, UpstreamFigures
@@ -14,6 +13,7 @@ from armory.retrieval.retriever import Retriever
 from armory.upstreams.pool import Pool
 from armory.upstreams.supervisor import Supervisor
 from armory.web.health import Readiness
+from armory.web.settings import ReadyWhen
 from armory.wire.http.edge import HttpEdge
 
 
@@ -43,7 +43,7 @@ class Figures:
         *,
         snapshot: bool,
         indexing: int = 0,
-        upstreams: Literal["gateway", "any", "all"] = "gateway",
+        upstreams: ReadyWhen = "gateway",
         blocked: str | None = None,
     ) -> Readiness:
         """What `/readyz` says. Ready is a gateway that can answer: it has had its first snapshot.

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from pydantic import SecretStr
-
+from armory.config.base import values_for
 from armory.config.upstream import AuthConfig
 from armory.errors import ConfigError
 from armory.upstreams.oauth.grants import AuthorizationCode, ClientCredentials, Grant
@@ -26,25 +26,10 @@ def grant(key: str, block: AuthConfig, home: Path) -> Grant:
     """
     if block.type == "client_credentials":
         _refuse(key, block, ("client_metadata_url",))
-        return ClientCredentials(
-            client_id=block.client_id or "",
-            client_secret=_text(block.client_secret),
-            private_key=_text(block.private_key),
-            signing_algorithm=block.signing_algorithm,
-            token_url=block.token_url or "",
-            issuer=block.issuer or "",
-            scopes=tuple(block.scopes),
-            client_auth=block.client_auth,
-        )
+        return ClientCredentials(**_texts(values_for(ClientCredentials, block)))
     _refuse(key, block, ("private_key", "token_url"))
-    return AuthorizationCode(
-        client_id=block.client_id or "",
-        client_secret=_text(block.client_secret),
-        client_metadata_url=block.client_metadata_url or "",
-        issuer=block.issuer or "",
-        scopes=tuple(block.scopes),
-        store=str(home / LOGINS),
-    )
+    given = _texts(values_for(AuthorizationCode, block))
+    return AuthorizationCode(**given, store=str(home / LOGINS))
 
 
 def _refuse(key: str, block: AuthConfig, names: Sequence[str]) -> None:
@@ -53,5 +38,5 @@ def _refuse(key: str, block: AuthConfig, names: Sequence[str]) -> None:
             raise ConfigError(f"{block.type} has no {name!r}", path=f"upstreams.{key}.auth.{name}")
 
 
-def _text(value: SecretStr | None) -> str:
-    return "" if value is None else value.get_secret_value()
+def _texts(values: dict[str, Any]) -> dict[str, Any]:
+    return {name: "" if value is None else value for name, value in values.items()}

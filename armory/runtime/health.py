@@ -16,6 +16,7 @@ from armory.errors import ConfigError
 from armory.web.app import listen, make_app
 from armory.web.binding import Bound, bind
 from armory.web.health import Health, Readiness
+from armory.web.settings import ListenSettings
 
 _log = structlog.get_logger(__name__)
 _METRICS_PORT = "server.metrics.port"
@@ -56,7 +57,8 @@ async def serve_apart(
 ) -> None:
     """Serve health and metrics on a port of their own until `stack` unwinds."""
     app = make_app(body_bytes=1)
+    settings = ListenSettings(server.limits.header_bytes, drain_timeout_s=1.0)
     health.register(app)
-    listening = await listen(app, bound, drain_s=1.0, header_bytes=server.limits.header_bytes)
+    listening = await listen(app, bound, settings=settings)
     stack.push_async_callback(listening.close)
     _log.info("metrics_listening", host=listening.host, port=listening.port)

@@ -5,12 +5,12 @@ Owns: `RestServices` out of a `Runtime`. Opens nothing.
 
 from __future__ import annotations
 
+import hashlib
 from typing import TYPE_CHECKING
 
 from armory.accounts.service import Accounts
-from armory.runtime.accounts import RestEngine, variant
 from armory.runtime.settings import armory_version, base_path
-from armory.web.rest.services import RestLimits, RestServices, UpstreamInfo
+from armory.web.rest.services import RestServices, RetrievalOff, UpstreamInfo
 from armory.wire.http.edge import HttpEdge
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestS
 
     def configured() -> str:
         learned = runtime.learning.uses.stamp if runtime.learning else ""
-        return variant(runtime.loaded.config) + learned
+        described = runtime.loaded.config.tool_rag.model_dump_json()
+        return hashlib.sha256(described.encode()).hexdigest() + learned
 
     def upstreams() -> dict[str, UpstreamInfo]:
         return {
@@ -39,7 +40,7 @@ def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestS
         }
 
     return RestServices(
-        engine=RestEngine(lambda: runtime.retriever),
+        engine=runtime.retriever or RetrievalOff(),
         accounts=accounts,
         authenticator=edge.authenticator,
         catalog=lambda: gateway.view.catalog,
@@ -47,7 +48,7 @@ def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestS
         upstreams=upstreams,
         agent=runtime.agent,
         gate=edge.hosts,
-        limits=RestLimits(body_bytes=config.server.limits.body_bytes),
+        body_bytes=config.server.limits.body_bytes,
         base_path=base_path(config),
         variant=configured,
         asked=gateway.preceding.asked if gateway.preceding else None,

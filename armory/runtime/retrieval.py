@@ -10,13 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 from armory.config import Loaded
+from armory.config.base import values_for
 from armory.config.checks import lacks_openai_key
 from armory.config.retrieval import ToolRagConfig
 from armory.errors import ConfigError
 from armory.retrieval.indexing.indexer import QueryGenerator
+from armory.retrieval.options import Limits
 from armory.retrieval.rankers.base import RankSettings
 from armory.retrieval.rankers.multi_factor import weights_of
-from armory.retrieval.ranking.cut import Limits
 from armory.retrieval.registry import (
     NO_EMBEDDER,
     OpenAISettings,
@@ -28,7 +29,6 @@ from armory.retrieval.registry import (
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.search.candidates import Experience
 from armory.retrieval.settings import RetrieverSettings
-from armory.runtime.settings import secret
 
 Progress = Callable[[int, int], None]
 CALIBRATION = "calibration.json"
@@ -72,16 +72,10 @@ def retrieval_options(loaded: Loaded) -> RetrievalOptions:
         provider=rag.embedding_provider,
         strategy=rag.embedding_strategy,
         index=rag.index,
-        openai=OpenAISettings(
-            base_url=rag.openai.base_url,
-            api_key=secret(rag.openai.api_key),
-            dimensions=rag.openai.dimensions,
-        ),
+        openai=OpenAISettings(**values_for(OpenAISettings, rag.openai)),
         qdrant=QdrantSettings(
-            url=rag.qdrant.url,
+            **values_for(QdrantSettings, rag.qdrant, but=("path",)),
             path=None if rag.qdrant.path is None else str(loaded.folder / rag.qdrant.path),
-            api_key=secret(rag.qdrant.api_key),
-            collection=rag.qdrant.collection,
         ),
         settings=replace(
             retriever_settings(rag, loaded.home),
@@ -101,13 +95,7 @@ def retriever_settings(rag: ToolRagConfig, home: Path) -> RetrieverSettings:
     """
     return RetrieverSettings(
         ranker=rag.ranker,
-        limits=Limits(
-            threshold=rag.similarity_threshold,
-            threshold_on=rag.threshold_on,
-            min_tools=rag.min_tools,
-            max_tools=rag.max_tools,
-            token_budget=rag.token_budget,
-        ),
+        limits=Limits(threshold=rag.similarity_threshold, **values_for(Limits, rag)),
         rank=RankSettings(
             miss_cost=None if rag.miss_cost == "auto" else rag.miss_cost,
             calibration=load_calibration(home / CALIBRATION),

@@ -14,27 +14,24 @@ from typing import TYPE_CHECKING
 
 import structlog
 
+from armory.accounts.opening import Opening, opened
+from armory.accounts.registered_tools import WithRegisteredTools
 from armory.accounts.scopes import PackScopes
 from armory.accounts.users import ENDED
 from armory.config import Loaded
-from armory.config.model import ReadyWhen
 from armory.domain.principal import Principal
 from armory.feedback.attribution import QueryAttribution
 from armory.feedback.learning import Learning
 from armory.feedback.store import StoredUses
 from armory.feedback.vectors import FeedbackVectors
+from armory.gateway.events import EventFanOut
 from armory.gateway.gateway import Gateway
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.search.candidates import Experience
 from armory.runtime.accounts import (
-    AlsoIndexed,
-    Fan,
-    Opening,
     accounts_needed,
     make_accounts,
-    opened,
     schemes,
-    states,
 )
 from armory.runtime.catalogue import CatalogueKeeper
 from armory.runtime.chat import chat_of
@@ -50,6 +47,7 @@ from armory.runtime.settings import (
     authenticator,
     base_path,
     http_settings,
+    listen_settings,
     reloadable,
 )
 from armory.security.pinning import Pinning
@@ -60,6 +58,7 @@ from armory.web.app import Listening, Shortcut, listen, make_app
 from armory.web.binding import Bound, bind
 from armory.web.health import Readiness
 from armory.web.rest.api import register_rest
+from armory.web.settings import ReadyWhen
 from armory.wire.http.edge import HttpEdge
 
 if TYPE_CHECKING:
@@ -93,7 +92,11 @@ class Runtime:
     def __init__(
         self, loaded: Loaded, *, trusted: bool = False, on_progress: Progress | None = None
     ) -> None:
-        self.accounts = None if trusted else make_accounts(loaded)
+        self.accounts = (
+            None
+            if trusted
+            else make_accounts(loaded, tools=self._tool_count, upstreams=self._upstreams_up)
+        )
         parts = reloadable(loaded, self._packs())
         self.loaded = loaded
         self.agent: RetrievalAgent | None = None
@@ -127,14 +130,16 @@ class Runtime:
             Policy() if trusted else parts.policy,
             parts.gateway,
             limiter=self.limits,
-            events=Fan([sink for sink in (self.figures.metrics, accounts, self.learning) if sink]),
+            events=EventFanOut(
+                [sink for sink in (self.figures.metrics, accounts, self.learning) if sink]
+            ),
             preceding=QueryAttribution() if self.learning else None,
         )
         self.gateway.compacted = self.figures.metrics.compacted
         self.pool.observers.add(self.gateway)
-        self._indexing: AlsoIndexed | None = None
+        self._indexing: WithRegisteredTools | None = None
         if self.retriever is not None and accounts is not None:
-            self._indexing = AlsoIndexed(self.retriever, accounts.registry)
+            self._indexing = WithRegisteredTools(self.retriever, accounts.registry, accounts.feed)
         self.keeper = CatalogueKeeper(
             lambda: self.supervisor.lists(),
             self.gateway.publish,
@@ -146,9 +151,7 @@ class Runtime:
         self.gateway.on_mismatch(self._relist)
         self.keeper.join(self.gateway.personal)
         if accounts is not None:
-            accounts.usage.tool_count = lambda: len(self.gateway.view.catalog.tools)
-            accounts.upstreams = lambda: states(self.supervisor.status())
-            accounts.scopes.on_change = self.gateway.changes.tell_user
+            accounts.scopes.observe(self.gateway.changes.tell_user)
         self._snapshot = asyncio.Event()
         self._starting: asyncio.Task[None] | None = None
 
@@ -163,6 +166,13 @@ class Runtime:
             accounts.feed,
             accounts.query_log.redacted,
         )
+
+    def _tool_count(self) -> int:
+        return len(self.gateway.view.catalog.tools)
+
+    def _upstreams_up(self) -> dict[str, bool]:
+        status = self.supervisor.status()
+        return {key: found.state == "ready" for key, found in status.items()}
 
     def _packs(self) -> PackScopes | None:
         accounts = self.accounts
@@ -281,9 +291,8 @@ class Runtime:
         self.listening = await listen(
             app,
             bound,
+            settings=listen_settings(config),
             base_path=prefix,
-            drain_s=config.server.drain_timeout_s,
-            header_bytes=config.server.limits.header_bytes,
             shortcut=None if logs else Shortcut(edge.straight(), self._snapshot.is_set),
         )
         stack.push_async_callback(self.listening.close)

@@ -16,16 +16,20 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from armory.config import Config, Loaded
+from armory.config.base import values_for
 from armory.config.upstream import UpstreamConfig
 from armory.domain.catalog import ToolRules
 from armory.errors import ConfigError
 from armory.gateway.settings import GatewaySettings, Personal, SetSpec
+from armory.observability.settings import LogSettings
 from armory.runtime.grants import grant
 from armory.security.authentication import Admission, Authenticator, Scheme, StaticToken
 from armory.security.policy import Packs, Policy, Rule
 from armory.upstreams.spec import UpstreamSpec
+from armory.web.settings import ListenSettings
 from armory.wire.http.host_checks import is_loopback
 from armory.wire.http.settings import HttpSettings
+from armory.wire.settings import StdioSettings
 
 
 def armory_version() -> str:
@@ -100,33 +104,19 @@ def upstream_spec(key: str, block: UpstreamConfig, loaded: Loaded) -> UpstreamSp
     env = dict(block.env)
     if block.command is not None:
         env.setdefault("PATH", search_path())
+    limits = loaded.config.server.limits
     return UpstreamSpec(
-        key=key,
-        command=block.command,
-        args=tuple(block.args),
+        key,
+        **values_for(UpstreamSpec, block, but=("env", "cwd", "auth")),
         env=env,
         cwd=None if block.cwd is None else str(loaded.folder / Path(block.cwd).expanduser()),
-        url=block.url,
-        transport=block.transport,
-        headers=dict(block.headers),
         auth=None if block.auth is None else grant(key, block.auth, loaded.home),
         ca_file=None if block.tls.ca_file is None else str(loaded.folder / block.tls.ca_file),
         verify=block.tls.verify,
-        proxy=block.proxy,
-        protocol=block.protocol,
-        isolation=block.isolation,
-        lists=block.lists,
-        idle_timeout_s=block.idle_timeout_s,
-        connect_timeout_s=block.connect_timeout_s,
-        call_timeout_s=block.call_timeout_s,
-        max_concurrency=block.max_concurrency,
-        max_queue=block.max_queue,
-        max_sessions=block.max_sessions,
         breaker_failures=block.breaker.failures,
         breaker_open_s=block.breaker.open_s,
-        message_bytes=loaded.config.server.limits.stdio_line_bytes,
-        list_entries=loaded.config.server.limits.list_entries,
-        health_interval_s=block.health_interval_s,
+        message_bytes=limits.stdio_line_bytes,
+        list_entries=limits.list_entries,
     )
 
 
@@ -183,27 +173,18 @@ def gateway_settings(config: Config) -> GatewaySettings:
     sets: dict[str, SetSpec] = {}
     for name, chosen in config.sets.items():
         query = (chosen.query,) if isinstance(chosen.query, str) else tuple(chosen.query or ())
-        sets[name] = SetSpec(
-            servers=tuple(chosen.servers),
-            tools=tuple(chosen.tools),
-            query=query,
-            without_query=chosen.without_query,
-        )
+        sets[name] = SetSpec(**values_for(SetSpec, chosen, but=("query",)), query=query)
     return GatewaySettings(
         tool_rag=rag.enabled,
-        without_query=rag.without_query,
-        full_list_limit=rag.full_list_limit,
+        **values_for(GatewaySettings, rag, but=("search_tools", "call_tool")),
         search_tools=rag.search_tools and rag.enabled,
         call_tool=rag.call_tool and rag.enabled,
-        pin=tuple(rag.pin),
         server_pins={
             key: tuple(block.tools.pin)
             for key, block in config.upstreams.items()
             if block.tools.pin
         },
         find_tools=config.agent.enabled and rag.enabled,
-        token_budget=rag.token_budget,
-        reveal=rag.reveal,
         sets=sets,
         result_formats={
             key: block.result_format
@@ -212,6 +193,19 @@ def gateway_settings(config: Config) -> GatewaySettings:
         },
         server_version=armory_version(),
         public_url=base_path(config),
+    )
+
+
+def log_settings(config: Config) -> LogSettings:
+    """What is logged, and how."""
+    return LogSettings(**values_for(LogSettings, config.observability))
+
+
+def listen_settings(config: Config) -> ListenSettings:
+    """How the server listens and ends."""
+    return ListenSettings(
+        header_bytes=config.server.limits.header_bytes,
+        drain_timeout_s=config.server.drain_timeout_s,
     )
 
 
@@ -224,18 +218,20 @@ def http_settings(config: Config) -> HttpSettings:
     """The HTTP edge's configuration."""
     server = config.server
     return HttpSettings(
-        host=server.host,
         base_path=base_path(config),
-        allowed_hosts=tuple(server.allowed_hosts),
-        allowed_origins=tuple(server.allowed_origins),
-        trusted_proxies=tuple(server.trusted_proxies),
-        body_bytes=server.limits.body_bytes,
-        json_depth=server.limits.json_depth,
-        session_idle_s=server.limits.session_idle_s,
-        sessions=server.limits.sessions,
-        streams=server.limits.streams,
+        **values_for(HttpSettings, server, but=("base_path",)),
+        **values_for(HttpSettings, server.limits),
         parked=server.limits.parked_interactions,
-        parked_timeout_s=server.limits.parked_timeout_s,
+    )
+
+
+def stdio_settings(config: Config) -> StdioSettings:
+    """How one client is served over standard input and output."""
+    limits = config.server.limits
+    return StdioSettings(
+        **values_for(StdioSettings, limits),
+        line_bytes=limits.stdio_line_bytes,
+        drain_timeout_s=config.server.drain_timeout_s,
     )
 
 

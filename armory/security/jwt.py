@@ -23,6 +23,7 @@ from cachetools import TLRUCache
 
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, BackendError, ConfigError
+from armory.security.settings import JwtSettings
 
 _log = structlog.get_logger(__name__)
 Fetch = Callable[[str], Awaitable[bytes]]
@@ -158,15 +159,10 @@ class JwtScheme:
     """The check of session tokens.
 
     Args:
-        issuer: required `iss`; None: any.
-        audience: required `aud`; None: any.
-        jwks_url: where the provider's public keys are; or `secret`.
-        secret: shared secret of the HS algorithms, at least 32 bytes.
-        algorithms: accepted signature algorithms: HS ones with a secret, others with keys.
-        user_claim: claim with the user's id.
-        scopes_claim: claim with the scopes, a list or words in a text.
+        settings: what is required of a token, and what checks its signature.
         leeway_s: how far clocks may be apart.
         fetch: gets the key document.
+        clock: seconds since 1970.
 
     Raises:
         ConfigError: settings that do not fit together.
@@ -174,26 +170,21 @@ class JwtScheme:
 
     def __init__(
         self,
+        settings: JwtSettings,
         *,
-        issuer: str | None = None,
-        audience: str | None = None,
-        jwks_url: str | None = None,
-        secret: str | None = None,
-        algorithms: Sequence[str] = ("RS256", "ES256"),
-        user_claim: str = "sub",
-        scopes_claim: str = "scope",
         leeway_s: float = 30.0,
         fetch: Fetch = fetch,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        _check(jwks_url, secret, algorithms)
-        self._issuer = issuer
-        self._audience = audience
-        self._secret = secret
+        url, algorithms = settings.jwks_url, settings.algorithms
+        _check(url, settings.secret, algorithms)
+        self._issuer = settings.issuer
+        self._audience = settings.audience
+        self._secret = settings.secret
         self._algorithms = list(algorithms)
-        self._keys = KeySet(jwks_url, algorithms, fetch=fetch) if jwks_url else None
-        self._user_claim = user_claim
-        self._scopes_claim = scopes_claim
+        self._keys = KeySet(url, algorithms, fetch=fetch) if url else None
+        self._user_claim = settings.user_claim
+        self._scopes_claim = settings.scopes_claim
         self._leeway_s = leeway_s
         self._clock = clock
         self._checked: TLRUCache[bytes, tuple[Principal, float, int]] = TLRUCache(

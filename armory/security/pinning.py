@@ -12,15 +12,15 @@ import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import structlog
 
 from armory.domain.catalog import Catalog
 from armory.domain.tool import ToolRecord
 from armory.errors import ConfigError
+from armory.security.settings import PinningMode
 
-Mode = Literal["off", "warn", "block"]
 _log = structlog.get_logger(__name__)
 
 
@@ -45,8 +45,8 @@ class Pinning:
         ConfigError: the file is there and is not what this class writes.
     """
 
-    def __init__(self, path: Path, mode: Mode = "warn") -> None:
-        self.mode: Mode = mode
+    def __init__(self, path: Path, mode: PinningMode) -> None:
+        self.mode: PinningMode = mode
         self._path = path
         self._pins = _read(path) if mode != "off" else {}
         self._told: dict[str, str] = {}

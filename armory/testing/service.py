@@ -11,7 +11,9 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from armory.accounts.service import Accounts, AccountSettings
+from armory.accounts.registry import TOOLS
+from armory.accounts.service import Accounts
+from armory.accounts.settings import AccountSettings
 from armory.domain.catalog import Catalog, ServerLists, ToolRules, build_catalog
 from armory.retrieval.embedders.embedded import EmbeddedEmbedder
 from armory.retrieval.indexes.exact import ExactIndex
@@ -30,7 +32,10 @@ from armory.web.app import listen, make_app
 from armory.web.binding import bind
 from armory.web.rest.api import register_rest
 from armory.web.rest.services import Agent, RestLimits, RestServices, UpstreamInfo
+from armory.web.settings import ListenSettings
 
+QUICK_END = ListenSettings(drain_timeout_s=1.0)
+"""For servers of tests, which have nothing worth waiting for."""
 ADMIN_TOKEN = "an-administrators-token"
 
 
@@ -42,6 +47,7 @@ class Service:
         url: where it is reached.
         accounts, policy, retriever: its parts.
         catalog: what it serves.
+        follows_registry: whether tools that are registered over REST are indexed at once.
     """
 
     url: str
@@ -49,6 +55,7 @@ class Service:
     policy: Policy
     retriever: Retriever
     catalog: Catalog
+    follows_registry: bool = True
 
     async def publish(self, catalog: Catalog) -> None:
         """Serve another catalogue."""
@@ -100,7 +107,10 @@ async def running_service(
         allow_anonymous: whether requests without a credential are served.
     """
     accounts = Accounts(
-        Database(url), cache or MemoryCache(), settings or AccountSettings(enabled=True)
+        Database(url),
+        cache or MemoryCache(),
+        settings or AccountSettings(enabled=True),
+        tools=lambda: len(service.catalog.tools),
     )
     await accounts.open()
     packs = accounts.scopes if accounts.enabled else None
@@ -112,12 +122,12 @@ async def running_service(
         experience=Experience(accounts.usage),
     )
     service = Service("", accounts, Policy(list(rules), packs), retriever, catalog)
-    accounts.usage.tool_count = lambda: len(service.catalog.tools)
 
-    async def registry_changed() -> None:
-        await service.publish(service.catalog)
+    async def registry_changed(_value: str) -> None:
+        if service.follows_registry:
+            await service.publish(service.catalog)
 
-    accounts.registry.on_change = registry_changed
+    accounts.feed.subscribe(TOOLS, registry_changed)
     await service.publish(catalog)
     admin = StaticToken("root", ADMIN_TOKEN, frozenset(("admin",)))
     services = RestServices(
@@ -133,12 +143,14 @@ async def running_service(
         policy=lambda: service.policy,
         upstreams=lambda: {key: UpstreamInfo("ready") for key in service.catalog.servers},
         agent=agent,
+        body_bytes=1 << 22,
+        api_keys=True,
         limits=limits or RestLimits(),
     )
-    app = make_app(body_bytes=services.limits.body_bytes)
+    app = make_app(body_bytes=services.body_bytes)
     register_rest(app, services)
     task = spawn(accounts.run(), "accounts")
-    listening = await listen(app, bind("127.0.0.1", 0), drain_s=1.0)
+    listening = await listen(app, bind("127.0.0.1", 0), settings=QUICK_END)
     service.url = listening.url
     try:
         await accounts.feed.wait_trusted(10.0)

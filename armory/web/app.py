@@ -15,10 +15,10 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from armory.web.binding import Bound, cannot_bind
+from armory.web.settings import ListenSettings
 
 _log = structlog.get_logger(__name__)
 ALWAYS_ANSWERED = ("/healthz", "/readyz", "/metrics")
-HEADER_BYTES = 96 * 1024
 _EVERYWHERE = ("0.0.0.0", "::")
 BODY_MARGIN = 64 * 1024
 """aiohttp's own body limit stands so far above the configured one, which answers first."""
@@ -178,9 +178,8 @@ async def listen(
     app: web.Application,
     bound: Bound,
     *,
+    settings: ListenSettings | None = None,
     base_path: str = "",
-    drain_s: float = 30.0,
-    header_bytes: int = HEADER_BYTES,
     shortcut: Shortcut | None = None,
 ) -> Listening:
     """Serve on a port that is bound.
@@ -188,21 +187,21 @@ async def listen(
     Args:
         app: the finished application.
         bound: the port; closed with the server.
+        settings: bounds of requests and of the end.
         base_path: path under which everything is registered, for the URL.
-        drain_s: how long requests in flight may go on when it closes.
-        header_bytes: longest request line and longest header; 400 beyond.
         shortcut: paths that need no router.
 
     Raises:
         ConfigError: another program took the port in the same moment.
     """
+    settings = settings or ListenSettings()
     runner = web.AppRunner(
         app,
         access_log=None,
         handler_cancellation=True,
-        shutdown_timeout=drain_s,
-        max_line_size=header_bytes,
-        max_field_size=header_bytes,
+        shutdown_timeout=settings.drain_timeout_s,
+        max_line_size=settings.header_bytes,
+        max_field_size=settings.header_bytes,
     )
     await runner.setup()
     leaving = Leaving()

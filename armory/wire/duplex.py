@@ -50,7 +50,7 @@ class Duplex:
         caller: Caller,
         out: EventStream,
         *,
-        json_depth: int = jsonrpc.MAX_DEPTH,
+        json_depth: int,
     ) -> None:
         self._dispatcher = dispatcher
         self._sessions = sessions

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Sequence
 from typing import BinaryIO
 
 import structlog
@@ -16,17 +15,17 @@ import structlog
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.gateway.gateway import Gateway
 from armory.gateway.requests import ALL, Endpoint
-from armory.protocol import codes, jsonrpc
+from armory.protocol import codes
 from armory.tasks import spawn, start
 from armory.wire.dispatch import Dispatcher
 from armory.wire.duplex import Duplex
 from armory.wire.interaction.interactions import Interactions
 from armory.wire.requests import Caller
 from armory.wire.sessions.registry import Sessions
+from armory.wire.settings import StdioSettings
 from armory.wire.streams import EventStream
 
 _log = structlog.get_logger(__name__)
-DRAIN_S = 30.0
 
 
 async def serve_stdio(
@@ -34,11 +33,7 @@ async def serve_stdio(
     principal: Principal = ANONYMOUS,
     *,
     endpoint: Endpoint = ALL,
-    line_bytes: int = 16 << 20,
-    drain_timeout_s: float = DRAIN_S,
-    state_keys: Sequence[bytes] = (),
-    parked_timeout_s: float = 300.0,
-    json_depth: int = jsonrpc.MAX_DEPTH,
+    settings: StdioSettings | None = None,
     stdin: BinaryIO | None = None,
     stdout: BinaryIO | None = None,
 ) -> None:
@@ -48,30 +43,27 @@ async def serve_stdio(
         gateway: the request path.
         principal: who the client is.
         endpoint: what it sees.
-        line_bytes: longest message; a longer one is answered with an error and skipped.
-        drain_timeout_s: how long calls in flight may take after the input has ended, in seconds.
-        state_keys: secrets that seal request state.
-        parked_timeout_s: how long a call waits for the client's answers.
-        json_depth: deepest nesting of a message.
+        settings: limits and times.
         stdin: a binary pipe; the process's own by default.
         stdout: likewise.
     """
+    settings = settings or StdioSettings()
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader(limit=line_bytes, loop=loop)
+    reader = asyncio.StreamReader(limit=settings.line_bytes, loop=loop)
     protocol = asyncio.StreamReaderProtocol(reader)
     source = stdin or sys.stdin.buffer
     transport, _ = await loop.connect_read_pipe(lambda: protocol, source)
     out = EventStream("stdio", keep_bytes=0)
-    interactions = Interactions(state_keys or None, ttl_s=parked_timeout_s)
+    interactions = Interactions(ttl_s=settings.parked_timeout_s)
     sessions = Sessions(gateway, capacity=1)
     dispatcher = Dispatcher(gateway, interactions)
     caller = Caller(principal, endpoint)
-    duplex = Duplex(dispatcher, sessions, caller, out, json_depth=json_depth)
+    duplex = Duplex(dispatcher, sessions, caller, out, json_depth=settings.json_depth)
     sink = stdout or sys.stdout.buffer
     writer = spawn(_write_out(out, sink), "standard output")
     try:
-        await _read_in(reader, duplex, writer, line_bytes)
-        await duplex.drain(drain_timeout_s)
+        await _read_in(reader, duplex, writer, settings.line_bytes)
+        await duplex.drain(settings.drain_timeout_s)
     finally:
         transport.close()
         await interactions.close()

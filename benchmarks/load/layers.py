@@ -34,7 +34,7 @@ _SHOWN = 0.005
 # A sample belongs to the first rule that its innermost frames fit; from inside out, so that what
 # asyncio does for a layer counts as the layer's.
 _LAYERS = (
-    ("statistics", r"tell_called|armory/(observability|accounts)/|gateway/preceding|Fan\.called"),
+    ("statistics", r"tell_called|armory/(observability|accounts|feedback)/|EventFanOut\.called"),
     ("stored statistics, in the background", r"sqlalchemy|aiosqlite|armory/storage/"),
     ("answer: head, write", r"wire/answers|LazyAnswer\.finish|finish_response"),
     ("upstream: pool, breaker, queue, session", r"upstreams/(pool|upstream|sessions|gate|breaker)"),

@@ -27,7 +27,8 @@ from typing import Any
 import aiohttp
 import numpy as np
 
-from armory.accounts.service import Accounts, AccountSettings
+from armory.accounts.service import Accounts
+from armory.accounts.settings import AccountSettings
 from armory.storage.cache import MemoryCache
 from armory.storage.database import Database
 from armory.testing.service import catalogue, running_service

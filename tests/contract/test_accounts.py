@@ -14,7 +14,9 @@ from armory.accounts.names import AlreadyExists
 from armory.accounts.packs import Pack
 from armory.accounts.query_log import QueryRecord
 from armory.accounts.quotas import month_of
-from armory.accounts.service import Accounts, AccountSettings
+from armory.accounts.registry import TOOLS
+from armory.accounts.service import Accounts
+from armory.accounts.settings import AccountSettings
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, InvalidRequest, RateLimited
 from armory.storage.database import Database
@@ -37,7 +39,9 @@ class Replicas:
         self._running: list[tuple[Accounts, asyncio.Task[None]]] = []
 
     async def start(self) -> Accounts:
-        accounts = Accounts(Database(self._stores.url), self._stores.cache(), SETTINGS)
+        accounts = Accounts(
+            Database(self._stores.url), self._stores.cache(), SETTINGS, tools=lambda: 5
+        )
         await accounts.open()
         self._running.append((accounts, asyncio.create_task(accounts.run())))
         assert await accounts.feed.wait_trusted(10)
@@ -185,7 +189,7 @@ async def test_a_pack_disabled_changed_or_deleted_on_one_replica_counts_on_the_o
 ) -> None:
     first, second = await replicas.start(), await replicas.start()
     changed: list[str] = []
-    second.scopes.on_change = changed.append
+    second.scopes.observe(changed.append)
     await first.packs.create(Pack("ops", None, "Operations", servers=("pager",)))
     await first.packs.install("ann", [("pack", "ops")])
     await second.scopes.admit(Principal("ann", "ann"))
@@ -307,7 +311,6 @@ async def test_statistics_of_replicas_add_up_and_survive(replicas: Any) -> None:
 
 async def test_ranking_reads_popularity_history_and_performance(replicas: Any) -> None:
     accounts = await replicas.start()
-    accounts.usage.tool_count = lambda: 5
     for _ in range(4):
         accounts.usage.called("ann", "a__often", ok=True, latency_ms=1_000)
     accounts.usage.called("bob", "a__once", ok=False, latency_ms=10)
@@ -348,10 +351,10 @@ async def test_indexed_tools_are_known_to_every_replica(replicas: Any) -> None:
     first, second = await replicas.start(), await replicas.start()
     told = asyncio.Event()
 
-    async def tell() -> None:
+    async def tell(_value: str) -> None:
         told.set()
 
-    second.registry.on_change = tell
+    second.feed.subscribe(TOOLS, tell)
     tools = [{"name": "deploy", "description": "Ship it"}, {"name": "odd name!"}]
     written, skipped = await first.registry.add(tools, server="aws", tags=["async"])
     assert (written, skipped) == (["aws__deploy", "aws__odd_name_"], [])

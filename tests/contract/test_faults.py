@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from armory.accounts.service import Accounts, AccountSettings
+from armory.accounts.service import Accounts
+from armory.accounts.settings import AccountSettings
 from armory.errors import AuthenticationFailed, BackendError
 from armory.storage.database import Database
 from armory.storage.redis_cache import RedisCache

@@ -20,7 +20,7 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
-from armory.accounts.service import AccountSettings
+from armory.accounts.settings import AccountSettings
 from armory.security.authentication import StaticToken
 from armory.testing.embedder import HashingEmbedder
 from armory.testing.service import catalogue, running_service

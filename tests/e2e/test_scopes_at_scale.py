@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from sqlalchemy import insert
 
-from armory.accounts.service import Accounts, AccountSettings
+from armory.accounts.service import Accounts
+from armory.accounts.settings import AccountSettings
 from armory.domain.principal import Principal
 from armory.domain.query import Query
 from armory.retrieval.indexes.exact import ExactIndex

@@ -16,6 +16,7 @@ from mcp.client.sse import sse_client
 from armory.protocol.link import Call, Owner, Reply
 from armory.testing.clients.raw import modern_body
 from armory.testing.front import asking
+from armory.wire.settings import StdioSettings
 from armory.wire.stdio import serve_stdio
 
 if TYPE_CHECKING:
@@ -68,7 +69,12 @@ async def stdio(front: Front, line_bytes: int = 1 << 20) -> AsyncGenerator[Pipe]
     with os.fdopen(to_client, "wb") as stdout:
         stdin = os.fdopen(to_server, "rb")
         serving = asyncio.ensure_future(
-            serve_stdio(front.gateway, line_bytes=line_bytes, stdin=stdin, stdout=stdout)
+            serve_stdio(
+                front.gateway,
+                settings=StdioSettings(line_bytes=line_bytes),
+                stdin=stdin,
+                stdout=stdout,
+            )
         )
         try:
             yield pipe

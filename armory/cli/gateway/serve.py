@@ -24,6 +24,7 @@ from armory.errors import ConfigError
 from armory.observability.logging import configure_logging
 from armory.runtime import Runtime, open_runtime
 from armory.runtime.checking import checked
+from armory.runtime.settings import log_settings, stdio_settings
 from armory.wire.stdio import serve_stdio
 
 WATCH_S = 1.0
@@ -47,8 +48,7 @@ def serve(
     """
     loaded = _with_address(checked(find_config(config)), host, port)
     say_notices(loaded)
-    observability = loaded.config.observability
-    configure_logging(observability.log_level, observability.log_format)
+    configure_logging(log_settings(loaded.config))
     asyncio.run(_serve_stdio(loaded) if stdio else _serve(loaded, host, port, as_json))
 
 
@@ -132,21 +132,13 @@ async def _serve_stdio(loaded: Loaded) -> None:
     stop = asyncio.Event()
     reload = asyncio.Event()
     _on_signals(stop, reload)
-    server = loaded.config.server
     async with AsyncExitStack() as stack:
         runtime = await stack.enter_async_context(open_runtime(loaded))
         await runtime.admit(principal)
         await runtime.ready()
         _settle_memory()
         serving = asyncio.create_task(
-            serve_stdio(
-                runtime.gateway,
-                principal,
-                line_bytes=server.limits.stdio_line_bytes,
-                drain_timeout_s=server.drain_timeout_s,
-                parked_timeout_s=server.limits.parked_timeout_s,
-                json_depth=server.limits.json_depth,
-            )
+            serve_stdio(runtime.gateway, principal, settings=stdio_settings(loaded.config))
         )
         stopping = asyncio.create_task(stop.wait())
         reloading = asyncio.create_task(_reload_on(reload, runtime, None, None))

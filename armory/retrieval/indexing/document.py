@@ -9,13 +9,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from armory.domain.tool import ToolRecord
 from armory.retrieval.lexical.bm25 import Fields
 from armory.retrieval.lexical.text import spaced
+from armory.retrieval.options import STRATEGY, Strategy
 
-Strategy = Literal["description", "description_params", "synthetic_queries"]
 STRATEGIES: tuple[Strategy, ...] = ("description", "description_params", "synthetic_queries")
 
 #: Bounds on what one description may weigh: text beyond them is not searched, so that length
@@ -139,7 +139,7 @@ def template_queries(tool: ToolRecord) -> list[str]:
 
 
 def document_of(
-    tool: ToolRecord, strategy: Strategy = "description_params", queries: Sequence[str] = ()
+    tool: ToolRecord, strategy: Strategy = STRATEGY, queries: Sequence[str] = ()
 ) -> Document:
     """The document of a tool under a strategy.
 

@@ -20,8 +20,9 @@ from armory.domain.tool import ToolRecord
 from armory.errors import BackendError
 from armory.retrieval.embedders.base import text_hash
 from armory.retrieval.indexing.cache import DocumentCache
-from armory.retrieval.indexing.document import Document, Strategy, document_of
+from armory.retrieval.indexing.document import Document, document_of
 from armory.retrieval.lexical.bm25 import LexicalIndex
+from armory.retrieval.options import STRATEGY, Strategy
 from armory.retrieval.ports import Embedder, FloatArray, Row, VectorIndex, VectorView
 from armory.retrieval.snapshot import Snapshot, with_vectors, words_only
 
@@ -122,7 +123,7 @@ class Indexing:
         on_progress: called with (texts done, texts to do) after every chunk.
     """
 
-    strategy: Strategy = "description_params"
+    strategy: Strategy = STRATEGY
     cache: DocumentCache | None = None
     generator: QueryGenerator | None = None
     on_progress: Callable[[int, int], None] | None = None

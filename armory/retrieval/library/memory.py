@@ -22,10 +22,10 @@ from armory.errors import ConfigError, InvalidRequest, UnknownTool
 from armory.retrieval.indexing.cache import DocumentCache
 from armory.retrieval.indexing.indexer import Indexing
 from armory.retrieval.library.toolbox import Handle, SelectedTool, Tool, tool_of_json
+from armory.retrieval.options import INDEX, RANKER, Limits
 from armory.retrieval.ports import Embedder, VectorIndex
 from armory.retrieval.rankers.base import RankSettings
 from armory.retrieval.ranking.answer import Ranking
-from armory.retrieval.ranking.cut import Limits
 from armory.retrieval.ranking.rerank import Reranker
 from armory.retrieval.ranking.tokens import definition_tokens
 from armory.retrieval.registry import make_embedder, make_index, make_rankers
@@ -69,8 +69,8 @@ class AsyncToolMemory:
         self,
         *,
         embedder: Embedder | str = "embedded",
-        index: VectorIndex | str = "exact",
-        ranker: str = "relevance",
+        index: VectorIndex | str = INDEX,
+        ranker: str = RANKER,
         folder: Path | str | None = None,
         tag_boosts: Mapping[str, float] | None = None,
         diversity: float | None = None,

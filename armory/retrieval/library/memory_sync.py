@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 from armory.retrieval.library.memory import AsyncToolMemory, Filter, Given, ToolContext
 from armory.retrieval.library.toolbox import Handle, SelectedTool, Tool
+from armory.retrieval.options import INDEX, RANKER
 from armory.retrieval.ports import Embedder, VectorIndex
 from armory.retrieval.ranking.rerank import Reranker
 
@@ -56,8 +57,8 @@ class ToolMemory:
         self,
         *,
         embedder: Embedder | str = "embedded",
-        index: VectorIndex | str = "exact",
-        ranker: str = "relevance",
+        index: VectorIndex | str = INDEX,
+        ranker: str = RANKER,
         folder: Path | str | None = None,
         tag_boosts: Mapping[str, float] | None = None,
         diversity: float | None = None,

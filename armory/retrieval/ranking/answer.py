@@ -13,9 +13,10 @@ import numpy as np
 from armory.domain.results import Match, Selection
 from armory.domain.tool import ToolRecord
 from armory.retrieval.features import CandidateFeatures, nothing
+from armory.retrieval.options import Limits
 from armory.retrieval.ports import IntArray
 from armory.retrieval.rankers.base import Ranker, Scores, no_scores
-from armory.retrieval.ranking.cut import BELOW, REFUSED, Cut, Limits, capped, passing
+from armory.retrieval.ranking.cut import BELOW, REFUSED, Cut, capped, passing
 from armory.retrieval.ranking.tokens import TokenCounts
 
 

@@ -1,6 +1,6 @@
 """What of a ranking is shown: threshold, refusal, caps. Pure functions.
 
-Owns: `Limits`, the cut and its reasons; the rule for searches by words alone. Never imports a
+Owns: the cut and its reasons; the rule for searches by words alone. Never imports a
 ranker, an embedder or an index.
 
 There is one cut. MCP lists, REST, the library, the agent and evaluation differ in the `Limits` that
@@ -10,61 +10,22 @@ they ask for.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from typing import Literal
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
-from armory.domain.query import Query
 from armory.retrieval.features import CandidateFeatures
 from armory.retrieval.lexical.postings import K1
+from armory.retrieval.options import Limits
 from armory.retrieval.ports import FloatArray, IntArray
 from armory.retrieval.rankers.base import Scores
 
-ThresholdOn = Literal["calibrated", "raw"]
 BELOW, CAP, BUDGET, REFUSED = "below threshold", "cap", "token budget", "refused"
 #: A plain hit has so much of what the query's words could give, and of what the best tool has.
 _PLAIN = 0.2
 _PLAIN_OF_BEST = 0.6
 _PLAIN_HITS = 5
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What may be shown.
-
-    Attributes:
-        threshold: least score (or raw score) of a shown tool; 0 is a threshold too. None: the best
-            are shown whatever their score, and of a refused query as well.
-        threshold_on: which of the two it is compared with.
-        exact: nothing below the threshold is shown. Otherwise, where words are all there is, what
-            the words name plainly is.
-        min_tools: so many best tools are shown whatever their score, a refusal included.
-        max_tools: no more than so many.
-        token_budget: no more estimated tokens of definitions than this; None: no budget. Wins
-            over `min_tools`. A tool that does not fit is left out, smaller ones after it may fit.
-        min_raw: least raw score beside the threshold; None: any.
-        min_cosine: least cosine beside the threshold, 0 where there are no vectors; None: any.
-    """
-
-    threshold: float | None = 0.5
-    threshold_on: ThresholdOn = "calibrated"
-    exact: bool = False
-    min_tools: int = 0
-    max_tools: int = 20
-    token_budget: int | None = None
-    min_raw: float | None = None
-    min_cosine: float | None = None
-
-    def of(self, query: Query) -> Limits:
-        """These limits with what the query sets itself; its threshold is meant exactly."""
-        limits = self
-        if query.threshold is not None:
-            limits = replace(limits, threshold=query.threshold, exact=True)
-        if query.top_k is not None:
-            limits = replace(limits, max_tools=query.top_k)
-        return limits
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,11 +9,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import jwt
-
 from armory.errors import ConfigError
 
 ClientAuth = Literal["auto", "client_secret_basic", "client_secret_post", "private_key_jwt"]
+SigningAlgorithm = Literal["ES256", "ES384", "RS256", "PS256", "EdDSA"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +33,7 @@ class ClientCredentials:
     client_id: str
     client_secret: str = field(default="", repr=False)
     private_key: str = field(default="", repr=False)
-    signing_algorithm: str = "ES256"
+    signing_algorithm: SigningAlgorithm = "ES256"
     token_url: str = ""
     issuer: str = ""
     scopes: tuple[str, ...] = ()
@@ -60,6 +59,8 @@ class ClientCredentials:
                 "client_auth 'private_key_jwt' needs a 'private_key'", path=f"{where}.client_auth"
             )
         if self.private_key:
+            import jwt  # only where it is needed: it takes a while to load
+
             try:
                 self.signed({})
             except (jwt.PyJWTError, ValueError, TypeError, NotImplementedError):
@@ -71,6 +72,8 @@ class ClientCredentials:
 
     def signed(self, claims: Mapping[str, Any]) -> str:
         """A JSON Web Token with these claims, signed with the private key."""
+        import jwt
+
         return jwt.encode(dict(claims), self.private_key, self.signing_algorithm)
 
 

@@ -182,7 +182,7 @@ async def _body(services: RestServices, model: type[BaseModel], request: web.Req
             "unsupported_content_type",
             f"Content-Type is {request.content_type!r}; expected application/json",
         )
-    limit = services.limits.body_bytes
+    limit = services.body_bytes
     too_large = Problem(413, "body_too_large", f"the body is over {limit:,} bytes")
     if request.content_length is not None and request.content_length > limit:
         raise too_large

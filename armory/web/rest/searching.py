@@ -20,9 +20,9 @@ from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Match
 from armory.domain.tool import ToolRecord
 from armory.retrieval.features import best_cosine
+from armory.retrieval.options import Limits
 from armory.retrieval.rankers.factors import UNMEASURED
 from armory.retrieval.ranking.answer import Ranking
-from armory.retrieval.ranking.cut import Limits
 from armory.storage.readthrough import ReadThrough
 from armory.web.rest.services import RestServices
 

@@ -15,6 +15,7 @@ from armory.domain.catalog import Catalog, Dropped
 from armory.domain.principal import Principal
 from armory.domain.query import Query, VisibleSet
 from armory.domain.tool import ToolRecord
+from armory.errors import BackendError
 from armory.retrieval.ports import FloatArray
 from armory.retrieval.ranking.answer import Ranking
 from armory.security.authentication import Authenticator
@@ -36,6 +37,28 @@ class Engine(Protocol):
     async def embedding(self, text: str) -> FloatArray | None:
         """(d,) float32 unit vector of a query; None where only words are searched."""
         ...
+
+
+class RetrievalOff:
+    """The engine of a gateway without Tool RAG: holds nothing, and says so to every search."""
+
+    tools: Sequence[ToolRecord] = ()
+
+    async def rank(self, query: Query, visible: VisibleSet | None = None) -> Ranking:
+        """As `Engine.rank`.
+
+        Raises:
+            BackendError: always.
+        """
+        raise BackendError("retrieval is off here; see tool_rag.enabled")
+
+    async def embedding(self, text: str) -> FloatArray | None:
+        """As `Engine.embedding`.
+
+        Raises:
+            BackendError: always.
+        """
+        raise BackendError("retrieval is off here; see tool_rag.enabled")
 
 
 class Agent(Protocol):
@@ -110,12 +133,10 @@ class RestLimits:
     Attributes:
         query_chars: longest query.
         top_k: most tools.
-        body_bytes: largest body.
     """
 
     query_chars: int = 500
     top_k: int = 50
-    body_bytes: int = 4 << 20
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -128,6 +149,8 @@ class RestServices:
         authenticator: who is it.
         catalog: the snapshot that is served now.
         policy: the policy in force now.
+        body_bytes: largest body.
+        api_keys: whether keys of the database are accepted.
         upstreams: state of every upstream.
         agent: the retrieval agent, where enabled.
         gate: Host and Origin checks, where there are any.
@@ -138,7 +161,6 @@ class RestServices:
             None: nobody wants to know.
         take: counts one request of a principal; raises `RateLimited` where it is one too many.
         answered: told of every request: method, the route's path, status, seconds.
-        api_keys: whether keys of the database are accepted.
         info: title and version for the API description.
     """
 
@@ -147,6 +169,8 @@ class RestServices:
     authenticator: Authenticator
     catalog: Callable[[], Catalog]
     policy: Callable[[], Policy]
+    body_bytes: int
+    api_keys: bool
     upstreams: Callable[[], Mapping[str, UpstreamInfo]] = dict
     agent: Agent | None = None
     gate: Gate | None = None
@@ -156,7 +180,6 @@ class RestServices:
     asked: Callable[[Principal, tuple[str, ...], tuple[str, ...]], None] | None = None
     take: Callable[[Principal], None] | None = None
     answered: Callable[[str, str, int, float], None] | None = None
-    api_keys: bool = True
     info: Mapping[str, Any] = field(
         default_factory=lambda: {"title": "Armory", "version": "0"},
     )

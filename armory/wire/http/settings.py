@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from armory.protocol import jsonrpc
+from armory.wire.settings import JSON_DEPTH, PARKED_TIMEOUT_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +35,10 @@ class HttpSettings:
     allowed_origins: Sequence[str] = ()
     trusted_proxies: Sequence[str] = ()
     body_bytes: int = 4 << 20
-    json_depth: int = jsonrpc.MAX_DEPTH
+    json_depth: int = JSON_DEPTH
     sessions: int = 10_000
     streams: int = 10_000
     parked: int = 1_000
-    parked_timeout_s: float = 300.0
+    parked_timeout_s: float = PARKED_TIMEOUT_S
     session_idle_s: float = 1_800.0
     state_keys: Sequence[bytes] = ()

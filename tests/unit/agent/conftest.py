@@ -11,7 +11,8 @@ import pytest
 from armory.agent.chunks import Ask, Chunk, Hit
 from armory.agent.findings import AgentResult
 from armory.agent.labels import Search
-from armory.agent.loop import AgentLimits, RetrievalAgent
+from armory.agent.loop import RetrievalAgent
+from armory.agent.settings import AgentLimits
 from armory.domain.results import Match
 from armory.domain.tool import ToolRecord, fingerprint
 from armory.errors import BackendError

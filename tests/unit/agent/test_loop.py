@@ -13,8 +13,9 @@ import pytest
 from armory.agent.chunks import Ask
 from armory.agent.findings import AgentResult, Event
 from armory.agent.labels import Search
-from armory.agent.loop import AgentLimits, RetrievalAgent
+from armory.agent.loop import RetrievalAgent
 from armory.agent.prompt import LAST_TURN
+from armory.agent.settings import AgentLimits
 from armory.domain.query import VisibleSet
 from armory.errors import InvalidRequest
 from armory.llm.client import ChatClient

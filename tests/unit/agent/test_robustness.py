@@ -11,7 +11,8 @@ import pytest
 from armory.agent.chunks import Ask
 from armory.agent.findings import AgentResult
 from armory.agent.labels import Search
-from armory.agent.loop import AgentLimits, RetrievalAgent
+from armory.agent.loop import RetrievalAgent
+from armory.agent.settings import AgentLimits
 from armory.errors import InvalidRequest
 from armory.llm.client import ChatClient
 from armory.llm.errors import ChatLimited, ChatTimeout, ChatUnavailable

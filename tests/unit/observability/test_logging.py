@@ -9,6 +9,7 @@ import pytest
 import structlog
 
 from armory.observability.logging import configure_logging, redacted
+from armory.observability.settings import LogSettings
 
 
 @pytest.fixture
@@ -16,7 +17,7 @@ def log() -> Generator[io.StringIO]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
     stream = io.StringIO()
-    configure_logging("info", "json", stream=stream)
+    configure_logging(LogSettings("info", "json"), stream=stream)
     yield stream
     root.handlers[:] = handlers
     root.setLevel(level)

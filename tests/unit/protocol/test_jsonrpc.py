@@ -134,4 +134,4 @@ def test_depth_is_told_as_a_walk_over_the_value_tells_it(value: Any, limit: int)
 def test_brackets_inside_texts_are_no_nesting() -> None:
     jsonrpc.check_depth(json.dumps({"a": '[[[[{"\\[[[', "b": "{{{{"}).encode(), 1)
     with pytest.raises(Malformed):
-        jsonrpc.check_depth(b"[" * 4_000_000)
+        jsonrpc.check_depth(b"[" * 4_000_000, 256)

@@ -16,9 +16,9 @@ from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.indexes.faiss import FaissIndex
 from armory.retrieval.indexing.cache import DocumentCache
 from armory.retrieval.indexing.indexer import Indexing
+from armory.retrieval.options import Limits
 from armory.retrieval.ports import FloatArray
 from armory.retrieval.rankers.base import Ranker
-from armory.retrieval.ranking.cut import Limits
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.search.candidates import Experience
 from armory.retrieval.settings import RetrieverSettings

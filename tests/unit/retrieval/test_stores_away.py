@@ -13,9 +13,9 @@ from armory.domain.tool import ToolRecord
 from armory.errors import BackendError
 from armory.retrieval.indexes.exact import ExactIndex, ExactView
 from armory.retrieval.indexes.qdrant import QdrantIndex
+from armory.retrieval.options import Limits
 from armory.retrieval.ports import FloatArray, IntArray, Row, VectorHits
 from armory.retrieval.rankers.base import Ranker
-from armory.retrieval.ranking.cut import Limits
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.settings import RetrieverSettings
 from armory.testing.embedder import HashingEmbedder

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from armory.errors import AuthenticationFailed, BackendError, ConfigError
 from armory.security.jwt import JwtScheme, KeySet
+from armory.security.settings import JwtSettings
 
 pytestmark = pytest.mark.anyio
 ISSUER, AUDIENCE = "https://id.example", "armory"
@@ -66,9 +67,10 @@ def provider() -> Provider:
     return found
 
 
-def scheme(provider: Provider, **more: Any) -> JwtScheme:
-    given = {"issuer": ISSUER, "audience": AUDIENCE, "jwks_url": "https://id.example/jwks"}
-    return JwtScheme(**given, fetch=provider.fetch, **more)  # pyright: ignore[reportArgumentType]
+def scheme(provider: Provider, leeway_s: float = 30.0, **more: Any) -> JwtScheme:
+    url = "https://id.example/jwks"
+    settings = JwtSettings(issuer=ISSUER, audience=AUDIENCE, jwks_url=url, **more)
+    return JwtScheme(settings, fetch=provider.fetch, leeway_s=leeway_s)
 
 
 async def test_a_good_token_names_user_and_scopes(provider: Provider) -> None:
@@ -198,7 +200,7 @@ async def test_keys_are_fetched_once_for_many_tokens() -> None:
 
 
 async def test_a_shared_secret_goes_with_hs_alone() -> None:
-    checks = JwtScheme(secret=SECRET, algorithms=["HS256"])
+    checks = JwtScheme(JwtSettings(secret=SECRET, algorithms=["HS256"]))
     assert await checks.identify(jwt.encode(claims(), SECRET, "HS256")) is not None
     with pytest.raises(AuthenticationFailed):
         await checks.identify(jwt.encode(claims(), SECRET + "x", "HS256"))
@@ -221,7 +223,7 @@ async def test_a_shared_secret_goes_with_hs_alone() -> None:
 )
 def test_settings_that_invite_cheating_are_refused(settings: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=said):
-        JwtScheme(**settings)
+        JwtScheme(JwtSettings(**settings))
 
 
 async def test_keys_come_over_http_and_other_answers_are_refused(provider: Provider) -> None:
@@ -242,7 +244,7 @@ async def test_keys_come_over_http_and_other_answers_are_refused(provider: Provi
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     base = f"http://127.0.0.1:{runner.addresses[0][1]}"
-    checks = JwtScheme(issuer=ISSUER, audience=AUDIENCE, jwks_url=f"{base}/jwks")
+    checks = JwtScheme(JwtSettings(issuer=ISSUER, audience=AUDIENCE, jwks_url=f"{base}/jwks"))
     assert await checks.identify(provider.sign("one", claims())) is not None
     for path in ("/large", "/absent"):
         with pytest.raises(BackendError):
@@ -259,6 +261,6 @@ async def test_documents_that_hold_no_keys_let_nobody_in(
     async def odd(url: str) -> bytes:
         return document
 
-    checks = JwtScheme(jwks_url="https://x", fetch=odd)
+    checks = JwtScheme(JwtSettings(jwks_url="https://x"), fetch=odd)
     with pytest.raises((AuthenticationFailed, BackendError)):
         await checks.identify(provider.sign("one", claims()))

@@ -8,7 +8,8 @@ import pytest
 
 from armory.domain.catalog import Catalog, ServerLists, build_catalog
 from armory.errors import ConfigError
-from armory.security.pinning import Mode, Pinning
+from armory.security.pinning import Pinning
+from armory.security.settings import PinningMode
 
 
 def catalog(description: str) -> Catalog:
@@ -56,7 +57,7 @@ def test_off_looks_at_nothing(path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"tools": 3}', "{}"])
 @pytest.mark.parametrize("mode", ["warn", "block"])
-def test_a_foreign_file_is_refused(path: Path, text: str, mode: Mode) -> None:
+def test_a_foreign_file_is_refused(path: Path, text: str, mode: PinningMode) -> None:
     path.parent.mkdir()
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"security\.pinning"):

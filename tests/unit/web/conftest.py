@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from armory.accounts.service import AccountSettings
+from armory.accounts.settings import AccountSettings
 from armory.domain.catalog import ToolRules
 from armory.security.authentication import StaticToken
 from armory.security.policy import Rule

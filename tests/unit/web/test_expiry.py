@@ -14,6 +14,7 @@ import pytest
 
 from armory.agent.findings import AgentResult, Event
 from armory.security.jwt import JwtScheme
+from armory.security.settings import JwtSettings
 from armory.testing.embedder import HashingEmbedder
 from armory.testing.service import catalogue, running_service
 
@@ -46,7 +47,9 @@ async def test_the_stream_of_an_expired_token_ends(tmp_path: Path) -> None:
             catalogue({"a": [{"name": "b", "description": "c"}]}),
             embedder=HashingEmbedder(),
             agent=agent,
-            schemes=[JwtScheme(secret=SECRET, algorithms=["HS256"], leeway_s=leeway_s)],
+            schemes=[
+                JwtScheme(JwtSettings(secret=SECRET, algorithms=["HS256"]), leeway_s=leeway_s)
+            ],
         ) as service,
         aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session,
     ):

@@ -10,13 +10,15 @@ from typing import Any
 import aiohttp
 import pytest
 
-from armory.accounts.service import Accounts, AccountSettings
+from armory.accounts.service import Accounts
+from armory.accounts.settings import AccountSettings
 from armory.domain.catalog import EMPTY
 from armory.errors import BackendError
 from armory.security.authentication import Authenticator
 from armory.security.policy import Policy
 from armory.storage.cache import MemoryCache
 from armory.storage.database import Database
+from armory.testing.service import QUICK_END
 from armory.web.app import listen, make_app
 from armory.web.binding import bind
 from armory.web.rest.api import register_rest
@@ -62,11 +64,12 @@ async def url(tmp_path: Path, engine: Broken) -> AsyncIterator[str]:
         policy=lambda: policy,
         gate=HostChecks("127.0.0.1", allowed_origins=["https://app.example"]),
         base_path="/under",
+        body_bytes=1 << 20,
         api_keys=False,
     )
     app = make_app(body_bytes=1 << 20)
     register_rest(app, replace(services))
-    listening = await listen(app, bind("127.0.0.1", 0), drain_s=1.0)
+    listening = await listen(app, bind("127.0.0.1", 0), settings=QUICK_END)
     yield listening.url + "/under"
     await listening.close()
     await accounts.close()

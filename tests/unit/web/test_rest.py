@@ -294,14 +294,13 @@ async def test_the_description_covers_every_route_and_answers_fit_it(client: Any
 
 async def test_answers_of_an_index_that_lags_behind_are_not_kept(client: Any) -> None:
     service = client.service
-    indexed = service.accounts.registry.on_change
-    service.accounts.registry.on_change = None  # the index hears of it later, as with a slow model
+    service.follows_registry = False  # the index hears of it later, as with a slow model
     tools = [{"name": "orbit", "description": "Launch a satellite into orbit"}]
     body = {"tools": tools, "server": "space"}
     await client("POST", "/v2/index_tools", token=ADMIN, json=body)
     query = "launch a satellite"
     assert "space__orbit" not in await client.names("/retrieve_tools", query=query)
-    await indexed()
+    await service.publish(service.catalog)
     assert (await client.names("/retrieve_tools", query=query))[0] == "space__orbit"
 
 

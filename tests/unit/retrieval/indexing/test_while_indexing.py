@@ -10,9 +10,9 @@ import pytest
 from armory.domain.query import Query
 from armory.domain.tool import ToolRecord
 from armory.retrieval.indexes.exact import ExactIndex
+from armory.retrieval.options import Limits
 from armory.retrieval.ports import FloatArray
 from armory.retrieval.rankers.base import Ranker
-from armory.retrieval.ranking.cut import Limits
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.settings import RetrieverSettings
 from armory.testing.embedder import HashingEmbedder

@@ -8,10 +8,10 @@ import pytest
 from armory.domain.tool import ToolRecord
 from armory.retrieval.features import NO_MOMENTS, CandidateFeatures, Subquery
 from armory.retrieval.lexical.bm25 import Fields, LexicalIndex
+from armory.retrieval.options import Limits
 from armory.retrieval.rankers.base import Scores
 from armory.retrieval.rankers.formulas import SemanticRanker
 from armory.retrieval.ranking.answer import Ranking
-from armory.retrieval.ranking.cut import Limits
 from armory.retrieval.ranking.diversity import mmr
 from armory.retrieval.ranking.tokens import TokenCounts, definition_tokens
 

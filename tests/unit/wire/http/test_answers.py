@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 import pytest
 from aiohttp import web
 
+from armory.testing.service import QUICK_END
 from armory.web.app import Shortcut, listen, make_app
 from armory.web.binding import bind
 from armory.wire.http.answers import JsonAnswer
@@ -22,7 +23,7 @@ BIG = b"[" + b'"abcdefgh",' * 400_000 + b"1]"
 async def serving(handler: Handler, shortcut: Shortcut | None = None) -> AsyncGenerator[int]:
     app = make_app(body_bytes=1 << 20)
     app.router.add_route("*", "/mcp", handler)
-    listening = await listen(app, bind("127.0.0.1", 0), drain_s=1.0, shortcut=shortcut)
+    listening = await listen(app, bind("127.0.0.1", 0), settings=QUICK_END, shortcut=shortcut)
     try:
         yield listening.port
     finally:

@@ -1,0 +1,96 @@
+"""Accounts opened and kept going while somebody serves, also where their database is away at first.
+
+Owns: trying again, and the task that `Accounts.run` lives in. Never imports the surfaces above.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+
+import structlog
+
+from armory.accounts.service import Accounts
+from armory.errors import ArmoryError, BackendError
+
+_log = structlog.get_logger(__name__)
+FIRST_CHANGE_S = 5.0
+AGAIN_S = 2.0
+"""Seconds between two attempts to open a database that is away."""
+
+
+class Opening:
+    """Accounts on their way to being open.
+
+    Attributes:
+        away: why they are not open, as their database says it; None once they are.
+
+    Args:
+        accounts: not open yet.
+        again_s: seconds between two attempts.
+    """
+
+    def __init__(self, accounts: Accounts, *, again_s: float = AGAIN_S) -> None:
+        self.away: str | None = None
+        self._accounts = accounts
+        self._again_s = again_s
+
+    async def attempt(self) -> None:
+        """Try once; `away` says how that went.
+
+        Raises:
+            ConfigError: the database was written by a newer Armory.
+        """
+        before, self.away = self.away, None
+        try:
+            await self._accounts.open()
+        except BackendError as error:
+            self.away = error.message
+            if before != self.away:
+                _log.warning("database_away", error=error.message, again_s=self._again_s)
+            return
+        if before is not None:
+            _log.info("database_reached")
+
+    async def run(self) -> None:
+        """Try until they are open, then keep them going."""
+        while self.away is not None:
+            await asyncio.sleep(self._again_s)
+            try:
+                await self.attempt()
+            except ArmoryError as error:
+                self.away = error.message
+                _log.error("database_refused", error=error.message)
+        await self._accounts.run()
+
+
+@asynccontextmanager
+async def opened(accounts: Accounts) -> AsyncGenerator[Opening]:
+    """Accounts open and kept going for as long as the context lasts.
+
+    A database that cannot be reached is tried again and again: the gateway serves what needs no
+    account meanwhile, and statistics and the query log begin when it is there.
+
+    Args:
+        accounts: not open yet.
+
+    Raises:
+        ConfigError: the database was written by a newer Armory.
+    """
+    opening = Opening(accounts)
+    try:
+        await opening.attempt()
+    except ArmoryError:
+        await accounts.close()
+        raise
+    task = asyncio.create_task(opening.run(), name="accounts")
+    try:
+        if opening.away is None:
+            await accounts.feed.wait_trusted(FIRST_CHANGE_S)
+        yield opening
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await accounts.close()

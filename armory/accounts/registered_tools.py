@@ -1,0 +1,77 @@
+"""The tools that an administrator registered, kept in the search index beside the catalogue's.
+
+Owns: joining the two, and indexing anew when the registry changes. Never imports a store.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Protocol
+
+import structlog
+
+from armory.accounts.registry import TOOLS, ToolRegistry
+from armory.domain.tool import ToolRecord
+from armory.errors import ArmoryError
+from armory.storage.changes import ChangeFeed
+
+_log = structlog.get_logger(__name__)
+
+
+class Searchable(Protocol):
+    """Something that makes tools searchable (`retrieval.retriever.Retriever`)."""
+
+    async def index(self, tools: Sequence[ToolRecord]) -> object:
+        """Make exactly these tools searchable."""
+        ...
+
+
+class WithRegisteredTools:
+    """A retriever that is given the registered tools beside whatever it is told to index.
+
+    Args:
+        retriever: makes tools searchable.
+        registry: the tools that no upstream offers.
+        feed: tells when they have changed.
+    """
+
+    def __init__(self, retriever: Searchable, registry: ToolRegistry, feed: ChangeFeed) -> None:
+        self._retriever = retriever
+        self._registry = registry
+        self._tools: Sequence[ToolRecord] | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._again = False
+        feed.subscribe(TOOLS, self._registry_changed)
+
+    async def index(self, tools: Sequence[ToolRecord]) -> object:
+        """Make exactly these tools and the registered ones searchable."""
+        self._tools = tools
+        return await self._retriever.index(self._joined(tools))
+
+    async def close(self) -> None:
+        """Stop indexing."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+
+    def _joined(self, tools: Sequence[ToolRecord]) -> Sequence[ToolRecord]:
+        registered = self._registry.records
+        if not registered:
+            return tools
+        offered = {tool.name for tool in tools}
+        return [*tools, *(tool for name, tool in registered.items() if name not in offered)]
+
+    async def _registry_changed(self, _value: str) -> None:
+        """Index anew in the background: whoever tells of changes must not wait for an embedder."""
+        self._again = True
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._reindex(), name="index registered tools")
+
+    async def _reindex(self) -> None:
+        while self._again:
+            self._again = False
+            try:
+                await self._retriever.index(self._joined(self._tools or ()))
+            except ArmoryError as error:
+                _log.error("registered_tools_not_indexed", error=error.message)

@@ -1,0 +1,37 @@
+"""Events of calls and listings for several listeners.
+
+Owns: telling each in turn. Never keeps anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from armory.domain.principal import Principal
+from armory.domain.results import Listing
+from armory.gateway.ports import ToolEvents
+
+
+class EventFanOut:
+    """`gateway.ports.ToolEvents` for several listeners."""
+
+    def __init__(self, listeners: Sequence[ToolEvents]) -> None:
+        self._listeners = tuple(listeners)
+
+    def called(
+        self,
+        principal: Principal,
+        tool: str,
+        *,
+        ok: bool,
+        latency_ms: float,
+        query: str | None = None,
+    ) -> None:
+        """One `tools/call` was answered."""
+        for listener in self._listeners:
+            listener.called(principal, tool, ok=ok, latency_ms=latency_ms, query=query)
+
+    def listed(self, principal: Principal, listing: Listing) -> None:
+        """One `tools/list` or `search_tools` was answered."""
+        for listener in self._listeners:
+            listener.listed(principal, listing)

@@ -1,0 +1,35 @@
+"""What configuration says about security, as plain values.
+
+Owns: the dataclasses that `runtime` fills, and their defaults. Never imports anything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+PinningMode = Literal["off", "warn", "block"]
+
+
+@dataclass(frozen=True, slots=True)
+class JwtSettings:
+    """How session tokens are checked.
+
+    Attributes:
+        issuer: required `iss`; None: any.
+        audience: required `aud`; None: any.
+        jwks_url: where the provider's public keys are; or `secret`.
+        secret: shared secret of the HS algorithms, at least 32 bytes.
+        algorithms: accepted signature algorithms: HS ones with a secret, others with keys.
+        user_claim: claim with the user's id.
+        scopes_claim: claim with the scopes, a list or words in a text.
+    """
+
+    issuer: str | None = None
+    audience: str | None = None
+    jwks_url: str | None = None
+    secret: str | None = field(default=None, repr=False)
+    algorithms: Sequence[str] = ("RS256", "ES256")
+    user_claim: str = "sub"
+    scopes_claim: str = "scope"
