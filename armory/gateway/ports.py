@@ -61,6 +61,10 @@ class Pool(Protocol):
         """Era of the upstream; None while it has never been reached."""
         ...
 
+    def servers(self) -> list[str]:
+        """Keys of all configured upstreams, those that are down among them."""
+        ...
+
 
 class Retriever(Protocol):
     """Search over the indexed tools (`retrieval.retriever.Retriever`)."""

@@ -13,7 +13,7 @@ from msgspec import Raw
 from armory.domain.catalog import ServerLists
 from armory.domain.naming import split_uri
 from armory.gateway import tasks
-from armory.gateway.calls.tool_calls import finished, unknown
+from armory.gateway.calls.tool_calls import finished, missing
 from armory.gateway.context import RequestContext
 from armory.gateway.lists.tools import refuse_cursor
 from armory.gateway.views.definitions import Form, Kind
@@ -69,7 +69,7 @@ async def get_prompt(gateway: Gateway, context: RequestContext, params: dict[str
     name = need_text(params, "name")
     record = context.view.prompt(context, name)
     if record is None:
-        raise unknown("prompt", name)
+        raise missing(gateway, context, "prompt", name)
     changed = {**params, "name": pack(record.original_name)}
     return await send(
         gateway, context, record.server, "prompts/get", changed, record.original_name, retry=True
@@ -118,7 +118,7 @@ async def complete(gateway: Gateway, context: RequestContext, params: dict[str, 
         name = need_text(ref, "name")
         record = context.view.prompt(context, name)
         if record is None:
-            raise unknown("prompt", name)
+            raise missing(gateway, context, "prompt", name)
         server = record.server
         ref["name"] = pack(record.original_name)
     elif kind == "ref/resource":

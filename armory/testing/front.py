@@ -107,6 +107,7 @@ class ScriptedPool:
         default_factory=list[tuple[Owner, ClientChannel]]
     )
     released: list[str] = field(default_factory=list[str])
+    down: list[str] = field(default_factory=list[str])
 
     async def request(self, server: str, owner: Owner, call: Call) -> Reply:
         """Hand a call to the script."""
@@ -134,6 +135,10 @@ class ScriptedPool:
     def era(self, server: str) -> Era | None:
         """As scripted."""
         return self.upstreams[server].era
+
+    def servers(self) -> list[str]:
+        """The scripted ones, and those that are said to be down."""
+        return [*self.upstreams, *self.down]
 
     async def release_session(self, session_id: str) -> None:
         """Note the end of a session."""

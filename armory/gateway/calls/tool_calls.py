@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from msgspec import Raw
 
+from armory.domain.naming import split_name
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError, BackendError, RateLimited, UnknownTool, UpstreamUnavailable
 from armory.gateway.calls.find_tools import find_tools
@@ -61,7 +62,10 @@ async def call_tool(gateway: Gateway, context: RequestContext, params: dict[str,
     view = context.view
     record = view.tool(context, name)
     if record is None:
-        raise unknown("tool", name)
+        error = missing(gateway, context, "tool", name)
+        if isinstance(error, UpstreamUnavailable):
+            return failed_call(error)
+        raise error
     _check_arguments(params)
     started = time.perf_counter()
     ok = False
@@ -136,9 +140,24 @@ async def _as_task(
     return await drive(record.server, {**params, "name": pack(record.original_name)}, send)
 
 
-def unknown(kind: str, name: str) -> UnknownTool:
-    """The answer for what is not there, and for what may not be seen: the same."""
-    return UnknownTool(f"unknown {kind}: {name if len(name) <= 200 else name[:197] + '...'}")
+def missing(gateway: Gateway, context: RequestContext, kind: str, name: str) -> ArmoryError:
+    """The error for a name that is not listed: `UpstreamUnavailable` where its upstream is down and
+    the caller might see it, else `UnknownTool`, the same for what is not there and what is hidden.
+    """
+    short = name if len(name) <= 200 else name[:197] + "..."
+    server, _ = split_name(name) or ("", "")
+    if (
+        server in gateway.pool.servers()
+        and server not in context.view.catalog.servers
+        and context.endpoint.scope.has_tool(server, name)
+        and context.view.policy.allows(context.principal, name)
+    ):
+        return UpstreamUnavailable(
+            f"upstream {server!r} is down, so that it is not known whether it has the {kind} "
+            f"{short!r}",
+            upstream=server,
+        )
+    return UnknownTool(f"unknown {kind}: {short}")
 
 
 async def finished(gateway: Gateway, context: RequestContext, server: str, reply: Reply) -> Reply:

@@ -62,6 +62,22 @@ def noted(bench: Bench) -> Noted:
     return noted
 
 
+async def test_what_an_upstream_that_is_down_may_have_is_not_called_unknown(bench: Bench) -> None:
+    bench.pool.down = ["gone"]
+    reply = await bench.gateway.call_tool(bench.context(), raws({"name": "gone__tool"}))
+    told = msgspec.json.decode(b"".join(reply.parts))
+    assert told["isError"] is True
+    assert "'gone' is down" in told["content"][0]["text"]
+    with pytest.raises(UpstreamUnavailable, match="'gone' is down"):
+        await bench.gateway.get_prompt(bench.context(), raws({"name": "gone__prompt"}))
+
+    only_up = Policy([Rule(allow=("up__*",))])
+    bench.gateway.reconfigure(policy=only_up)
+    for name in ("gone__tool", "other__tool", "up__none"):
+        with pytest.raises(UnknownTool, match=f"unknown tool: {name}"):
+            await bench.gateway.call_tool(bench.context(), raws({"name": name}))
+
+
 async def test_calls_are_noted_after_the_answer(bench: Bench, noted: Noted) -> None:
     async def answer(call: Call, owner: Owner) -> Reply:
         name = plain(call.params)["name"]
