@@ -23,6 +23,9 @@ _log = structlog.get_logger(__name__)
 REPLICA_URL = "ARMORY_REPLICA_URL"
 """Environment variable: the base URL at which the other replicas reach this one."""
 
+_DIRECTORY_TIMEOUT_S = 2.0
+"""Longer than a cache's: where a session is, nothing else can say."""
+
 _STATE_KEY = "state-key"
 _YEARS_S = 10 * 365 * 86_400.0
 _ANYWHERE = frozenset(("", "0.0.0.0", "::"))
@@ -58,9 +61,11 @@ async def shared(
         return Shared()
     store = make_cache(config.storage.redis)
     stack.push_async_callback(store.aclose)
+    directory = make_cache(config.storage.redis, timeout_s=_DIRECTORY_TIMEOUT_S)
+    stack.push_async_callback(directory.aclose)
     url = os.environ.get(REPLICA_URL) or f"http://{_reachable(host)}:{port}{base_path}"
     _log.info("replica_joins", url=url)
-    return Shared(Replicas(store, url), await _state_keys(store), store)
+    return Shared(Replicas(directory, url), await _state_keys(store), store)
 
 
 def _reachable(host: str) -> str:

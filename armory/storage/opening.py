@@ -8,8 +8,12 @@ from __future__ import annotations
 from armory.storage.cache import Cache, MemoryCache
 
 
-def make_cache(redis: str | None) -> Cache:
+def make_cache(redis: str | None, *, timeout_s: float = 0.5) -> Cache:
     """A cache in Redis when there is a URL, else inside the process.
+
+    Args:
+        redis: URL.
+        timeout_s: deadline of every command to Redis, in seconds.
 
     Raises:
         ConfigError: the extra is absent, or the URL is not one of Redis.
@@ -18,4 +22,4 @@ def make_cache(redis: str | None) -> Cache:
         return MemoryCache()
     from armory.storage.redis_cache import RedisCache
 
-    return RedisCache(redis)
+    return RedisCache(redis, timeout_s=timeout_s)

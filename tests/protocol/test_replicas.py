@@ -94,6 +94,8 @@ async def test_a_session_is_not_called_gone_because_the_store_fails(
         body = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         assert (await moved.send(body))[0] == status
         assert (await moved.send(body))[0] == 200
+        store.failing = 1_000  # from now on it is known whose the session is
+        assert (await moved.send(body))[0] == 200
 
 
 async def test_parked_calls_go_on_at_their_owner(front: Front) -> None:

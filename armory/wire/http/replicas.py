@@ -15,6 +15,7 @@ from typing import Protocol, TypeVar
 import aiohttp
 import structlog
 from aiohttp import web
+from cachetools import LRUCache, TTLCache
 
 from armory.errors import ArmoryError
 from armory.protocol import codes
@@ -27,7 +28,9 @@ PASSED = "X-Armory-Passed"
 ALIVE_S = 15.0
 REMEMBERED_S = 86_400.0
 CONNECT_S = 5.0
-ATTEMPTS = 6
+ATTEMPTS = 3
+_OWNERS_KEPT = 10_000
+_REPLICAS_KEPT = 1_000
 _HOP_BY_HOP = frozenset(
     (
         "connection",
@@ -74,6 +77,8 @@ class Replicas:
         self._store = store
         self.own_url = own_url.rstrip("/")
         self._alive_s = alive_s
+        self._owners = LRUCache[str, str](_OWNERS_KEPT)
+        self._seen_alive = TTLCache[str, bool](_REPLICAS_KEPT, alive_s / 3)
         self._beating: asyncio.Task[None] | None = None
         self._http: aiohttp.ClientSession | None = None
 
@@ -136,15 +141,14 @@ class Replicas:
             ArmoryError: the store cannot be asked, and the session may well be there. To call it
                 gone would have the client begin anew again and again.
         """
-        found = await self._asked(f"session:{session_id}")
-        url = None if found is None else found.decode()
-        if url is None or url == self.own_url or await self._asked(self._life(url)) is None:
-            return None
-        return url
-
-    async def _asked(self, key: str) -> bytes | None:
-        """The value of a key, None where there is none."""
-        return await _tried(lambda: self._store.get(key))
+        url = self._owners.get(session_id)
+        if url is None:
+            found = await _tried(lambda: self._store.get(f"session:{session_id}"))
+            url = None if found is None else found.decode()
+            if url is None or url == self.own_url:
+                return None
+            self._owners[session_id] = url  # a session never moves
+        return None if await self._is_lost(url) else url
 
     async def alive(self, url: str) -> bool:
         """Whether another replica has shown a sign of life lately."""
@@ -200,10 +204,15 @@ class Replicas:
 
     async def _is_lost(self, url: str) -> bool:
         """Whether a replica shows no sign of life; a store that fails says nothing about that."""
+        if url in self._seen_alive:
+            return False
         try:
-            return await self._store.get(self._life(url)) is None
+            lost = await self._store.get(self._life(url)) is None
         except ArmoryError:
             return False
+        if not lost:
+            self._seen_alive[url] = True
+        return lost
 
 
 class _Passed:
@@ -230,8 +239,8 @@ class _Passed:
 async def _tried(ask: Callable[[], Awaitable[_T]]) -> _T:
     """What the store says, asked several times.
 
-    Its deadlines are short, as for a cache, and a process that gets no processor time for as long
-    misses them though the store is well. Nothing else knows where a session is.
+    A process that gets no processor time for a while misses deadlines though the store is well, and
+    nothing else knows where a session is.
 
     Raises:
         ArmoryError: it failed each time.
