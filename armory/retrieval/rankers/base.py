@@ -50,6 +50,7 @@ class Scores:
         score: (c,) c*P / (c*P + 1 - P), in [0, 1].
         refused: the query needs no tool.
         signals: named (c,) arrays for explanations; of one tool, `signals_at`.
+        weights: what each signal counts for, where the formula is a weighted sum of them.
     """
 
     order: IntArray
@@ -58,6 +59,7 @@ class Scores:
     score: FloatArray
     refused: bool = False
     signals: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
+    weights: Mapping[str, float] = field(default_factory=dict[str, float])
 
     def signals_at(self, position: int) -> dict[str, float]:
         """Every signal of one candidate."""

@@ -91,12 +91,14 @@ def _boosted(odds: FloatArray, features: CandidateFeatures, settings: RankSettin
     return odds + np.array(gains, np.float32)
 
 
-def explain(features: CandidateFeatures, scores: Scores, position: int) -> str:
-    """One sentence: why this candidate stands where it stands."""
+def explain(
+    features: CandidateFeatures, scores: Scores, position: int, *, meaning: bool = True
+) -> str:
+    """One sentence: why this candidate stands where it stands; `meaning`: that counted."""
     signals = scores.signals_at(position)
     parts: list[str] = []
     first = features.subqueries[0].cosine
-    if first is not None:
+    if meaning and first is not None:
         cosines = [s.cosine for s in features.subqueries if s.cosine is not None]
         best = max(float(cosine[position]) for cosine in cosines)
         place = 1 + int(np.count_nonzero(first > first[position]))

@@ -112,3 +112,7 @@ class LexicalRanker(FormulaRanker):
     def formula(self, features: CandidateFeatures) -> FloatArray:
         """The keyword score, in [0, 1]."""
         return keyword(features)
+
+    def reason(self, features: CandidateFeatures, scores: Scores, position: int) -> str:
+        """Of words alone, which alone decided."""
+        return explain(features, scores, position, meaning=False)

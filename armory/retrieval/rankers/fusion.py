@@ -150,8 +150,10 @@ def best_of(values: FloatArray, depth: int = DEPTH) -> IntArray:
         part = part[np.argsort(-values[part], kind="stable")]
         if len(part) == depth or values[part[depth]] < values[part[depth - 1]]:
             return part[:depth]
-    part = np.sort(np.argpartition(-values, depth - 1)[:depth])  # many have the least value
-    return part[np.argsort(-values[part], kind="stable")]
+    least = np.partition(values, len(values) - depth)[len(values) - depth]  # many have it
+    above = np.flatnonzero(values > least)
+    above = above[np.argsort(-values[above], kind="stable")]
+    return np.concatenate([above, np.flatnonzero(values == least)[: depth - len(above)]])
 
 
 def _least(values: FloatArray, depth: int) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 import numpy as np
 
@@ -93,13 +93,15 @@ class MultiFactorRanker(FormulaRanker):
         shown = {**weighed.factors, "boost": boost}
         scores = calibrated(replace(result, shown=shown), features, settings)
         best_first = np.argsort(-weighed.raw[weighed.candidates], kind="stable")
-        return replace(scores, order=weighed.candidates[best_first], raw=weighed.raw)
+        weights = asdict(weights_of(settings.weights))
+        order = weighed.candidates[best_first]
+        return replace(scores, order=order, raw=weighed.raw, weights=weights)
 
     def reason(self, features: CandidateFeatures, scores: Scores, position: int) -> str:
-        """The factors that decided, the greatest contribution first."""
+        """The factors that decided, the greatest contribution first; none that weighs nothing."""
         signals = scores.signals_at(position)
-        values = {name: signals[name] for name in SIGNALS}
-        parts = [(getattr(DEFAULT_WEIGHTS, n) * v, _phrase(n, v)) for n, v in values.items()]
+        values = {name: signals[name] for name, weight in scores.weights.items() if weight > 0}
+        parts = [(scores.weights[n] * v, _phrase(n, v)) for n, v in values.items()]
         said = [phrase for _, phrase in sorted(parts, reverse=True) if phrase]
         text = ", ".join(said) or "little is known of it"
         factor = signals["boost"]

@@ -12,7 +12,7 @@ from armory.domain.tool import ToolRecord
 from armory.retrieval.features import NO_MOMENTS, CandidateFeatures, Moments, Subquery
 from armory.retrieval.indexing.document import fields_of
 from armory.retrieval.lexical.bm25 import LexicalIndex
-from armory.retrieval.ports import FloatArray
+from armory.retrieval.ports import FloatArray, UsageArrays
 from armory.retrieval.rankers.base import Ranker, RankSettings
 from armory.retrieval.rankers.formulas import (
     HybridRanker,
@@ -21,7 +21,8 @@ from armory.retrieval.rankers.formulas import (
     cosine,
     keyword,
 )
-from armory.retrieval.rankers.fusion import fuse
+from armory.retrieval.rankers.fusion import best_of, fuse
+from armory.retrieval.rankers.multi_factor import SIGNALS, MultiFactorRanker
 from armory.retrieval.rankers.relevance import RelevanceRanker
 from armory.retrieval.rankers.remembered import with_uses
 from armory.retrieval.rankers.signals import candidate_signals
@@ -255,3 +256,35 @@ def test_one_tool_and_nothing_in_common(ranker: Ranker) -> None:
     scores = ranker.rank(features(["???"], {"a__b": 0.2}, only), RankSettings())
     assert scores.order.tolist() == [0]
     assert np.isfinite(scores.score).all()
+
+
+@pytest.mark.parametrize(("ties", "depth"), [(2000, 100), (37, 20), (5000, 50)])
+def test_of_equal_values_the_first_are_taken(ties: int, depth: int) -> None:
+    values = np.zeros(ties + 10, np.float32)
+    values[[ties, 3, 7]] = (3.0, 1.0, 2.0)
+    rest = [i for i in range(ties) if i not in (3, 7)]
+    assert best_of(values, depth).tolist() == [ties, 7, 3, *rest[: depth - 3]]
+
+
+def test_reasons_name_what_decided() -> None:
+    found = features(["send an email"], {"mail__send": 0.7})
+    lexical = LexicalRanker()
+    scores = lexical.rank(found, RankSettings())
+    assert "meaning" not in lexical.reason(found, scores, int(scores.order[0])).lower()
+
+    popular = np.ones(1, np.float32)
+
+    class Popular:
+        def statistics(self, user: str | None, names: Sequence[str]) -> UsageArrays:
+            return UsageArrays(*(np.repeat(popular, len(names)) for _ in range(3)))
+
+    used = replace(found, usage=Popular())
+    ranker = MultiFactorRanker()
+    for weights, named in (
+        ({}, True),
+        ({"similarity": 1.0, **dict.fromkeys(SIGNALS[1:], 0)}, False),
+    ):
+        scores = ranker.rank(used, RankSettings(weights=weights))
+        reason = ranker.reason(used, scores, int(scores.order[0]))
+        assert "meaning" in reason
+        assert ("popular" in reason, "reliable" in reason) == (named, named)
