@@ -138,6 +138,9 @@ Text = Annotated[str, BeforeValidator(_number_as_text)]
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_blank_as_none)]
 OptionalText = Annotated[str | None, BeforeValidator(_blank_as_none)]
 Texts = Annotated[list[str], BeforeValidator(_one_as_list)]
+Patterns = Annotated[
+    list[Annotated[str, Field(pattern=r"^[^\s=]+$")]], BeforeValidator(_one_as_list)
+]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]

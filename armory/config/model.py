@@ -17,6 +17,7 @@ from armory.config.base import (
     Count,
     OptionalSecret,
     OptionalText,
+    Patterns,
     Seconds,
     Texts,
     defaults_of,
@@ -271,6 +272,8 @@ class Config(Block):
     """Where the gateway listens and whom it trusts."""
     upstreams: dict[str, UpstreamConfig] = Field(default_factory=dict[str, UpstreamConfig])
     """MCP servers behind the gateway, by key (lower-case words joined by `-`)."""
+    inherit_env: Patterns = Field(default_factory=list[str])
+    """Names or glob patterns of variables that every stdio server inherits beside the usual."""
     sets: dict[str, SetConfig] = Field(default_factory=dict[str, SetConfig])
     """Named parts of the catalogue."""
     tool_rag: ToolRagConfig = Field(default_factory=ToolRagConfig)

@@ -15,6 +15,7 @@ from armory.config.base import (
     Count,
     OptionalSecret,
     OptionalText,
+    Patterns,
     Seconds,
     Text,
     Texts,
@@ -99,7 +100,10 @@ class UpstreamConfig(Block):
     args: list[Text] = Field(default_factory=list[str])
     """Its arguments; `${principal}` becomes a file-safe form of the caller."""
     env: dict[str, Text] = Field(default_factory=dict[str, str])
-    """Its environment, beside PATH, HOME, LANG and the like; nothing else is inherited."""
+    """Its environment, beside what is inherited: PATH, HOME, LANG and the like, proxies,
+    certificates, and the settings of npm, uv and pip. Credentials are not."""
+    inherit_env: Patterns = Field(default_factory=list[str])
+    """Names or glob patterns of further variables that it inherits, credentials included."""
     cwd: str | None = None
     """Its working folder; a relative one counts from the folder of the configuration file."""
     url: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")

@@ -1,31 +1,20 @@
 """How events are logged: readable on a terminal, JSON elsewhere, never a secret.
 
-Owns: structlog's set-up and the redaction of secrets. Never imports a room above `domain`.
+Owns: structlog's set-up. Never imports a room above `domain`.
 """
 
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from collections.abc import MutableMapping
 from typing import Any, TextIO
 
 import structlog
 
+from armory.observability.redaction import redacted_value
 from armory.observability.settings import LogSettings
 
-_SECRET_KEY = re.compile(
-    r"(?:^|_)(?:token|secret|password|passwd|authorization|api_?key|credential|cookie)s?$",
-    re.IGNORECASE,
-)
-_SECRET_TEXT = re.compile(
-    r"(?P<bearer>\b(?:bearer|basic)\s++)[A-Za-z0-9._~+/=-]{6,}"
-    r"|\b(?:acx_|sk-)[A-Za-z0-9_-]{6,}"
-    r"|(?P<scheme>://)[^\s/@:]*+:[^\s/@]++@",
-    re.IGNORECASE,
-)
-_HIDDEN = "***"
 _NOISY = ("aiohttp.access", "asyncio", "alembic", "httpx", "openai", "qdrant_client")
 
 
@@ -78,19 +67,5 @@ def configure_logging(settings: LogSettings, *, stream: TextIO | None = None) ->
 def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     """Structlog processor: hide what names or looks like a secret."""
     for key, value in event.items():
-        if _SECRET_KEY.search(key) and value not in (None, ""):
-            event[key] = _HIDDEN
-        elif isinstance(value, str):
-            event[key] = redacted(value)
+        event[key] = redacted_value(key, value)
     return event
-
-
-def redacted(text: str) -> str:
-    """`text` without bearer tokens, API keys and passwords in URLs."""
-
-    def hide(match: re.Match[str]) -> str:
-        if match["bearer"]:
-            return match["bearer"] + _HIDDEN
-        return f"{match['scheme']}{_HIDDEN}@" if match["scheme"] else _HIDDEN
-
-    return _SECRET_TEXT.sub(hide, text)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from armory.gateway.gateway import Gateway
 from armory.observability.metrics import CONTENT_TYPE, EdgeFigures, Metrics, UpstreamFigures
+from armory.observability.redaction import redacted
 from armory.retrieval.retriever import Retriever
 from armory.upstreams.pool import Pool
 from armory.upstreams.supervisor import Supervisor
@@ -63,7 +64,7 @@ class Figures:
                 key: {
                     "state": found.state,
                     "tools": found.tools,
-                    "error": found.error,
+                    "error": redacted(found.error),
                     "dropped": found.dropped_count,
                 }
                 for key, found in status.items()
@@ -95,7 +96,7 @@ class Figures:
             ready = ready and all(
                 found.state == "ready" and key in served for key, found in status.items()
             )
-        return Readiness(ready, tuple(missing), details)
+        return Readiness(ready, tuple(map(redacted, missing)), details)
 
     def metrics_text(self) -> tuple[bytes, str]:
         """(body, content type) of `/metrics`."""

@@ -9,13 +9,16 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 
 import structlog
+from aiohttp import web
 
 from armory.config import Loaded
 from armory.config.model import ServerConfig
-from armory.errors import ConfigError
+from armory.errors import ArmoryError, ConfigError
+from armory.security.authentication import Authenticator
 from armory.web.app import listen, make_app
 from armory.web.binding import Bound, bind
 from armory.web.health import Health, Readiness
+from armory.web.rest.routes import ADMIN
 from armory.web.settings import ListenSettings
 
 _log = structlog.get_logger(__name__)
@@ -42,13 +45,23 @@ def make_health(
     loaded: Loaded,
     readiness: Callable[[], Readiness],
     metrics: Callable[[], tuple[bytes, str]],
+    checks: Authenticator,
 ) -> Health:
-    """The routes, as the configuration wants them."""
+    """The routes, as the configuration wants them; details are for the scope `admin`."""
+
+    async def sees_details(request: web.Request) -> bool:
+        try:
+            who = await checks.authenticate(request.headers, request.remote)
+        except ArmoryError:
+            return False
+        return ADMIN in who.scopes
+
     token = loaded.config.server.metrics.token
     return Health(
         readiness,
         metrics if loaded.config.observability.metrics else None,
         None if token is None else token.get_secret_value(),
+        sees_details,
     )
 
 

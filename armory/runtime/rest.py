@@ -9,6 +9,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from armory.accounts.service import Accounts
+from armory.observability.redaction import redacted
 from armory.runtime.settings import armory_version, base_path
 from armory.web.rest.services import RestServices, RetrievalOff, UpstreamInfo
 from armory.wire.http.edge import HttpEdge
@@ -30,7 +31,7 @@ def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestS
         return {
             key: UpstreamInfo(
                 found.state,
-                found.error,
+                redacted(found.error),
                 found.era,
                 found.protocol_version,
                 found.dropped,

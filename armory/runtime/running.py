@@ -38,10 +38,12 @@ from armory.runtime.chat import chat_of
 from armory.runtime.figures import Figures
 from armory.runtime.health import bind_metrics, make_health, serve_apart
 from armory.runtime.limits import Limits
+from armory.runtime.local_access import announced, operator_token
 from armory.runtime.reloading import Reloaded, difference
 from armory.runtime.replicas import shared
 from armory.runtime.rest import rest_services
 from armory.runtime.retrieval import Progress, open_retriever, retriever_settings
+from armory.runtime.secrets import hide_secrets
 from armory.runtime.settings import (
     armory_version,
     authenticator,
@@ -92,6 +94,7 @@ class Runtime:
     def __init__(
         self, loaded: Loaded, *, trusted: bool = False, on_progress: Progress | None = None
     ) -> None:
+        hide_secrets(loaded.config)
         self.accounts = (
             None
             if trusted
@@ -255,7 +258,8 @@ class Runtime:
             ConfigError: nobody could or everybody would be served.
         """
         config = self.loaded.config
-        checks = authenticator(config, schemes(config, self.accounts), self._packs())
+        operator, known = operator_token(), schemes(config, self.accounts)
+        checks = authenticator(config, known, self._packs(), also=[operator])
         joined = await shared(config, stack, bound.host, bound.port, base_path(config))
         self.gateway.tasks.store = joined.store
         edge = HttpEdge(
@@ -270,7 +274,7 @@ class Runtime:
         )
         edge.register(app)
         prefix = base_path(config)
-        health = make_health(self.loaded, self.readiness, self.figures.metrics_text)
+        health = make_health(self.loaded, self.readiness, self.figures.metrics_text, checks)
         health.register(app, prefix, metrics=apart is None)
         if apart is not None:
             await serve_apart(health, config.server, stack, apart)
@@ -296,6 +300,7 @@ class Runtime:
             shortcut=None if logs else Shortcut(edge.straight(), self._snapshot.is_set),
         )
         stack.push_async_callback(self.listening.close)
+        stack.enter_context(announced(self.loaded.home, self.listening.url, operator.token))
         self.edge = edge
         return self.listening
 
@@ -331,6 +336,7 @@ class Runtime:
             ConfigError: it does not hold; nothing has changed then.
         """
         old, new = self.loaded.config, loaded.config
+        hide_secrets(new)
         parts = reloadable(loaded, self._packs())
         authenticator(new, schemes(new, self.accounts))
         settings = retriever_settings(new.tool_rag, loaded.home)

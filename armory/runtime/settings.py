@@ -107,9 +107,10 @@ def upstream_spec(key: str, block: UpstreamConfig, loaded: Loaded) -> UpstreamSp
     limits = loaded.config.server.limits
     return UpstreamSpec(
         key,
-        **values_for(UpstreamSpec, block, but=("env", "cwd", "auth")),
+        **values_for(UpstreamSpec, block, but=("env", "cwd", "inherit_env", "auth")),
         env=env,
         cwd=None if block.cwd is None else str(loaded.folder / Path(block.cwd).expanduser()),
+        inherit_env=(*loaded.config.inherit_env, *block.inherit_env),
         auth=None if block.auth is None else grant(key, block.auth, loaded.home),
         ca_file=None if block.tls.ca_file is None else str(loaded.folder / block.tls.ca_file),
         verify=block.tls.verify,
@@ -242,7 +243,11 @@ def has_credentials(config: Config) -> bool:
 
 
 def authenticator(
-    config: Config, schemes: Sequence[Scheme] = (), admission: Admission | None = None
+    config: Config,
+    schemes: Sequence[Scheme] = (),
+    admission: Admission | None = None,
+    *,
+    also: Sequence[StaticToken] = (),
 ) -> Authenticator:
     """The chain of static tokens, further schemes and, where allowed, anonymous callers.
 
@@ -250,6 +255,7 @@ def authenticator(
         config: the configuration.
         schemes: API keys and session tokens.
         admission: looks up the accounts of callers that have one.
+        also: static tokens beside the configured ones.
 
     Raises:
         ConfigError: nobody could connect, everybody could without meaning to, or a token is bad.
@@ -273,7 +279,8 @@ def authenticator(
                 user=entry.user,
             )
             for name, entry in security.tokens.items()
-        ],
+        ]
+        + list(also),
         schemes,
         allow_anonymous=anonymous,
         admission=admission,

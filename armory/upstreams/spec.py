@@ -32,7 +32,8 @@ class UpstreamSpec:
 
     Attributes:
         key: name in the configuration, lower-case kebab-case.
-        command, args, env, cwd: the process; `env` comes on top of a minimal environment.
+        command, args, env, cwd: the process; `env` comes on top of what it inherits.
+        inherit_env: names or glob patterns of variables that it inherits beside the usual ones.
         url: http(s) URL of the endpoint.
         transport: `auto` tries Streamable HTTP, then HTTP+SSE; with `command` it means stdio.
         headers: sent with every HTTP request.
@@ -63,6 +64,7 @@ class UpstreamSpec:
     args: tuple[str, ...] = ()
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     cwd: str | None = None
+    inherit_env: tuple[str, ...] = ()
     url: str | None = None
     transport: Transport = "auto"
     headers: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -16,6 +16,7 @@ import structlog
 
 from armory.domain.catalog import Dropped, ServerLists
 from armory.errors import UpstreamUnavailable
+from armory.observability.redaction import redacted
 from armory.protocol.session_events import Lost, Notified, SessionEvent
 from armory.protocol.versions import Era
 from armory.tasks import start, stop
@@ -205,6 +206,7 @@ class _Supervised:
         )
 
     def _down(self, error: str) -> None:
+        error = redacted(error)
         again = self.status.state == "down" and self.status.error == error
         say = log.debug if again else log.warning
         say("upstream_down", upstream=self.upstream.spec.key, error=error)

@@ -1,14 +1,14 @@
 """`/healthz`, `/readyz`, `/metrics`, on the main port and on one of their own.
 
-Owns: the shapes of these answers, and who may read the metrics. Never imports `wire`: what they
-say arrives as plain functions.
+Owns: the shapes of these answers, and who may read the metrics and the details. Never imports
+`wire`: what they say, and who asks, arrives as plain functions.
 """
 
 from __future__ import annotations
 
 import hmac
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -37,6 +37,8 @@ class Health:
         readiness: asked at every `/readyz`.
         metrics: gives (body, content type) of `/metrics`; None: the route does not exist.
         token: bearer token that `/metrics` asks for; None: it asks for none.
+        sees_details: whether a request comes with a credential that may know what is not ready
+            and why; None: nobody may.
     """
 
     def __init__(
@@ -44,7 +46,9 @@ class Health:
         readiness: Callable[[], Readiness],
         metrics: Callable[[], tuple[bytes, str]] | None = None,
         token: str | None = None,
+        sees_details: Callable[[web.Request], Awaitable[bool]] | None = None,
     ) -> None:
+        self._sees_details = sees_details
         self._readiness = readiness
         self._metrics = metrics
         self._expected = None if token is None else f"Bearer {token}".encode()
@@ -66,14 +70,12 @@ class Health:
         """The process lives and its event loop turns."""
         return _json(200, {"status": "ok"})
 
-    async def readyz(self, _request: web.Request) -> web.Response:
-        """200 once the first snapshot is there; says what is not ready."""
+    async def readyz(self, request: web.Request) -> web.Response:
+        """200 once the first snapshot is there; says what is not ready to whoever may know it."""
         found = self._readiness()
-        body = {
-            "status": "ready" if found.ready else "not ready",
-            "not_ready": list(found.missing),
-            **found.details,
-        }
+        body: dict[str, Any] = {"status": "ready" if found.ready else "not ready"}
+        if self._sees_details is not None and await self._sees_details(request):
+            body |= {"not_ready": list(found.missing), **found.details}
         return _json(200 if found.ready else 503, body)
 
     async def metrics(self, request: web.Request) -> web.Response:

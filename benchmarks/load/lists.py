@@ -33,8 +33,10 @@ server: {{port: {port}}}
 upstreams: {{{name}: {{url: "http://127.0.0.1:{upstream}/mcp", call_timeout_s: 600}}}}
 tool_rag: {{index: {index}}}
 observability: {{log_level: error, query_log: {{enabled: false}}}}
+security: {{tokens: {{readiness: {{token: {token}, scopes: [admin]}}}}}}
 storage: {{url: "sqlite:///{dir}/armory.db", cache_dir: "{cache}"}}
 """
+READINESS = "token-of-readiness"
 EMBEDDED_AT_START = 1_000
 
 
@@ -72,9 +74,12 @@ def upstream_app(tools: list[dict[str, Any]]) -> web.Application:
 def await_ready(base: str, timeout_s: float) -> float:
     """Seconds until `/readyz` says yes and the meanings are indexed, too."""
     begun = time.monotonic()
+    asked = urllib.request.Request(
+        f"{base}/readyz", headers={"Authorization": f"Bearer {READINESS}"}
+    )
     while time.monotonic() - begun < timeout_s:
         try:
-            with urllib.request.urlopen(f"{base}/readyz", timeout=5) as answer:
+            with urllib.request.urlopen(asked, timeout=5) as answer:
                 if answer.status == 200 and not json.load(answer)["not_ready"]:
                     return time.monotonic() - begun
         except (OSError, urllib.error.HTTPError):
@@ -127,7 +132,7 @@ def measure(
         file = folder / "armory.yaml"
         cache = str(prepared.resolve()) if known and prepared is not None else f"{name}/cache"
         values = {"port": port, "upstream": upstream, "index": index, "dir": name}
-        values |= {"name": SERVER, "cache": cache}
+        values |= {"name": SERVER, "cache": cache, "token": READINESS}
         file.write_text(CONFIG.format(**values))
         argv = [sys.executable, "-m", "benchmarks.load.lists", str(data), "--serve", str(count)]
         serve = [sys.executable, "-m", "armory.cli.main", "serve", "--config", str(file)]

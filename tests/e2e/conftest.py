@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import logging
 import os
 import queue
@@ -12,6 +13,8 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -48,8 +51,9 @@ class Served:
         log: every line of standard error so far.
     """
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[str], home: Path) -> None:
         self.process = process
+        self.home = home
         self.log: list[str] = []
         self._lines: queue.Queue[str | None] = queue.Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
@@ -93,6 +97,18 @@ class Served:
         """Wait for the first snapshot."""
         self.wait_for(r"armory: ready")
         return self
+
+    def readiness(self) -> tuple[int, dict[str, Any]]:
+        """(status, body) of `/readyz` as the user of this machine may read it."""
+        note = json.loads(next(self.home.glob(f"running/{self.process.pid}-*")).read_text())
+        headers = {"Authorization": f"Bearer {note['token']}"}
+        asked = urllib.request.Request(f"{self.base}/readyz", headers=headers)
+        try:
+            with urllib.request.urlopen(asked, timeout=20) as answer:
+                return answer.status, json.load(answer)
+        except urllib.error.HTTPError as refused:
+            with refused:
+                return refused.code, json.load(refused)
 
     def stop(self, number: int = signal.SIGTERM, timeout_s: float = 30.0) -> int:
         """Send a signal and wait for the end; the exit code."""
@@ -164,16 +180,17 @@ def serve(environ: dict[str, str], tmp_path: Path) -> Generator[Serve]:
         else:
             file = tmp_path / f"armory-{len(started)}.yaml"
             file.write_text(yaml.safe_dump(config))
+        environment = {**environ, **(env or {})}
         process = subprocess.Popen(
             [*ARMORY, "serve", "--config", str(file), "--port", "0", *arguments],
             cwd=tmp_path,
-            env={**environ, **(env or {})},
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
             text=True,
         )
-        served = Served(process)
+        served = Served(process, Path(environment["ARMORY_HOME"]))
         started.append(served)
         return served.listening()
 

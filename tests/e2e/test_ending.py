@@ -45,7 +45,7 @@ def test_after_sigterm_requests_are_served_for_a_while_on_connections_that_end(
     assert call(kept) == (200, "close")
     anew = http.client.HTTPConnection(where, timeout=WITHIN_S)
     assert call(anew) == (200, "close")
-    status, body = fetch(f"{served.base}/readyz")
+    status, body = served.readiness()
     assert (status, body["not_ready"][0]) == (503, "shutting down")
     assert served.stop() == 0
 
@@ -87,7 +87,7 @@ def test_a_database_that_is_away_at_the_start_is_waited_for(serve: Callable[...,
                 "storage": {"url": database.url()},
             }
         ).ready()
-        status, body = fetch(f"{served.base}/readyz")
+        status, body = served.readiness()
         assert status == 503
         assert f"127.0.0.1:{database.port}" in body["not_ready"][0]
         database.start()

@@ -69,7 +69,8 @@ def test_health_readiness_discovery_and_metrics(
     served = serve({"upstreams": {**demo_upstreams, "gone": {"command": "no-such-program"}}})
     assert fetch(f"{served.base}/healthz") == (200, {"status": "ok"})
     served.ready()
-    status, ready = fetch(f"{served.base}/readyz")
+    assert fetch(f"{served.base}/readyz") == (200, {"status": "ready"})
+    status, ready = served.readiness()
     assert status == 200
     assert [text for text in ready["not_ready"] if "no-such-program" in text]
     assert ready["upstreams"]["time"]["state"] == "ready"
@@ -88,7 +89,7 @@ def test_with_every_upstream_down_it_answers_and_a_key_makes_that_unready(
 ) -> None:
     gone = {"gone": {"url": "http://127.0.0.1:9/mcp"}}
     served = serve({"server": {"readiness": wanted}, "upstreams": gone}).ready()
-    found, body = fetch(f"{served.base}/readyz")
+    found, body = served.readiness()
     assert found == status
     assert "gone" in body["not_ready"][0]
 

@@ -35,7 +35,7 @@ from armory.agent.parse import parse_step
 from armory.agent.repair import parse_arguments
 from armory.agent.synthetic import read_queries
 from armory.cli.config.importing import _without_comments
-from armory.observability.logging import redacted
+from armory.observability.redaction import redacted
 from armory.retrieval.lexical.intents import clauses
 from armory.upstreams.oauth.discovery import challenge_of
 from armory.protocol import jsonrpc

@@ -16,6 +16,7 @@ import structlog
 from msgspec import Raw
 
 from armory.errors import UpstreamUnavailable
+from armory.observability.redaction import redacted
 from armory.protocol.hop_meta import MetaStamp, legacy_meta
 from armory.protocol.link import (
     Call,
@@ -180,12 +181,14 @@ class BaseLink(ABC):
         self._context.observer.on_session_event(Lost(self.server, self._context.owner, reason))
 
     def unavailable(self, what: str) -> UpstreamUnavailable:
-        """An error that names the upstream."""
-        return UpstreamUnavailable(f"upstream {self.server!r}: {what}", upstream=self.server)
+        """An error that names the upstream; what it said is shown without secrets."""
+        text = f"upstream {self.server!r}: {redacted(what)}"
+        return UpstreamUnavailable(text, upstream=self.server)
 
     def unintelligible(self, what: str) -> Unintelligible:
         """An error that names the upstream, for an answer that is none."""
-        return Unintelligible(f"upstream {self.server!r}: {what}", upstream=self.server)
+        text = f"upstream {self.server!r}: {redacted(what)}"
+        return Unintelligible(text, upstream=self.server)
 
     def stamped(self, call: Call, request_id: int) -> Params:
         """The call's parameters with the `_meta` that this hop owes the upstream's era."""

@@ -18,30 +18,10 @@ from typing import cast
 import structlog
 
 from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.environment import inherited
 
 log = structlog.get_logger(__name__)
 
-INHERITED = (
-    "PATH",
-    "HOME",
-    "LANG",
-    "LC_ALL",
-    "LC_CTYPE",
-    "TMPDIR",
-    "TEMP",
-    "TMP",
-    "TZ",
-    "USER",
-    "LOGNAME",
-    "SHELL",
-    "TERM",
-    "SYSTEMROOT",
-    "SYSTEMDRIVE",
-    "APPDATA",
-    "LOCALAPPDATA",
-    "USERPROFILE",
-    "PATHEXT",
-)
 _STDERR_LINE = 2_000
 _STDERR_LINES = 200
 _STDERR_WINDOW_S = 60.0
@@ -54,9 +34,8 @@ _TAIL = 256
 
 
 def environment(spec: UpstreamSpec) -> dict[str, str]:
-    """What the process inherits (search path, home, locale and the like) plus the configured."""
-    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
-    return {**inherited, **spec.env}
+    """What the process inherits plus the configured."""
+    return {**inherited(os.environ, spec.inherit_env), **spec.env}
 
 
 class ServerProcess(asyncio.SubprocessProtocol):

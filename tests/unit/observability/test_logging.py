@@ -8,7 +8,8 @@ from collections.abc import Generator
 import pytest
 import structlog
 
-from armory.observability.logging import configure_logging, redacted
+from armory.observability.logging import configure_logging
+from armory.observability.redaction import redacted
 from armory.observability.settings import LogSettings
 
 

@@ -1,0 +1,73 @@
+"""What must never be shown: the values of configured secrets, and whatever has the form of one.
+
+Owns: finding both in a text. Never imports a room; who configures secrets tells their values.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+HIDDEN = "***"
+_SHORTEST = 6
+"""A configured secret of fewer characters is not looked for: it would be found in any text."""
+_SECRET_NAME = re.compile(
+    r"(?:^|[_-])(?:token|secret|password|passwd|pass|pat|pwd|auth|authorization|api_?key|apikey"
+    r"|access_?key|private_?key|key|credential|cookie|dsn)s?$",
+    re.IGNORECASE,
+)
+_SECRET_KEY = re.compile(
+    r"(?:^|_)(?:token|secret|password|passwd|authorization|api_?key|credential|cookie)s?$",
+    re.IGNORECASE,
+)
+_NAME = r"(?:token|secret|password|passwd|pwd|api[_-]?key|access[_-]?key|signature|credential)s?"
+_SECRET_TEXT = re.compile(
+    r"(?P<bearer>\b(?:bearer|basic)\s{1,4}+)[A-Za-z0-9._~+/=-]{6,}"
+    r"|\b(?:acx_|sk-|sk_live_|rk_live_|gh[opsur]_|github_pat_|glpat-|xox[abeprs]-|AKIA|AIza"
+    r"|eyJ[A-Za-z0-9_-]{6,}\.)[A-Za-z0-9._-]{6,}"
+    r"|(?P<scheme>://)(?:[^\s/@:]*+:[^\s/@]++|[^\s/@:]{20,}+)@"
+    rf"|(?P<named>\b[\w-]{{0,30}}{_NAME}[\"']?\s{{0,2}}[:=]\s{{0,2}}[\"']?)"
+    r"(?=[^\s\"',;&<>]{0,80}\d)[^\s\"',;&<>]{8,}+",
+    re.IGNORECASE,
+)
+
+
+_known: list[str] = []
+"""The values of configured secrets, longest first: one may be part of another."""
+
+
+def hide(values: Iterable[str]) -> None:
+    """From now on these values are shown nowhere; shorter ones than six characters are."""
+    found = {*_known, *(value for value in values if len(value) >= _SHORTEST)}
+    _known[:] = sorted(found, key=len, reverse=True)
+
+
+def names_secret(name: str) -> bool:
+    """Whether a variable, header or parameter of this name holds a secret."""
+    return _SECRET_NAME.search(name) is not None
+
+
+def redacted(text: str) -> str:
+    """`text` without configured secrets, bearer tokens, API keys and passwords in URLs."""
+    for value in _known:
+        text = text.replace(value, HIDDEN)
+    return _SECRET_TEXT.sub(_without, text)
+
+
+def _without(match: re.Match[str]) -> str:
+    kept = match["bearer"] or match["named"] or match["scheme"] or ""
+    return f"{kept}{HIDDEN}@" if match["scheme"] else f"{kept}{HIDDEN}"
+
+
+def redacted_value(name: str, value: Any) -> Any:
+    """One value of a log event; lists and mappings are looked through."""
+    if _SECRET_KEY.search(name) and value not in (None, ""):
+        return HIDDEN
+    if isinstance(value, str):
+        return redacted(value)
+    if isinstance(value, Mapping):
+        return {key: redacted_value(str(key), inner) for key, inner in value.items()}  # pyright: ignore
+    if isinstance(value, (list, tuple)):
+        return [redacted_value("", inner) for inner in value]  # pyright: ignore
+    return value

@@ -1,0 +1,90 @@
+"""Which values of a configuration are secrets, so that no log and no error shows them.
+
+Owns: finding them. Never imports a room above observability.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import pairwise
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from pydantic import BaseModel, SecretStr
+
+from armory.config import Config
+from armory.config.upstream import UpstreamConfig
+from armory.observability.redaction import hide, names_secret
+
+_SCHEME = re.compile(r"^(?:bearer|basic|token|apikey|api-key)\s+", re.IGNORECASE)
+_PLAIN_HEADERS = frozenset(
+    ("accept", "accept-language", "content-type", "user-agent", "host", "origin", "referer")
+)
+
+
+def hide_secrets(config: Config) -> None:
+    """From now on no text that is shown has a secret of this configuration."""
+    hide(secret_values(config))
+
+
+def secret_values(config: Config) -> frozenset[str]:
+    """Every value that must not be shown: what is declared secret, and what is named like it.
+
+    Declared: keys that hold secrets. Named: variables of an upstream's environment, its headers,
+    its arguments behind `--token` and the like, and passwords and parameters in URLs.
+    """
+    found = {*_declared(config), *_in_url(config.storage.url)}
+    found.update(_in_url(config.storage.redis or ""))
+    for block in config.upstreams.values():
+        found.update(_of_upstream(block))
+    return frozenset(value for value in found if value)
+
+
+def _declared(value: object) -> Iterator[str]:
+    if isinstance(value, SecretStr):
+        yield value.get_secret_value()
+    elif isinstance(value, BaseModel):
+        for name in type(value).model_fields:
+            yield from _declared(getattr(value, name))
+    elif isinstance(value, dict):
+        for inner in value.values():  # pyright: ignore[reportUnknownVariableType]
+            yield from _declared(inner)  # pyright: ignore[reportUnknownArgumentType]
+    elif isinstance(value, (list, tuple)):
+        for inner in value:  # pyright: ignore[reportUnknownVariableType]
+            yield from _declared(inner)  # pyright: ignore[reportUnknownArgumentType]
+
+
+def _of_upstream(block: UpstreamConfig) -> Iterator[str]:
+    for name, value in block.env.items():
+        if names_secret(name):
+            yield value
+        yield from _in_url(value)
+    for name, value in block.headers.items():
+        if name.lower() not in _PLAIN_HEADERS and (names_secret(name) or _SCHEME.match(value)):
+            yield _SCHEME.sub("", value).strip()
+    for argument in block.args:
+        name, given, value = argument.partition("=")
+        if given and names_secret(name):
+            yield value
+        yield from _in_url(argument)
+    for name, value in pairwise(block.args):
+        if name.startswith("-") and "=" not in name and names_secret(name):
+            yield value
+    for url in (block.url, block.proxy):
+        yield from _in_url(url or "")
+
+
+def _in_url(text: str) -> Iterator[str]:
+    if "://" not in text:
+        return
+    try:
+        parts = urlsplit(text)
+        password = parts.password
+    except ValueError:
+        return
+    if password:
+        yield password
+        yield unquote(password)
+    for name, value in parse_qsl(parts.query):
+        if names_secret(name):
+            yield value

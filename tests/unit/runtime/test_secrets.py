@@ -1,0 +1,77 @@
+"""Which values of a configuration are secret, and that no text shows them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from armory.config import load_text
+from armory.observability import redaction
+from armory.observability.redaction import hide, redacted
+from armory.runtime.secrets import secret_values
+
+SECRETS = {
+    "security": {"tokens": {"main": {"token": "of-the-main-door", "scopes": ["admin"]}}},
+    "storage": {"url": "postgresql://armory:pw%2Fof-base@db/armory"},
+    "tool_rag": {"openai": {"api_key": "of-the-embedder"}},
+    "upstreams": {
+        "git": {
+            "command": "git-server",
+            "args": ["--api-key", "of-an-argument", "--token=of-another", "--root", "not-secret"],
+            "env": {
+                "GITHUB_TOKEN": "of-the-environment",
+                "HOME_FOLDER": "not-secret-either",
+                "BASE": "mysql://me:of-the-inner-url@db/x",
+            },
+        },
+        "web": {
+            "url": "https://host.example/mcp?api_key=of-the-query&region=not-a-secret",
+            "headers": {"Authorization": "Bearer of-the-header", "X-Region": "not-a-secret"},
+        },
+    },
+}
+
+
+def test_every_configured_secret_is_known_and_nothing_else(tmp_path: Path) -> None:
+    loaded = load_text(yaml.safe_dump(SECRETS), environ={"ARMORY_HOME": str(tmp_path)})
+    assert secret_values(loaded.config) == {
+        "of-the-main-door",
+        "pw%2Fof-base",
+        "pw/of-base",
+        "of-the-embedder",
+        "of-an-argument",
+        "of-another",
+        "of-the-environment",
+        "of-the-inner-url",
+        "of-the-query",
+        "of-the-header",
+    }
+
+
+def test_a_configured_value_is_shown_nowhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "_known", [])
+    hide(["plain words", "plain", "abc"])
+    assert redacted("it said: plain words, and abc") == "it said: ***, and abc"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("Error: API_KEY=abcdefg1234 is wrong", "Error: API_KEY=*** is wrong"),
+        ('{"access_token": "abcdefg1234"}', '{"access_token": "***"}'),
+        ("git clone https://ghp_0123456789abcdefghij@host.example/x", None),
+        ("ghp_0123456789abcdefghij", "***"),
+        ("invalid_token: the access token expired", "invalid_token: the access token expired"),
+        ("password: required", "password: required"),
+        ("ssh://git@host.example/x", "ssh://git@host.example/x"),
+        ("see https://host.example/keys?page=2", "see https://host.example/keys?page=2"),
+    ],
+)
+def test_what_has_the_form_of_a_secret_is_hidden_and_other_text_stays(
+    text: str, shown: str | None
+) -> None:
+    found = redacted(text)
+    assert "0123456789" not in found
+    assert shown is None or found == shown
