@@ -5,11 +5,10 @@ Owns: binding and serving that port. Never decides what is healthy.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 
 import structlog
-from aiohttp import web
 
 from armory.config import Loaded
 from armory.config.model import ServerConfig
@@ -49,9 +48,9 @@ def make_health(
 ) -> Health:
     """The routes, as the configuration wants them; details are for the scope `admin`."""
 
-    async def sees_details(request: web.Request) -> bool:
+    async def sees_details(headers: Mapping[str, str], remote: str | None) -> bool:
         try:
-            who = await checks.authenticate(request.headers, request.remote)
+            who = await checks.authenticate(headers, remote)
         except ArmoryError:
             return False
         return ADMIN in who.scopes

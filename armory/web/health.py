@@ -37,8 +37,8 @@ class Health:
         readiness: asked at every `/readyz`.
         metrics: gives (body, content type) of `/metrics`; None: the route does not exist.
         token: bearer token that `/metrics` asks for; None: it asks for none.
-        sees_details: whether a request comes with a credential that may know what is not ready
-            and why; None: nobody may.
+        sees_details: whether whoever sends these headers, from this address, may know what is not
+            ready and why; None: nobody may.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Health:
         readiness: Callable[[], Readiness],
         metrics: Callable[[], tuple[bytes, str]] | None = None,
         token: str | None = None,
-        sees_details: Callable[[web.Request], Awaitable[bool]] | None = None,
+        sees_details: Callable[[Mapping[str, str], str | None], Awaitable[bool]] | None = None,
     ) -> None:
         self._sees_details = sees_details
         self._readiness = readiness
@@ -74,7 +74,8 @@ class Health:
         """200 once the first snapshot is there; says what is not ready to whoever may know it."""
         found = self._readiness()
         body: dict[str, Any] = {"status": "ready" if found.ready else "not ready"}
-        if self._sees_details is not None and await self._sees_details(request):
+        sees = self._sees_details
+        if sees is not None and await sees(request.headers, request.remote):
             body |= {"not_ready": list(found.missing), **found.details}
         return _json(200 if found.ready else 503, body)
 
