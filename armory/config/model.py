@@ -48,6 +48,21 @@ class LimitsConfig(Block):
     """Largest request body, in bytes."""
     header_bytes: Annotated[int, Field(ge=1_024)] = _LISTEN.header_bytes
     """Longest request line, and longest single header, in bytes (a query may stand in one)."""
+    connections: Count | None = _LISTEN.connections
+    """Connections of clients at once; null: three quarters of the descriptors that the process may
+    have. With more, those that wait for a request are closed; with none of these, only health is
+    answered."""
+    header_timeout_s: Seconds = _LISTEN.header_timeout_s
+    """A client that has not sent the whole header of a request by then is cut off."""
+    body_timeout_s: Seconds = _LISTEN.body_timeout_s
+    """The same for the body, counted from the end of the header."""
+    keepalive_timeout_s: Seconds = _LISTEN.keepalive_timeout_s
+    """A connection that waits so long for its next request is closed; longer than proxies do."""
+    write_timeout_s: Seconds = _LISTEN.write_timeout_s
+    """A client that takes longer to read 64 KiB of what waits for it is cut off."""
+    unread_bytes: Count = _LISTEN.unread_bytes
+    """Answers that wait for their clients to read them, in bytes and in all; with more, the client
+    that lags longest is cut off."""
     json_depth: Annotated[int, Field(ge=8, le=512)] = _HTTP.json_depth
     """How deep the JSON of a client's message may be nested."""
     stdio_line_bytes: Count = _SPEC.message_bytes

@@ -7,18 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from dataclasses import replace
 
 import structlog
 
 from armory.config import Loaded
 from armory.config.model import ServerConfig
 from armory.errors import ArmoryError, ConfigError
+from armory.runtime.settings import listen_settings
 from armory.security.authentication import Authenticator
 from armory.web.app import listen, make_app
 from armory.web.binding import Bound, bind
 from armory.web.health import Health, Readiness
 from armory.web.rest.routes import ADMIN
-from armory.web.settings import ListenSettings
 
 _log = structlog.get_logger(__name__)
 _METRICS_PORT = "server.metrics.port"
@@ -69,7 +70,7 @@ async def serve_apart(
 ) -> None:
     """Serve health and metrics on a port of their own until `stack` unwinds."""
     app = make_app(body_bytes=1)
-    settings = ListenSettings(server.limits.header_bytes, drain_timeout_s=1.0)
+    settings = replace(listen_settings(server), drain_timeout_s=1.0)
     health.register(app)
     listening = await listen(app, bound, settings=settings)
     stack.push_async_callback(listening.close)

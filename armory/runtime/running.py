@@ -295,7 +295,7 @@ class Runtime:
         self.listening = await listen(
             app,
             bound,
-            settings=listen_settings(config),
+            settings=listen_settings(config.server),
             base_path=prefix,
             shortcut=None if logs else Shortcut(edge.straight(), self._snapshot.is_set),
         )

@@ -17,6 +17,7 @@ from pydantic import SecretStr
 
 from armory.config import Config, Loaded
 from armory.config.base import values_for
+from armory.config.model import ServerConfig
 from armory.config.upstream import UpstreamConfig
 from armory.domain.catalog import ToolRules
 from armory.errors import ConfigError
@@ -202,11 +203,10 @@ def log_settings(config: Config) -> LogSettings:
     return LogSettings(**values_for(LogSettings, config.observability))
 
 
-def listen_settings(config: Config) -> ListenSettings:
+def listen_settings(server: ServerConfig) -> ListenSettings:
     """How the server listens and ends."""
     return ListenSettings(
-        header_bytes=config.server.limits.header_bytes,
-        drain_timeout_s=config.server.drain_timeout_s,
+        **values_for(ListenSettings, server.limits), drain_timeout_s=server.drain_timeout_s
     )
 
 

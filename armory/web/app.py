@@ -6,6 +6,8 @@ registers itself on the application.
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -15,18 +17,24 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from armory.web.binding import Bound, cannot_bind
+from armory.web.connections import Connection, Connections
 from armory.web.settings import ListenSettings
 
 _log = structlog.get_logger(__name__)
 ALWAYS_ANSWERED = ("/healthz", "/readyz", "/metrics")
 _EVERYWHERE = ("0.0.0.0", "::")
+_ACCEPTED_AT_ONCE = 64
+_BACKLOG = 1_024
 BODY_MARGIN = 64 * 1024
 """aiohttp's own body limit stands so far above the configured one, which answers first."""
 
 
 @dataclass(slots=True)
 class Leaving:
-    """Whether the server is about to end: then each answer ends its connection."""
+    """Whether the server is about to end: then each answer ends its connection.
+
+    So does each on a connection beyond the cap, where only health is answered.
+    """
 
     begun: bool = False
 
@@ -34,13 +42,25 @@ class Leaving:
         """The handler of every request."""
 
         def handle(request: web.Request) -> Awaitable[web.StreamResponse]:
-            if self.begun:
+            connection = request.protocol
+            reserve = isinstance(connection, Connection) and connection.reserve
+            if self.begun or reserve:
                 # as if the client had asked for it: also streams say so in their head
                 message = request._message  # pyright: ignore[reportPrivateUsage]
                 request._message = message._replace(should_close=True)  # pyright: ignore[reportPrivateUsage]
+            if reserve and not request.path.endswith(ALWAYS_ANSWERED):
+                return _full()
             return handler(request)
 
         return handle
+
+
+async def _full() -> web.StreamResponse:
+    return web.Response(
+        status=503,
+        text="every connection is in use (server.limits.connections); try again later\n",
+        headers={"Retry-After": "1"},
+    )
 
 
 @dataclass(slots=True)
@@ -50,11 +70,13 @@ class Listening:
     Attributes:
         url: where it is reached, base path included.
         host, port: what it is bound to.
+        connections: those of its clients.
     """
 
     url: str
     host: str
     port: int
+    connections: Connections
     _runner: web.AppRunner
     _leaving: Leaving
 
@@ -75,6 +97,7 @@ class Listening:
     async def close(self) -> None:
         """Stop accepting, let requests in flight end within the drain time, end the rest."""
         await self._runner.cleanup()
+        self.connections.stop()
 
 
 def make_app(
@@ -200,24 +223,46 @@ async def listen(
         access_log=None,
         handler_cancellation=True,
         shutdown_timeout=settings.drain_timeout_s,
-        max_line_size=settings.header_bytes,
-        max_field_size=settings.header_bytes,
     )
     await runner.setup()
     leaving = Leaving()
     server = runner.server
-    if server is not None:
-        handler: Handler = server.request_handler  # pyright: ignore
-        if shortcut is not None:
-            handler = shortcut.before(handler)
-        server.request_handler = leaving.around(handler)  # pyright: ignore
+    assert server is not None
+    handler: Handler = server.request_handler  # pyright: ignore
+    if shortcut is not None:
+        handler = shortcut.before(handler)
+    server.request_handler = leaving.around(handler)  # pyright: ignore
+    connections = Connections(settings, server)
     try:
         for taken in bound.sockets:
-            await web.SockSite(runner, taken, backlog=1024).start()
+            await _Site(runner, taken, connections).start()
     except OSError as error:
         await runner.cleanup()
         raise cannot_bind(error, bound.host, bound.port) from None
+    connections.start()
     host = bound.host
     shown = "127.0.0.1" if host in _EVERYWHERE else _bracketed(host)
     url = f"http://{shown}:{bound.port}{base_path}"
-    return Listening(url, host, bound.port, runner, leaving)
+    return Listening(url, host, bound.port, connections, runner, leaving)
+
+
+class _Site(web.BaseSite):
+    """A bound socket whose connections are looked after."""
+
+    def __init__(self, runner: web.AppRunner, taken: socket.socket, made: Connections) -> None:
+        super().__init__(runner)
+        self._socket = taken
+        self._made = made
+
+    @property
+    def name(self) -> str:
+        """The address."""
+        return str(self._socket.getsockname())
+
+    async def start(self) -> None:
+        """Accept connections."""
+        await super().start()
+        self._server = await asyncio.get_running_loop().create_server(
+            self._made, sock=self._socket, backlog=_ACCEPTED_AT_ONCE
+        )
+        self._socket.listen(_BACKLOG)

@@ -1,14 +1,17 @@
 """What configuration says about the listening server, as plain values.
 
-Owns: `ListenSettings` and its defaults. Never imports anything else.
+Owns: `ListenSettings` and its defaults. Never imports anything else of Armory.
 """
 
 from __future__ import annotations
 
+import resource
 from dataclasses import dataclass
 from typing import Literal
 
 ReadyWhen = Literal["gateway", "any", "all"]
+RESERVED = 32
+"""Connections beyond the cap, on which only health is answered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +21,29 @@ class ListenSettings:
     Attributes:
         header_bytes: longest request line, and longest single header; 400 beyond.
         drain_timeout_s: how long requests in flight may go on when it closes, in seconds.
+        connections: most at once; None: three quarters of the descriptors that the process has.
+        header_timeout_s: from connecting, or from the first byte of a later request, to the end
+            of its header.
+        body_timeout_s: from the end of the header to the end of the body.
+        keepalive_timeout_s: how long a connection may wait for its next request.
+        write_timeout_s: how long a client may take to read 64 KiB of what waits for it.
+        unread_bytes: of all answers that wait for their clients to read them; with more the one
+            that waits longest is cut.
     """
 
     header_bytes: int = 96 * 1024
     drain_timeout_s: float = 30.0
+    connections: int | None = None
+    header_timeout_s: float = 20.0
+    body_timeout_s: float = 60.0
+    keepalive_timeout_s: float = 630.0
+    write_timeout_s: float = 30.0
+    unread_bytes: int = 256 << 20
+
+    @property
+    def capacity(self) -> int:
+        """Most connections at once."""
+        if self.connections is not None:
+            return self.connections
+        soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        return 1 << 30 if soft == resource.RLIM_INFINITY else max(16, soft * 3 // 4 - RESERVED)

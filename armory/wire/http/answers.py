@@ -6,6 +6,7 @@ headers of its own needs none of that, and a large result is copied once, into w
 
 from __future__ import annotations
 
+import asyncio
 import time
 from collections.abc import Mapping, Sequence
 from email.utils import formatdate
@@ -17,8 +18,9 @@ from aiohttp.http import SERVER_SOFTWARE
 
 Part = bytes | memoryview
 JSON_TYPE = "application/json"
-_JOINED_BYTES = 4 << 20
-"""Bodies up to this size are copied into one piece: one write costs less than several."""
+_JOINED_BYTES = 1 << 20
+"""Bodies up to this size are copied into one piece: one write costs less than several. Larger ones
+are written piece by piece as the client reads, so that nothing of them is held twice."""
 _HEAD = f"Content-Type: {JSON_TYPE}\r\nServer: {SERVER_SOFTWARE}\r\nDate: %s\r\nContent-Length: "
 _lines: dict[int, bytes] = {}
 
@@ -117,7 +119,25 @@ class JsonAnswer(web.StreamResponse):
         if size <= _JOINED_BYTES:
             transport.write(b"".join((head, *self._parts)))
         else:
-            transport.write(head)
-            for part in self._parts:
-                transport.write(part)
+            await _write_slowly(request, transport, (head, *self._parts), len(head) + size)
         await writer.drain()
+
+
+async def _write_slowly(
+    request: web.BaseRequest, transport: asyncio.Transport, parts: Sequence[Part], left: int
+) -> None:
+    """Write no more than the client reads; the connection is told how much is `left`."""
+    connection = request.protocol
+    told = hasattr(connection, "unread")
+    for part in parts:
+        view = memoryview(part)
+        for begin in range(0, len(view), _JOINED_BYTES):
+            piece = view[begin : begin + _JOINED_BYTES]
+            left -= len(piece)
+            if told:
+                setattr(connection, "unread", left)  # noqa: B010 what the server gave it
+            transport.write(piece)
+            if connection.writing_paused:
+                await request.writer.drain()
+                if transport.is_closing():
+                    raise ConnectionResetError("the client has closed the connection")

@@ -23,6 +23,12 @@ def text_of(path: str, value: str) -> str:
     [
         (f"{LIMITS}.body_bytes", "1", "0"),
         (f"{LIMITS}.header_bytes", "1024", "1023"),
+        (f"{LIMITS}.connections", "1", "0"),
+        (f"{LIMITS}.header_timeout_s", "0.5", "0"),
+        (f"{LIMITS}.body_timeout_s", "0.5", "0"),
+        (f"{LIMITS}.keepalive_timeout_s", "0.5", "0"),
+        (f"{LIMITS}.write_timeout_s", "0.5", "0"),
+        (f"{LIMITS}.unread_bytes", "1", "0"),
         (f"{LIMITS}.json_depth", "8", "7"),
         (f"{LIMITS}.json_depth", "512", "513"),
         (f"{LIMITS}.stdio_line_bytes", "1", "0"),

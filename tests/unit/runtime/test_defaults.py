@@ -34,7 +34,7 @@ def loaded(text: str = "") -> Loaded:
 def test_of_the_server_its_logs_and_its_edge() -> None:
     config = loaded().config
     assert log_settings(config) == LogSettings()
-    assert listen_settings(config) == ListenSettings()
+    assert listen_settings(config.server) == ListenSettings()
     assert http_settings(config) == HttpSettings()
     assert stdio_settings(config) == StdioSettings()
 

@@ -1,0 +1,294 @@
+"""Connections of clients: how many there may be, and how long each may take over what it does.
+
+Owns: `Connection`, aiohttp's with what is observed of it, and `Connections`, which cuts those that
+are silent, half-way or do not read. Never looks at what is said. A connection that waits for a
+request is what makes room for a new one; with every one busy, only health is answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+from aiohttp.web_protocol import RequestHandler
+from aiohttp.web_server import Server
+
+from armory.web.settings import RESERVED, ListenSettings
+
+_log = structlog.get_logger(__name__)
+_TICK_S = 1.0
+_LATE_S = 0.1
+"""So long requests that were on their way are answered when the end has begun."""
+_LOG_EVERY_S = 60.0
+_EVICTED_AT_ONCE = 16
+_PROGRESS_BYTES = 64 * 1024
+_NO_ACCEPT = "socket.accept() out of system resource"
+_HEAD = b"HTTP/1.1 %b\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+TIMED_OUT = _HEAD % b"408 Request Timeout"
+ENDING = _HEAD % b"503 Service Unavailable\r\nRetry-After: 1"
+
+
+class Connection(RequestHandler):
+    """One connection of a client.
+
+    Attributes:
+        since: when it was made, or when the request before the next one had been answered, as far
+            as that was noticed.
+        begun: when the first byte of a header came whose end is missing; None: no such header.
+        stalled: since when its client does not read; None: it does.
+        unread: bytes of an answer that are not given to the transport yet.
+        mark: bytes that waited in the transport when it was last seen to read.
+        reserve: whether it is one beyond the cap.
+    """
+
+    __slots__ = ("_all", "begun", "held", "mark", "reserve", "seen", "since", "stalled", "unread")
+
+    def __init__(self, owner: Connections, server: Server, **settings: Any) -> None:
+        super().__init__(server, loop=owner.loop, **settings)
+        self._all = owner
+        self.since = owner.loop.time()
+        self.begun: float | None = None
+        self.stalled: float | None = None
+        self.unread = 0
+        self.held = 0
+        self.mark = 0
+        self.reserve = False
+        self.seen: Any = None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it waits for a request."""
+        waiter = self._waiter
+        return self._current_request is None and waiter is not None and not waiter.done()
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait in the transport."""
+        return self.transport.get_write_buffer_size() if self.transport is not None else 0
+
+    @property
+    def used(self) -> bool:
+        """Whether it brought a request already."""
+        return self._request_count > 0
+
+    @property
+    def request(self) -> Any:
+        """The request that is being answered; None without one."""
+        return self._current_request
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """As asyncio's."""
+        super().connection_made(transport)
+        self._all.made(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """As asyncio's."""
+        self._all.lost(self)
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """As asyncio's."""
+        if self._close and data and self._current_request is None:
+            self.cut(ENDING)
+            return
+        super().data_received(data)
+        if self._messages or self._current_request is not None:
+            self.begun = None
+        elif self.begun is None and data:
+            self.begun = self._loop.time()
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:
+        """As aiohttp's, but what was on its way when the end began is answered."""
+        if self._current_request is None and self.transport is not None:
+            await asyncio.sleep(min(_LATE_S, timeout or 0.0))
+        await super().shutdown(timeout)
+
+    def pause_writing(self) -> None:
+        """As asyncio's: the client does not read as fast as is written."""
+        super().pause_writing()
+        self._all.stalls(self)
+
+    def resume_writing(self) -> None:
+        """As asyncio's."""
+        self._all.reads(self)
+        super().resume_writing()
+
+    def cut(self, last: bytes = b"") -> None:
+        """End it now; `last` is written where nothing else waits to be."""
+        transport = self.transport
+        if transport is None:
+            return
+        if last and not transport.get_write_buffer_size():
+            transport.write(last)
+            self.force_close()
+        else:
+            transport.abort()
+
+
+class Connections:
+    """All connections of one server.
+
+    Args:
+        limits: what they may take.
+        server: aiohttp's, whose handlers answer.
+
+    Attributes:
+        loop: the event loop.
+        cut: connections that were cut so far, by reason.
+    """
+
+    def __init__(self, limits: ListenSettings, server: Server) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.cut: dict[str, int] = {}
+        self._limits = limits
+        self._capacity = limits.capacity
+        self._server = server
+        self._settings: dict[str, Any] = {
+            "access_log": None,
+            "max_line_size": limits.header_bytes,
+            "max_field_size": limits.header_bytes,
+            "keepalive_timeout": limits.keepalive_timeout_s,
+        }
+        self._open: dict[Connection, None] = {}
+        self._stalled: dict[Connection, None] = {}
+        self._unread = 0
+        self._reserved = 0
+        self._logged: dict[str, float] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._before: Callable[..., Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def every(self) -> list[Connection]:
+        """All of them."""
+        return list(self._open)
+
+    @property
+    def unread(self) -> int:
+        """Bytes of answers that wait for their clients to read them."""
+        return self._unread
+
+    def __call__(self) -> Connection:
+        """A connection that is about to be made."""
+        return Connection(self, self._server, **self._settings)
+
+    def start(self) -> None:
+        """Begin to look after them."""
+        self._before = self.loop.get_exception_handler()
+        self.loop.set_exception_handler(self._loop_failed)
+        self._later()
+
+    def stop(self) -> None:
+        """Leave them alone."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+            self.loop.set_exception_handler(self._before)
+
+    # -- what connections tell -----------------------------------------------------------------
+
+    def made(self, connection: Connection) -> None:
+        """It is there."""
+        if len(self._open) - self._reserved >= self._capacity and not self._evict():
+            connection.reserve = True
+            self._reserved += 1
+            self._note("connections_full", connections=len(self._open))
+            if self._reserved > RESERVED:
+                self._end(connection, "full")
+        self._open[connection] = None
+
+    def lost(self, connection: Connection) -> None:
+        """It has ended."""
+        if connection in self._open:
+            del self._open[connection]
+            self._reserved -= connection.reserve
+        self.reads(connection)
+
+    def stalls(self, connection: Connection) -> None:
+        """Its client does not read."""
+        connection.stalled = self.loop.time()
+        connection.mark = connection.unsent
+        connection.held = connection.unread + connection.mark
+        self._stalled[connection] = None
+        self._unread += connection.held
+        while self._unread > self._limits.unread_bytes and len(self._stalled) > 1:
+            self._end(next(iter(self._stalled)), "unread")
+
+    def reads(self, connection: Connection) -> None:
+        """It does again, or is gone."""
+        if connection in self._stalled:
+            del self._stalled[connection]
+            self._unread -= connection.held
+        connection.stalled = None
+
+    # -- looking after them --------------------------------------------------------------------
+
+    def _later(self) -> None:
+        limits = self._limits
+        every = (limits.header_timeout_s, limits.body_timeout_s, limits.write_timeout_s)
+        self._timer = self.loop.call_later(min(_TICK_S, *(s / 4 for s in every)), self._look)
+
+    def _look(self) -> None:
+        self._later()
+        now = self.loop.time()
+        for connection in list(self._open):
+            reason = self._overdue(connection, now)
+            if reason is not None:
+                self._end(connection, reason)
+
+    def _overdue(self, connection: Connection, now: float) -> str | None:
+        """What a connection took too long over; None: nothing."""
+        limits = self._limits
+        if connection.stalled is not None:
+            left = connection.unsent
+            if left <= connection.mark - _PROGRESS_BYTES:
+                connection.stalled, connection.mark = now, left
+            return "write" if now - connection.stalled > limits.write_timeout_s else None
+        request = connection.request
+        if request is None:
+            if connection.seen is not None:
+                connection.seen, connection.since = None, now
+            if not connection.waiting or (connection.used and connection.begun is None):
+                return None  # aiohttp ends those that wait for their next request
+            begun = connection.since if connection.begun is None else connection.begun
+            return "header" if now - begun > limits.header_timeout_s else None
+        if connection.seen is not request:
+            connection.seen, connection.since = request, now
+        elif not request.content.is_eof() and now - connection.since > limits.body_timeout_s:
+            return "body"
+        return None
+
+    def _evict(self, most: int = 1) -> bool:
+        """Cut those that have waited longest for a request, first those that never brought one."""
+        waiting = [connection for connection in self._open if connection.waiting]
+        waiting.sort(key=lambda connection: (connection.used, connection.since))
+        for connection in waiting[:most]:
+            self._end(connection, "evicted")
+        return bool(waiting)
+
+    def _end(self, connection: Connection, reason: str) -> None:
+        self.cut[reason] = self.cut.get(reason, 0) + 1
+        if reason != "evicted":
+            self._note("connections_cut", reason=reason)
+        connection.cut(TIMED_OUT if reason in ("header", "body") else b"")
+        self.lost(connection)
+
+    def _note(self, event: str, **what: Any) -> None:
+        """One line a minute and kind."""
+        kind = f"{event}:{what.get('reason', '')}"
+        now = self.loop.time()
+        if now - self._logged.get(kind, -_LOG_EVERY_S) >= _LOG_EVERY_S:
+            self._logged[kind] = now
+            _log.warning(event, **what, cut=dict(self.cut), open=len(self._open))
+
+    def _loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if context.get("message") == _NO_ACCEPT:  # asyncio says so a thousand times a second
+            self._evict(_EVICTED_AT_ONCE)
+            self._note("descriptors_used_up", error=str(context.get("exception")))
+        elif self._before is not None:
+            self._before(loop, context)
+        else:
+            loop.default_exception_handler(context)
