@@ -6,16 +6,41 @@ import ast
 import re
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).parents[1]
 LONGEST = 400
+LONGEST_FUNCTION = 60
+MOST_PARAMETERS = 7
+MOST_FILES = 16
+CODE = ("armory", "benchmarks", "training")
 FOLDERS = ("armory", "tests", "benchmarks", "training", "examples", ".ci")
 FOREIGN = re.compile(
     r"(?<![\w/.])/(?:work|opt(?!/homebrew))/|(?:\.\./)+shared\b|(?<!\w)issue #?\d+|\bhelpers?' "
 )
+CIRCULAR = ("armory.gateway.", "armory.runtime.r")
+"""Where modules still reach each other."""
+FULL = {"armory/runtime": 18}
+"""Folders with more files than that."""
+STARTING = ("armory.tasks", "armory.runtime.catalogue")
+LARGE = {
+    "armory.cli.accounts.packs.create": "click gives a command each of its options",
+    "armory.cli.catalogue.search.search": "click gives a command each of its options",
+    "armory.cli.quality.eval.eval_command": "click gives a command each of its options",
+    "armory.cli.quality.report.report": "click gives a command each of its options",
+    "armory.gateway.gateway.Gateway.__init__": "it takes its parts",
+    "armory.gateway.gateway.Gateway.tell_listed": "it is to become an object",
+    "armory.gateway.metatools.definitions.search_definition": "one JSON schema",
+    "armory.runtime.running.Runtime.__init__": "it puts every part together",
+    "armory.retrieval.embedders.openai.OpenAIEmbedder.__init__": "programs construct it by keyword",
+    "armory.testing.service.running_service": "a test replaces any part by keyword",
+}
+"""Functions that are longer or take more than others may, and why."""
 TEXTS = (".py", ".md", ".yaml", ".toml", ".json", ".sh")
 
 
@@ -48,12 +73,145 @@ def test_no_file_is_longer_than_it_can_be_read() -> None:
     assert long == {}
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
+@cache
+def modules() -> dict[str, Path]:
+    """The files of the package, the benchmarks and the training by module name."""
+    named: dict[str, Path] = {}
+    for path in python_files():
+        parts = path.relative_to(ROOT).with_suffix("").parts
+        if parts[0] in CODE:
+            named[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return named
+
+
+def imported(module: str, path: Path) -> Iterator[str]:
+    """What a file imports of these, for types and inside functions included."""
+    known = modules()
+    package = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            above = package[: len(package) + 1 - node.level] if node.level else []
+            base = ".".join([*above, *([node.module] if node.module else [])])
+            inner = [f"{base}.{alias.name}" for alias in node.names]
+            names = [name if name in known else base for name in inner]
+        else:
+            continue
+        yield from (name for name in names if name in known and name != module)
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """Every group of modules that reach each other (Tarjan)."""
+    number: dict[str, int] = {}
+    lowest: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[list[str]] = []
+
+    def visit(module: str) -> None:
+        number[module] = lowest[module] = len(number)
+        stack.append(module)
+        for other in sorted(graph[module]):
+            if other not in number:
+                visit(other)
+                lowest[module] = min(lowest[module], lowest[other])
+            elif other in stack:
+                lowest[module] = min(lowest[module], number[other])
+        if lowest[module] == number[module]:
+            at = stack.index(module)
+            if len(stack) - at > 1:
+                found.append(sorted(stack[at:]))
+            del stack[at:]
+
+    for module in sorted(graph):
+        if module not in number:
+            visit(module)
+    return found
+
+
+def test_circles_are_found() -> None:
+    graph = {"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": set[str](), "e": {"a"}}
+    assert circles(graph) == [["a", "b", "c"]]
+
+
+def test_no_import_goes_in_a_circle() -> None:
+    graph = {module: set(imported(module, path)) for module, path in modules().items()}
+    assert sum(len(others) for others in graph.values()) > 1_000
+    assert [group for group in circles(graph) if not group[0].startswith(CIRCULAR)] == []
+
+
+def test_no_folder_holds_too_much() -> None:
+    files = Counter(path.parent for path in (ROOT / "armory").rglob("*.py"))
+    assert {
+        folder.relative_to(ROOT).as_posix(): count
+        for folder, count in files.items()
+        if count > MOST_FILES
+    } == FULL
+
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def functions(body: list[ast.stmt], name: str) -> Iterator[tuple[str, Function]]:
+    for node in body:
+        if isinstance(node, ast.ClassDef | Function):
+            inner = f"{name}.{node.name}"
+            if isinstance(node, Function):
+                yield inner, node
+            yield from functions(node.body, inner)
+
+
+def parameters(function: Function) -> int:
+    taken = function.args
+    names = [given.arg for given in (*taken.posonlyargs, *taken.args, *taken.kwonlyargs)]
+    own = names[:1] in (["self"], ["cls"])
+    return len(names) - own + (taken.vararg is not None) + (taken.kwarg is not None)
+
+
+def code_lines(function: Function) -> int:
+    """Its lines without the docstring."""
+    assert function.end_lineno is not None
+    lines = function.end_lineno - function.lineno + 1
+    first = function.body[0]
+    if ast.get_docstring(function, clean=False) is None or first.end_lineno is None:
+        return lines
+    return lines - (first.end_lineno - first.lineno + 1)
+
+
+def test_functions_fit_in_a_head() -> None:
+    large = {
+        name
+        for module, path in modules().items()
+        for name, function in functions(parsed(path).body, module)
+        if code_lines(function) > LONGEST_FUNCTION or parameters(function) > MOST_PARAMETERS
+    }
+    assert large == LARGE.keys()
+
+
+def test_tasks_are_started_in_one_place() -> None:
+    """Task groups and `armory.tasks` watch what they start; a bare task fails in silence."""
+    bare = [
+        f"{module}:{node.lineno}"
+        for module, path in modules().items()
+        if module.startswith("armory.") and module not in STARTING
+        for node in ast.walk(parsed(path))
+        if isinstance(node, ast.Attribute) and node.attr in ("create_task", "ensure_future")
+        if not (isinstance(node.value, ast.Name) and node.value.id == "group")
+    ]
+    assert bare == []
+
+
 def test_every_file_of_the_package_says_what_it_owns() -> None:
     silent: list[str] = []
     for path in sorted((ROOT / "armory").rglob("*.py")):
         if "migrations" in path.parts:
             continue
-        said = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
+        said = ast.get_docstring(parsed(path)) or ""
         plain = path.name == "__init__.py"
         if not said or (not plain and "Owns:" not in said and "Owned" not in said):
             silent.append(str(path.relative_to(ROOT)))
@@ -111,7 +269,7 @@ def test_third_parties_stay_behind_their_walls(package: str, homes: set[str]) ->
         name = path.relative_to(ROOT).as_posix()
         if any(name == home or name.startswith(f"{home}/") for home in homes):
             continue
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             if isinstance(node, ast.Import):
                 modules = [alias.name for alias in node.names]
             elif isinstance(node, ast.ImportFrom) and node.level == 0:

@@ -12,6 +12,7 @@ import re
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 from sqlalchemy import insert, select, update
@@ -152,7 +153,7 @@ class ApiKeys:
             statement = statement.where(api_keys.c.user_id == user)
         async with self._database.read() as connection:
             rows = (await connection.execute(statement.limit(limit))).all()
-        return [_key(*row) for row in rows]
+        return [_key(row) for row in rows]
 
     async def revoke(self, key_id: str, *, user: str | None = None) -> bool:
         """End a key everywhere; whether there was such a key (of `user`, when given)."""
@@ -229,16 +230,6 @@ _COLUMNS = (
 )
 
 
-def _key(
-    key_id: str,
-    name: str,
-    user: str | None,
-    prefix: str,
-    scopes: Iterable[str],
-    created_at_ms: int,
-    expires_at_ms: int | None,
-    revoked_at_ms: int | None,
-) -> ApiKey:
-    return ApiKey(
-        key_id, name, user, prefix, tuple(scopes), created_at_ms, expires_at_ms, revoked_at_ms
-    )
+def _key(row: Any) -> ApiKey:
+    key_id, name, user, prefix, scopes, *times = row
+    return ApiKey(key_id, name, user, prefix, tuple(scopes), *times)

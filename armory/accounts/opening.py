@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 
 import structlog
 
 from armory.accounts.service import Accounts
 from armory.errors import ArmoryError, BackendError
+from armory.tasks import spawn, stop
 
 _log = structlog.get_logger(__name__)
 FIRST_CHANGE_S = 5.0
@@ -84,13 +85,11 @@ async def opened(accounts: Accounts) -> AsyncGenerator[Opening]:
     except ArmoryError:
         await accounts.close()
         raise
-    task = asyncio.create_task(opening.run(), name="accounts")
+    task = spawn(opening.run(), "accounts")
     try:
         if opening.away is None:
             await accounts.feed.wait_trusted(FIRST_CHANGE_S)
         yield opening
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await stop(task)
         await accounts.close()

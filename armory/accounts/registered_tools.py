@@ -15,6 +15,7 @@ from armory.accounts.registry import TOOLS, ToolRegistry
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError
 from armory.storage.changes import ChangeFeed
+from armory.tasks import spawn, stop
 
 _log = structlog.get_logger(__name__)
 
@@ -51,9 +52,7 @@ class WithRegisteredTools:
 
     async def close(self) -> None:
         """Stop indexing."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await stop(self._task)
 
     def _joined(self, tools: Sequence[ToolRecord]) -> Sequence[ToolRecord]:
         registered = self._registry.records
@@ -66,7 +65,7 @@ class WithRegisteredTools:
         """Index anew in the background: whoever tells of changes must not wait for an embedder."""
         self._again = True
         if self._task is None or self._task.done():
-            self._task = asyncio.create_task(self._reindex(), name="index registered tools")
+            self._task = spawn(self._reindex(), "index registered tools")
 
     async def _reindex(self) -> None:
         while self._again:

@@ -31,6 +31,7 @@ from armory.feedback.vectors import FeedbackVectors, UseEntry
 from armory.retrieval.embedders.base import text_hash
 from armory.retrieval.ports import Embedder, FloatArray
 from armory.storage.changes import LEARNED_USES, ChangeFeed
+from armory.tasks import spawn, stop
 
 _log = structlog.get_logger(__name__)
 BATCH_S = 1.0
@@ -107,13 +108,11 @@ class Learning:
     async def start(self) -> None:
         """Begin to learn; what is kept is read in the background."""
         self._feed.subscribe(LEARNED_USES, self._forgotten)
-        self._task = asyncio.get_running_loop().create_task(self._run(), name="learning")
+        self._task = spawn(self._run(), "learning")
 
     async def close(self) -> None:
         """Learn what waits, within seconds, and end."""
-        if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task])
+        await stop(self._task)
         with suppress(TimeoutError):
             async with asyncio.timeout(_LAST_S):
                 await self._try(self._learn_waiting)

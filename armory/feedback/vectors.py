@@ -58,10 +58,11 @@ class _Table:
     centre: FloatArray
 
 
-class FeedbackVectors:
-    """Remembered queries; satisfies `ports.UseMemory`. Thread-safe.
+@dataclass(frozen=True, slots=True)
+class FeedbackLimits:
+    """What is kept, and what it is worth.
 
-    Args:
+    Attributes:
         floor: decayed uses below which a tool's memory does not count.
         per_tool: most queries kept for a tool; the oldest go first.
         per_user: most queries of one user kept for a tool.
@@ -69,28 +70,29 @@ class FeedbackVectors:
         most: most queries kept in all; the oldest go first.
         user_total: most queries of one user kept in all.
         half_life_days: after so long a use counts half.
+    """
+
+    floor: float = 3.0
+    per_tool: int = 64
+    per_user: int = 32
+    others_see: float = 2.0
+    most: int = 20_000
+    user_total: int = 2_000
+    half_life_days: float = 90.0
+
+
+class FeedbackVectors:
+    """Remembered queries; satisfies `ports.UseMemory`. Thread-safe.
+
+    Args:
+        limits: what is kept; None: the defaults.
         clock: seconds since the epoch.
     """
 
     def __init__(
-        self,
-        *,
-        floor: float = 3.0,
-        per_tool: int = 64,
-        per_user: int = 32,
-        others_see: float = 2.0,
-        most: int = 20_000,
-        user_total: int = 2_000,
-        half_life_days: float = 90.0,
-        clock: Callable[[], float] = time.time,
+        self, limits: FeedbackLimits | None = None, *, clock: Callable[[], float] = time.time
     ) -> None:
-        self._floor = floor
-        self._per_tool = per_tool
-        self._per_user = per_user
-        self._others_see = others_see
-        self._most = most
-        self._user_total = user_total
-        self._half_life_s = half_life_days * _DAY_S
+        self._limits = limits or FeedbackLimits()
         self._clock = clock
         self._lock = threading.Lock()
         self._tools: dict[str, dict[tuple[str | None, str], UseEntry]] = {}
@@ -109,9 +111,9 @@ class FeedbackVectors:
                 kept.pop((entry.user, entry.key), None)
                 kept[entry.user, entry.key] = entry
                 own = [key for key in kept if key[0] == entry.user]
-                if len(own) > self._per_user and entry.user is not None:
+                if len(own) > self._limits.per_user and entry.user is not None:
                     del kept[own[0]]
-                elif len(kept) > self._per_tool:
+                elif len(kept) > self._limits.per_tool:
                     del kept[next(iter(kept))]
             self._trim()
             self._table = self._stamp = None
@@ -119,16 +121,16 @@ class FeedbackVectors:
     def _trim(self) -> None:
         """Drop the oldest beyond `most`, and beyond each user's `user_total`."""
         total = sum(map(len, self._tools.values()))
-        if total <= min(self._most, self._user_total):
+        if total <= min(self._limits.most, self._limits.user_total):
             return
         everything = [entry for kept in self._tools.values() for entry in kept.values()]
         everything.sort(key=lambda entry: -entry.at)
-        left = self._most
+        left = self._limits.most
         by_user: Counter[str] = Counter()
         for entry in everything:
             if entry.user is not None:
                 by_user[entry.user] += 1
-            if left and (entry.user is None or by_user[entry.user] <= self._user_total):
+            if left and (entry.user is None or by_user[entry.user] <= self._limits.user_total):
                 left -= 1
                 continue
             kept = self._tools[entry.tool]
@@ -177,16 +179,16 @@ class FeedbackVectors:
             none = np.zeros((len(queries), 0), np.float32)
             return Recalled((), none, none, np.zeros(0, np.float32))
         age = np.maximum(self._clock() - table.at, 0)
-        weight = 0.5 ** (age / self._half_life_s)
+        weight = 0.5 ** (age / (self._limits.half_life_days * _DAY_S))
         worth = np.bincount(table.group, weight, len(table.group_owner))
         own = table.group_of.get(user, _NOBODY) if user is not None else _NOBODY
         doubled = worth[own] * 2
-        worth = np.where(table.group_known, np.minimum(worth, self._others_see), worth)
+        worth = np.where(table.group_known, np.minimum(worth, self._limits.others_see), worth)
         worth[own] = doubled
         mass = np.bincount(table.group_owner, worth, len(table.names)).astype(np.float32)
         starts = np.flatnonzero(np.diff(table.owner, prepend=-1))
         best = np.maximum.reduceat(queries @ table.matrix.T, starts, axis=1)
-        enough = np.flatnonzero(mass >= self._floor)
+        enough = np.flatnonzero(mass >= self._limits.floor)
         names: Sequence[str] = [table.names[i] for i in enough.tolist()]
         centre = queries @ table.centre[enough].T
         return Recalled(names, np.clip(best[:, enough], 0, 1), centre, mass[enough])
@@ -230,7 +232,7 @@ class FeedbackVectors:
             return matrix
         sizes = np.bincount(group)[group]
         known = np.array([entry.user is not None for entry in found])
-        weight = np.where(known, np.minimum(sizes, self._others_see) / sizes, 1.0)
+        weight = np.where(known, np.minimum(sizes, self._limits.others_see) / sizes, 1.0)
         starts = np.flatnonzero(np.diff(owner, prepend=-1))
         summed = np.add.reduceat(matrix * weight[:, None].astype(np.float32), starts, axis=0)
         length = np.linalg.norm(summed, axis=1, keepdims=True)

@@ -39,6 +39,7 @@ from armory.retrieval.search.queue import SearchQueue
 from armory.retrieval.search.scope import Scope, check_query, rows_of, scope_of
 from armory.retrieval.settings import RetrieverSettings
 from armory.retrieval.snapshot import Snapshot
+from armory.tasks import spawn, stop
 
 _log = structlog.get_logger(__name__)
 _MASKS = 512
@@ -106,9 +107,7 @@ class Retriever:
 
     async def aclose(self) -> None:
         """Stop recovering, close embedder and index."""
-        if self._recovery is not None:
-            self._recovery.cancel()
-            await asyncio.gather(self._recovery, return_exceptions=True)
+        await stop(self._recovery)
         self._pool.shutdown(wait=False, cancel_futures=True)
         if self._embedder is not None:
             await self._embedder.aclose()
@@ -288,7 +287,7 @@ class Retriever:
 
     def _mend(self) -> None:
         if self._recovery is None or self._recovery.done():
-            self._recovery = asyncio.create_task(self._recover())
+            self._recovery = spawn(self._recover(), "vector store: recovery")
 
     async def _recover(self) -> None:
         """Index again, ever more patiently, until nothing is missing."""

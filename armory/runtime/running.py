@@ -23,7 +23,7 @@ from armory.domain.principal import Principal
 from armory.feedback.attribution import QueryAttribution
 from armory.feedback.learning import Learning
 from armory.feedback.store import StoredUses
-from armory.feedback.vectors import FeedbackVectors
+from armory.feedback.vectors import FeedbackLimits, FeedbackVectors
 from armory.gateway.events import EventFanOut
 from armory.gateway.gateway import Gateway
 from armory.retrieval.retriever import Retriever
@@ -54,6 +54,7 @@ from armory.runtime.settings import (
 )
 from armory.security.pinning import Pinning
 from armory.security.policy import Policy
+from armory.tasks import spawn, stop
 from armory.upstreams.pool import Pool
 from armory.upstreams.supervisor import Supervisor
 from armory.web.app import Listening, Shortcut, listen, make_app
@@ -163,7 +164,7 @@ class Runtime:
         if accounts is None or not (rag.enabled and rag.learn_from_use):
             return None
         return Learning(
-            FeedbackVectors(floor=USES_NEEDED),
+            FeedbackVectors(FeedbackLimits(floor=USES_NEEDED)),
             lambda: self.retriever,
             StoredUses(accounts.database, accounts.feed),
             accounts.feed,
@@ -199,7 +200,7 @@ class Runtime:
         """Begin to connect to every upstream; returns at once."""
         self.keeper.start()
         await self.supervisor.start()
-        self._starting = asyncio.get_running_loop().create_task(self._first_snapshot())
+        self._starting = spawn(self._first_snapshot(), "first snapshot")
 
     async def _first_snapshot(self) -> None:
         await self.supervisor.wait_first(FIRST_SNAPSHOT_S)
@@ -220,9 +221,7 @@ class Runtime:
 
     async def stop_upstreams(self) -> None:
         """End every task, process and connection toward upstreams."""
-        if self._starting is not None:
-            self._starting.cancel()
-            await asyncio.wait([self._starting])
+        await stop(self._starting)
         await self.supervisor.stop()
         await self.gateway.personal.close()
         await self.keeper.stop()

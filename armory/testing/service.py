@@ -5,9 +5,8 @@ Owns: putting the parts together without upstreams. Never used by the gateway it
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -27,7 +26,7 @@ from armory.security.authentication import Authenticator, Scheme, StaticToken
 from armory.security.policy import Policy, Rule
 from armory.storage.cache import Cache, MemoryCache
 from armory.storage.database import Database
-from armory.tasks import spawn
+from armory.tasks import spawn, stop
 from armory.web.app import listen, make_app
 from armory.web.binding import bind
 from armory.web.rest.api import register_rest
@@ -63,6 +62,15 @@ class Service:
             [*catalog.tools.values(), *self.accounts.registry.records.values()]
         )
         self.catalog = catalog
+
+    def follow_registry(self) -> None:
+        """Index tools that are registered over REST, as long as `follows_registry` says so."""
+
+        async def changed(_value: str) -> None:
+            if self.follows_registry:
+                await self.publish(self.catalog)
+
+        self.accounts.feed.subscribe(TOOLS, changed)
 
 
 def catalogue(
@@ -114,31 +122,22 @@ async def running_service(
     )
     await accounts.open()
     packs = accounts.scopes if accounts.enabled else None
-    retriever = Retriever(
-        embedder or EmbeddedEmbedder(),
-        ExactIndex(),
-        make_rankers(),
-        replace(RetrieverSettings(), rank=rank or RankSettings()),
-        experience=Experience(accounts.usage),
-    )
+    retriever = _retriever(accounts, embedder, rank)
     service = Service("", accounts, Policy(list(rules), packs), retriever, catalog)
 
-    async def registry_changed(_value: str) -> None:
-        if service.follows_registry:
-            await service.publish(service.catalog)
-
-    accounts.feed.subscribe(TOOLS, registry_changed)
+    service.follow_registry()
     await service.publish(catalog)
     admin = StaticToken("root", ADMIN_TOKEN, frozenset(("admin",)))
+    authenticator = Authenticator(
+        [admin, *tokens],
+        [accounts.keys, *schemes],
+        allow_anonymous=allow_anonymous,
+        admission=packs,
+    )
     services = RestServices(
         engine=retriever,
         accounts=accounts,
-        authenticator=Authenticator(
-            [admin, *tokens],
-            [accounts.keys, *schemes],
-            allow_anonymous=allow_anonymous,
-            admission=packs,
-        ),
+        authenticator=authenticator,
         catalog=lambda: service.catalog,
         policy=lambda: service.policy,
         upstreams=lambda: {key: UpstreamInfo("ready") for key in service.catalog.servers},
@@ -157,8 +156,18 @@ async def running_service(
         yield service
     finally:
         await listening.close()
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+        await stop(task)
         await retriever.aclose()
         await accounts.close()
+
+
+def _retriever(
+    accounts: Accounts, embedder: Embedder | None, rank: RankSettings | None
+) -> Retriever:
+    return Retriever(
+        embedder or EmbeddedEmbedder(),
+        ExactIndex(),
+        make_rankers(),
+        replace(RetrieverSettings(), rank=rank or RankSettings()),
+        experience=Experience(accounts.usage),
+    )

@@ -25,6 +25,8 @@ from armory.observability.logging import configure_logging
 from armory.runtime import Runtime, open_runtime
 from armory.runtime.checking import checked
 from armory.runtime.settings import log_settings, stdio_settings
+from armory.tasks import start
+from armory.tasks import stop as end
 from armory.wire.stdio import serve_stdio
 
 WATCH_S = 1.0
@@ -106,9 +108,9 @@ async def _serve(loaded: Loaded, host: str | None, port: int | None, as_json: bo
             also = f" (bound to {bound.address}: every address)" if bound.everywhere else ""
             err().print(f"armory: listening on {url}{also}", soft_wrap=True, markup=False)
         tasks = [
-            asyncio.create_task(_say_ready(runtime)),
-            asyncio.create_task(_watch(loaded, reload)),
-            asyncio.create_task(_reload_on(reload, runtime, host, port)),
+            start(_say_ready(runtime), "say when it is ready"),
+            start(_watch(loaded, reload), "watch the configuration"),
+            start(_reload_on(reload, runtime, host, port), "reload"),
         ]
         try:
             await stop.wait()
@@ -117,9 +119,7 @@ async def _serve(loaded: Loaded, host: str | None, port: int | None, as_json: bo
                 err().print(f"armory: ends in {wait_s:g} s, requests may still come", markup=False)
                 await runtime.leave(wait_s)
         finally:
-            for task in tasks:
-                task.cancel()
-            await asyncio.wait(tasks)
+            await end(*tasks)
         err().print("armory: shutting down, calls in flight may finish")
 
 
@@ -137,18 +137,13 @@ async def _serve_stdio(loaded: Loaded) -> None:
         await runtime.admit(principal)
         await runtime.ready()
         _settle_memory()
-        serving = asyncio.create_task(
-            serve_stdio(runtime.gateway, principal, settings=stdio_settings(loaded.config))
-        )
-        stopping = asyncio.create_task(stop.wait())
-        reloading = asyncio.create_task(_reload_on(reload, runtime, None, None))
-        watching = asyncio.create_task(_watch(loaded, reload))
+        served = serve_stdio(runtime.gateway, principal, settings=stdio_settings(loaded.config))
+        serving = start(served, "serve standard input")
+        stopping = start(stop.wait(), "wait for a signal")
+        reloading = start(_reload_on(reload, runtime, None, None), "reload")
+        watching = start(_watch(loaded, reload), "watch the configuration")
         await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
-        for task in (stopping, reloading, watching):
-            task.cancel()
-        if not serving.done():
-            serving.cancel()
-        await asyncio.wait((serving, stopping, reloading, watching))
+        await end(serving, stopping, reloading, watching)
         if not serving.cancelled():
             serving.result()
 

@@ -22,7 +22,7 @@ from armory.errors import BackendError, ConfigError
 from armory.evaluation.dataset import Dataset, load_dataset, load_uses
 from armory.evaluation.report import failure_json, missed_gates, parse_gate, to_json
 from armory.evaluation.run import Failure, Result, Setup, evaluate
-from armory.feedback.vectors import FeedbackVectors
+from armory.feedback.vectors import FeedbackLimits, FeedbackVectors
 from armory.retrieval.names import INDEXES, RANKERS
 from armory.retrieval.registry import RetrievalOptions, build_retriever
 from armory.retrieval.search.candidates import Experience
@@ -116,7 +116,7 @@ async def _run(
     failures: int,
 ) -> Result:
     uses = load_uses(usage, frozenset(t.name for t in dataset.tools)) if usage else []
-    memory = FeedbackVectors(per_tool=1_000) if uses else None
+    memory = FeedbackVectors(FeedbackLimits(per_tool=1_000)) if uses else None
     with waiting("embedding tools") as shown:
         experience = Experience(memory=memory)
         async with build_retriever(

@@ -16,6 +16,7 @@ from cachetools import LRUCache
 from armory.errors import BackendError
 from armory.retrieval.embedders.base import text_hash, vector_of
 from armory.retrieval.ports import ClauseReader, Embedder, FloatArray, Passage
+from armory.tasks import Tasks
 
 _log = structlog.get_logger(__name__)
 
@@ -57,7 +58,7 @@ class CachedEmbedder:
         self._store = store
         self._ttl_s = ttl_s
         self._running: dict[Passage, asyncio.Future[FloatArray]] = {}
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = Tasks()
 
     @property
     def identity(self) -> str:
@@ -101,18 +102,14 @@ class CachedEmbedder:
                 self._running[passage] = waiting[passage] = future
                 fresh.append(passage)
         if fresh:  # in a task of its own: a caller who leaves does not take others' vectors along
-            task = asyncio.create_task(self._compute(fresh))
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            self._tasks.spawn(self._compute(fresh), "embed queries")
         for passage, future in waiting.items():
             known[passage] = await asyncio.shield(future)
         return np.stack([known[passage] for passage in passages])
 
     async def aclose(self) -> None:
         """Close the inner embedder; running computations are given up."""
-        for task in list(self._tasks):
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tasks.stop()
         await self.inner.aclose()
 
     async def _compute(self, passages: Sequence[Passage]) -> None:

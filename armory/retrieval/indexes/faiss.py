@@ -19,6 +19,7 @@ from armory.retrieval.indexes.base import Background, check_vectors, statistics
 from armory.retrieval.indexes.faiss_store import BoolArray, Store, require_faiss
 from armory.retrieval.options import PartOptions
 from armory.retrieval.ports import Embedder, FloatArray, IntArray, Row, VectorHits
+from armory.tasks import spawn
 
 _HNSW_ABOVE = 50_000
 #: Share of dead vectors in the store from which it is rebuilt.
@@ -164,7 +165,7 @@ class FaissIndex:
             self._view, self._spans, self._store = view, spans, view.held.store
             self._digests = {row.key: row.digest for row in rows}
         if self._wants_graph() and (self._growing is None or self._growing.done()):
-            self._growing = asyncio.create_task(self._grow())
+            self._growing = spawn(self._grow(), "faiss: a graph is built")
         return view
 
     async def settled(self) -> None:

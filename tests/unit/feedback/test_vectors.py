@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from armory.feedback.vectors import FeedbackVectors
+from armory.feedback.vectors import FeedbackLimits, FeedbackVectors
 from armory.retrieval.ports import FloatArray
 
 DAY = 86_400.0
@@ -22,9 +22,8 @@ def now() -> list[float]:
 
 @pytest.fixture
 def memory(now: list[float]) -> FeedbackVectors:
-    return FeedbackVectors(
-        floor=2.0, per_tool=4, per_user=3, half_life_days=10, clock=lambda: now[0]
-    )
+    limits = FeedbackLimits(floor=2.0, per_tool=4, per_user=3, half_life_days=10)
+    return FeedbackVectors(limits, clock=lambda: now[0])
 
 
 def recalled(memory: FeedbackVectors, user: str | None = None) -> dict[str, tuple[float, float]]:
@@ -102,7 +101,7 @@ def test_to_others_one_users_uses_stay_below_the_floor() -> None:
 
 def test_there_is_an_end_to_what_is_kept() -> None:
     now = [0.0]
-    memory = FeedbackVectors(most=6, user_total=4, clock=lambda: now[0])
+    memory = FeedbackVectors(FeedbackLimits(most=6, user_total=4), clock=lambda: now[0])
     for i in range(9):
         now[0] = float(i)
         memory.learn(f"q{i}", axis(i % 8), f"tool{i}", "flood" if i < 6 else "ann")
@@ -114,7 +113,7 @@ def test_there_is_an_end_to_what_is_kept() -> None:
 
 
 def test_one_users_queries_do_not_move_the_mean_far() -> None:
-    memory = FeedbackVectors(floor=1.0, others_see=2.0)
+    memory = FeedbackVectors(FeedbackLimits(floor=1.0, others_see=2.0))
     for i in range(4):
         memory.learn(f"shared {i}", axis(0), "tool")
     for i in range(30):

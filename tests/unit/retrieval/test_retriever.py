@@ -11,7 +11,7 @@ import pytest
 from armory.domain.query import Query, VisibleSet
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError, InvalidRequest
-from armory.feedback.vectors import FeedbackVectors
+from armory.feedback.vectors import FeedbackLimits, FeedbackVectors
 from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.indexes.faiss import FaissIndex
 from armory.retrieval.indexing.cache import DocumentCache
@@ -326,7 +326,7 @@ async def test_diversity_puts_a_copy_behind_something_else(
 async def test_memory_of_use_lifts_what_similar_queries_led_to(
     rankers: dict[str, Ranker], tools: list[ToolRecord]
 ) -> None:
-    memory = FeedbackVectors(floor=2.0)
+    memory = FeedbackVectors(FeedbackLimits(floor=2.0))
     experience = Experience(memory=memory)
     async with Retriever(
         HashingEmbedder(), ExactIndex(), rankers, LOW, experience=experience

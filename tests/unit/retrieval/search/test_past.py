@@ -9,7 +9,7 @@ import pytest
 
 from armory.domain.query import Query, VisibleSet
 from armory.domain.tool import ToolRecord
-from armory.feedback.vectors import FeedbackVectors
+from armory.feedback.vectors import FeedbackLimits, FeedbackVectors
 from armory.retrieval.registry import RetrievalOptions, build_retriever
 from armory.retrieval.search.candidates import Experience
 
@@ -21,7 +21,7 @@ async def test_a_remembered_tool_is_found_by_an_index_that_returns_only_the_best
 ) -> None:
     tools = [make_tool(f"note_{i}", f"Write note number {i} into the diary") for i in range(400)]
     tools.append(make_tool("zebra", "Stripes of an animal"))
-    memory = FeedbackVectors(floor=1.0)
+    memory = FeedbackVectors(FeedbackLimits(floor=1.0))
     options = RetrievalOptions(index="faiss")
     async with build_retriever(options, experience=Experience(memory=memory)) as retriever:
         await retriever.index(tools)
