@@ -11,7 +11,7 @@ from pathlib import Path as File
 from armory.config import ConfigProblems, Loaded, Problem, load_file
 from armory.config.problems import Path
 from armory.errors import ConfigError
-from armory.runtime.extras import absent_extras
+from armory.runtime.blocks.extras import absent_extras
 from armory.runtime.retrieval import retriever_settings
 from armory.runtime.settings import problems_of
 

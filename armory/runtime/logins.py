@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from armory.config import Loaded
 from armory.errors import ConfigError
-from armory.runtime.grants import LOGINS
+from armory.runtime.blocks.grants import LOGINS
 from armory.runtime.settings import upstream_specs
 from armory.upstreams.oauth.logins import Logins
 from armory.upstreams.oauth.person import AuthorizationCodeTokens, Visit

@@ -28,22 +28,22 @@ from armory.gateway.events import EventFanOut
 from armory.gateway.gateway import Gateway
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.search.candidates import Experience
-from armory.runtime.accounts import (
+from armory.runtime.blocks.accounts import (
     accounts_needed,
     make_accounts,
     schemes,
 )
+from armory.runtime.blocks.chat import chat_of
+from armory.runtime.blocks.replicas import shared
+from armory.runtime.blocks.secrets import hide_secrets
 from armory.runtime.catalogue import CatalogueKeeper
-from armory.runtime.chat import chat_of
 from armory.runtime.figures import Figures
 from armory.runtime.health import bind_metrics, make_health, serve_apart
 from armory.runtime.limits import Limits
 from armory.runtime.local_access import announced, operator_token
 from armory.runtime.reloading import Reloaded, difference
-from armory.runtime.replicas import shared
 from armory.runtime.rest import rest_services
 from armory.runtime.retrieval import Progress, open_retriever, retriever_settings
-from armory.runtime.secrets import hide_secrets
 from armory.runtime.settings import (
     armory_version,
     authenticator,
@@ -320,7 +320,7 @@ class Runtime:
         """
         if self.retriever is None or not self.loaded.config.agent.enabled:
             return
-        from armory.runtime.agents import open_agent
+        from armory.runtime.blocks.agents import open_agent
 
         embedder = self.retriever.embedder
         self.agent = await open_agent(self.loaded, self.retriever, embedder, stack)

@@ -23,7 +23,7 @@ from armory.domain.catalog import ToolRules
 from armory.errors import ConfigError
 from armory.gateway.settings import GatewaySettings, Personal, SetSpec
 from armory.observability.settings import LogSettings
-from armory.runtime.grants import grant
+from armory.runtime.blocks.grants import grant
 from armory.security.authentication import Admission, Authenticator, Scheme, StaticToken
 from armory.security.policy import Packs, Policy, Rule
 from armory.upstreams.spec import UpstreamSpec

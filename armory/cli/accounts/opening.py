@@ -15,7 +15,7 @@ from typing import TypeVar
 from armory.accounts.service import Accounts
 from armory.cli.options import loaded_config
 from armory.errors import ArmoryError, InvalidRequest
-from armory.runtime.accounts import make_accounts
+from armory.runtime.blocks.accounts import make_accounts
 
 T = TypeVar("T")
 _SPAN = re.compile(r"(\d{1,6})([mhdw])")

@@ -21,7 +21,7 @@ from armory.errors import ArmoryError, ConfigError
 from armory.retrieval.indexing.cache import DocumentCache
 from armory.retrieval.indexing.indexer import content_key
 from armory.retrieval.registry import VECTORS_FILE
-from armory.runtime.agents import chat_client
+from armory.runtime.blocks.agents import chat_client
 
 
 @click.command()

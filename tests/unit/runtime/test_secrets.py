@@ -10,7 +10,7 @@ import yaml
 from armory.config import load_text
 from armory.observability import redaction
 from armory.observability.redaction import hide, redacted
-from armory.runtime.secrets import secret_values
+from armory.runtime.blocks.secrets import secret_values
 
 SECRETS = {
     "security": {"tokens": {"main": {"token": "of-the-main-door", "scopes": ["admin"]}}},

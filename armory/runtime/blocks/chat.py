@@ -18,7 +18,7 @@ def chat_of(loaded: Loaded) -> tuple[ChatClient | None, ChatQueryGenerator | Non
     """The chat model and the writer of synthetic queries, where they are configured."""
     if not loaded.config.agent.enabled:
         return None, None
-    from armory.runtime.agents import chat_client, query_generator
+    from armory.runtime.blocks.agents import chat_client, query_generator
 
     chat = chat_client(loaded)
     return chat, query_generator(loaded, chat)

@@ -1,0 +1,1 @@
+"""From one block of `armory.yaml` to the objects that it configures."""
