@@ -18,7 +18,7 @@ from benchmarks.load.targets import FLOOR
 from benchmarks.quality import summary
 
 ROOT = Path(__file__).resolve().parents[1]
-FILES = ("README.md", "docs/performance.md")
+FILES = ("README.md", "docs/performance.md", "docs/operating.md")
 REGION = re.compile(r"(<!-- benchmarks: ([a-z-]+) -->\n).*?(<!-- /benchmarks -->)", re.DOTALL)
 
 
@@ -150,6 +150,39 @@ def disturbance() -> str | None:
     return _markdown(["disturbance", "outcome"], rows)
 
 
+def sizing() -> str | None:
+    """Memory and processor time by catalogue size."""
+    found = _read("sizing/results.json")
+    if found is None:
+        return None
+    rows = [
+        [
+            f"{row['tools']:,} tools",
+            f"{row['ready_mb']:.0f}",
+            f"{row['busy_mb']:.0f}",
+            f"{max(row['first_start_peak_mb'], row['peak_mb']):.0f}",
+            f"{row['first_start_cpu_s']:.0f}",
+            f"{row['again_start_cpu_s']:.0f}",
+            f"{row['query_cpu_ms']:.0f}",
+            f"{row['call_cpu_ms']:.1f}",
+        ]
+        for row in found["rows"]
+    ]
+    head = ["catalogue", "ready MB", "busy MB", "most MB", "first start CPU s", "restart CPU s"]
+    session = max(row["session_kib"] for row in found["rows"])
+    words = (
+        f"A session of an earlier client takes {session:.0f} KiB, a small stdio server in Python "
+        f"{found['stdio_server_mb']:.0f} MB."
+    )
+    if sizes := found.get("image_mib"):
+        base = sizes["base"]
+        words += (
+            f" The image is {sizes['armory'] - base} MiB on top of Python's own, unpacked; with "
+            f"Node.js and uv it is {sizes['full'] - base} MiB."
+        )
+    return _markdown([*head, "listing CPU ms", "call CPU ms"], rows) + "\n\n" + words
+
+
 def quality() -> str | None:
     """Recall@5 by set and ranker."""
     found = _read("quality/results.json")
@@ -162,6 +195,7 @@ TABLES: dict[str, Callable[[], str | None]] = {
     "lists": lists,
     "soak": soak,
     "disturbance": disturbance,
+    "sizing": sizing,
     "quality": quality,
 }
 

@@ -3,7 +3,9 @@
 Owns: the readings. Processor time is the process's own, so that a busy machine does not distort it;
 nothing here measures how long something takes.
 
-    python -m benchmarks.sizing.run DATA
+    python -m benchmarks.sizing.run DATA --images FOLDER
+
+FOLDER is where `python -m tests.image.rootfs --folder FOLDER` has made the images.
 """
 
 from __future__ import annotations
@@ -98,6 +100,17 @@ def stdio_server_mb() -> float:
     return found
 
 
+def image_mib(folder: Path) -> dict[str, int]:
+    """Unpacked size of the images, and of the base that stands in for Python's official one."""
+    (base,) = (folder / "bases").glob("python-*")
+    places = {"base": base, **{name: folder / "stages" / name for name in ("armory", "full")}}
+    found: dict[str, int] = {}
+    for name, place in places.items():
+        said = subprocess.run(["du", "-sm", str(place)], capture_output=True, text=True, check=True)
+        found[name] = int(said.stdout.split()[0])
+    return found
+
+
 def measure(data: Path, count: int, texts: list[str]) -> dict[str, Any]:
     """One catalogue size."""
     port, upstream = free_port(), free_port()
@@ -105,7 +118,8 @@ def measure(data: Path, count: int, texts: list[str]) -> dict[str, Any]:
         folder = Path(name)
         file = folder / "armory.yaml"
         file.write_text(CONFIG.format(port=port, upstream=upstream, name=SERVER))
-        offers = [sys.executable, "-m", "benchmarks.sizing.run", str(data), "--serve", str(count)]
+        offers = [sys.executable, "-m", "benchmarks.sizing.run", str(data)]
+        offers += ["--serve", str(count)]
         serve = [sys.executable, "-m", "armory.cli.main", "serve", "--config", str(file)]
         base = f"http://127.0.0.1:{port}"
         found: dict[str, Any] = {"tools": count}
@@ -131,6 +145,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("data", type=Path, help="folder with the public tool-retrieval sets")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/sizing/results.json"))
+    parser.add_argument("--images", type=Path, help="folder of made images")
     parser.add_argument("--sizes", default="100,1000,10000")
     parser.add_argument("--queries", type=int, default=200)
     parser.add_argument("--serve", type=int, default=None, help="serve so many tools (internal)")
@@ -150,6 +165,8 @@ def main() -> None:
         "stdio_server_mb": stdio_server_mb(),
         "rows": [],
     }
+    if args.images is not None:
+        result["image_mib"] = image_mib(args.images)
     for size in map(int, args.sizes.split(",")):
         result["rows"].append(measure(args.data, size, texts))
         print(json.dumps(result["rows"][-1]), file=sys.stderr)
