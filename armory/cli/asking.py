@@ -7,11 +7,10 @@ framework.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import replace
-from typing import Any, NoReturn, Protocol, cast
+from typing import Any, Protocol, cast
 from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
@@ -23,18 +22,25 @@ from armory.domain.principal import Principal
 from armory.errors import (
     ArmoryError,
     AuthenticationFailed,
+    BackendError,
     ConfigError,
+    InvalidRequest,
+    RateLimited,
     UnknownTool,
+    UpstreamOverloaded,
+    UpstreamTimeout,
     UpstreamUnavailable,
 )
 from armory.gateway.requests import ClientRequest
 from armory.protocol.codes import TIMED_OUT, UNAVAILABLE
+from armory.protocol.jsonrpc import ErrorObject, error_of
 from armory.protocol.link import Answer, Call, ClientGone, Owner, Params, Reply
 from armory.protocol.meta import SELECTION
 from armory.protocol.versions import MODERN_VERSIONS
 from armory.runtime import Runtime, open_runtime
 from armory.runtime.settings import armory_version
 from armory.upstreams.pool import Pool
+from armory.upstreams.session.handshake import Incompatible
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_client import HttpFailure
 from armory.wire.dispatch import Dispatcher
@@ -43,6 +49,23 @@ from armory.wire.interaction.interactions import Interactions
 OPERATOR = Principal("operator", method="internal")
 _MAX_PAGES = 1_000
 _GATEWAY = "gateway"
+_KINDS: Mapping[str, type[ArmoryError]] = {
+    kind.code: kind
+    for kind in (
+        InvalidRequest,
+        UnknownTool,
+        RateLimited,
+        UpstreamUnavailable,
+        UpstreamTimeout,
+        UpstreamOverloaded,
+        BackendError,
+    )
+}
+_KIND_OF_CODE: Mapping[int, type[ArmoryError]] = {
+    UNAVAILABLE: UpstreamUnavailable,
+    TIMED_OUT: UpstreamTimeout,
+}
+"""For errors without `data.code`."""
 
 
 class Asker(Protocol):
@@ -212,30 +235,32 @@ def _packed(values: Mapping[str, Any]) -> dict[str, Raw]:
 
 def _result(reply: Reply) -> dict[str, Any]:
     if reply.error is not None:
-        _refuse(msgspec.json.decode(reply.error))
+        raise _failure(error_of(reply.error))
     return msgspec.json.decode(b"".join(reply.parts))
 
 
-def _refuse(error: Mapping[str, Any]) -> NoReturn:
-    code, message = error.get("code"), str(error.get("message", "refused"))
-    if code in (UNAVAILABLE, TIMED_OUT):
-        raise UpstreamUnavailable(message)
-    if message.startswith("unknown tool"):
-        raise UnknownTool(message)
-    raise ArmoryError(message)
+def _failure(error: ErrorObject) -> ArmoryError:
+    """The error of the kind that the gateway names in `error.data.code`."""
+    kind = _KINDS.get(_kind_of(error), _KIND_OF_CODE.get(error.code, ArmoryError))
+    return kind(error.message or "refused")
+
+
+def _kind_of(error: ErrorObject) -> str:
+    data = error.data
+    return str(cast("dict[str, Any]", data).get("code")) if isinstance(data, dict) else ""
 
 
 def _not_reached(url: str, error: UpstreamUnavailable) -> ArmoryError:
     """The failure of `--url` in words of the command line, which knows no upstream."""
     said = error.message.removeprefix(f"upstream {_GATEWAY!r}").lstrip(": ")
-    status = error.status if isinstance(error, HttpFailure) else None
-    refused = re.match(r"refused to initialize: -?\d+ (.*)", said, re.DOTALL)
-    answer = refused[1] if refused else ""
+    answer, unknown_caller = "", False
     if isinstance(error, HttpFailure):
-        answer = (
-            f"HTTP {status} {' '.join(bytes(error.body[:200]).decode(errors='replace').split())}"
-        )
-    if status == 401 or "credential" in answer:
+        body = " ".join(bytes(error.body[:200]).decode(errors="replace").split())
+        answer, unknown_caller = f"HTTP {error.status} {body}", error.status == 401
+    elif isinstance(error, Incompatible) and error.refusal is not None:
+        answer = error.refusal.message
+        unknown_caller = _kind_of(error.refusal) == AuthenticationFailed.code
+    if unknown_caller:
         return AuthenticationFailed(
             f"the gateway at {url} refuses: {answer}\nGive a token with --token or $ARMORY_TOKEN"
         )

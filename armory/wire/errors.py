@@ -59,12 +59,12 @@ def error_object(failure: BaseException) -> Raw:
     return jsonrpc.error(codes.INTERNAL_ERROR, "internal error; the gateway's log has the details")
 
 
-def _data(failure: ArmoryError) -> dict[str, Any] | None:
-    if isinstance(failure, InvalidRequest):
-        return {"parameter": failure.parameter} if failure.parameter else None
-    if isinstance(failure, UnknownTool | AccessDenied):
-        return None
+def _data(failure: ArmoryError) -> dict[str, Any]:
+    if isinstance(failure, AccessDenied):  # what a caller may not see is unknown to it
+        return {"code": UnknownTool.code}
     data: dict[str, Any] = {"code": failure.code}
+    if isinstance(failure, InvalidRequest) and failure.parameter:
+        data["parameter"] = failure.parameter
     upstream = getattr(failure, "upstream", "")
     if upstream:
         data["upstream"] = upstream

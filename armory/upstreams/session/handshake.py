@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from armory.errors import UpstreamUnavailable
 from armory.protocol.codes import MODERN_ERRORS, UNSUPPORTED_VERSION
-from armory.protocol.jsonrpc import error_of
+from armory.protocol.jsonrpc import ErrorObject, error_of
 from armory.protocol.link import Call, Reply
 from armory.protocol.meta import SERVER_INFO
 from armory.protocol.rawjson import encode, object_of
@@ -25,7 +25,15 @@ class NotModern(Exception):
 
 
 class Incompatible(UpstreamUnavailable):
-    """The upstream speaks, but no revision that the gateway (or the pin) allows."""
+    """The upstream speaks, but no revision that the gateway (or the pin) allows.
+
+    Attributes:
+        refusal: the error that it answered to `initialize`; None where it answered otherwise.
+    """
+
+    def __init__(self, message: str, *, upstream: str, refusal: ErrorObject | None = None) -> None:
+        super().__init__(message, upstream=upstream)
+        self.refusal = refusal
 
 
 async def discover(session: BaseLink, timeout_s: float) -> Identity:
@@ -112,6 +120,7 @@ def identity_of_initialization(session: BaseLink, reply: Reply) -> Identity:
         raise Incompatible(
             f"upstream {session.server!r} refused to initialize: {error.code} {error.message}",
             upstream=session.server,
+            refusal=error,
         )
     result = object_of(reply.result)
     version = result.get("protocolVersion")

@@ -5,7 +5,7 @@ Owns: `Admission`, which makes an `AdmittedRequest` or answers why not.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal
 
 from aiohttp import web
@@ -18,6 +18,7 @@ from armory.protocol import codes
 from armory.protocol.errors import Malformed
 from armory.security.authentication import Authenticator
 from armory.wire.http.admitted import AdmittedRequest, accepts, refusal, url_of
+from armory.wire.http.answers import JsonAnswer
 from armory.wire.http.host_checks import HostChecks, cors_headers, preflight_headers
 from armory.wire.requests import Caller
 
@@ -106,9 +107,9 @@ class Admission:
             return await self._authenticator.authenticate(request.headers, remote)
         except AuthenticationFailed as failure:
             challenge = {**extra, "WWW-Authenticate": self._authenticator.challenge}
-            response = refusal(401, codes.INVALID_REQUEST, failure.message, headers=challenge)
+            response = _refused(401, codes.INVALID_REQUEST, failure, challenge)
         except ArmoryError as failure:
-            response = refusal(503, codes.BACKEND, failure.message, headers=extra)
+            response = _refused(503, codes.BACKEND, failure, extra)
         raise RequestRejected(response)
 
     def _endpoint(self, kind: Kind, request: web.Request, principal: Principal) -> Endpoint | None:
@@ -121,6 +122,12 @@ class Admission:
         visible = view.policy.sight(view.catalog, principal, endpoint.scope)
         anything = visible.tools.names or visible.prompts or visible.resources or visible.templates
         return endpoint if anything else None
+
+
+def _refused(
+    status: int, code: int, failure: ArmoryError, headers: Mapping[str, str]
+) -> JsonAnswer:
+    return refusal(status, code, failure.message, data={"code": failure.code}, headers=headers)
 
 
 def _preflight(origin: str | None, request: web.Request) -> web.Response:
