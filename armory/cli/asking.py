@@ -235,11 +235,11 @@ def _packed(values: Mapping[str, Any]) -> dict[str, Raw]:
 
 def _result(reply: Reply) -> dict[str, Any]:
     if reply.error is not None:
-        raise _failure(error_of(reply.error))
+        raise failure_of(error_of(reply.error))
     return msgspec.json.decode(b"".join(reply.parts))
 
 
-def _failure(error: ErrorObject) -> ArmoryError:
+def failure_of(error: ErrorObject) -> ArmoryError:
     """The error of the kind that the gateway names in `error.data.code`."""
     kind = _KINDS.get(_kind_of(error), _KIND_OF_CODE.get(error.code, ArmoryError))
     return kind(error.message or "refused")
