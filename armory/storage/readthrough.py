@@ -11,12 +11,14 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 import msgspec
+import structlog
 from cachetools import TLRUCache
 
 from armory.errors import BackendError
 from armory.storage.cache import Cache, SingleFlight
 from armory.storage.changes import ChangeFeed
 
+_log = structlog.get_logger(__name__)
 T = TypeVar("T")
 _TOMBSTONE = b"\x00"
 _TOMBSTONE_S = 15.0  # longer than any lookup that began before the change can take
@@ -124,7 +126,8 @@ class ReadThrough(Generic[T]):
             return None
         try:
             return self._decode.decode(raw)
-        except msgspec.DecodeError:  # written by another version
+        except msgspec.DecodeError as error:  # written by another version
+            _log.warning("shared_cache_unreadable", cache=self._name, error=str(error))
             return None
 
     def _keep(self, key: str, value: T, ttl_s: float, generation: int) -> None:

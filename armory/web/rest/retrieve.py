@@ -200,12 +200,12 @@ class RetrieveHandlers:
         took_ms = round((time.perf_counter() - started) * 1000, 3)
         query_id = uuid4().hex
         self._log(call, query_id, text, found, path, took_ms)
-        body: dict[str, Any] = {"tools": found.tools, "query_id": query_id}
+        body: dict[str, Any] = {"tools": msgspec.Raw(found.tools), "query_id": query_id}
         body |= {"took_ms": took_ms, "path": path}
         if found.degraded is not None:
             body["degraded"] = found.degraded
         if found.debug is not None:
-            body["debug"] = found.debug
+            body["debug"] = msgspec.Raw(found.debug)
         return Reply(msgspec.json.encode(body), headers=limit_headers(quota))
 
     def _log(
@@ -255,7 +255,7 @@ class RetrieveHandlers:
         ]
         names = tuple(tool["name"] for tool in tools)
         top = float(tools[0]["score"]) if tools else 0.0
-        found = Found(msgspec.Raw(msgspec.json.encode(tools)), names, len(visible), top)
+        found = Found(msgspec.json.encode(tools), names, len(visible), top)
         reply = self._answer(call, given.query, found, path, started, quota)
         body = msgspec.json.decode(reply.body)
         body["answer"] = result.answer

@@ -34,7 +34,7 @@ class Found(msgspec.Struct, frozen=True):
     """What a search gave, as it is kept.
 
     Attributes:
-        tools: the JSON array of tools.
+        tools: the JSON array of tools, as bytes: other replicas read them from the shared cache.
         names: exposed names, best first.
         visible: number of tools searched.
         top_score: best score of them, in the ranker's own formula.
@@ -43,12 +43,12 @@ class Found(msgspec.Struct, frozen=True):
         settled: whether the index held all that is visible, as it is now; else not kept either.
     """
 
-    tools: msgspec.Raw
+    tools: bytes
     names: tuple[str, ...]
     visible: int
     top_score: float
     degraded: str | None = None
-    debug: msgspec.Raw | None = None
+    debug: bytes | None = None
     settled: bool = True
 
 
@@ -128,9 +128,9 @@ class Searching:
                 vector = await self._services.engine.embedding(wanted.query.texts[0])
             embedded = [] if vector is None else vector.tolist()
             shown = _debug(ranking, cut.shown, wanted.query.user)
-            debug = msgspec.Raw(_json({"query_embedding": embedded, **shown}))
+            debug = _json({"query_embedding": embedded, **shown})
         return Found(
-            msgspec.Raw(_json([tool_json(match) for match in matches])),
+            _json([tool_json(match) for match in matches]),
             tuple(match.tool.name for match in matches),
             ranking.features.visible,
             matches[0].raw_score if matches else 0.0,
