@@ -61,6 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         self._response: Response | None = None
         self._fields: list[tuple[str, str]] = []
         self._fields_size = 0
+        self._silent = 0
         self._paused = False
         self._endless = False
         self._target: memoryview | None = None
@@ -121,8 +122,11 @@ class Connection(asyncio.BufferedProtocol):
             # Nobody asked: whatever this is, the connection cannot be trusted any more.
             self.abort()
         elif target is None:
+            self._silent += nbytes
             try:
                 self._parser.feed_data(self._buffer[:nbytes])
+                if self._silent > _MAX_HEADERS:
+                    raise BadAnswer(f"a field of more than {_MAX_HEADERS} bytes")
             except (httptools.HttpParserError, BadAnswer, zlib.error) as error:
                 self._break(BadAnswer(f"not a usable HTTP answer: {error}"))
         elif len(target) > 1:
@@ -156,6 +160,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header field."""
+        self._silent = 0
         self._fields_size += len(name) + len(value)
         if self._fields_size > _MAX_HEADERS:
             raise BadAnswer(f"headers of more than {_MAX_HEADERS} bytes")
@@ -164,6 +169,7 @@ class Connection(asyncio.BufferedProtocol):
     def on_headers_complete(self) -> None:
         """Status and headers are there."""
         fields, self._fields, self._fields_size = self._fields, [], 0
+        self._silent = 0
         status = self._parser.get_status_code()
         if status < 200 or self._response is None:
             return
@@ -173,6 +179,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def on_body(self, body: bytes) -> None:
         """A part of the body."""
+        self._silent = 0
         response = self._response
         if response is not None and response.feed(body) and self._transport is not None:
             self._paused = True

@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 _DATA = b"data: "
+_LINE_COST = 64
+"""A line counts as so many bytes more than it has, which is what it takes in memory."""
 
 
 class EventTooLarge(Exception):
@@ -84,7 +86,7 @@ class EventParser:
         if begin < len(chunk):
             rest = chunk[begin:]
             self._line.append(rest)
-            self._line_size += len(rest)
+            self._line_size += len(rest) + (_LINE_COST if len(self._line) > 1 else 0)
         if self._size + self._line_size > self._limit:
             raise EventTooLarge(f"an event is larger than {self._limit} bytes")
         return events
@@ -99,7 +101,7 @@ class EventParser:
             self._take(b"".join(pieces), events)
 
     def _add(self, value: bytes) -> None:
-        self._size += len(value)
+        self._size += len(value) + (_LINE_COST if self._data else 0)
         if self._size > self._limit:
             raise EventTooLarge(f"an event is larger than {self._limit} bytes")
         self._data.append(value)

@@ -54,6 +54,7 @@ from armory.runtime.settings import (
 )
 from armory.security.pinning import Pinning
 from armory.security.policy import Policy
+from armory.storage.private import private_folder
 from armory.tasks import spawn, stop
 from armory.upstreams.pool import Pool
 from armory.upstreams.supervisor import Supervisor
@@ -383,6 +384,7 @@ async def open_runtime(
             apart = bind_metrics(loaded, bound.host)
         if apart is not None:
             stack.callback(apart.close)
+        private_folder(loaded.home)
         runtime = Runtime(loaded, trusted=trusted, on_progress=on_progress)
         if runtime.accounts is not None:
             runtime.opening = await stack.enter_async_context(opened(runtime.accounts))

@@ -28,6 +28,7 @@ from sqlalchemy.sql import Insert
 from sqlalchemy.sql.schema import Table
 
 from armory.errors import BackendError, ConfigError
+from armory.storage.private import mend_file, private_file
 
 _log = structlog.get_logger(__name__)
 _BUSY_TIMEOUT_MS = 10_000
@@ -99,7 +100,11 @@ class Database:
         """
         async with self._translated():
             if self._file and self._file != ":memory:" and not self._file.startswith("file:"):
-                Path(self._file).parent.mkdir(parents=True, exist_ok=True)
+                file = Path(self._file)
+                file.parent.mkdir(parents=True, exist_ok=True)
+                private_file(file)
+                for suffix in ("-wal", "-shm"):
+                    mend_file(file.with_name(file.name + suffix))
         async with self.write() as connection:
             if self.dialect == "postgresql":  # replicas that start together take turns
                 await connection.execute(

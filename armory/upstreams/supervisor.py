@@ -79,6 +79,9 @@ class _Supervised:
         self._clock = clock
         self._dirty = asyncio.Event()
         self._lost: str | None = None
+        self._crash = ""
+        self._crashes = 0
+        self._crashed_at = clock.now()
         self._listed = 0
 
     def on_session_event(self, event: SessionEvent) -> None:
@@ -111,9 +114,22 @@ class _Supervised:
             self.status = replace(self.status, attempts=failures)
             await self._clock.sleep(pause_s(failures))
 
-    def crashed(self, error: BaseException) -> None:
-        """The owner task met an error that nobody foresaw; it is started again."""
-        self._down(f"upstream {self.upstream.spec.key!r}: internal error: {error!r}")
+    def crashed(self, error: BaseException) -> float:
+        """The owner task met an error that nobody foresaw; after so many seconds, longer each
+        time, it is to be started again. The log gets each error once.
+        """
+        now = self._clock.now()
+        if now - self._crashed_at >= STABLE_S + LONGEST_PAUSE_S:
+            self._crashes = 0
+        self._crashes += 1
+        self._crashed_at = now
+        said = repr(error)
+        if said != self._crash:
+            self._crash = said
+            log.error("upstream_owner_crashed", upstream=self.upstream.spec.key, exc_info=error)
+        self._down(f"upstream {self.upstream.spec.key!r}: internal error: {said[:300]}")
+        self.status = replace(self.status, attempts=self._crashes)
+        return pause_s(self._crashes)
 
     async def refresh(self) -> None:
         """Fetch the lists now."""
@@ -180,11 +196,14 @@ class _Supervised:
         lists = await self.upstream.lists_over(link, self.lists)
         if mine < self._listed and self.lists is not None and self.status.state == "ready":
             return  # a later refresh will bring, or has brought, something newer
-        changed = lists != self.lists
-        self.lists = lists
+        before, self.lists = self.lists, lists
+        if lists != before:
+            try:
+                self._on_lists(link.server, lists)
+            except BaseException:
+                self.lists = before  # nobody has them, so the next time they are news
+                raise
         self._ready(link)
-        if changed:
-            self._on_lists(link.server, lists)
         self.settled.set()
 
     def _ready(self, link: BaseLink) -> None:
@@ -279,10 +298,7 @@ class Supervisor:
 
         def ended(task: asyncio.Task[None]) -> None:
             if not task.cancelled() and (error := task.exception()) is not None:
-                key = owner.upstream.spec.key
-                log.error("upstream_owner_crashed", upstream=key, exc_info=error)
-                owner.crashed(error)
-                asyncio.get_running_loop().call_later(FIRST_PAUSE_S, restart)
+                asyncio.get_running_loop().call_later(owner.crashed(error), restart)
 
         def restart() -> None:
             if self._supervised.get(owner.upstream.spec.key) is owner:

@@ -30,6 +30,8 @@ _KEEPALIVE_S = 4.0
 _FOREVER_S = 86_400.0
 _OWN_HEADERS = {"User-Agent": "armory"}
 _REDIRECTS = frozenset((307, 308))
+_REDIRECTED_S = 60.0
+"""So long a redirect holds without being asked for again; an error ends it at once."""
 _CUT = 300
 
 
@@ -80,7 +82,8 @@ class HttpClient:
         self._ssl = _tls(spec)
         self._connections = Connections(self._ssl, spec.connect_timeout_s, _KEEPALIVE_S)
         self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
-        self.url = URL(spec.url or "")
+        self._configured = URL(spec.url or "")
+        self._redirected: tuple[URL, float] | None = None
         self.tokens: Tokens | None = None
         if spec.auth is not None:
             self.tokens = tokens_for(
@@ -90,6 +93,16 @@ class HttpClient:
                 proxy=spec.proxy,
                 timeout_s=spec.connect_timeout_s,
             )
+
+    @property
+    def url(self) -> URL:
+        """Where the upstream is: as configured, or where it redirected to a moment ago."""
+        moved = self._redirected
+        if moved is not None:
+            if asyncio.get_running_loop().time() < moved[1]:
+                return moved[0]
+            self._redirected = None
+        return self._configured
 
     async def close(self) -> None:
         """Close every connection."""
@@ -135,12 +148,19 @@ class HttpClient:
         try:
             response = await self._send(method, target, headers, data, timeout_s)
         except TimeoutError:
+            self._redirected = None
             raise self._timed_out(what, timeout_s) from None
+        except UpstreamUnavailable:
+            self._redirected = None
+            raise
+        if response.status >= 400:
+            self._redirected = None
         if response.status in _REDIRECTS:
             moved = self._moved(target, response)
             response.close()
             if url is None:
-                self.url = moved
+                until = asyncio.get_running_loop().time() + _REDIRECTED_S
+                self._redirected = moved, until
             try:
                 response = await self._send(method, moved, headers, data, timeout_s)
             except TimeoutError:
@@ -287,7 +307,10 @@ class HttpClient:
 
     def _moved(self, target: URL, response: Answer) -> URL:
         location = response.headers.get("Location", "")
-        moved = target.join(URL(location)) if location else target
+        try:
+            moved = target.join(URL(location)) if location else target
+        except ValueError:
+            location, moved = "", target
         upgraded = (target.scheme, moved.scheme, target.host) == ("http", "https", moved.host)
         if not location or (moved.origin() != target.origin() and not upgraded):
             response.close()

@@ -25,7 +25,10 @@ log = structlog.get_logger(__name__)
 
 EVENTS = "text/event-stream"
 _RETRY_S = 1.0
+_RETRY_LEAST_S = 0.1
 _RETRY_MAX_S = 30.0
+_LASTING_S = 10.0
+"""A stream that was open so long did not fail, whether it said anything or not."""
 _FOREVER_S = 10 * 86_400.0
 _NO_STREAM = frozenset((400, 404, 405, 406, 501))
 
@@ -56,6 +59,7 @@ class ServerStream:
         self._on_message = on_message
         self._on_gap = on_gap
         self._task: asyncio.Task[None] | None = None
+        self._failures = 0
 
     def start(self) -> None:
         """Listen, anew where that goes on already."""
@@ -73,7 +77,7 @@ class ServerStream:
 
     async def _listen(self) -> None:
         parser = EventParser(self._spec.message_bytes)
-        failures = 0
+        self._failures = 0
         opened = False
         while True:
             headers = resuming(self._headers(), parser)
@@ -85,21 +89,26 @@ class ServerStream:
                     if response.status == 200 and response.content_type == EVENTS:
                         if opened and parser.last_id is None:
                             self._on_gap()
-                        failures, opened = 0, True
+                        opened = True
+                        self._failures += 1  # until it says something
+                        began = asyncio.get_running_loop().time()
                         await self._read(response, parser)
+                        if asyncio.get_running_loop().time() - began > _LASTING_S:
+                            self._failures = 0
                     else:
-                        failures += 1
+                        self._failures += 1
                 finally:
                     response.close()
             except (UpstreamUnavailable, aiohttp.ClientError, OSError, EventTooLarge) as error:
-                failures += 1
+                self._failures += 1
                 log.debug("upstream_get_stream_lost", upstream=self._spec.key, error=str(error))
-            await asyncio.sleep(pause_s(parser, failures))
+            await asyncio.sleep(pause_s(parser, self._failures))
             parser = parser.continued()
 
     async def _read(self, response: Answer, parser: EventParser) -> None:
         async for event in read_events(response, parser):
             for message in messages_in(event, self._spec.key):
+                self._failures = 0
                 await self._on_message(message)
 
 
@@ -112,6 +121,9 @@ def resuming(headers: Mapping[str, str], parser: EventParser) -> dict[str, str]:
 
 
 def pause_s(parser: EventParser, failures: int) -> float:
-    """Seconds until the next attempt: what the upstream asked for, doubling with each failure."""
+    """Seconds until the next attempt: what the upstream asked for, but a tenth of a second at
+    least, doubling with each failure.
+    """
     base = _RETRY_S if parser.retry_ms is None else parser.retry_ms / 1000
+    base = max(base, _RETRY_LEAST_S)
     return min(_RETRY_MAX_S, base * 2 ** min(failures, 6))
