@@ -125,7 +125,7 @@ class Accounts:
 
     # -- gateway.ports.Limiter ---------------------------------------------------------------
 
-    async def admit(self, principal: Principal, method: str, name: str) -> None:
+    async def acquire(self, principal: Principal, method: str, name: str) -> None:
         """Count a retrieval query against the user's plan; anything else passes.
 
         A database that is away limits nobody here: a listing must not fail for it.

@@ -32,7 +32,7 @@ class ToolRules:
     tags: Mapping[str, tuple[str, ...]] = field(default_factory=dict[str, tuple[str, ...]])
     category: str | None = None
 
-    def admits(self, original: str) -> bool:
+    def includes(self, original: str) -> bool:
         """Whether the catalogue takes this tool at all."""
         if any(fnmatchcase(original, pattern) for pattern in self.deny):
             return False
@@ -229,7 +229,7 @@ def _tools_of(
     problems: list[str],
 ) -> Iterable[ToolRecord]:
     named = _keyed(server, "tool", lists.tools, "name", problems)
-    named = {original: entry for original, entry in named.items() if rule.admits(original)}
+    named = {original: entry for original, entry in named.items() if rule.includes(original)}
     exposed = expose_names(server, (rule.rename.get(original, original) for original in named))
     title = lists.info.get("title") or lists.info.get("name") or ""
     taken: set[str] = set()

@@ -39,6 +39,5 @@ def served_from(request: ClientRequest, view: View) -> RequestContext:
         request.meta,
         request.headers,
         request.url,
-        request.revealed,
         view=view,
     )

@@ -1,17 +1,20 @@
 """What the request path needs from other rooms, as Protocols.
 
-Owns: the seams toward upstream pool, retrieval, limits and statistics. Adapters satisfy them
-structurally; nothing here imports them.
+Owns: the seams toward upstream pool, retrieval, the agent, limits, statistics and the making of
+catalogs. Adapters satisfy them structurally; nothing here imports them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import Protocol
 
-from armory.domain.catalog import ServerLists
+from armory.agent.findings import AgentResult
+from armory.domain.catalog import Catalog, ServerLists
 from armory.domain.principal import Principal
 from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Listing, Selection
+from armory.domain.tool import ToolRecord
 from armory.protocol.link import (
     Call,
     ClientChannel,
@@ -99,10 +102,55 @@ class ToolEvents(Protocol):
 class Limiter(Protocol):
     """Rate limits and quotas."""
 
-    async def admit(self, principal: Principal, method: str, name: str) -> None:
-        """Let one request through.
+    async def acquire(self, principal: Principal, method: str, name: str) -> None:
+        """Count one request against the principal's limits.
 
         Raises:
-            RateLimited: not now; says when.
+            RateLimited: it has used them up; says until when.
         """
         ...
+
+
+class Finder(Protocol):
+    """The retrieval agent (`agent.loop.RetrievalAgent`)."""
+
+    async def run(
+        self,
+        question: str,
+        *,
+        visible: VisibleSet | None = None,
+        user: str | None = None,
+        rejected: Collection[str] = (),
+        top_k: int = 10,
+    ) -> AgentResult:
+        """Search until the model has enough.
+
+        Raises:
+            BackendError: the model failed.
+        """
+        ...
+
+
+class PrivateTools(Protocol):
+    """Makes catalogs of lists that single principals have, under the same rules as the shared one,
+    and makes their tools searchable (`runtime.catalogue.CatalogueKeeper`).
+    """
+
+    def build_private(self, lists: Mapping[str, ServerLists], shared: Catalog) -> Catalog:
+        """A catalog of some upstreams' lists as one principal has them.
+
+        Args:
+            lists: by server.
+            shared: what everybody else sees.
+        """
+        ...
+
+    async def index_private(self, tools: tuple[ToolRecord, ...]) -> None:
+        """Make these tools searchable beside the shared ones; returns when they are, or soon."""
+        ...
+
+
+Relist = Callable[[str], Awaitable[None]]
+"""Has the lists of one upstream fetched anew; returns when they are served."""
+OnCompacted = Callable[[str, int, int], None]
+"""Told of a result that became TOON: where from, tokens before, tokens after."""

@@ -52,15 +52,15 @@ class ListRequest:
     categories: frozenset[str] | None = None
 
 
-def read_mode(context: ClientRequest) -> Mode | None:
+def read_mode(request: ClientRequest) -> Mode | None:
     """The mode that header or URL asks for.
 
     Raises:
         RpcError: it is none of the three.
     """
-    text = context.headers.get("X-Armory-Mode")
+    text = request.headers.get("X-Armory-Mode")
     if text is None:
-        given = context.url.get("mode")
+        given = request.url.get("mode")
         text = given[-1] if given else None
     if text is None:
         return None
@@ -69,21 +69,21 @@ def read_mode(context: ClientRequest) -> Mode | None:
     return text
 
 
-def read_asked(
-    context: ClientRequest, params: Mapping[str, Raw], set_query: Sequence[str] = ()
+def read_list_request(
+    request: ClientRequest, params: Mapping[str, Raw], set_query: Sequence[str] = ()
 ) -> ListRequest:
     """Everything that this request carries beside its parameters.
 
     Raises:
         RpcError: a value does not parse or is out of range (-32602, naming it).
     """
-    mode = read_mode(context)
-    texts, source = _texts(context, params, set_query)
-    threshold = _item(context, "threshold", _threshold)
-    top_k = _item(context, "top_k", _top_k)
-    servers = _item(context, "servers", check_names)
-    categories = _item(context, "categories", check_names)
-    ranker = _item(context, "ranker", _ranker)
+    mode = read_mode(request)
+    texts, source = _texts(request, params, set_query)
+    threshold = _item(request, "threshold", _threshold)
+    top_k = _item(request, "top_k", _top_k)
+    servers = _item(request, "servers", check_names)
+    categories = _item(request, "categories", check_names)
+    ranker = _item(request, "ranker", _ranker)
     if texts is None:
         return ListRequest(None, mode, servers, categories)
     query = Query(
@@ -94,17 +94,17 @@ def read_asked(
         categories=categories,
         ranker=ranker,
         source=source,
-        user=context.principal.user or context.principal.key,
+        user=request.user,
     )
     return ListRequest(query, mode, servers, categories)
 
 
-def own_query(context: ClientRequest) -> str | None:
+def own_query(request: ClientRequest) -> str | None:
     """The one text of `_meta[dev.armory/query]`, on whatever request; None where there is none
     that could be used.
     """
     try:
-        there, given = _meta(context, "query")
+        there, given = _meta(request, "query")
         texts = check_texts(given, "query") if there else ()
     except RpcError:
         return None
@@ -181,8 +181,8 @@ def _bad(where: str, given: object, expected: str) -> RpcError:
     )
 
 
-def _meta(context: ClientRequest, name: str) -> tuple[bool, Any]:
-    raw = context.meta.get(OWN_PREFIX + name)
+def _meta(request: ClientRequest, name: str) -> tuple[bool, Any]:
+    raw = request.meta.get(OWN_PREFIX + name)
     if raw is None:
         return False, None
     try:
@@ -192,20 +192,20 @@ def _meta(context: ClientRequest, name: str) -> tuple[bool, Any]:
 
 
 def _texts(
-    context: ClientRequest, params: Mapping[str, Raw], set_query: Sequence[str]
+    request: ClientRequest, params: Mapping[str, Raw], set_query: Sequence[str]
 ) -> tuple[tuple[str, ...] | None, Source]:
-    there, given = _meta(context, "query")
+    there, given = _meta(request, "query")
     if there:
         return check_texts(given, f"_meta[{OWN_PREFIX}query]"), "meta"
     raw = params.get("query")
     if raw is not None:
         return check_texts(value(raw), "params.query"), "params"
-    header = context.headers.get("X-Armory-Query")
+    header = request.headers.get("X-Armory-Query")
     if header is not None:
         return check_texts(
             _percent(header.split(","), "X-Armory-Query"), "X-Armory-Query"
         ), "header"
-    url = context.url.get("query")
+    url = request.url.get("query")
     if url:
         return check_texts(list(url), "the URL's query"), "url"
     if set_query:
@@ -220,14 +220,14 @@ def _percent(parts: list[str], where: str) -> list[str]:
         raise _bad(where, ",".join(parts), "percent-encoded UTF-8") from None
 
 
-def _item(context: ClientRequest, name: str, parse: Callable[[Any, str], T]) -> T | None:
-    there, given = _meta(context, name)
+def _item(request: ClientRequest, name: str, parse: Callable[[Any, str], T]) -> T | None:
+    there, given = _meta(request, name)
     if there:
         return parse(given, f"_meta[{OWN_PREFIX}{name}]")
-    header = context.headers.get(_HEADERS[name])
+    header = request.headers.get(_HEADERS[name])
     if header is not None:
         return parse(_percent([header], _HEADERS[name])[0], _HEADERS[name])
-    url = context.url.get(name)
+    url = request.url.get(name)
     if url:
         return parse(url[-1], f"the URL's {name}")
     return None

@@ -1,44 +1,37 @@
 """One request as an edge received it: who asks, where, with what beside the parameters.
 
-Owns: `ClientRequest` and `Endpoint`. Never imports a transport.
+Owns: `ClientRequest`, and what the gateway keeps of a legacy session. Never imports a transport.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Protocol
 
 import msgspec
 from msgspec import Raw
 
 from armory.domain.principal import Principal
+from armory.gateway.endpoint import ALL, Endpoint
+from armory.gateway.subscription import Subscription
 from armory.protocol.link import ClientChannel, Owner
 from armory.protocol.versions import Era
-from armory.security.policy import EVERYTHING, Scope
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """One MCP endpoint.
+class ClientSession(Protocol):
+    """A legacy session, as far as it matters here (`wire.sessions.session.Session`).
 
     Attributes:
-        kind: `all` for `/mcp`, `set` for `/mcp/set/{name}`, `server` for `/mcp/{name}`.
-        name: the set's or server's name; "" for `all`.
-        scope: the part of the catalog that it shows.
+        id: the `Mcp-Session-Id`.
+        log_level: as set with `logging/setLevel`.
+        revealed: exposed names of tools that it searched for.
+        subscription: what it listens to.
     """
 
-    kind: Literal["all", "set", "server"] = "all"
-    name: str = ""
-    scope: Scope = EVERYTHING
-
-    @property
-    def transparent(self) -> bool:
-        """Whether original names and URIs are used and nothing is added."""
-        return self.kind == "server"
-
-
-ALL = Endpoint()
+    id: str
+    log_level: str | None
+    revealed: set[str]
+    subscription: Subscription
 
 
 class ClientRequest(msgspec.Struct, frozen=True, eq=False):
@@ -50,11 +43,10 @@ class ClientRequest(msgspec.Struct, frozen=True, eq=False):
         era: the client's era.
         version: the protocol revision that it speaks.
         endpoint: where it asked.
-        session: id of its legacy session, None on modern.
+        session: its legacy session, None on modern.
         meta: members of `params._meta`, as sent.
         headers: the HTTP request's headers, case-insensitive; empty elsewhere.
         url: the HTTP request's query parameters by name, each a list; empty elsewhere.
-        revealed: exposed names that this legacy session has searched for; None when not kept.
     """
 
     principal: Principal
@@ -62,13 +54,22 @@ class ClientRequest(msgspec.Struct, frozen=True, eq=False):
     era: Era
     version: str
     endpoint: Endpoint = ALL
-    session: str | None = None
+    session: ClientSession | None = None
     meta: Mapping[str, Raw] = {}
     headers: Mapping[str, str] = {}
     url: Mapping[str, list[str]] = {}
-    revealed: set[str] | None = None
+
+    @property
+    def session_id(self) -> str | None:
+        """Id of its legacy session, None on modern."""
+        return None if self.session is None else self.session.id
 
     @property
     def owner(self) -> Owner:
         """On whose behalf calls go upstream."""
-        return Owner(self.principal, self.session)
+        return Owner(self.principal, self.session_id)
+
+    @property
+    def user(self) -> str:
+        """Whose history ranks: the user's, or the principal's own."""
+        return self.principal.user or self.principal.key

@@ -146,8 +146,7 @@ class Call:
     safe_to_retry: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Owner:
+class Owner(msgspec.Struct, frozen=True):
     """On whose behalf a call goes upstream; the pool's isolation decides what of it counts.
 
     Attributes:

@@ -1,6 +1,7 @@
 """What starts when: the only room that turns configuration into objects."""
 
+from armory.runtime.opening import open_runtime
 from armory.runtime.reloading import Reloaded
-from armory.runtime.running import Runtime, open_runtime
+from armory.runtime.running import Runtime
 
 __all__ = ["Reloaded", "Runtime", "open_runtime"]

@@ -13,13 +13,15 @@ from typing import Protocol
 
 import structlog
 
+from armory import tasks
 from armory.domain.catalog import EMPTY, Catalog, ServerLists, ToolRules, build_catalog
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError
-from armory.gateway.views.principal_lists import PrincipalLists
 from armory.security.pinning import Pinning
 
 _log = structlog.get_logger(__name__)
+Lists = Callable[[], Mapping[str, ServerLists]]
+Publish = Callable[[Catalog], None]
 SETTLE_S = 0.02
 FIRST_INDEX_S = 20.0
 INDEX_S = 3.0
@@ -39,9 +41,9 @@ class CatalogueKeeper:
     A snapshot is published as soon as its tools are indexed, or after a few seconds without
     waiting longer: a slow embedder delays finding a new tool, never listing and calling it.
 
+    Satisfies `gateway.ports.PrivateTools`.
+
     Args:
-        lists: gives the last good lists of all upstreams.
-        publish: serves a snapshot.
         retriever: None: nothing is searched.
         rules: what the configuration says about each upstream's tools.
         pinning: withholds tools whose definition changed; None: nothing is withheld.
@@ -49,20 +51,15 @@ class CatalogueKeeper:
 
     def __init__(
         self,
-        lists: Callable[[], Mapping[str, ServerLists]],
-        publish: Callable[[Catalog], None],
         retriever: Searchable | None,
         rules: Mapping[str, ToolRules],
         pinning: Pinning | None = None,
     ) -> None:
-        self._lists = lists
-        self._publish = publish
         self._retriever = retriever
         self._rules = dict(rules)
         self._pinning = pinning
         self._again = False
-        self.extra: Callable[[], Sequence[ToolRecord]] = lambda: ()
-        """Tools that are searched beside those of the snapshot."""
+        self._private: Sequence[ToolRecord] = ()
         self._catalog = EMPTY
         self._dirty = asyncio.Event()
         self._wanted = asyncio.Event()
@@ -75,17 +72,21 @@ class CatalogueKeeper:
         self._built = 0
         self._progress = asyncio.Condition()
 
-    def start(self) -> None:
-        """Begin to work."""
-        loop = asyncio.get_running_loop()
-        self._tasks = [loop.create_task(self._build()), loop.create_task(self._index())]
+    def start(self, lists: Lists, publish: Publish) -> None:
+        """Begin to work.
+
+        Args:
+            lists: gives the last good lists of all upstreams.
+            publish: serves a snapshot.
+        """
+        self._tasks = [
+            tasks.spawn(self._build(lists, publish), "building snapshots"),
+            tasks.spawn(self._index(), "indexing tools"),
+        ]
 
     async def stop(self) -> None:
         """End the tasks."""
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await tasks.stop(*self._tasks)
         self._tasks = []
 
     @property
@@ -113,13 +114,8 @@ class CatalogueKeeper:
         self._again = True
         self.changed()
 
-    def join(self, personal: PrincipalLists) -> None:
-        """Build and index what single callers see as well."""
-        personal.build, personal.index = self.personal, self.index_extra
-        self.extra = personal.extra
-
-    def personal(self, lists: Mapping[str, ServerLists], shared: Catalog) -> Catalog:
-        """A catalogue of some upstreams' lists as one caller has them, under the same rules."""
+    def build_private(self, lists: Mapping[str, ServerLists], shared: Catalog) -> Catalog:
+        """As `PrivateTools.build_private`."""
         catalog, _ = build_catalog(lists, self._rules, shared)
         pinning = self._pinning
         if pinning is None:
@@ -127,27 +123,28 @@ class CatalogueKeeper:
         kept = {name: tool for name, tool in catalog.tools.items() if not pinning.withholds(tool)}
         return replace(catalog, tools=kept)
 
-    async def index_extra(self) -> None:
-        """Make what `extra` gives now searchable; returns when it is, or after a few seconds."""
+    async def index_private(self, tools: tuple[ToolRecord, ...]) -> None:
+        """As `PrivateTools.index_private`."""
+        self._private = tools
         await self._searchable(list(self._catalog.tools.values()))
 
-    async def _build(self) -> None:
+    async def _build(self, lists: Lists, publish: Publish) -> None:
         while True:
             await self._dirty.wait()
             await asyncio.sleep(SETTLE_S)  # upstreams tend to answer together
             self._dirty.clear()
             asked = self._asked
             try:
-                await self._renew()
+                await self._renew(lists(), publish)
             except Exception:  # noqa: BLE001 - whatever a list holds, the next one gets its turn
                 _log.exception("snapshot_failed")
             async with self._progress:
                 self._built = asked
                 self._progress.notify_all()
 
-    async def _renew(self) -> None:
+    async def _renew(self, lists: Mapping[str, ServerLists], publish: Publish) -> None:
         """One new snapshot, if anything differs."""
-        catalog, problems = build_catalog(self._lists(), self._rules, self._catalog)
+        catalog, problems = build_catalog(lists, self._rules, self._catalog)
         self._report(problems)
         if self._again and catalog is self._catalog:
             catalog = replace(catalog, version=catalog.version + 1)
@@ -157,7 +154,7 @@ class CatalogueKeeper:
         self._catalog = catalog
         catalog = await self._without_changed(catalog)
         await self._searchable(list(catalog.tools.values()))
-        self._publish(catalog)
+        publish(catalog)
         _log.info(
             "catalogue_published",
             version=catalog.version,
@@ -179,7 +176,7 @@ class CatalogueKeeper:
         """Hand the tools to the indexing task and wait a little for it."""
         if self._retriever is None:
             return
-        self._to_index = [*tools, *self.extra()]
+        self._to_index = [*tools, *self._private]
         self._indexed.clear()
         self._wanted.set()
         try:

@@ -49,12 +49,12 @@ class Limits:
             self._refused()
             raise
 
-    async def admit(self, principal: Principal, method: str, name: str) -> None:
-        """As `gateway.ports.Limiter.admit`."""
+    async def acquire(self, principal: Principal, method: str, name: str) -> None:
+        """As `gateway.ports.Limiter.acquire`."""
         if self._rate is not None:
             self.take(principal)
         if self._plans is not None:
-            await self._plans.admit(principal, method, name)
+            await self._plans.acquire(principal, method, name)
 
 
 def rate_of(config: Config) -> RateLimiter | None:

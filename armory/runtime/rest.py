@@ -52,7 +52,7 @@ def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestS
         body_bytes=config.server.limits.body_bytes,
         base_path=base_path(config),
         variant=configured,
-        asked=gateway.preceding.asked if gateway.preceding else None,
+        asked=runtime.attribution.asked if runtime.attribution else None,
         take=runtime.limits.take,
         answered=runtime.figures.metrics.answered,
         api_keys=config.security.api_keys,

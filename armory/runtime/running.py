@@ -1,20 +1,18 @@
-"""One gateway, from configuration to listening port and back.
+"""One gateway: its parts, put together.
 
-Owns: the order of starting and stopping, and what a reload swaps. Everything that it opens is
-closed in reverse, whatever happens.
+Owns: the parts, starting and stopping them, and what a reload swaps. `opening` says in which order.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import structlog
 
-from armory.accounts.opening import Opening, opened
+from armory.accounts.opening import Opening
 from armory.accounts.registered_tools import WithRegisteredTools
 from armory.accounts.scopes import PackScopes
 from armory.accounts.users import ENDED
@@ -25,7 +23,9 @@ from armory.feedback.learning import Learning
 from armory.feedback.store import StoredUses
 from armory.feedback.vectors import FeedbackLimits, FeedbackVectors
 from armory.gateway.events import EventFanOut
-from armory.gateway.gateway import Gateway
+from armory.gateway.gateway import Gateway, Services
+from armory.gateway.settings import GatewaySettings
+from armory.gateway.tasks.register import TaskRegister
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.search.candidates import Experience
 from armory.runtime.blocks.accounts import (
@@ -34,11 +34,11 @@ from armory.runtime.blocks.accounts import (
     schemes,
 )
 from armory.runtime.blocks.chat import chat_of
-from armory.runtime.blocks.replicas import shared
+from armory.runtime.blocks.replicas import Shared
 from armory.runtime.blocks.secrets import hide_secrets
 from armory.runtime.catalogue import CatalogueKeeper
 from armory.runtime.figures import Figures
-from armory.runtime.health import bind_metrics, make_health, serve_apart
+from armory.runtime.health import make_health, serve_apart
 from armory.runtime.limits import Limits
 from armory.runtime.local_access import announced, operator_token
 from armory.runtime.reloading import Reloaded, difference
@@ -54,12 +54,11 @@ from armory.runtime.settings import (
 )
 from armory.security.pinning import Pinning
 from armory.security.policy import Policy
-from armory.storage.private import private_folder
 from armory.tasks import spawn, stop
 from armory.upstreams.pool import Pool
 from armory.upstreams.supervisor import Supervisor
 from armory.web.app import Listening, Shortcut, listen, make_app
-from armory.web.binding import Bound, bind
+from armory.web.binding import Bound
 from armory.web.health import Readiness
 from armory.web.rest.api import register_rest
 from armory.web.settings import ReadyWhen
@@ -77,7 +76,7 @@ FIRST_SNAPSHOT_S = 10.0
 
 
 class Runtime:
-    """A gateway that runs. Made by `open_runtime`.
+    """A gateway that runs. Made by `opening.open_runtime`.
 
     Attributes:
         loaded: the configuration in force.
@@ -86,6 +85,7 @@ class Runtime:
         pool, supervisor: the upstreams.
         retriever: None where Tool RAG is off.
         agent: the retrieval agent; None where it is off.
+        attribution: remembers queries; None where nothing is learned from use.
         limits: how often each caller may ask.
         figures: what health and metrics read.
         edge: MCP over HTTP; None while nothing listens.
@@ -94,14 +94,17 @@ class Runtime:
     """
 
     def __init__(
-        self, loaded: Loaded, *, trusted: bool = False, on_progress: Progress | None = None
+        self,
+        loaded: Loaded,
+        joined: Shared,
+        *,
+        trusted: bool = False,
+        on_progress: Progress | None = None,
     ) -> None:
         hide_secrets(loaded.config)
-        self.accounts = (
-            None
-            if trusted
-            else make_accounts(loaded, tools=self._tool_count, upstreams=self._upstreams_up)
-        )
+        self._joined = joined
+        count, up = self._tool_count, self._upstreams_up
+        self.accounts = None if trusted else make_accounts(loaded, tools=count, upstreams=up)
         parts = reloadable(loaded, self._packs())
         self.loaded = loaded
         self.agent: RetrievalAgent | None = None
@@ -129,36 +132,34 @@ class Runtime:
         self.figures = Figures(self.pool, lambda: self.supervisor, lambda: self.edge)
         self._trusted = trusted
         self.limits = Limits(loaded.config, accounts, self.figures.metrics.rate_limited)
-        self.gateway = Gateway(
-            self.pool,
-            self.retriever,
-            Policy() if trusted else parts.policy,
-            parts.gateway,
-            limiter=self.limits,
-            events=EventFanOut(
-                [sink for sink in (self.figures.metrics, accounts, self.learning) if sink]
-            ),
-            preceding=QueryAttribution() if self.learning else None,
-        )
-        self.gateway.compacted = self.figures.metrics.compacted
-        self.pool.observers.add(self.gateway)
         self._indexing: WithRegisteredTools | None = None
         if self.retriever is not None and accounts is not None:
             self._indexing = WithRegisteredTools(self.retriever, accounts.registry, accounts.feed)
         self.keeper = CatalogueKeeper(
-            lambda: self.supervisor.lists(),
-            self.gateway.publish,
-            self._indexing or self.retriever,
-            parts.rules,
-            self._pinning(loaded),
+            self._indexing or self.retriever, parts.rules, self._pinning(loaded)
         )
         self.supervisor = Supervisor(self.pool, self.keeper.changed)
-        self.gateway.on_mismatch(self._relist)
-        self.keeper.join(self.gateway.personal)
+        self.attribution = QueryAttribution() if self.learning else None
+        self.gateway = self._request_path(Policy() if trusted else parts.policy, parts.gateway)
+        self.pool.observers.add(self.gateway)
         if accounts is not None:
             accounts.scopes.observe(self.gateway.changes.tell_user)
         self._snapshot = asyncio.Event()
         self._starting: asyncio.Task[None] | None = None
+
+    def _request_path(self, policy: Policy, settings: GatewaySettings) -> Gateway:
+        sinks = (self.figures.metrics, self.accounts, self.learning)
+        services = Services(
+            limiter=self.limits,
+            events=EventFanOut([sink for sink in sinks if sink]),
+            attribution=self.attribution,
+            finder=lambda: self.agent,
+            relist=self.relist,
+            on_compacted=self.figures.metrics.compacted,
+            private_tools=self.keeper,
+            tasks=TaskRegister(self._joined.store),
+        )
+        return Gateway(self.pool, self.retriever, policy, settings, services)
 
     def _learning(self, loaded: Loaded) -> Learning | None:
         rag, accounts = loaded.config.tool_rag, self.accounts
@@ -199,7 +200,7 @@ class Runtime:
 
     async def start_upstreams(self) -> None:
         """Begin to connect to every upstream; returns at once."""
-        self.keeper.start()
+        self.keeper.start(self.supervisor.lists, self.gateway.publish)
         await self.supervisor.start()
         self._starting = spawn(self._first_snapshot(), "first snapshot")
 
@@ -208,7 +209,7 @@ class Runtime:
         await self.keeper.settle()
         self._snapshot.set()
 
-    async def _relist(self, server: str) -> None:
+    async def relist(self, server: str) -> None:
         """Fetch one upstream's lists anew and have the snapshot follow."""
         await self.supervisor.refresh(server)
         await self.keeper.settle()
@@ -224,7 +225,7 @@ class Runtime:
         """End every task, process and connection toward upstreams."""
         await stop(self._starting)
         await self.supervisor.stop()
-        await self.gateway.personal.close()
+        await self.gateway.close()
         await self.keeper.stop()
         if self._indexing is not None:
             await self._indexing.close()
@@ -260,13 +261,11 @@ class Runtime:
         config = self.loaded.config
         operator, known = operator_token(), schemes(config, self.accounts)
         checks = authenticator(config, known, self._packs(), also=[operator])
-        joined = await shared(config, stack, bound.host, bound.port, base_path(config))
-        self.gateway.tasks.store = joined.store
         edge = HttpEdge(
             self.gateway,
             checks,
-            replace(http_settings(config), state_keys=joined.state_keys),
-            replicas=joined.replicas,
+            replace(http_settings(config), state_keys=self._joined.state_keys),
+            replicas=self._joined.replicas,
         )
         logs = config.observability.log_level == "debug"
         app = make_app(
@@ -325,7 +324,6 @@ class Runtime:
 
         embedder = self.retriever.embedder
         self.agent = await open_agent(self.loaded, self.retriever, embedder, stack)
-        self.gateway.finder = self.agent
 
     async def reload(self, loaded: Loaded) -> Reloaded:
         """Put a new configuration in force as far as that goes without a restart.
@@ -351,49 +349,3 @@ class Runtime:
         self.keeper.reconfigure(parts.rules, pinning)
         self.loaded = loaded
         return report
-
-
-@asynccontextmanager
-async def open_runtime(
-    loaded: Loaded,
-    *,
-    address: tuple[str, int] | None = None,
-    trusted: bool = False,
-    on_progress: Progress | None = None,
-) -> AsyncGenerator[Runtime]:
-    """A running gateway for as long as the context lasts.
-
-    The port is bound before anything is started, so that a taken one starts nothing; upstreams
-    begin to connect, then it is served, so that health answers from the start; requests to MCP
-    endpoints wait for the first snapshot. Leaving drains and closes in reverse.
-
-    Args:
-        loaded: the configuration.
-        address: (host, port) to listen on; None: serve nobody (`Runtime.gateway` can be used).
-        trusted: whether policies are left out, for the operator's own commands.
-        on_progress: called with (texts embedded, texts to embed) while tools are indexed.
-
-    Raises:
-        ConfigError: something in the configuration does not work out here.
-    """
-    bound = None if address is None else bind(*address)
-    async with AsyncExitStack() as stack:
-        apart: Bound | None = None
-        if bound is not None:
-            stack.callback(bound.close)
-            apart = bind_metrics(loaded, bound.host)
-        if apart is not None:
-            stack.callback(apart.close)
-        private_folder(loaded.home)
-        runtime = Runtime(loaded, trusted=trusted, on_progress=on_progress)
-        if runtime.accounts is not None:
-            runtime.opening = await stack.enter_async_context(opened(runtime.accounts))
-        stack.push_async_callback(runtime.stop_upstreams)
-        if runtime.learning is not None:
-            await runtime.learning.start()
-            stack.push_async_callback(runtime.learning.close)
-        await runtime.start_upstreams()
-        await runtime.open_agent(stack)
-        if bound is not None:
-            await runtime.listen(stack, bound, apart)
-        yield runtime

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Protocol
+from typing import Literal, Protocol
 
 from armory.domain.catalog import Catalog
 from armory.domain.naming import split_name, split_uri
@@ -20,7 +20,7 @@ from armory.domain.tool import ListedRecord
 Profile = tuple[tuple[int, ...], str]
 _DECISIONS_KEPT = 100_000
 _PRINCIPALS_KEPT = 10_000
-_SIGHTS_KEPT = 4_096
+_VISIBLE_KEPT = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +94,7 @@ class PackView:
     servers: frozenset[str] = frozenset()
     tools: frozenset[str] = frozenset()
 
-    def admits(self, name: str) -> bool:
+    def includes(self, name: str) -> bool:
         """Whether an exposed name or URI is in it."""
         if name in self.tools:
             return True
@@ -126,13 +126,17 @@ class VisibleCatalog:
     templates: frozenset[str] = frozenset()
     version: int = 0
 
+    def names(self, kind: Literal["tools", "prompts", "resources", "templates"]) -> frozenset[str]:
+        """The exposed names or URIs of one kind."""
+        return self.tools.names if kind == "tools" else getattr(self, kind)
+
 
 @dataclass(slots=True)
 class _Cache:
     version: int = -1
     catalog: Catalog | None = None
     by_server: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
-    sights: dict[tuple[Profile, str], VisibleCatalog] = field(
+    visible: dict[tuple[Profile, str], VisibleCatalog] = field(
         default_factory=dict[tuple[Profile, str], VisibleCatalog]
     )
 
@@ -156,7 +160,7 @@ class Policy:
         self._decisions: dict[tuple[tuple[int, ...], str], bool] = {}
         self._cache = _Cache()
 
-    def anew(self) -> Policy:
+    def with_own_caches(self) -> Policy:
         """The same rules, with caches of their own: for another snapshot beside the present one."""
         return Policy(self._rules, self._packs)
 
@@ -192,7 +196,7 @@ class Policy:
         `packs=False` asks the rules alone.
         """
         view = self._view(principal, packs)
-        if view is not None and not view.admits(name):
+        if view is not None and not view.includes(name):
             return False
         if not self._rules:
             return True
@@ -205,7 +209,7 @@ class Policy:
             self._decisions[key] = known
         return known
 
-    def visible(
+    def visible_tools(
         self,
         catalog: Catalog,
         principal: Principal,
@@ -214,9 +218,9 @@ class Policy:
         packs: bool = True,
     ) -> VisibleSet:
         """The tools that `principal` may see; one object per snapshot, profile and scope."""
-        return self.sight(catalog, principal, scope, packs=packs).tools
+        return self.visible_catalog(catalog, principal, scope, packs=packs).tools
 
-    def sight(
+    def visible_catalog(
         self,
         catalog: Catalog,
         principal: Principal,
@@ -233,15 +237,15 @@ class Policy:
         cache = self._cache
         if cache.catalog is not catalog:
             if catalog.version < cache.version:  # a request that began before the last swap
-                return self._look(_cache_of(catalog), profile, scope, view)
+                return self._make(_cache_of(catalog), profile, scope, view)
             cache = self._cache = _cache_of(catalog)
-        found = cache.sights.pop((profile, scope.key), None)
-        if found is None:
-            found = self._look(cache, profile, scope, view)
-            if len(cache.sights) >= _SIGHTS_KEPT:  # the least recently used one goes
-                del cache.sights[next(iter(cache.sights))]
-        cache.sights[profile, scope.key] = found
-        return found
+        visible = cache.visible.pop((profile, scope.key), None)
+        if visible is None:
+            visible = self._make(cache, profile, scope, view)
+            if len(cache.visible) >= _VISIBLE_KEPT:  # the least recently used one goes
+                del cache.visible[next(iter(cache.visible))]
+        cache.visible[profile, scope.key] = visible
+        return visible
 
     def _decide(self, applicable: tuple[int, ...], name: str) -> bool:
         allowed = False
@@ -257,7 +261,7 @@ class Policy:
             return frozenset(names)
         return frozenset(name for name in names if self._decide(applicable, name))
 
-    def _look(
+    def _make(
         self, cache: _Cache, profile: Profile, scope: Scope, view: PackView | None
     ) -> VisibleCatalog:
         catalog = cache.catalog

@@ -46,7 +46,7 @@ class RateLimiter:
         self._clock = clock
         self._buckets: LRUCache[str, _Bucket] = LRUCache(_BUCKETS)
 
-    async def admit(self, principal: Principal, method: str, name: str) -> None:
+    async def acquire(self, principal: Principal, method: str, name: str) -> None:
         """Let one request through.
 
         Raises:

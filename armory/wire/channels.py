@@ -12,12 +12,9 @@ from msgspec import Raw
 
 from armory.protocol import codes, jsonrpc
 from armory.protocol.link import Answer, Params
+from armory.protocol.methods import ON_REQUEST_STREAMS
 
 Write = Callable[[bytes], Awaitable[None]]
-ON_REQUEST_STREAMS = frozenset(
-    ("notifications/progress", "notifications/message", "notifications/tasks")
-)
-"""What may come before a modern request's result; the rest rides `subscriptions/listen`."""
 
 
 class RequestChannel:

@@ -38,7 +38,7 @@ class Dispatcher:
     """
 
     def __init__(self, gateway: Gateway, interactions: Interactions) -> None:
-        self.gateway = gateway
+        self._gateway = gateway
         self._interactions = interactions
         self._handlers: dict[str, Handler] = {
             method: found.handler(gateway) for method, found in METHODS.items() if found.handler
@@ -86,7 +86,7 @@ class Dispatcher:
         handler = self._handlers.get(method)
         if handler is None:  # the transports serve these themselves
             raise RpcError(METHOD_NOT_FOUND, f"Method not found here: {method}")
-        context = await self.gateway.context(request, own_lists=found.own_lists)
+        context = await self._gateway.context(request, own_lists=found.own_lists)
         if verify is not None:
             verify(context, params)
         if not found.forwarded:
@@ -102,8 +102,8 @@ class Dispatcher:
         """A method that the table does not have goes to the upstream of a transparent endpoint."""
         if exists_elsewhere(method, request.era) or not request.endpoint.transparent:
             raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method[:200]}")
-        context = await self.gateway.context(request)
-        reply = await self.gateway.pass_on(context, method, _passed(context, params))
+        context = await self._gateway.context(request)
+        reply = await self._gateway.primitives.pass_on(method, context, _passed(context, params))
         return _shaped(context, method, None, reply)
 
     async def listen(
@@ -113,8 +113,8 @@ class Dispatcher:
         it cannot be opened.
         """
         try:
-            context = await self.gateway.context(request)
-            return await start_listening(self.gateway, context, id, params)
+            context = await self._gateway.context(request)
+            return await start_listening(self._gateway, context, id, params)
         except ANSWERED as failure:
             return Reply(error=error_object(failure), era=request.era)
 

@@ -17,8 +17,10 @@ from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message
 from armory.protocol.link import Reply
 from armory.protocol.meta import PROTOCOL_VERSION
+from armory.protocol.methods import CANCELLED
 from armory.protocol.rawjson import EMPTY_OBJECT, text_of
 from armory.tasks import Tasks, spawn, stop
+from armory.wire.caller import Caller
 from armory.wire.channels import Write
 from armory.wire.dispatch import Dispatcher
 from armory.wire.eras import inbound
@@ -26,8 +28,7 @@ from armory.wire.interaction.state import REFUSED_STATE, OwnedByReplica
 from armory.wire.listening import Listening
 from armory.wire.messages import cancelled_id, encoded, opened, refused
 from armory.wire.methods import named_parameter
-from armory.wire.requests import Caller, modern_request, session_request
-from armory.wire.sessions.calls import serve
+from armory.wire.requests import modern_request, session_request
 from armory.wire.sessions.registry import Sessions, TooMany
 from armory.wire.sessions.session import Session, cancel_soon
 from armory.wire.streams import EventStream
@@ -122,7 +123,7 @@ class Duplex:
 
     def _receive(self, message: Message) -> None:
         """A notification or a response of the client."""
-        if message.method == "notifications/cancelled":
+        if message.method == CANCELLED:
             task = self._inflight.get(cancelled_id(message) or b"")
             if task is not None:
                 cancel_soon(task)
@@ -165,22 +166,22 @@ class Duplex:
             if inbound.is_modern(None, meta, method):
                 answer = await self._modern(message.key, method, params, meta)
             else:
-                answer = await self._legacy(message, method, params, meta)
+                answer = await self._legacy(message.key, method, params, meta)
             await deliver(answer)
         finally:
             if self._inflight.get(message.key) is asyncio.current_task():
                 del self._inflight[message.key]
 
     async def _legacy(
-        self, message: Message, method: str, params: dict[str, Raw], meta: dict[str, Raw]
+        self, key: bytes, method: str, params: dict[str, Raw], meta: dict[str, Raw]
     ) -> bytes:
-        session, key = self._session, message.key
+        session = self._session
         if session is None:
             if method == "ping":
                 return jsonrpc.response(key, EMPTY_OBJECT)
             return refused(key, codes.INVALID_REQUEST, "send initialize first")
         request = session_request(self._caller, session, self._out, meta)
-        return encoded(key, await serve(self._dispatcher, session, request, message, params))
+        return encoded(key, await self._dispatcher.answer(request, method, params))
 
     async def _modern(
         self, key: bytes, method: str, params: dict[str, Raw], meta: dict[str, Raw]

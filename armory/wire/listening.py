@@ -13,14 +13,16 @@ import structlog
 from msgspec import Raw
 
 from armory.errors import ArmoryError
-from armory.gateway.changes import PROMPTS, RESOURCES, TOOLS, Changes, Subscription
+from armory.gateway.changes.changes import Changes
 from armory.gateway.context import RequestContext
 from armory.gateway.gateway import Gateway
-from armory.gateway.tasks import located
+from armory.gateway.primitives import located
+from armory.gateway.subscription import Subscription
 from armory.protocol import codes, jsonrpc
 from armory.protocol import meta as meta_keys
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Params, Refused
+from armory.protocol.methods import ACKNOWLEDGED, LISTENED
 from armory.protocol.rawjson import encode, members_or_none, pack, value
 from armory.wire.streams import EventStream
 
@@ -29,11 +31,6 @@ _TRUE = Raw(b"true")
 _BEHIND = 256
 _TASKS = 256
 """Tasks that one stream may follow."""
-_LISTS: Mapping[str, str] = {
-    "toolsListChanged": TOOLS,
-    "promptsListChanged": PROMPTS,
-    "resourcesListChanged": RESOURCES,
-}
 
 
 class Listening:
@@ -85,13 +82,13 @@ class Listening:
         """Say what is honoured; `uris`: the resources that are."""
         subscription = self.subscription
         honoured: dict[str, Any] = {
-            key: True for key, method in _LISTS.items() if method in subscription.lists
+            key: True for key, method in LISTENED.items() if method in subscription.lists
         }
         if uris:
             honoured["resourceSubscriptions"] = uris
         if self._tasks:
             honoured["taskIds"] = self._tasks
-        self.deliver("notifications/subscriptions/acknowledged", {"notifications": pack(honoured)})
+        self.deliver(ACKNOWLEDGED, {"notifications": pack(honoured)})
 
     def result(self) -> bytes:
         """The frame that ends it gracefully."""
@@ -115,8 +112,8 @@ async def start_listening(
         raise RpcError(codes.INVALID_PARAMS, "params.notifications is not an object")
     resources = _texts(wanted, "resourceSubscriptions")
     named = _texts(wanted, "taskIds")[:_TASKS]
-    tasks = [task for task in named if await located(gateway, context, task)]
-    lists = frozenset(method for key, method in _LISTS.items() if wanted.get(key) == _TRUE)
+    tasks = [task for task in named if await gateway.tasks.located(context, task)]
+    lists = frozenset(method for key, method in LISTENED.items() if wanted.get(key) == _TRUE)
     listening = Listening(id, context, gateway.changes, lists, tasks)
     subscription = listening.subscription
     listening.stream.attach()
@@ -125,7 +122,8 @@ async def start_listening(
     try:
         for uri in resources:
             try:
-                await gateway.subscribe(context, subscription, uri)
+                server, original = located(context, uri)
+                await gateway.changes.resources.add(subscription, server, original)
             except (RpcError, ArmoryError, Refused) as error:
                 _log.info("resource_subscription_not_honoured", error=str(error)[:200])
             else:

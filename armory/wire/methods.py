@@ -9,19 +9,19 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Any
 
 from msgspec import Raw
 
 from armory.gateway.context import RequestContext
-from armory.gateway.gateway import Gateway
+from armory.gateway.gateway import Gateway, OwnLists
+from armory.gateway.lists.entries import list_entries
 from armory.protocol.link import Reply
 from armory.protocol.rawjson import EMPTY_OBJECT
 from armory.protocol.versions import Era
 from armory.wire.eras.handshakes import discover_result, initialize_result
 
 Handler = Callable[[RequestContext, dict[str, Raw]], Coroutine[Any, Any, Reply]]
-OwnLists = Literal["unused", "known", "current"]
 BOTH: frozenset[Era] = frozenset(("modern", "legacy"))
 MODERN: frozenset[Era] = frozenset(("modern",))
 LEGACY: frozenset[Era] = frozenset(("legacy",))
@@ -35,8 +35,8 @@ class Route:
         handler: gives the function that answers; None: the transport serves it itself.
         eras: in which eras the method exists.
         named: the parameter that the `Mcp-Name` header repeats, or None.
-        own_lists: what of the lists that a principal has to itself has to be there: `known`, those
-            that were had before; `current`, what they are by now.
+        own_lists: what of the lists that a principal has to itself has to be there; see
+            `Gateway.context`.
         forwarded: whether one upstream answers it; its answer is put in the shape of the client's
             era.
         interactive: whether the server may ask the client for input before it answers.
@@ -52,9 +52,13 @@ class Route:
     cacheable: bool = False
 
 
+async def _ping(_context: RequestContext, _params: dict[str, Raw]) -> Reply:
+    return Reply(EMPTY_OBJECT, era="legacy")
+
+
 def _initialize(gateway: Gateway) -> Handler:
     async def answer(context: RequestContext, _params: dict[str, Raw]) -> Reply:
-        described = gateway.described(context)
+        described = gateway.description.of_endpoint(context)
         return Reply(initialize_result(context.version, described), era="legacy")
 
     return answer
@@ -62,57 +66,59 @@ def _initialize(gateway: Gateway) -> Handler:
 
 def _discover(gateway: Gateway) -> Handler:
     async def answer(context: RequestContext, _params: dict[str, Raw]) -> Reply:
-        return Reply(discover_result(gateway.described(context)), era="modern")
+        return Reply(discover_result(gateway.description.of_endpoint(context)), era="modern")
 
     return answer
 
 
-def _ping(_gateway: Gateway) -> Handler:
-    async def answer(_context: RequestContext, _params: dict[str, Raw]) -> Reply:
-        return Reply(EMPTY_OBJECT, era="legacy")
-
-    return answer
-
-
-def _listing(method: str) -> Route:
-    return Route(
-        lambda gateway: partial(gateway.list_entries, method), own_lists="current", cacheable=True
-    )
+def _entries(method: str) -> Route:
+    return Route(lambda _: partial(list_entries, method), own_lists="current", cacheable=True)
 
 
 def _task(method: str, eras: frozenset[Era] = BOTH, named: str | None = "taskId") -> Route:
-    return Route(lambda gateway: partial(gateway.task_method, method), eras, named, forwarded=True)
+    return Route(
+        lambda gateway: partial(gateway.primitives.task, method), eras, named, forwarded=True
+    )
 
 
 METHODS: Mapping[str, Route] = MappingProxyType(
     {
         "initialize": Route(_initialize, LEGACY, own_lists="unused"),
-        "ping": Route(_ping, LEGACY, own_lists="unused"),
+        "ping": Route(lambda _: _ping, LEGACY, own_lists="unused"),
         "server/discover": Route(_discover, MODERN, own_lists="unused", cacheable=True),
-        "logging/setLevel": Route(None, LEGACY),
-        "resources/subscribe": Route(None, LEGACY),
-        "resources/unsubscribe": Route(None, LEGACY),
+        "logging/setLevel": Route(
+            lambda gateway: gateway.session_methods.set_log_level, LEGACY, own_lists="unused"
+        ),
+        "resources/subscribe": Route(
+            lambda gateway: gateway.session_methods.subscribe, LEGACY, own_lists="unused"
+        ),
+        "resources/unsubscribe": Route(
+            lambda gateway: gateway.session_methods.unsubscribe, LEGACY, own_lists="unused"
+        ),
         "subscriptions/listen": Route(None, MODERN),
         "tools/list": Route(
-            lambda gateway: gateway.list_tools, own_lists="current", cacheable=True
+            lambda gateway: gateway.tool_lists.list, own_lists="current", cacheable=True
         ),
         "tools/call": Route(
-            lambda gateway: gateway.call_tool, named="name", forwarded=True, interactive=True
+            lambda gateway: gateway.tool_calls.call, named="name", forwarded=True, interactive=True
         ),
-        "prompts/list": _listing("prompts/list"),
+        "prompts/list": _entries("prompts/list"),
         "prompts/get": Route(
-            lambda gateway: gateway.get_prompt, named="name", forwarded=True, interactive=True
+            lambda gateway: gateway.primitives.get_prompt,
+            named="name",
+            forwarded=True,
+            interactive=True,
         ),
-        "resources/list": _listing("resources/list"),
-        "resources/templates/list": _listing("resources/templates/list"),
+        "resources/list": _entries("resources/list"),
+        "resources/templates/list": _entries("resources/templates/list"),
         "resources/read": Route(
-            lambda gateway: gateway.read_resource,
+            lambda gateway: gateway.primitives.read_resource,
             named="uri",
             forwarded=True,
             interactive=True,
             cacheable=True,
         ),
-        "completion/complete": Route(lambda gateway: gateway.complete, forwarded=True),
+        "completion/complete": Route(lambda gateway: gateway.primitives.complete, forwarded=True),
         "tasks/get": _task("tasks/get"),
         "tasks/update": _task("tasks/update", MODERN),
         "tasks/cancel": _task("tasks/cancel"),

@@ -1,6 +1,6 @@
 """The one place where a request of a client becomes a `ClientRequest`.
 
-Owns: `Caller`, and what a request takes from its `_meta` or from its session. Never imports a
+Owns: what a request takes from its `_meta` or from its session. Never imports a
 transport.
 """
 
@@ -8,33 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-import msgspec
 from msgspec import Raw
 
-from armory.domain.principal import Principal
-from armory.gateway.requests import ALL, ClientRequest, Endpoint
+from armory.gateway.requests import ClientRequest
 from armory.protocol.meta import CLIENT_CAPABILITIES, LOG_LEVEL, PROGRESS_TOKEN
 from armory.protocol.rawjson import text_of
+from armory.wire.caller import Caller
 from armory.wire.channels import RequestChannel, Write
 from armory.wire.eras.handshakes import capabilities_of
 from armory.wire.sessions.session import Session, SessionChannel
 from armory.wire.streams import EventStream
-
-
-class Caller(msgspec.Struct, frozen=True):
-    """Who asks, where, and what the connection or the HTTP request says beside the message.
-
-    Attributes:
-        principal: who it is.
-        endpoint: where it asks.
-        headers: of the HTTP request, case-insensitive; empty elsewhere.
-        url: its query parameters by name, each a list; empty elsewhere.
-    """
-
-    principal: Principal
-    endpoint: Endpoint = ALL
-    headers: Mapping[str, str] = {}
-    url: Mapping[str, list[str]] = {}
 
 
 def modern_request(
@@ -82,9 +65,8 @@ def session_request(
         era="legacy",
         version=session.version,
         endpoint=caller.endpoint,
-        session=session.id,
+        session=session,
         meta=meta,
         headers=caller.headers,
         url=caller.url,
-        revealed=session.revealed,
     )

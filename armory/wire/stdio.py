@@ -13,14 +13,14 @@ from typing import BinaryIO
 import structlog
 
 from armory.domain.principal import ANONYMOUS, Principal
+from armory.gateway.endpoint import ALL, Endpoint
 from armory.gateway.gateway import Gateway
-from armory.gateway.requests import ALL, Endpoint
 from armory.protocol import codes
 from armory.tasks import spawn, start
+from armory.wire.caller import Caller
 from armory.wire.dispatch import Dispatcher
 from armory.wire.duplex import Duplex
 from armory.wire.interaction.interactions import Interactions
-from armory.wire.requests import Caller
 from armory.wire.sessions.registry import Sessions
 from armory.wire.settings import StdioSettings
 from armory.wire.streams import EventStream

@@ -173,9 +173,9 @@ async def test_packs_decide_what_is_active(replicas: Any) -> None:
     view = accounts.scopes.view_of("ann")
     assert view.servers == {"pager", "mail"}
     assert view.tools == {"git__log", "git__show", "a__b"}
-    assert view.admits("pager__call")
-    assert view.admits("pager+file:///x")
-    assert not view.admits("git__push")
+    assert view.includes("pager__call")
+    assert view.includes("pager+file:///x")
+    assert not view.includes("git__push")
     assert await accounts.packs.set_active("ann", "pack", "ops", active=False)
     assert accounts.scopes.view_of("ann").servers == {"mail"}
     assert await accounts.packs.uninstall("ann", "server", "mail")

@@ -69,13 +69,13 @@ async def test_each_of_a_thousand_users_gets_exactly_its_own_of_ten_thousand(
     for user in wanted:
         await accounts.scopes.admit(Principal(user, user))
         principal = Principal(user, user)
-        assert policy.visible(catalog, principal).names == wanted[user]
+        assert policy.visible_tools(catalog, principal).names == wanted[user]
     assert time.perf_counter() - started < 60
 
     strangers = chance.sample(names, 50)
     for user in chance.sample(sorted(wanted), 25):
         principal = Principal(user, user)
-        visible = policy.visible(catalog, principal)
+        visible = policy.visible_tools(catalog, principal)
         # words that fit thousands of others better must not push out the three that are there
         ranking = await retriever.rank(
             Query(("Do job 5 of department 5",), ranker="hybrid"), visible

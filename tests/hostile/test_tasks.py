@@ -15,7 +15,8 @@ import msgspec
 import pytest
 
 from armory.domain.catalog import ServerLists
-from armory.gateway.gateway import Gateway
+from armory.gateway.gateway import Gateway, Services
+from armory.gateway.tasks.register import TaskRegister
 from armory.protocol.link import Call, Owner, Reply
 from armory.protocol.session_events import Notified
 from armory.protocol.versions import Era
@@ -138,8 +139,7 @@ async def housed(stack: AsyncExitStack, stores: list[Cache | None], pool_of: Any
         pool = pool_of(
             {key: ScriptedUpstream(lists, upstreams[key], SERVERS[key]) for key in SERVERS}
         )
-        gateway = Gateway(pool)
-        gateway.tasks.store = store
+        gateway = Gateway(pool, services=Services(tasks=TaskRegister(store)))
         gateway.publish(pool.catalog())
         checks = Authenticator(tokens, allow_anonymous=False)
         url, _ = await stack.enter_async_context(serving(gateway, checks))

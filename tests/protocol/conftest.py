@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from armory.domain.catalog import ServerLists
-from armory.gateway.gateway import Gateway
+from armory.gateway.gateway import Gateway, Services
 from armory.gateway.settings import GatewaySettings, SetSpec
 from armory.protocol.link import Call, Owner, Reply
 from armory.protocol.versions import Era
@@ -86,6 +86,17 @@ async def answer(call: Call, owner: Owner, era: Era) -> Reply:
             return refused(-32601, f"Method not found: {call.method}", era=era)
 
 
+class Relisting:
+    """Fetches lists anew where a test says how."""
+
+    def __init__(self) -> None:
+        self.how: Callable[[str], Awaitable[None]] | None = None
+
+    async def __call__(self, server: str) -> None:
+        if self.how is not None:
+            await self.how(server)
+
+
 @dataclass
 class Front:
     """The gateway under test, and what stands around it."""
@@ -96,6 +107,7 @@ class Front:
     pool: ScriptedPool
     retriever: WordRetriever
     http: aiohttp.ClientSession
+    relisting: Relisting
     count: int = field(default=0)
 
     async def modern(
@@ -146,9 +158,11 @@ async def front() -> AsyncIterator[Front]:
     )
     retriever = WordRetriever()
     settings = GatewaySettings(sets={"clocks": SetSpec(tools=("*__now",))})
-    gateway = Gateway(pool, retriever, settings=settings)
+    relisting = Relisting()
+    services = Services(relist=relisting)
+    gateway = Gateway(pool, retriever, settings=settings, services=services)
     catalog = pool.catalog()
     await retriever.index(list(catalog.tools.values()))
     gateway.publish(catalog)
     async with serving(gateway) as (url, edge), aiohttp.ClientSession() as http:
-        yield Front(url, edge, gateway, pool, retriever, http)
+        yield Front(url, edge, gateway, pool, retriever, http, relisting)

@@ -17,7 +17,7 @@ from armory.protocol.link import Call, Owner, Reply
 from armory.protocol.session_events import Notified
 from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.front import asking, result, tool
-from armory.wire.requests import Caller
+from armory.wire.caller import Caller
 
 if TYPE_CHECKING:
     from tests.protocol.conftest import Front
@@ -164,7 +164,7 @@ async def test_list_changed_reaches_legacy_get_stream_once(front: Front) -> None
     assert second.data is not None
     assert first.data["method"] == "notifications/tools/list_changed"
     assert second.data["method"] == "notifications/prompts/list_changed"
-    endpoint = front.gateway.endpoint("server", "old")
+    endpoint = front.gateway.view.endpoint("server", "old")
     assert endpoint is not None
     session = front.edge.sessions.find(other.session, Caller(ANONYMOUS, endpoint))
     assert session is not None

@@ -150,6 +150,6 @@ async def test_refused_headers_have_the_list_fetched_anew(front: Front) -> None:
     params = {"name": "new__now", "arguments": {"zone": "UTC"}}
     _, message = await front.modern("tools/call", params)
     assert message["result"]["isError"] is True
-    front.gateway.on_mismatch(relist)
+    front.relisting.how = relist
     _, message = await front.modern("tools/call", params)
     assert "isError" not in message["result"]

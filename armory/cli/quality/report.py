@@ -25,7 +25,8 @@ from armory.errors import ConfigError
 from armory.evaluation.context import ContextReport, Surfaces, first_tokens, measure
 from armory.evaluation.dataset import load_dataset
 from armory.evaluation.plot import svg
-from armory.gateway.metatools.definitions import call_definition, found_structure, search_definition
+from armory.gateway.metatools.answers import found_structure
+from armory.gateway.metatools.definitions import call_definition, search_definition
 from armory.gateway.results.toon import encode_value
 from armory.llm.client import ChatClient
 from armory.retrieval.indexing.document import template_queries

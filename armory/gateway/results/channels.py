@@ -1,6 +1,6 @@
 """The client as an upstream may reach it, with the upstream's names exposed on the way out.
 
-Owns: `ExposedChannel`. Never imports a transport.
+Owns: `ExposedChannel`, and when it is needed. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 
 from msgspec import Raw
 
+from armory.gateway.requests import ClientRequest
 from armory.gateway.results.uri_rewriting import expose_params
 from armory.protocol.link import Answer, ClientChannel, Params
 
@@ -49,3 +50,10 @@ class ExposedChannel:
             ClientGone: nobody is there to answer.
         """
         return await self._inner.ask(method, expose_params(params, self._server))
+
+
+def exposed_channel(request: ClientRequest, server: str) -> ClientChannel:
+    """The client as `server` may reach it: on the transparent endpoint as it is."""
+    if request.endpoint.transparent:
+        return request.client
+    return ExposedChannel(request.client, server)

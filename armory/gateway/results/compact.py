@@ -7,19 +7,19 @@ Never touches `structuredContent`, other blocks or errors.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 import structlog
 from msgspec import Raw
 
+from armory.gateway.ports import OnCompacted
 from armory.gateway.results.toon import Saving, encode_text
 from armory.gateway.settings import ResultFormat
 from armory.protocol.rawjson import encode, items, members_or_none, pack, text_of, value
 
 _log = structlog.get_logger(__name__)
 
-Count = Callable[[str, int, int], None]
 MEDIA_TYPE = "text/toon"
 #: Above this, encoding is worth a thread of its own, so that the event loop goes on.
 _THREAD_BYTES = 8_000
@@ -42,7 +42,7 @@ def wants_toon(headers: Mapping[str, str], configured: ResultFormat = "json") ->
     return configured == "toon"
 
 
-async def compact_result(result: Raw, origin: str, count: Count) -> Raw:
+async def compact_result(result: Raw, origin: str, count: OnCompacted) -> Raw:
     """A result whose JSON text blocks are TOON wherever that costs fewer tokens.
 
     Args:

@@ -1,4 +1,4 @@
-"""One snapshot ready to serve: catalogue, policy and settings, with the lists already as bytes.
+"""One snapshot ready to serve: catalog, policy and settings, with the lists already as bytes.
 
 Owns: `View`, swapped whole whenever one of the three changes. Never imports retrieval or a
 transport; decides nothing about queries.
@@ -19,8 +19,9 @@ from armory.domain.principal import Principal
 from armory.domain.query import VisibleSet
 from armory.domain.results import Selection
 from armory.domain.tool import ListedRecord, ToolRecord
+from armory.gateway.endpoint import ALL, Endpoint
 from armory.gateway.metatools.definitions import SEARCH, search_definition
-from armory.gateway.requests import ALL, ClientRequest, Endpoint
+from armory.gateway.requests import ClientRequest
 from armory.gateway.settings import GatewaySettings, SetSpec
 from armory.gateway.views.definitions import Form, Kind, header_map, listed_bytes, tool_bytes
 from armory.security.policy import Policy, Scope, VisibleCatalog
@@ -28,7 +29,7 @@ from armory.security.policy import Policy, Scope, VisibleCatalog
 _encode = msgspec.json.encode
 _JOINED_BYTES = 256 << 20
 """Joined lists are kept up to so many bytes: with packs every user may see another one."""
-_SIGHTS_KEPT = 10_000
+_VISIBLE_KEPT = 10_000
 
 
 class View:
@@ -63,8 +64,8 @@ class View:
         }
         self._bytes: dict[Form, dict[str, bytes]] = {}
         self._joined = LRUCache[tuple[str, Form, str], bytes](joined_bytes, getsizeof=len)
-        self._pinned = LRUCache[str, tuple[str, ...]](_SIGHTS_KEPT)
-        self._usable = LRUCache[str, frozenset[str]](_SIGHTS_KEPT)
+        self._pinned = LRUCache[str, tuple[str, ...]](_VISIBLE_KEPT)
+        self._usable = LRUCache[str, frozenset[str]](_VISIBLE_KEPT)
         self._headers: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {}
         self._endpoints = _endpoints(catalog, settings)
         self._before = previous
@@ -85,9 +86,9 @@ class View:
         """The configured set behind an endpoint."""
         return self.settings.sets.get(endpoint.name) if endpoint.kind == "set" else None
 
-    def sight(self, context: ClientRequest) -> VisibleCatalog:
+    def visible(self, request: ClientRequest) -> VisibleCatalog:
         """What the caller sees at its endpoint."""
-        return self.policy.sight(self.catalog, context.principal, context.endpoint.scope)
+        return self.policy.visible_catalog(self.catalog, request.principal, request.endpoint.scope)
 
     def servers(self, endpoint: Endpoint) -> Mapping[str, ServerLists]:
         """The upstreams of which an endpoint shows anything, in configuration order."""
@@ -108,21 +109,21 @@ class View:
             return False
         if not self.policy.restricts:
             return endpoint.scope.has_server(server) or server in self.servers(endpoint)
-        sight = self.policy.sight(self.catalog, principal, endpoint.scope)
-        found = self._usable.get(sight.tools.key)
-        if found is None:
+        visible = self.policy.visible_catalog(self.catalog, principal, endpoint.scope)
+        usable = self._usable.get(visible.tools.key)
+        if usable is None:
             catalog = self.catalog
-            found = self._usable[sight.tools.key] = frozenset(
+            usable = self._usable[visible.tools.key] = frozenset(
                 records[name].server
                 for records, names in (
-                    (catalog.tools, sight.tools.names),
-                    (catalog.prompts, sight.prompts),
-                    (catalog.resources, sight.resources),
-                    (catalog.templates, sight.templates),
+                    (catalog.tools, visible.tools.names),
+                    (catalog.prompts, visible.prompts),
+                    (catalog.resources, visible.resources),
+                    (catalog.templates, visible.templates),
                 )
                 for name in names
             )
-        return server in found
+        return server in usable
 
     def info(self, endpoint: Endpoint) -> Mapping[str, Any]:
         """`serverInfo` as an endpoint gives it: the upstream's own on the transparent one."""
@@ -134,54 +135,54 @@ class View:
 
     # -- resolving ---------------------------------------------------------------------------
 
-    def tool(self, context: ClientRequest, name: str) -> ToolRecord | None:
+    def tool(self, request: ClientRequest, name: str) -> ToolRecord | None:
         """The tool that the client calls `name`; None when it may not see one."""
-        endpoint = context.endpoint
+        endpoint = request.endpoint
         if endpoint.transparent:
             record = self._originals.get((endpoint.name, name))
         else:
             record = self.catalog.tools.get(name)
         if record is None or not endpoint.scope.has_tool(record.server, record.name):
             return None
-        return record if self.policy.allows(context.principal, record.name) else None
+        return record if self.policy.allows(request.principal, record.name) else None
 
-    def prompt(self, context: ClientRequest, name: str) -> ListedRecord | None:
+    def prompt(self, request: ClientRequest, name: str) -> ListedRecord | None:
         """The prompt that the client calls `name`; None when it may not see one."""
-        endpoint = context.endpoint
+        endpoint = request.endpoint
         if endpoint.transparent:
             record = self._prompts.get((endpoint.name, name))
         else:
             record = self.catalog.prompts.get(name)
         if record is None or not endpoint.scope.has_server(record.server):
             return None
-        return record if self.policy.allows(context.principal, record.name) else None
+        return record if self.policy.allows(request.principal, record.name) else None
 
-    def may_read(self, context: ClientRequest, server: str, uri: str) -> bool:
+    def may_read(self, request: ClientRequest, server: str, uri: str) -> bool:
         """Whether the caller may use the resource with the original URI `uri` of `server`."""
         return (
             server in self.catalog.servers
-            and context.endpoint.scope.has_server(server)
-            and self.policy.allows(context.principal, expose_uri(server, uri))
+            and request.endpoint.scope.has_server(server)
+            and self.policy.allows(request.principal, expose_uri(server, uri))
         )
 
     def headers_of(self, record: ToolRecord) -> dict[str, tuple[tuple[str, ...], str]]:
         """The `Mcp-Param-*` headers of a tool (see `header_map`)."""
-        found = self._headers.get(record.name)
-        if found is None:
-            found = self._headers[record.name] = header_map(record.input_schema)
-        return found
+        headers = self._headers.get(record.name)
+        if headers is None:
+            headers = self._headers[record.name] = header_map(record.input_schema)
+        return headers
 
-    def pinned(self, sight: VisibleCatalog) -> tuple[str, ...]:
-        """The visible tools that every listing has, in catalogue order."""
-        found = self._pinned.get(sight.tools.key)
-        if found is None:
+    def pinned(self, visible: VisibleCatalog) -> tuple[str, ...]:
+        """The visible tools that every listing has, in catalog order."""
+        pinned = self._pinned.get(visible.tools.key)
+        if pinned is None:
             everywhere, by_server = self.settings.pin, self.settings.server_pins
-            found = ()
+            pinned = ()
             if everywhere or by_server:
-                found = tuple(
+                pinned = tuple(
                     name
                     for name, tool in self.catalog.tools.items()
-                    if name in sight.tools.names
+                    if name in visible.tools.names
                     and (
                         any(fnmatchcase(name, pattern) for pattern in everywhere)
                         or any(
@@ -190,20 +191,20 @@ class View:
                         )
                     )
                 )
-            self._pinned[sight.tools.key] = found
-        return found
+            self._pinned[visible.tools.key] = pinned
+        return pinned
 
     # -- searching ---------------------------------------------------------------------------
 
-    def searchable(self, sight: VisibleCatalog) -> VisibleSet:
+    def searchable(self, visible: VisibleCatalog) -> VisibleSet:
         """What a search may find, in the names of the index."""
-        return sight.tools
+        return visible.tools
 
-    def common(self, sight: VisibleCatalog) -> VisibleSet:
+    def common(self, visible: VisibleCatalog) -> VisibleSet:
         """The part of it that every caller has alike."""
-        return sight.tools
+        return visible.tools
 
-    def found(self, selection: Selection) -> Selection:
+    def named(self, selection: Selection) -> Selection:
         """What was found, in the names of this view."""
         return selection
 
@@ -212,12 +213,12 @@ class View:
     def tool_json(self, name: str, form: Form) -> bytes:
         """One tool as listed."""
         known = self._bytes.setdefault(form, {})
-        found = known.get(name)
-        if found is None:
+        data = known.get(name)
+        if data is None:
             record = self.catalog.tools[name]
-            found = self._inherited(form, record) or tool_bytes(record, form)
-            known[name] = found
-        return found
+            data = self._inherited(form, record) or tool_bytes(record, form)
+            known[name] = data
+        return data
 
     def _inherited(self, form: Form, record: ToolRecord) -> bytes | None:
         before = self._before
@@ -232,45 +233,45 @@ class View:
         """Several tools as JSON items, comma-separated, in the order given."""
         return b",".join([self.tool_json(name, form) for name in names])
 
-    def all_tools_json(self, sight: VisibleCatalog, form: Form) -> bytes:
-        """Every visible tool, comma-separated, in catalogue order; joined once per sight."""
-        key = (sight.tools.key, form, "tools")
-        found = self._joined.get(key)
-        if found is None:
-            names = [name for name in self.catalog.tools if name in sight.tools.names]
-            found = self._keep(key, self.tools_json(names, form))
-        return found
+    def all_tools_json(self, visible: VisibleCatalog, form: Form) -> bytes:
+        """Every visible tool, comma-separated, in catalog order; joined once per visible set."""
+        key = (visible.tools.key, form, "tools")
+        data = self._joined.get(key)
+        if data is None:
+            names = [name for name in self.catalog.tools if name in visible.tools.names]
+            data = self._keep(key, self.tools_json(names, form))
+        return data
 
     def _keep(self, key: tuple[str, Form, str], data: bytes) -> bytes:
         if len(data) <= self._joined.maxsize:
             self._joined[key] = data
         return data
 
-    def search_json(self, context: ClientRequest, *, call_tool: bool) -> bytes:
-        """The definition of `search_tools` for what the caller sees; made once per sight."""
-        sight = self.sight(context)
-        key = (sight.tools.key, Form(context.era), f"{SEARCH}:{call_tool}")
-        found = self._joined.get(key)
-        if found is None:
-            tools, names = self.catalog.tools, sight.tools.names
+    def search_json(self, request: ClientRequest, *, call_tool: bool) -> bytes:
+        """The definition of `search_tools` for what the caller sees; made once per visible set."""
+        visible = self.visible(request)
+        key = (visible.tools.key, Form(request.era), f"{SEARCH}:{call_tool}")
+        data = self._joined.get(key)
+        if data is None:
+            tools, names = self.catalog.tools, visible.tools.names
             shown = {tool.server for name, tool in tools.items() if name in names}
             known = {k: s for k, s in self.catalog.servers.items() if k in shown}
-            found = _encode(search_definition(known, call_tool=call_tool))
-            self._keep(key, found)
-        return found
+            data = _encode(search_definition(known, call_tool=call_tool))
+            self._keep(key, data)
+        return data
 
-    def listed_json(self, kind: Kind, sight: VisibleCatalog, form: Form) -> bytes:
+    def listed_json(self, kind: Kind, visible: VisibleCatalog, form: Form) -> bytes:
         """Every visible prompt, resource or template likewise."""
-        key = (sight.tools.key, form, kind)
-        found = self._joined.get(key)
-        if found is None:
+        key = (visible.tools.key, form, kind)
+        data = self._joined.get(key)
+        if data is None:
             records: Mapping[str, ListedRecord] = getattr(self.catalog, kind)
-            visible: frozenset[str] = getattr(sight, kind)
-            found = b",".join(
-                [listed_bytes(r, kind, form) for name, r in records.items() if name in visible]
+            names = visible.names(kind)
+            data = b",".join(
+                [listed_bytes(r, kind, form) for name, r in records.items() if name in names]
             )
-            self._keep(key, found)
-        return found
+            self._keep(key, data)
+        return data
 
     def cache_fields(self, method: str, endpoint: Endpoint) -> tuple[int, str]:
         """(`ttlMs`, `cacheScope`) of an unfiltered list: the least that its upstreams grant."""
@@ -283,12 +284,12 @@ class View:
 
 
 def _endpoints(catalog: Catalog, settings: GatewaySettings) -> dict[tuple[str, str], Endpoint]:
-    found: dict[tuple[str, str], Endpoint] = {}
+    endpoints: dict[tuple[str, str], Endpoint] = {}
     for name, spec in settings.sets.items():
         shown = f"{','.join(sorted(spec.servers))}:{','.join(spec.tools)}"
         scope = Scope(f"set:{name}:{shown}", frozenset(spec.servers), spec.tools)
-        found["set", name] = Endpoint("set", name, scope)
+        endpoints["set", name] = Endpoint("set", name, scope)
     for name in catalog.servers:
         scope = Scope(f"server:{name}", frozenset((name,)))
-        found["server", name] = Endpoint("server", name, scope)
-    return found
+        endpoints["server", name] = Endpoint("server", name, scope)
+    return endpoints

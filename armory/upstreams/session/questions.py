@@ -21,9 +21,9 @@ from msgspec import Raw
 
 from armory.errors import UpstreamUnavailable
 from armory.protocol import jsonrpc
-from armory.protocol.client_requests import CAPABILITY
 from armory.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
 from armory.protocol.link import Call, ClientChannel, ClientGone, Params
+from armory.protocol.methods import CAPABILITY
 from armory.protocol.rawjson import EMPTY_OBJECT, NULL, encode, value
 from armory.tasks import spawn
 from armory.upstreams.session.base import BaseLink

@@ -159,7 +159,7 @@ class Searching:
     def _seen(self, principal: Principal, packs: bool) -> _Seen:
         services = self._services
         policy, catalog = services.policy(), services.catalog()
-        base = policy.visible(catalog, principal, packs=packs)
+        base = policy.visible_tools(catalog, principal, packs=packs)
         registered = services.accounts.registry.records
         profile = repr(policy.profile(principal, packs=packs))
         key = (id(base), id(registered), profile)

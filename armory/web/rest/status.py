@@ -184,7 +184,7 @@ async def usage(call: RestCall) -> Reply:
 
 async def tool_usage(call: RestCall) -> Reply:
     """`GET /v1/usage/tools`."""
-    visible = call.services.policy().visible(call.services.catalog(), call.principal).names
+    visible = call.services.policy().visible_tools(call.services.catalog(), call.principal).names
     found = call.services.accounts.usage.tools()
     shown = sorted(
         ((name, stats) for name, stats in found.items() if name in visible or call.admin),
@@ -254,7 +254,7 @@ async def catalog(call: RestCall) -> Reply:
     """`GET /v1/catalog`."""
     services = call.services
     snapshot, policy = services.catalog(), services.policy()
-    sight = policy.sight(snapshot, call.principal)
+    visible = policy.visible_catalog(snapshot, call.principal)
     registry = services.accounts.registry.records
     indexed = sum(
         policy.allows(call.principal, name) for name in registry if name not in snapshot.tools
@@ -262,9 +262,9 @@ async def catalog(call: RestCall) -> Reply:
     return Reply(
         {
             "version": snapshot.version,
-            "tools": len(sight.tools),
-            "prompts": len(sight.prompts),
-            "resources": len(sight.resources),
+            "tools": len(visible.tools),
+            "prompts": len(visible.prompts),
+            "resources": len(visible.resources),
             "indexed_tools": indexed,
             "servers": dict(_visible_by_server(call)),
         }
@@ -273,5 +273,5 @@ async def catalog(call: RestCall) -> Reply:
 
 def _visible_by_server(call: RestCall) -> Counter[str]:
     snapshot = call.services.catalog()
-    names = call.services.policy().visible(snapshot, call.principal).names
+    names = call.services.policy().visible_tools(snapshot, call.principal).names
     return Counter(tool.server for name, tool in snapshot.tools.items() if name in names)

@@ -10,7 +10,7 @@ from typing import Any
 
 from msgspec import Raw
 
-from armory.protocol.client_requests import CAPABILITY
+from armory.protocol.methods import CAPABILITY
 from armory.protocol.rawjson import text_of
 from armory.protocol.versions import URL_ELICITATION_SINCE, Era
 

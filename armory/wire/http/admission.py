@@ -12,15 +12,15 @@ from aiohttp import web
 
 from armory.domain.principal import Principal
 from armory.errors import ArmoryError, AuthenticationFailed
+from armory.gateway.endpoint import ALL, Endpoint
 from armory.gateway.gateway import Gateway
-from armory.gateway.requests import ALL, Endpoint
 from armory.protocol import codes
 from armory.protocol.errors import Malformed
 from armory.security.authentication import Authenticator
+from armory.wire.caller import Caller
 from armory.wire.http.admitted import AdmittedRequest, accepts, refusal, url_of
 from armory.wire.http.answers import JsonAnswer
 from armory.wire.http.host_checks import HostChecks, cors_headers, preflight_headers
-from armory.wire.requests import Caller
 
 Kind = Literal["all", "set", "server"]
 Serve = Callable[[AdmittedRequest], Awaitable[web.StreamResponse]]
@@ -119,7 +119,7 @@ class Admission:
         endpoint = view.endpoint(kind, request.match_info["name"])
         if endpoint is None or not view.policy.restricts:
             return endpoint
-        visible = view.policy.sight(view.catalog, principal, endpoint.scope)
+        visible = view.policy.visible_catalog(view.catalog, principal, endpoint.scope)
         anything = visible.tools.names or visible.prompts or visible.resources or visible.templates
         return endpoint if anything else None
 

@@ -13,8 +13,8 @@ from typing import Any
 from aiohttp import web
 
 from armory.protocol import jsonrpc
+from armory.wire.caller import Caller
 from armory.wire.http.answers import JsonAnswer, Part
-from armory.wire.requests import Caller
 from armory.wire.streams import SSE_HEADERS
 
 

@@ -211,6 +211,6 @@ class HttpEdge:
             principal = await self._admission.caller(request)
         except RequestRejected as rejected:
             return rejected.response
-        document = self._gateway.discovery(principal)
+        document = self._gateway.description.discovery(self._gateway.view, principal)
         document["protocolVersions"] = [*versions.LEGACY_VERSIONS, *versions.MODERN_VERSIONS]
         return json_answer(None, encode(document), headers={"Cache-Control": "no-store"})

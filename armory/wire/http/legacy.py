@@ -10,6 +10,7 @@ import asyncio
 from contextlib import suppress
 
 from aiohttp import web
+from msgspec import UNSET
 
 from armory.errors import ArmoryError
 from armory.protocol import codes, jsonrpc, versions
@@ -23,7 +24,6 @@ from armory.wire.http.context import EdgeContext
 from armory.wire.http.replicas import OwnerGone, gone, was_passed
 from armory.wire.messages import encoded, opened, refused
 from armory.wire.requests import session_request
-from armory.wire.sessions.calls import serve
 from armory.wire.sessions.registry import TooMany
 from armory.wire.sessions.session import Session
 from armory.wire.streams import KEEPALIVE_S, PING, EventStream, frame, parse_event_id, priming, pump
@@ -189,7 +189,8 @@ class LegacyEndpoint:
         try:
             params, meta = opened(message)
             request = session_request(admitted.caller, session, before, meta)
-            reply = await serve(self._edge.dispatcher, session, request, message, params)
+            method = message.method if message.method is not UNSET else ""
+            reply = await self._edge.dispatcher.answer(request, method, params)
             stream.put(encoded(key, reply))
         except Malformed as bad:
             stream.put(refused(key, bad.code, bad.message))

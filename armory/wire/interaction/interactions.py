@@ -17,9 +17,9 @@ from msgspec import Raw
 
 from armory.gateway.context import RequestContext
 from armory.protocol import codes, jsonrpc
-from armory.protocol.client_requests import CAPABILITY
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
+from armory.protocol.methods import CAPABILITY
 from armory.protocol.rawjson import encode, members_or_none, pack, text_of, value
 from armory.wire.eras.questions import may_ask
 from armory.wire.interaction.legacy_rounds import RESPONSES, STATE, answer_rounds, asks_for_input

@@ -17,10 +17,11 @@ from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message
 from armory.protocol.link import Owner
+from armory.protocol.methods import CANCELLED, ROOTS_CHANGED
 from armory.protocol.rawjson import text_of
+from armory.wire.caller import Caller
 from armory.wire.eras.handshakes import capabilities_of, negotiated
 from armory.wire.messages import cancelled_id
-from armory.wire.requests import Caller
 from armory.wire.sessions.session import Session, SessionChannel
 from armory.wire.streams import EventStream
 
@@ -131,12 +132,12 @@ class Sessions:
         """Take a notification or a response of a session's client."""
         if not message.is_notification:
             session.answered(message)
-        elif message.method == "notifications/roots/list_changed":
+        elif message.method == ROOTS_CHANGED:
             # No request is open by which an upstream could ask what they are now.
             client = SessionChannel(session, session.general, None)
             owner = Owner(session.principal, session.id)
             session.run(self._gateway.pool.roots_changed(owner, client))
-        elif message.method == "notifications/cancelled":
+        elif message.method == CANCELLED:
             session.cancel(cancelled_id(message))
 
     async def end(self, session: Session) -> None:
@@ -145,8 +146,7 @@ class Sessions:
             return
         await session.close()
         await self._gateway.changes.remove(session.subscription)
-        self._gateway.personal.release(session.id)
-        await self._gateway.pool.release_session(session.id)
+        await self._gateway.session_ended(session.id)
         if self.directory is not None:
             await self.directory.release(session.id)
 

@@ -15,12 +15,13 @@ from typing import Any
 from msgspec import Raw
 
 from armory.domain.principal import Principal
-from armory.gateway.changes import Subscription
-from armory.gateway.requests import Endpoint
+from armory.gateway.endpoint import Endpoint
+from armory.gateway.subscription import Subscription
 from armory.protocol import codes, jsonrpc
 from armory.protocol.jsonrpc import Message
 from armory.protocol.link import Answer, ClientGone, Params
 from armory.protocol.loglevels import loud_enough
+from armory.protocol.methods import CANCELLED, LOGGED
 from armory.protocol.rawjson import encode, pack, text_of
 from armory.tasks import Tasks, stop
 from armory.wire.eras.questions import may_ask
@@ -123,7 +124,7 @@ class Session:
         return self.general if key == GENERAL else self._streams.get(key)
 
     def _deliver(self, method: str, params: Params) -> None:
-        if method == "notifications/message":
+        if method == LOGGED:
             level = text_of(params, "level")
             if not loud_enough(level, self.log_level):
                 return
@@ -153,7 +154,7 @@ class Session:
         except asyncio.CancelledError:
             stream.put(
                 jsonrpc.notification(
-                    "notifications/cancelled",
+                    CANCELLED,
                     {"requestId": Raw(key), "reason": pack("the call ended")},
                 )
             )

@@ -90,7 +90,7 @@ async def drive(url: str) -> None:
             await runtime.ready()
             if "armory login" in runtime.supervisor.status()["suite"].error:
                 await log_in(loaded, "suite", REDIRECT, visit)
-                await runtime.gateway.relist("suite")
+                await runtime.relist("suite")
             assert runtime.listening is not None
             front = f"{runtime.listening.url}/mcp"
             async with aiohttp.ClientSession() as http:

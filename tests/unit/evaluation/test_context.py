@@ -14,7 +14,8 @@ from armory.domain.tool import ToolRecord
 from armory.errors import InvalidRequest
 from armory.evaluation.context import Surfaces, compact, definition_of, first_tokens, measure
 from armory.evaluation.plot import svg
-from armory.gateway.metatools.definitions import call_definition, found_structure, search_definition
+from armory.gateway.metatools.answers import found_structure
+from armory.gateway.metatools.definitions import call_definition, search_definition
 from armory.gateway.results.toon import encode_value
 from armory.llm.client import ChatClient
 from armory.llm.tokens import estimate_tokens

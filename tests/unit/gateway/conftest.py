@@ -14,9 +14,12 @@ from multidict import CIMultiDict
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.gateway.context import RequestContext, served_from
-from armory.gateway.gateway import Gateway
-from armory.gateway.requests import ALL, ClientRequest, Endpoint
+from armory.gateway.endpoint import ALL, Endpoint
+from armory.gateway.gateway import Gateway, Services
+from armory.gateway.requests import ClientRequest
 from armory.gateway.settings import GatewaySettings
+from armory.gateway.subscription import Subscription
+from armory.gateway.tasks.register import TaskRegister
 from armory.protocol.link import (
     Answer,
     Call,
@@ -56,12 +59,25 @@ class NotingClient:
 
 
 @dataclass
+class StandInSession:
+    """A legacy session that listens to nothing."""
+
+    revealed: set[str]
+    subscription: Subscription = field(
+        default_factory=lambda: Subscription(ANONYMOUS, ALL, lambda _method, _params: None)
+    )
+    id: str = "s"
+    log_level: str | None = None
+
+
+@dataclass
 class Bench:
     """The gateway, and ways to ask it."""
 
     pool: ScriptedPool
     retriever: WordRetriever
     gateway: Gateway
+    register: TaskRegister = field(default_factory=TaskRegister)
     client: NotingClient = field(default_factory=NotingClient)
 
     def context(
@@ -75,30 +91,30 @@ class Bench:
         url: dict[str, list[str]] | None = None,
         revealed: set[str] | None = None,
     ) -> RequestContext:
+        session = StandInSession(revealed if revealed is not None else set())
         request = ClientRequest(
             principal=principal,
             client=self.client,
             era=era,
             version="",
             endpoint=endpoint,
-            session="s" if era == "legacy" else None,
+            session=session if era == "legacy" else None,
             meta=raws(meta or {}),
             headers=CIMultiDict(headers or {}),
             url=url or {},
-            revealed=revealed,
         )
-        return served_from(request, self.gateway.view_for(request))
+        return served_from(request, self.gateway.view)
 
     async def tools(
         self, context: RequestContext, params: dict[str, Any] | None = None
     ) -> list[str]:
-        asked = served_from(context, self.gateway.view_for(context))
-        listed = read(await self.gateway.list_tools(asked, raws(params or {})))
+        asked = served_from(context, self.gateway.view)
+        listed = read(await self.gateway.tool_lists.list(asked, raws(params or {})))
         return [entry["name"] for entry in listed["tools"]]
 
     async def call(self, name: str, arguments: Any = None, **more: Any) -> Any:
         params = {"name": name} | ({} if arguments is None else {"arguments": arguments})
-        return read(await self.gateway.call_tool(self.context(**more), raws(params)))
+        return read(await self.gateway.tool_calls.call(self.context(**more), raws(params)))
 
 
 def read(reply: Reply) -> Any:
@@ -123,8 +139,10 @@ async def bench() -> Bench:
     )
     pool = ScriptedPool({"up": ScriptedUpstream(lists, echo)})
     retriever = WordRetriever()
-    gateway = Gateway(pool, retriever, settings=GatewaySettings())
+    register = TaskRegister()
+    services = Services(tasks=register)
+    gateway = Gateway(pool, retriever, settings=GatewaySettings(), services=services)
     catalog = pool.catalog()
     await retriever.index(list(catalog.tools.values()))
     gateway.publish(catalog)
-    return Bench(pool, retriever, gateway)
+    return Bench(pool, retriever, gateway, register)

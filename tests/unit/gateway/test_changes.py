@@ -9,11 +9,14 @@ import pytest
 
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import UpstreamUnavailable
-from armory.gateway.changes import PROMPTS, RESOURCES, TOOLS, Subscription
-from armory.gateway.requests import ALL
+from armory.gateway.endpoint import ALL
 from armory.gateway.settings import GatewaySettings, SetSpec
-from armory.gateway.tasks import Place
+from armory.gateway.subscription import Subscription
+from armory.gateway.tasks.register import Place
 from armory.protocol.link import Owner, Params
+from armory.protocol.methods import PROMPTS_CHANGED as PROMPTS
+from armory.protocol.methods import RESOURCES_CHANGED as RESOURCES
+from armory.protocol.methods import TOOLS_CHANGED as TOOLS
 from armory.protocol.session_events import Notified
 from armory.security.policy import Policy, Rule
 from armory.testing.front import plain, raws, tool
@@ -70,7 +73,7 @@ async def test_only_those_who_see_a_change_hear_of_it(bench: Bench) -> None:
 async def test_a_set_that_changes_is_a_change(bench: Bench) -> None:
     settings = GatewaySettings(sets={"x": SetSpec(tools=("*1",))})
     bench.gateway.reconfigure(settings=settings)
-    endpoint = bench.gateway.endpoint("set", "x")
+    endpoint = bench.gateway.view.endpoint("set", "x")
     assert endpoint is not None
     listener = Listener(bench, endpoint=endpoint)
     bench.gateway.reconfigure(settings=GatewaySettings(sets={"x": SetSpec(tools=("*2",))}))
@@ -82,13 +85,13 @@ async def test_a_set_that_changes_is_a_change(bench: Bench) -> None:
 async def test_watching_counts(bench: Bench) -> None:
     changes = bench.gateway.changes
     one, two = Listener(bench), Listener(bench)
-    await changes.watch(one.subscription, "up", "a:1")
-    await changes.watch(one.subscription, "up", "a:1")
-    await changes.watch(two.subscription, "up", "a:1")
-    await changes.watch(two.subscription, "up", "a:2")
+    await changes.resources.add(one.subscription, "up", "a:1")
+    await changes.resources.add(one.subscription, "up", "a:1")
+    await changes.resources.add(two.subscription, "up", "a:1")
+    await changes.resources.add(two.subscription, "up", "a:2")
     assert bench.pool.subscriptions["up", OWNER] == {"a:1", "a:2"}
-    await changes.unwatch(one.subscription, "up", "a:1")
-    await changes.unwatch(one.subscription, "up", "a:1")
+    await changes.resources.remove(one.subscription, "up", "a:1")
+    await changes.resources.remove(one.subscription, "up", "a:1")
     assert bench.pool.subscriptions["up", OWNER] == {"a:1", "a:2"}
     bench.gateway.on_session_event(
         Notified("up", OWNER, "notifications/resources/updated", raws({"uri": "a:1"}))
@@ -114,9 +117,9 @@ async def test_a_refused_subscription_leaves_nothing(bench: Bench) -> None:
     bench.pool.set_subscriptions = refuse
     changes = bench.gateway.changes
     with pytest.raises(UpstreamUnavailable):
-        await changes.watch(listener.subscription, "up", "bad:1")
+        await changes.resources.add(listener.subscription, "up", "bad:1")
     assert listener.subscription.uris == set()
-    await changes.watch(listener.subscription, "up", "a:1")
+    await changes.resources.add(listener.subscription, "up", "a:1")
     await changes.remove(listener.subscription)
     assert len(changes) == 0
 
@@ -126,13 +129,13 @@ async def test_relayed_notifications_find_their_client(bench: Bench) -> None:
     session = Listener(bench, session="s", relays=True)
     elsewhere = Listener(
         bench,
-        endpoint=bench.gateway.endpoint("server", "up"),
+        endpoint=bench.gateway.view.endpoint("server", "up"),
         principal=Principal("x"),
         relays=True,
     )
     params = raws({"taskId": "1", "status": "working"})
     for principal in (ANONYMOUS, Principal("x")):
-        await bench.gateway.tasks.enter(Place("up", principal.key, "1"), principal.key, None)
+        await bench.register.enter(Place("up", principal.key, "1"), principal.key, None)
     bench.gateway.on_session_event(Notified("up", OWNER, "notifications/tasks", params))
     told = ("notifications/tasks", {"taskId": "up:1", "status": "working"})
     assert (tasks.heard, session.heard, elsewhere.heard) == ([told], [told], [])

@@ -13,6 +13,7 @@ from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Selection
 from armory.domain.tool import ListedRecord, ToolRecord
 from armory.gateway.gateway import Gateway
+from armory.gateway.lists.entries import list_entries
 from armory.gateway.metatools.definitions import MAX_DESCRIPTION, search_definition
 from armory.gateway.settings import GatewaySettings, SetSpec
 from armory.gateway.views.definitions import Form, header_map, listed_bytes, tool_bytes
@@ -89,14 +90,17 @@ async def test_sets_bring_their_own_query(bench: Bench) -> None:
         "few": SetSpec(tools=("*__tool1",), without_query="search"),
     }
     configure(bench, sets=sets)
-    twos, few = bench.gateway.endpoint("set", "twos"), bench.gateway.endpoint("set", "few")
+    twos, few = (
+        bench.gateway.view.endpoint("set", "twos"),
+        bench.gateway.view.endpoint("set", "few"),
+    )
     assert twos is not None
     assert few is not None
     assert await bench.tools(bench.context(endpoint=twos)) == ["up__tool2", *META]
     asked = bench.context(endpoint=twos, url={"query": ["3"]})
     assert await bench.tools(asked) == ["up__tool3", *META]
     assert await bench.tools(bench.context(endpoint=few)) == META
-    assert bench.gateway.endpoint("set", "none") is None
+    assert bench.gateway.view.endpoint("set", "none") is None
     assert list(bench.gateway.view.servers(few)) == ["up"]
 
 
@@ -111,7 +115,7 @@ async def test_search_that_breaks_still_lists(bench: Bench) -> None:
     gateway.publish(bench.pool.catalog())
     bench.gateway = gateway
     asked = bench.context(meta={"dev.armory/query": "x"})
-    reply = await gateway.list_tools(asked, {})
+    reply = await gateway.tool_lists.list(asked, {})
     assert reply.result is not None
     listed = msgspec.json.decode(reply.result)
     assert [entry["name"] for entry in listed["tools"]] == ["up__tool1", *META]
@@ -121,7 +125,8 @@ async def test_search_that_breaks_still_lists(bench: Bench) -> None:
 
 
 async def test_without_a_retriever_queries_change_nothing(bench: Bench) -> None:
-    bench.gateway.retriever = None
+    bench.gateway = Gateway(bench.pool)
+    bench.gateway.publish(bench.pool.catalog())
     assert await bench.tools(bench.context(meta={"dev.armory/query": "2"})) == ALL
     called = await bench.call("search_tools", {"query": "2"})
     assert called["structuredContent"]["degraded"] == "no retriever"
@@ -129,16 +134,16 @@ async def test_without_a_retriever_queries_change_nothing(bench: Bench) -> None:
 
 async def test_legacy_selection_and_no_cursor(bench: Bench) -> None:
     asked = bench.context("legacy", meta={"dev.armory/query": "2"})
-    reply = await bench.gateway.list_tools(asked, {})
+    reply = await bench.gateway.tool_lists.list(asked, {})
     assert reply.result is not None
     listed = msgspec.json.decode(reply.result)
     assert listed["_meta"]["dev.armory/selection"]["returned"] == 1
     assert "nextCursor" not in listed
-    await bench.gateway.list_tools(asked, raws({"cursor": None}))
+    await bench.gateway.tool_lists.list(asked, raws({"cursor": None}))
     with pytest.raises(RpcError, match="cursor"):
-        await bench.gateway.list_tools(asked, raws({"cursor": "x"}))
+        await bench.gateway.tool_lists.list(asked, raws({"cursor": "x"}))
     with pytest.raises(RpcError, match="cursor"):
-        await bench.gateway.list_entries("prompts/list", asked, raws({"cursor": "x"}))
+        await list_entries("prompts/list", asked, raws({"cursor": "x"}))
 
 
 async def test_revealed_tools_enter_the_sessions_list(bench: Bench) -> None:

@@ -11,7 +11,7 @@ from multidict import CIMultiDict
 
 from armory.domain.principal import ANONYMOUS
 from armory.domain.query import Query
-from armory.gateway.query_parsing import ListRequest, check_names, read_asked, read_mode
+from armory.gateway.query_parsing import ListRequest, check_names, read_list_request, read_mode
 from armory.gateway.requests import ClientRequest
 from armory.protocol.errors import RpcError
 from armory.testing.front import raws
@@ -40,7 +40,7 @@ def query_of(asked: ListRequest) -> Query:
 
 
 def test_nothing_is_nothing() -> None:
-    assert read_asked(context(), {}) == ListRequest()
+    assert read_list_request(context(), {}) == ListRequest()
 
 
 def test_sources_in_order() -> None:
@@ -49,11 +49,11 @@ def test_sources_in_order() -> None:
     headers = {"X-Armory-Query": "h%C3%A9%2C, second"}
     url = {"query": ["u", "v"]}
     found = [
-        query_of(read_asked(context(meta, headers, url), params, ("s",))),
-        query_of(read_asked(context(None, headers, url), params, ("s",))),
-        query_of(read_asked(context(None, headers, url), {}, ("s",))),
-        query_of(read_asked(context(None, None, url), {}, ("s",))),
-        query_of(read_asked(context(), {}, ("s",))),
+        query_of(read_list_request(context(meta, headers, url), params, ("s",))),
+        query_of(read_list_request(context(None, headers, url), params, ("s",))),
+        query_of(read_list_request(context(None, headers, url), {}, ("s",))),
+        query_of(read_list_request(context(None, None, url), {}, ("s",))),
+        query_of(read_list_request(context(), {}, ("s",))),
     ]
     assert [(query.source, query.texts) for query in found] == [
         ("meta", ("a", "b")),
@@ -73,7 +73,7 @@ def test_each_item_by_itself() -> None:
         "categories": ["a,b"],
         "top_k": ["9"],
     }
-    query = query_of(read_asked(context({"top_k": 3}, headers, url), {}))
+    query = query_of(read_list_request(context({"top_k": 3}, headers, url), {}))
     assert query.texts == ("q",)
     assert (query.threshold, query.top_k, query.ranker) == (0.25, 3, "lexical")
     assert query.servers == {"git", "time"}
@@ -81,7 +81,7 @@ def test_each_item_by_itself() -> None:
 
 
 def test_filters_without_a_query() -> None:
-    asked = read_asked(context({"servers": ["git"]}), {})
+    asked = read_list_request(context({"servers": ["git"]}), {})
     assert (asked.query, asked.servers) == (None, {"git"})
 
 
@@ -112,7 +112,7 @@ def test_bad_values_are_named(
     named: str,
 ) -> None:
     with pytest.raises(RpcError) as caught:
-        read_asked(context(meta, headers, url), raws(params))
+        read_list_request(context(meta, headers, url), raws(params))
     assert caught.value.code == -32602
     assert named in caught.value.message
     assert named in caught.value.data["parameter"]
@@ -122,7 +122,7 @@ def test_bad_values_are_named(
 def test_unreadable_meta_is_named() -> None:
     broken = replace(context(), meta={"dev.armory/top_k": Raw(b"[" * 100_000)})
     with pytest.raises(RpcError, match="top_k"):
-        read_asked(broken, {})
+        read_list_request(broken, {})
 
 
 def test_modes() -> None:

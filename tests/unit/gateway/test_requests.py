@@ -12,7 +12,8 @@ from msgspec import Raw
 from armory.domain.principal import Principal
 from armory.domain.results import Listing
 from armory.errors import BackendError, RateLimited, UnknownTool, UpstreamUnavailable
-from armory.gateway.gateway import Gateway
+from armory.gateway.gateway import Gateway, Services
+from armory.gateway.lists.entries import list_entries
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Call, Owner, Reply
 from armory.security.policy import Policy, Rule
@@ -33,7 +34,7 @@ class Noted:
         self.lists: list[tuple[int, int]] = []
         self.limit: RateLimited | None = None
 
-    async def admit(self, principal: Principal, method: str, name: str) -> None:
+    async def acquire(self, principal: Principal, method: str, name: str) -> None:
         if self.limit is not None:
             raise self.limit
 
@@ -56,7 +57,7 @@ class Noted:
 @pytest.fixture
 def noted(bench: Bench) -> Noted:
     noted = Noted()
-    gateway = Gateway(bench.pool, bench.retriever, limiter=noted, events=noted)
+    gateway = Gateway(bench.pool, bench.retriever, services=Services(limiter=noted, events=noted))
     gateway.publish(bench.gateway.view.catalog)
     bench.gateway = gateway
     return noted
@@ -64,18 +65,18 @@ def noted(bench: Bench) -> Noted:
 
 async def test_what_an_upstream_that_is_down_may_have_is_not_called_unknown(bench: Bench) -> None:
     bench.pool.down = ["gone"]
-    reply = await bench.gateway.call_tool(bench.context(), raws({"name": "gone__tool"}))
+    reply = await bench.gateway.tool_calls.call(bench.context(), raws({"name": "gone__tool"}))
     told = msgspec.json.decode(b"".join(reply.parts))
     assert told["isError"] is True
     assert "'gone' is down" in told["content"][0]["text"]
     with pytest.raises(UpstreamUnavailable, match="'gone' is down"):
-        await bench.gateway.get_prompt(bench.context(), raws({"name": "gone__prompt"}))
+        await bench.gateway.primitives.get_prompt(bench.context(), raws({"name": "gone__prompt"}))
 
     only_up = Policy([Rule(allow=("up__*",))])
     bench.gateway.reconfigure(policy=only_up)
     for name in ("gone__tool", "other__tool", "up__none"):
         with pytest.raises(UnknownTool, match=f"unknown tool: {name}"):
-            await bench.gateway.call_tool(bench.context(), raws({"name": name}))
+            await bench.gateway.tool_calls.call(bench.context(), raws({"name": name}))
 
 
 async def test_calls_are_noted_after_the_answer(bench: Bench, noted: Noted) -> None:
@@ -90,7 +91,7 @@ async def test_calls_are_noted_after_the_answer(bench: Bench, noted: Noted) -> N
     bench.pool.upstreams["up"].answer = answer
     for name in ("tool0", "tool1", "tool3"):
         await bench.call(f"up__{name}", {})
-    await bench.gateway.call_tool(bench.context(), raws({"name": "up__tool2"}))
+    await bench.gateway.tool_calls.call(bench.context(), raws({"name": "up__tool2"}))
     assert noted.calls == [
         ("up__tool0", True),
         ("up__tool1", False),
@@ -109,7 +110,7 @@ async def test_limits_answer_calls_with_a_result(bench: Bench, noted: Noted) -> 
     assert told["content"][0]["text"] == "slow down Try again in 2 s."
     assert told["_meta"]["dev.armory/error"]["code"] == "rate_limited"
     with pytest.raises(RateLimited):
-        await bench.gateway.get_prompt(bench.context(), raws({"name": "up__hi"}))
+        await bench.gateway.primitives.get_prompt(bench.context(), raws({"name": "up__hi"}))
 
 
 async def test_backend_trouble_is_a_result_too(bench: Bench) -> None:
@@ -137,7 +138,7 @@ async def test_backend_trouble_is_a_result_too(bench: Bench) -> None:
 )
 async def test_parameters_that_do_not_fit(bench: Bench, params: dict[str, Any]) -> None:
     with pytest.raises(RpcError) as caught:
-        await bench.gateway.call_tool(bench.context(), raws(params))
+        await bench.gateway.tool_calls.call(bench.context(), raws(params))
     assert caught.value.code == -32602
 
 
@@ -154,7 +155,7 @@ async def test_meta_tools_may_be_switched_off(bench: Bench) -> None:
     for name in ("search_tools", "call_tool"):
         with pytest.raises(UnknownTool):
             await bench.call(name, {"query": "x", "name": "up__tool0"})
-    server = bench.gateway.endpoint("server", "up")
+    server = bench.gateway.view.endpoint("server", "up")
     with pytest.raises(UnknownTool):
         await bench.call("search_tools", {"query": "x"}, endpoint=server)
 
@@ -171,9 +172,9 @@ async def test_prompts_resources_completions(bench: Bench) -> None:
 
     async def ask(method: str, params: dict[str, Any], **more: Any) -> Any:
         calls = {
-            "prompts/get": gateway.get_prompt,
-            "resources/read": gateway.read_resource,
-            "completion/complete": gateway.complete,
+            "prompts/get": gateway.primitives.get_prompt,
+            "resources/read": gateway.primitives.read_resource,
+            "completion/complete": gateway.primitives.complete,
         }
         asked = bench.context(**more) if more else context
         reply = await calls[method](asked, raws(params))
@@ -192,7 +193,7 @@ async def test_prompts_resources_completions(bench: Bench) -> None:
     ):
         await ask("completion/complete", {"ref": ref, "argument": {}})
         assert plain(bench.pool.calls[-1][2].params)["ref"] == sent
-    server = gateway.endpoint("server", "up")
+    server = gateway.view.endpoint("server", "up")
     assert (await ask("prompts/get", {"name": "hi"}, endpoint=server))["name"] == "hi"
     assert (await ask("resources/read", {"uri": "a:b"}, endpoint=server))["uri"] == "a:b"
     for ref in (None, 3, {"type": "ref/odd"}):
@@ -214,22 +215,22 @@ async def test_policy_covers_every_primitive(bench: Bench) -> None:
     with pytest.raises(UnknownTool):
         await bench.call("up__tool2", {})
     with pytest.raises(UnknownTool):
-        await bench.gateway.get_prompt(context, raws({"name": "up__hi"}))
+        await bench.gateway.primitives.get_prompt(context, raws({"name": "up__hi"}))
     with pytest.raises(RpcError):
-        await bench.gateway.read_resource(context, raws({"uri": "up+file:///a"}))
+        await bench.gateway.primitives.read_resource(context, raws({"uri": "up+file:///a"}))
     for method in ("prompts/list", "resources/list", "resources/templates/list"):
-        reply = await bench.gateway.list_entries(method, context, {})
+        reply = await list_entries(method, context, {})
         assert b":[]" in bytes(memoryview(reply.result or Raw(b"")))
 
 
 async def test_unknown_methods_only_on_the_transparent_endpoint(bench: Bench) -> None:
     with pytest.raises(RpcError) as caught:
-        await bench.gateway.pass_on(bench.context(), "x/y", {})
+        await bench.gateway.primitives.pass_on("x/y", bench.context(), {})
     assert caught.value.code == -32601
-    endpoint = bench.gateway.endpoint("server", "up")
+    endpoint = bench.gateway.view.endpoint("server", "up")
     assert endpoint is not None
     context = bench.context(endpoint=endpoint)
-    reply = await bench.gateway.pass_on(context, "x/y", raws({"a": 1}))
+    reply = await bench.gateway.primitives.pass_on("x/y", context, raws({"a": 1}))
     assert reply.result is not None
     assert msgspec.json.decode(reply.result) == {"method": "x/y", "a": 1}
 
@@ -239,7 +240,9 @@ async def test_errors_of_the_upstream_keep_all_but_names(bench: Bench) -> None:
         return refused(-5, "gone", {"uri": "file:///a", "n": 1.5})
 
     bench.pool.upstreams["up"].answer = answer
-    reply = await bench.gateway.read_resource(bench.context(), raws({"uri": "up+file:///a"}))
+    reply = await bench.gateway.primitives.read_resource(
+        bench.context(), raws({"uri": "up+file:///a"})
+    )
     assert reply.error is not None
     assert msgspec.json.decode(reply.error) == {
         "code": -5,
@@ -281,22 +284,27 @@ async def test_descriptions_per_endpoint_and_era(bench: Bench) -> None:
     }
     upstream.lists = replace(upstream.lists, capabilities=capabilities, instructions="Use it.")
     bench.gateway.publish(bench.pool.catalog(bench.gateway.view.catalog))
-    server = bench.gateway.endpoint("server", "up")
+    server = bench.gateway.view.endpoint("server", "up")
     assert server is not None
-    modern = bench.gateway.described(bench.context())
+    modern = bench.gateway.description.of_endpoint(bench.context())
     assert modern["capabilities"]["extensions"].keys() == {"x/y", "dev.armory/tool-rag"}
     assert "tasks" not in modern["capabilities"]
     assert "up: Use it." in modern["instructions"]
-    legacy = bench.gateway.described(bench.context("legacy"))
+    legacy = bench.gateway.description.of_endpoint(bench.context("legacy"))
     assert legacy["capabilities"]["experimental"].keys() == {"dev.armory/tool-rag"}
     assert "extensions" not in legacy["capabilities"]
-    through = bench.gateway.described(bench.context("legacy", server))
+    through = bench.gateway.description.of_endpoint(bench.context("legacy", server))
     assert through["serverInfo"]["name"] == "up"
     assert through["instructions"] == "Use it."
     assert through["capabilities"]["tasks"] == {"list": {}}
     assert through["capabilities"]["experimental"] == {"e": {}}
     assert through["capabilities"]["resources"] == {"subscribe": True, "listChanged": True}
-    assert "tasks" not in bench.gateway.described(bench.context("modern", server))["capabilities"]
+    assert (
+        "tasks"
+        not in bench.gateway.description.of_endpoint(bench.context("modern", server))[
+            "capabilities"
+        ]
+    )
 
 
 async def test_instructions_stay_within_bounds(bench: Bench) -> None:
@@ -305,18 +313,19 @@ async def test_instructions_stay_within_bounds(bench: Bench) -> None:
         lists = replace(upstream.lists, instructions="long " * 200)
         bench.pool.upstreams[f"s{number}"] = replace(upstream, lists=lists)
     bench.gateway.publish(bench.pool.catalog(bench.gateway.view.catalog))
-    text = bench.gateway.instructions(bench.context())
+    text = bench.gateway.description.instructions(bench.context())
     assert len(text) < 4_200
     assert text.endswith("- and more")
     bench.gateway.reconfigure(policy=Policy([Rule(allow=("up__*",))]))
-    assert "s1" not in bench.gateway.instructions(bench.context())
+    assert "s1" not in bench.gateway.description.instructions(bench.context())
 
 
 async def test_discovery_shows_what_the_caller_may_see(bench: Bench) -> None:
     bench.gateway.reconfigure(policy=Policy([Rule(who=("a",), allow=("*",))]))
-    assert bench.gateway.discovery(Principal("a"))["servers"] == {"up": "/mcp/up"}
-    assert bench.gateway.discovery(Principal("b"))["servers"] == {}
-    assert "servers" not in bench.gateway.discovery(None)
+    describe = bench.gateway.description.discovery
+    assert describe(bench.gateway.view, Principal("a"))["servers"] == {"up": "/mcp/up"}
+    assert describe(bench.gateway.view, Principal("b"))["servers"] == {}
+    assert "servers" not in describe(bench.gateway.view, None)
 
 
 async def test_readiness(bench: Bench) -> None:

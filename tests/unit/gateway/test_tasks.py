@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from armory.gateway.tasks import KEPT, LEAST_S, MOST_S, Place, TaskRegister
+from armory.gateway.tasks.register import KEPT, LEAST_S, MOST_S, Place, TaskRegister
 from armory.storage.cache import MemoryCache
 
 pytestmark = pytest.mark.anyio

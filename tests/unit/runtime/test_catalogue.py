@@ -38,12 +38,10 @@ class House:
         self.lists: dict[str, ServerLists] = {}
         self.published: list[Catalog] = []
         self.index = Index()
-        self.keeper = CatalogueKeeper(
-            lambda: self.lists, self.published.append, self.index, {}, pinning
-        )
+        self.keeper = CatalogueKeeper(self.index, {}, pinning)
 
     async def __aenter__(self) -> House:
-        self.keeper.start()
+        self.keeper.start(lambda: self.lists, self.published.append)
         return self
 
     async def __aexit__(self, *_: Any) -> None:
@@ -126,7 +124,7 @@ async def test_it_tells_how_many_tools_are_being_indexed() -> None:
 
     house = House()
     house.index = slow = Slow()
-    house.keeper = CatalogueKeeper(lambda: house.lists, house.published.append, slow, {})
+    house.keeper = CatalogueKeeper(slow, {})
     async with house:
         assert house.keeper.indexing == 0
         house.lists = {"a": lists("x", "y")}

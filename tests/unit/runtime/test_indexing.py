@@ -33,8 +33,8 @@ async def test_the_log_says_when_a_late_index_is_complete(
     monkeypatch.setattr("armory.runtime.catalogue.FIRST_INDEX_S", 0.0 if late else 60.0)
     index, published = Held(), list[Catalog]()
     lists = {"a": ServerLists(tools=[{"name": "x"}])}
-    keeper = CatalogueKeeper(lambda: lists, published.append, index, {})
-    keeper.start()
+    keeper = CatalogueKeeper(index, {})
+    keeper.start(lambda: lists, published.append)
     try:
         with capture_logs() as logs:
             async with asyncio.timeout(10):

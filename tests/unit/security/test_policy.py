@@ -25,11 +25,11 @@ def catalog(*extra: str) -> Catalog:
 def test_without_rules_everything_is_allowed() -> None:
     policy = Policy()
     snapshot = catalog()
-    sight = policy.sight(snapshot, ANONYMOUS)
-    assert sight.tools.names == set(snapshot.tools)
-    assert sight.prompts == {"git__hi"}
-    assert sight.resources == {"git+file:///a"}
-    assert sight.templates == {"git+file:///{x}"}
+    visible = policy.visible_catalog(snapshot, ANONYMOUS)
+    assert visible.tools.names == set(snapshot.tools)
+    assert visible.prompts == {"git__hi"}
+    assert visible.resources == {"git+file:///a"}
+    assert visible.templates == {"git+file:///{x}"}
     assert policy.allows(ANONYMOUS, "anything")
     assert not policy.restricts
 
@@ -58,8 +58,8 @@ def test_what_no_rule_allows_is_denied_and_deny_wins() -> None:
             Rule(allow=("git__drop", "time__now")),
         ]
     )
-    assert policy.visible(catalog(), ALICE).names == {"git__get", "git__put", "time__now"}
-    assert policy.visible(catalog(), ANONYMOUS).names == {"git__drop", "time__now"}
+    assert policy.visible_tools(catalog(), ALICE).names == {"git__get", "git__put", "time__now"}
+    assert policy.visible_tools(catalog(), ANONYMOUS).names == {"git__drop", "time__now"}
     assert not policy.allows(ALICE, "git__drop")
     assert policy.allows(ANONYMOUS, "git__drop")
     assert not policy.allows(ANONYMOUS, "git__get")
@@ -67,8 +67,8 @@ def test_what_no_rule_allows_is_denied_and_deny_wins() -> None:
 
 def test_prompts_and_resources_follow_the_same_patterns() -> None:
     policy = Policy([Rule(allow=("git+file:///a", "git__hi"))])
-    sight = policy.sight(catalog(), ANONYMOUS)
-    assert (sight.prompts, sight.resources, sight.templates) == (
+    visible = policy.visible_catalog(catalog(), ANONYMOUS)
+    assert (visible.prompts, visible.resources, visible.templates) == (
         {"git__hi"},
         {"git+file:///a"},
         frozenset(),
@@ -77,9 +77,9 @@ def test_prompts_and_resources_follow_the_same_patterns() -> None:
 
 def test_scopes() -> None:
     scope = Scope("set:x", frozenset(("time",)), ("git__p*",))
-    sight = Policy().sight(catalog(), ANONYMOUS, scope)
-    assert sight.tools.names == {"git__put", "time__now"}
-    assert sight.prompts == frozenset()
+    visible = Policy().visible_catalog(catalog(), ANONYMOUS, scope)
+    assert visible.tools.names == {"git__put", "time__now"}
+    assert visible.prompts == frozenset()
     assert scope.has_tool("git", "git__put")
     assert not scope.has_tool("git", "git__get")
     assert not Scope("s", frozenset(("time",))).has_tool("git", "git__get")
@@ -91,12 +91,12 @@ def test_equal_profiles_share_one_set_per_snapshot() -> None:
     policy = Policy([Rule(who=("read",), allow=("*",)), Rule(allow=("time__now",))])
     snapshot = catalog()
     bob = Principal("bob", scopes=frozenset(("read",)))
-    assert policy.visible(snapshot, ALICE) is policy.visible(snapshot, bob)
-    assert policy.visible(snapshot, ALICE) is not policy.visible(snapshot, ANONYMOUS)
+    assert policy.visible_tools(snapshot, ALICE) is policy.visible_tools(snapshot, bob)
+    assert policy.visible_tools(snapshot, ALICE) is not policy.visible_tools(snapshot, ANONYMOUS)
     newer, _ = build_catalog({"git": ServerLists(tools=[{"name": "x"}])}, previous=snapshot)
-    assert policy.visible(newer, ALICE).names == {"git__x"}
-    assert policy.visible(snapshot, ALICE).names == set(snapshot.tools)
-    assert policy.visible(newer, ALICE) is policy.visible(newer, bob)
+    assert policy.visible_tools(newer, ALICE).names == {"git__x"}
+    assert policy.visible_tools(snapshot, ALICE).names == set(snapshot.tools)
+    assert policy.visible_tools(newer, ALICE) is policy.visible_tools(newer, bob)
 
 
 def test_caches_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,11 +25,11 @@ def test_a_burst_passes_then_the_rate_counts() -> None:
 @pytest.mark.anyio
 async def test_principals_do_not_share_a_bucket() -> None:
     limiter = RateLimiter(1.0, 1, clock=lambda: 0.0)
-    await limiter.admit(Principal("a"), "tools/call", "x")
-    await limiter.admit(Principal("b"), "tools/call", "x")
-    await limiter.admit(Principal("a", method="jwt"), "tools/call", "x")
+    await limiter.acquire(Principal("a"), "tools/call", "x")
+    await limiter.acquire(Principal("b"), "tools/call", "x")
+    await limiter.acquire(Principal("a", method="jwt"), "tools/call", "x")
     with pytest.raises(RateLimited):
-        await limiter.admit(Principal("a"), "tools/call", "y")
+        await limiter.acquire(Principal("a"), "tools/call", "y")
 
 
 def test_a_limit_that_admits_nothing_is_refused() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec import Raw
 
-from armory.gateway.metatools.definitions import read_call
+from armory.gateway.metatools.arguments import read_call
 from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import Malformed, RpcError
 from armory.wire.eras.inbound import refusal

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from armory.domain.principal import Principal
-from armory.gateway.gateway import Gateway
+from armory.gateway.gateway import Gateway, Services
 from armory.protocol.link import Call, Owner, Reply
 from armory.testing.front import result
 from tests.unit.gateway.conftest import Bench
@@ -38,7 +38,7 @@ def answering(bench: Bench, value: dict[str, Any]) -> Calls:
 
     bench.pool.upstreams["up"].answer = answer
     calls = Calls()
-    bench.gateway = Gateway(bench.pool, events=calls)
+    bench.gateway = Gateway(bench.pool, services=Services(events=calls))
     bench.gateway.publish(bench.pool.catalog())
     return calls
 

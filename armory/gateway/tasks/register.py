@@ -1,7 +1,6 @@
-"""Whose a task is: the principal that made it, at a server that it may use. To everybody else it
-does not exist.
+"""Who made which task.
 
-Owns: the register of tasks, and the methods that take a task's id. Never imports a transport.
+Owns: `TaskRegister`: in memory, and in the store that replicas share. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -9,25 +8,14 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
-import msgspec
 import structlog
 from cachetools import TLRUCache
-from msgspec import Raw
 
-from armory.domain.naming import split_task
 from armory.errors import BackendError
-from armory.gateway.context import RequestContext
-from armory.protocol.codes import INVALID_PARAMS
-from armory.protocol.errors import RpcError
-from armory.protocol.link import Owner, Reply
-from armory.protocol.rawjson import items, members_or_none, need_text, pack, text_of, value
-
-if TYPE_CHECKING:
-    from armory.gateway.gateway import Gateway
 
 _log = structlog.get_logger(__name__)
 LEAST_S = 3_600.0
@@ -95,7 +83,7 @@ class TaskRegister:
         kept: int = KEPT,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.store = store
+        self._store = store
         self._clock = clock
         self._near: TLRUCache[str, _Entry] = TLRUCache(
             kept, ttu=lambda _key, entry, now: now + entry.ttl_s, timer=clock
@@ -116,8 +104,8 @@ class TaskRegister:
         self._news.set()
         self._news = asyncio.Event()
         try:
-            if self.store and not await self.store.add(place.key, _written(mine), ttl_s):
-                known = _read(await self.store.get(place.key), mine.at_s) or mine
+            if self._store and not await self._store.add(place.key, _written(mine), ttl_s):
+                known = _read(await self._store.get(place.key), mine.at_s) or mine
         except BackendError as error:
             _log.warning("task_not_shared", upstream=place.server, error=error.message)
         if known.maker != maker:
@@ -141,9 +129,9 @@ class TaskRegister:
         """
         key = place.key
         entry = self._near.get(key)
-        if self.store is not None:
+        if self._store is not None:
             try:
-                entry = _read(await self.store.get(key), self._clock()) or entry
+                entry = _read(await self._store.get(key), self._clock()) or entry
             except BackendError:
                 if entry is None:
                     raise
@@ -166,9 +154,9 @@ class TaskRegister:
 
     async def _write(self, key: str, entry: _Entry) -> None:
         self._near[key] = entry
-        if self.store is not None:
+        if self._store is not None:
             try:
-                await self.store.set(key, _written(entry), entry.ttl_s)
+                await self._store.set(key, _written(entry), entry.ttl_s)
             except BackendError as error:
                 _log.warning("task_not_shared", error=error.message)
 
@@ -180,86 +168,3 @@ def _written(entry: _Entry) -> bytes:
 def _read(raw: bytes | None, now_s: float) -> _Entry | None:
     ttl, _, maker = (raw or b"").decode().partition(" ")
     return _Entry(maker, float(ttl), now_s) if maker else None
-
-
-# -- results -----------------------------------------------------------------------------------
-
-
-async def note_made(gateway: Gateway, context: RequestContext, server: str, reply: Reply) -> None:
-    """Enter the task that a result tells of, if it does: `task` in the handshake era, the members
-    of a result of type `task` in the modern one.
-    """
-    result = members_or_none(Raw(reply.outline))
-    if result is None:
-        return
-    task = (
-        result if text_of(result, "resultType") == "task" else members_or_none(result.get("task"))
-    )
-    id = text_of(task, "taskId") if task else None
-    if task and id:
-        session = gateway.pool.key(server, Owner(context.principal, context.session))
-        place = Place(server, session, id)
-        await gateway.tasks.enter(place, context.principal.key, _ttl_s(task))
-
-
-def _ttl_s(task: Mapping[str, Raw]) -> float | None:
-    for member in ("ttlMs", "ttl"):
-        try:
-            given = value(task.get(member, Raw(b"null")))
-        except (msgspec.DecodeError, RecursionError):
-            continue
-        if isinstance(given, int | float) and not isinstance(given, bool):
-            return float(min(max(given, 0), MOST_S * 1_000)) / 1_000
-    return None
-
-
-# -- methods -----------------------------------------------------------------------------------
-
-
-async def located(gateway: Gateway, context: RequestContext, task: str) -> tuple[str, str] | None:
-    """(server, the upstream's id) of a task as the client knows it; None: there is none for it.
-
-    Raises:
-        BackendError: the store that replicas share cannot tell.
-    """
-    endpoint = context.endpoint
-    found = (endpoint.name, task) if endpoint.transparent else split_task(task)
-    owner = Owner(context.principal, context.session)
-    if found is None or not gateway.may_use(owner, endpoint, found[0]):
-        return None
-    server, id = found
-    maker = await gateway.tasks.maker(Place(server, gateway.pool.key(server, owner), id))
-    return found if maker == context.principal.key else None
-
-
-async def resolved(
-    gateway: Gateway, context: RequestContext, params: Mapping[str, Raw]
-) -> tuple[str, str]:
-    """(server, the upstream's id) of the task that `params.taskId` names.
-
-    Raises:
-        RpcError: no such task for this caller.
-        BackendError: the store that replicas share cannot tell.
-    """
-    task = need_text(params, "taskId")
-    found = await located(gateway, context, task)
-    if found is None:
-        raise RpcError(INVALID_PARAMS, f"unknown task: {task[:200]}", {"taskId": task})
-    return found
-
-
-async def own_only(gateway: Gateway, context: RequestContext, reply: Reply) -> Reply:
-    """An upstream's answer to `tasks/list` with the caller's tasks alone."""
-    result = members_or_none(reply.result)
-    if result is None or "tasks" not in result:
-        return reply
-    try:
-        listed = items(result["tasks"])
-    except (msgspec.DecodeError, RecursionError):
-        listed = []
-    kept: list[Raw] = []
-    for task in listed:
-        id = text_of(members_or_none(task) or {}, "taskId")
-        if id is not None and await located(gateway, context, id):
-            kept.append(task)
-    return Reply(pack({**result, "tasks": kept}), era=reply.era)

@@ -1,0 +1,64 @@
+"""One request to one upstream, its answer in the client's names.
+
+Owns: `Forwarder`, for everything but tools/call. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from msgspec import Raw
+
+from armory.gateway.context import RequestContext
+from armory.gateway.ports import Limiter, Pool
+from armory.gateway.results.answers import Answers
+from armory.gateway.results.channels import exposed_channel
+from armory.protocol.link import Call, Reply
+
+
+class Forwarder:
+    """Forwards requests.
+
+    Args:
+        pool: the upstream sessions.
+        limiter: asked before a request is forwarded.
+        answers: put results in the client's names.
+    """
+
+    def __init__(self, pool: Pool, limiter: Limiter, answers: Answers) -> None:
+        self._pool = pool
+        self._limiter = limiter
+        self._answers = answers
+
+    async def send(
+        self,
+        context: RequestContext,
+        server: str,
+        method: str,
+        params: dict[str, Raw],
+        name: str | None = None,
+        *,
+        safe_to_retry: bool = False,
+    ) -> Reply:
+        """Send one request.
+
+        Args:
+            context: the client's request.
+            server: the upstream.
+            method: what it is asked.
+            params: in its own names.
+            name: what `Mcp-Name` is to say; None: nothing.
+            safe_to_retry: whether sending it twice is harmless.
+
+        Raises:
+            RateLimited: not now.
+            UpstreamUnavailable: the upstream cannot answer.
+        """
+        await self._limiter.acquire(context.principal, method, name or server)
+        call = Call(
+            method=method,
+            params=params,
+            client=exposed_channel(context, server),
+            name_header=name,
+            safe_to_retry=safe_to_retry,
+        )
+        reply = await self._pool.request(server, context.owner, call)
+        return await self._answers.exposed(context, server, reply)

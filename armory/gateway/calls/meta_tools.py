@@ -1,0 +1,132 @@
+"""Calls of `search_tools` and `find_tools`.
+
+Owns: `MetaTools`: answering them, and letting what they found enter a session's list. Never imports
+a chat library or retrieval.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+
+from msgspec import Raw
+
+from armory.gateway.changes.changes import Changes
+from armory.gateway.context import RequestContext
+from armory.gateway.lists.tool_lists import ToolLists
+from armory.gateway.metatools import answers as shapes
+from armory.gateway.metatools.arguments import read_search
+from armory.gateway.metatools.definitions import CALL, FIND, SEARCH
+from armory.gateway.outcomes import Outcomes
+from armory.gateway.ports import Finder, Limiter
+from armory.gateway.results.answers import Answers, unknown
+from armory.protocol.codes import INVALID_PARAMS
+from armory.protocol.errors import RpcError
+from armory.protocol.link import Reply
+from armory.protocol.methods import TOOLS_CHANGED
+
+CALL_METHOD = "tools/call"
+_DEFAULT_TOP_K = 10
+
+
+class MetaTools:
+    """The tools that Armory adds, as far as it answers them itself.
+
+    Args:
+        lists: search what a caller sees.
+        finder: gives the retrieval agent; None while there is none.
+        limiter: asked before anything is searched.
+        answers: put results in the form that was asked for.
+        changes: told when a session's list grows.
+        outcomes: told of answered queries.
+    """
+
+    def __init__(
+        self,
+        lists: ToolLists,
+        finder: Callable[[], Finder | None],
+        limiter: Limiter,
+        answers: Answers,
+        changes: Changes,
+        outcomes: Outcomes,
+    ) -> None:
+        self._lists = lists
+        self._finder = finder
+        self._limiter = limiter
+        self._answers = answers
+        self._changes = changes
+        self._outcomes = outcomes
+
+    def offered(self, context: RequestContext, name: str) -> bool:
+        """Whether a meta-tool exists at this endpoint (listed or not)."""
+        if context.endpoint.transparent:
+            return False
+        settings = context.view.settings
+        if name == FIND:
+            return settings.find_tools and self._finder() is not None
+        return {SEARCH: settings.search_tools, CALL: settings.call_tool}.get(name, False)
+
+    async def search(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
+        """Answer a call of `search_tools`.
+
+        Raises:
+            RpcError: an argument is missing or out of range.
+            RateLimited: not now.
+        """
+        started = time.perf_counter()
+        arguments = read_search(params)
+        await self._limiter.acquire(context.principal, CALL_METHOD, SEARCH)
+        query = arguments.as_query(context.user)
+        selection = await self._lists.search(context, query)
+        structure = shapes.found_structure(selection)
+        if selection.degraded:
+            structure["degraded"] = selection.degraded
+        names = [match.tool.name for match in selection.matches]
+        self._reveal(context, names)
+        result = shapes.result_of(structure, names, context.client.capabilities)
+        reply = await self._answers.own(context, SEARCH, result)
+        size = len(memoryview(reply.result or b""))
+        self._outcomes.listed(context, query, selection, names, size, started)
+        return reply
+
+    async def find(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
+        """Answer a call of `find_tools`.
+
+        Raises:
+            RpcError: an argument is missing or out of range.
+            RateLimited: not now.
+            BackendError: the model failed before anything was found.
+        """
+        finder = self._finder()
+        if finder is None:
+            raise unknown("tool", FIND)
+        arguments = read_search(params)
+        if len(arguments.texts) != 1:
+            raise RpcError(
+                INVALID_PARAMS,
+                "arguments.query is a list; find_tools takes one text, the whole task",
+                {"parameter": "query"},
+            )
+        await self._limiter.acquire(context.principal, CALL_METHOD, FIND)
+        view = context.view
+        result = await finder.run(
+            arguments.texts[0],
+            visible=view.common(view.visible(context)),
+            user=context.user,
+            top_k=arguments.top_k or _DEFAULT_TOP_K,
+        )
+        names = [finding.tool.name for finding in result.tools]
+        self._reveal(context, names)
+        structure = shapes.finding_structure(result)
+        raw = shapes.result_of(structure, names, context.client.capabilities)
+        return await self._answers.own(context, FIND, raw)
+
+    def _reveal(self, context: RequestContext, names: Iterable[str]) -> None:
+        """Let tools that a legacy session searched for enter its list."""
+        session = context.session
+        if session is None or context.view.settings.reveal != "session":
+            return
+        new = set(names) - session.revealed
+        if new:
+            session.revealed.update(new)
+            self._changes.tell_session(session.id, TOOLS_CHANGED)

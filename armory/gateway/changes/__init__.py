@@ -1,0 +1,1 @@
+"""What upstreams say outside requests, and who listens."""

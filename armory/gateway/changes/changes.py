@@ -1,0 +1,194 @@
+"""Who must hear of what changed: lists that differ for a client, resources that it watches, news of
+its tasks.
+
+Owns: `Changes`, the hub between upstream notifications and listening clients. Never imports a
+transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import structlog
+
+from armory import tasks
+from armory.domain.naming import expose_uri
+from armory.errors import BackendError
+from armory.gateway.changes.differences import ViewDifference
+from armory.gateway.changes.resource_watches import ResourceWatches
+from armory.gateway.endpoint import Endpoint
+from armory.gateway.ports import Pool
+from armory.gateway.results.uri_rewriting import expose_params
+from armory.gateway.subscription import Subscription
+from armory.gateway.tasks.register import Place, TaskRegister
+from armory.gateway.views.view import View
+from armory.protocol.link import Owner, Params
+from armory.protocol.meta import RELATED_TASK
+from armory.protocol.methods import (
+    ABOUT_TASKS,
+    ELICITATION_COMPLETE,
+    LISTS_CHANGED,
+    LOGGED,
+    RESOURCE_UPDATED,
+)
+from armory.protocol.rawjson import members_or_none, pack, text_of
+from armory.protocol.session_events import Notified
+
+_log = structlog.get_logger(__name__)
+MayUse = Callable[[Owner, Endpoint, str], bool]
+_RELAYED = ABOUT_TASKS | {ELICITATION_COMPLETE, LOGGED}
+_MADE_WITHIN_S = 2.0
+"""So long news of a task waits for the result that makes it."""
+_WAITING = 256
+
+
+class Changes:
+    """The hub between upstream news and listening clients.
+
+    Args:
+        pool: the upstream sessions.
+        register: whose a task is.
+        may_use: whether a caller sees anything of a server at an endpoint.
+
+    Attributes:
+        resources: the resources that clients watch.
+    """
+
+    def __init__(self, pool: Pool, register: TaskRegister, may_use: MayUse) -> None:
+        self.resources = ResourceWatches(pool)
+        self._pool = pool
+        self._register = register
+        self._may_use = may_use
+        self._subscriptions: set[Subscription] = set()
+        self._waiting = tasks.Tasks()
+
+    def __len__(self) -> int:
+        return len(self._subscriptions)
+
+    def add(self, subscription: Subscription) -> None:
+        """Let a client listen."""
+        self._subscriptions.add(subscription)
+
+    async def remove(self, subscription: Subscription) -> None:
+        """Let a client go, with the resources that it watched."""
+        self._subscriptions.discard(subscription)
+        await self.resources.remove_all(subscription)
+
+    async def close(self) -> None:
+        """Wait for no task any more."""
+        await self._waiting.stop()
+
+    # -- lists -------------------------------------------------------------------------------
+
+    def view_swapped(self, old: View, new: View, private: frozenset[str] = frozenset()) -> None:
+        """Tell everybody whose visible set differs between two views, once per list.
+
+        What differs of `private` upstreams these views do not show: see `tell_owner`.
+        """
+        difference = ViewDifference(old, new, private)
+        if difference:
+            for subscription in list(self._subscriptions):
+                subscription.tell_lists(
+                    difference.lists_changed(subscription.principal, subscription.endpoint)
+                )
+
+    def tell_owner(self, server: str, owner: str, methods: frozenset[str]) -> None:
+        """Tell the clients that one upstream session serves that its lists differ for them.
+
+        Args:
+            server: the upstream.
+            owner: key of its session (`Pool.key`).
+            methods: the list-changed notifications.
+        """
+        for subscription in list(self._subscriptions):
+            scope = subscription.endpoint.scope
+            listed = scope.has_server(server) or scope.tools is not None
+            if listed and self._serves(server, owner, subscription):
+                subscription.tell_lists(methods)
+
+    def tell_session(self, session: str, method: str) -> None:
+        """Tell one legacy session alone."""
+        for subscription in self._subscriptions:
+            if subscription.session == session:
+                subscription.tell_lists(frozenset((method,)))
+
+    def tell_user(self, user: str) -> None:
+        """Tell every client of one user that its lists differ: its packs changed."""
+        for subscription in list(self._subscriptions):
+            if subscription.principal.user == user:
+                subscription.tell_lists(frozenset(LISTS_CHANGED))
+
+    # -- from upstream -----------------------------------------------------------------------
+
+    def on_notification(self, event: Notified) -> None:
+        """What an upstream says outside any request; list changes are the supervisor's."""
+        if event.method == RESOURCE_UPDATED:
+            self._updated(event)
+        elif event.method in _RELAYED:
+            self._relay(event)
+
+    def _updated(self, event: Notified) -> None:
+        uri, server = text_of(event.params, "uri"), event.server
+        if uri is None:
+            return
+        for subscription in list(self._subscriptions):
+            watched = (server, uri) in subscription.uris
+            if watched and self._serves(server, event.owner, subscription):
+                shown = uri if subscription.endpoint.transparent else expose_uri(server, uri)
+                subscription.deliver(RESOURCE_UPDATED, {**event.params, "uri": pack(shown)})
+
+    def _relay(self, event: Notified) -> None:
+        if event.method == LOGGED and not event.owner:
+            return  # a session that many share says to none of them whom it means
+        task = _task_in(event.params)
+        if task is None:
+            if event.method not in ABOUT_TASKS:
+                self._spread(event)
+            return
+        place = Place(event.server, event.owner, task)
+        maker = self._register.near(place)
+        if maker is not None:
+            self._spread(event, maker)
+        elif len(self._waiting) < _WAITING:  # its result may be on its way still
+            self._waiting.spawn(self._when_made(place, event), "news of a task")
+
+    async def _when_made(self, place: Place, event: Notified) -> None:
+        try:
+            maker = await self._register.maker(place, within_s=_MADE_WITHIN_S)
+        except BackendError:
+            maker = None
+        if maker is None:
+            _log.debug("task_of_nobody", upstream=event.server, method=event.method)
+        else:
+            self._spread(event, maker)
+
+    def _spread(self, event: Notified, maker: str | None = None) -> None:
+        """Tell those whom one upstream session serves; `maker`: only that principal."""
+        server, task = event.server, text_of(event.params, "taskId")
+        for subscription in list(self._subscriptions):
+            endpoint = subscription.endpoint
+            if maker is not None and subscription.principal.key != maker:
+                continue
+            if not self._serves(server, event.owner, subscription):
+                continue
+            visible = self._may_use(subscription.owner, endpoint, server)
+            if not (endpoint.scope.has_server(server) and visible):
+                continue
+            shown = event.params
+            if not endpoint.transparent:
+                shown = expose_params(shown, server)
+            followed = task is not None and text_of(shown, "taskId") in subscription.tasks
+            if followed or subscription.relays:
+                subscription.deliver(event.method, shown)
+
+    def _serves(self, server: str, owner: str, subscription: Subscription) -> bool:
+        """Whether a client is served by one upstream session."""
+        return self._pool.key(server, subscription.owner) == owner
+
+
+def _task_in(params: Params) -> str | None:
+    """The task that a notification is about."""
+    if "taskId" in params:
+        return text_of(params, "taskId") or ""
+    related = members_or_none((members_or_none(params.get("_meta")) or {}).get(RELATED_TASK))
+    return None if related is None else text_of(related, "taskId") or ""

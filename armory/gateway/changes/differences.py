@@ -1,0 +1,85 @@
+"""Which lists differ for a caller between two views.
+
+Owns: `ViewDifference`. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from armory.domain.principal import Principal
+from armory.domain.tool import ListedRecord, ToolRecord
+from armory.gateway.endpoint import Endpoint
+from armory.gateway.views.view import View
+from armory.protocol.methods import PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED
+from armory.security.policy import Scope
+
+Kind = Literal["tools", "prompts", "resources", "templates"]
+_METHODS: tuple[tuple[str, tuple[Kind, ...]], ...] = (
+    (TOOLS_CHANGED, ("tools",)),
+    (PROMPTS_CHANGED, ("prompts",)),
+    (RESOURCES_CHANGED, ("resources", "templates")),
+)
+
+
+class ViewDifference:
+    """What changes for whom when one view takes the place of another.
+
+    Args:
+        old, new: the views.
+        private: servers whose lists each principal has to itself: what differs there, these views
+            do not show.
+    """
+
+    def __init__(self, old: View, new: View, private: frozenset[str]) -> None:
+        self._old = old
+        self._new = new
+        self._private = private
+        self._diff = new.catalog.diff(old.catalog)
+        self._known: dict[tuple[object, ...], frozenset[str]] = {}
+
+    def __bool__(self) -> bool:
+        old, new = self._old, self._new
+        return bool(self._diff) or old.policy is not new.policy or old.settings is not new.settings
+
+    def lists_changed(self, principal: Principal, endpoint: Endpoint) -> frozenset[str]:
+        """The list-changed notifications that a caller at an endpoint is due."""
+        old, new = self._old.policy, self._new.policy
+        key = (new.profile(principal), old.profile(principal), endpoint.scope.key)
+        changed = self._known.get(key)
+        if changed is None:
+            changed = self._known[key] = self._compare(principal, endpoint)
+        return changed
+
+    def _compare(self, principal: Principal, endpoint: Endpoint) -> frozenset[str]:
+        old, new = self._old, self._new
+        before = old.policy.visible_catalog(old.catalog, principal, _scope(old, endpoint))
+        after = new.policy.visible_catalog(new.catalog, principal, _scope(new, endpoint))
+        return frozenset(
+            method
+            for method, kinds in _METHODS
+            if any(self._differs(kind, before.names(kind), after.names(kind)) for kind in kinds)
+        )
+
+    def _differs(self, kind: Kind, before: frozenset[str], after: frozenset[str]) -> bool:
+        changed = getattr(self._diff, kind).names
+        if self._private:
+            records: tuple[Mapping[str, ToolRecord | ListedRecord], ...] = (
+                getattr(self._old.catalog, kind),
+                getattr(self._new.catalog, kind),
+            )
+            private = {
+                name
+                for known in records
+                for name, record in known.items()
+                if record.server in self._private
+            }
+            before, after, changed = before - private, after - private, changed - private
+        return before != after or not changed.isdisjoint(after)
+
+
+def _scope(view: View, endpoint: Endpoint) -> Scope:
+    """What the endpoint shows in a view: a set may be another one, or be gone."""
+    now = view.endpoint(endpoint.kind, endpoint.name)
+    return now.scope if now is not None else endpoint.scope

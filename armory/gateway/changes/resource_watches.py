@@ -1,0 +1,88 @@
+"""Resources that clients subscribed to, counted by upstream session.
+
+Owns: `ResourceWatches`: telling an upstream session which resources somebody behind it wants to
+hear of. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+
+import structlog
+
+from armory.errors import ArmoryError
+from armory.gateway.ports import Pool
+from armory.gateway.subscription import Subscription
+
+_log = structlog.get_logger(__name__)
+
+
+class ResourceWatches:
+    """Reference counts toward upstreams.
+
+    Args:
+        pool: the upstream sessions.
+    """
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._counts: dict[tuple[str, str], Counter[str]] = {}
+        self._locks: dict[tuple[str, str], asyncio.Lock] = {}
+
+    async def add(self, subscription: Subscription, server: str, uri: str) -> None:
+        """Let a client hear of updates of one resource; twice is once.
+
+        Raises:
+            UpstreamUnavailable: the upstream cannot be told.
+        """
+        if (server, uri) in subscription.uris:
+            return
+        subscription.uris.add((server, uri))
+        try:
+            await self._count(subscription, server, uri, +1)
+        except BaseException:
+            subscription.uris.discard((server, uri))
+            raise
+
+    async def remove(self, subscription: Subscription, server: str, uri: str) -> None:
+        """The reverse; nothing where there was no subscription.
+
+        Raises:
+            UpstreamUnavailable: the upstream cannot be told.
+        """
+        if (server, uri) in subscription.uris:
+            subscription.uris.discard((server, uri))
+            await self._count(subscription, server, uri, -1)
+
+    async def remove_all(self, subscription: Subscription) -> None:
+        """A client is gone, with everything that it watched."""
+        for server, uri in list(subscription.uris):
+            try:
+                await self.remove(subscription, server, uri)
+            except ArmoryError as error:
+                _log.info("unsubscribe_failed", server=server, error=error.message)
+
+    async def _count(self, subscription: Subscription, server: str, uri: str, step: int) -> None:
+        owner = subscription.owner
+        key = (server, self._pool.key(server, owner))
+        lock = self._locks.setdefault(key, asyncio.Lock())
+        async with lock:
+            counts = self._counts.setdefault(key, Counter())
+            before = frozenset(counts)
+            counts[uri] += step
+            if counts[uri] <= 0:
+                del counts[uri]
+            after = frozenset(counts)
+            try:
+                if after != before:
+                    await self._pool.set_subscriptions(server, owner, after)
+            except BaseException:
+                if step > 0:
+                    counts[uri] -= step
+                    if counts[uri] <= 0:
+                        del counts[uri]
+                raise
+            finally:
+                if not counts:
+                    self._counts.pop(key, None)

@@ -1,0 +1,135 @@
+"""Who the gateway says it is: capabilities, instructions, the discovery document.
+
+Owns: `Description`. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from armory.domain.catalog import ServerLists
+from armory.domain.principal import Principal
+from armory.gateway.context import RequestContext
+from armory.gateway.metatools.definitions import SEARCH, purpose
+from armory.gateway.settings import GatewaySettings
+from armory.gateway.views.view import View
+from armory.protocol.meta import QUERY, TOOL_RAG
+
+_MAX_INSTRUCTIONS = 4_000
+_MAX_LINE = 500
+
+
+class Description:
+    """Describes endpoints.
+
+    Args:
+        filters: whether a query filters listings under some settings.
+    """
+
+    def __init__(self, filters: Callable[[GatewaySettings], bool]) -> None:
+        self._filters = filters
+
+    def of_endpoint(self, context: RequestContext) -> dict[str, Any]:
+        """`capabilities`, `instructions` and `serverInfo` of the endpoint, as the client's era has
+        them (the gateway's own capabilities included).
+        """
+        view, endpoint = context.view, context.endpoint
+        modern, transparent = context.era == "modern", context.endpoint.transparent
+        merged: dict[str, Any] = {}
+        extensions: dict[str, Any] = {}
+        for lists in view.servers(endpoint).values():
+            _merge_primitives(merged, lists)
+            declared = lists.capabilities.get("extensions")
+            if isinstance(declared, dict):
+                extensions.update(cast("dict[str, Any]", declared))
+            if transparent:
+                kept = ("experimental",) if modern else ("experimental", "tasks")
+                merged.update({k: v for k, v in lists.capabilities.items() if k in kept})
+        if not transparent:
+            merged.setdefault("tools", {"listChanged": True})
+            if modern:
+                extensions.update(self._extension(view))
+            else:
+                merged["experimental"] = self._extension(view)
+        if extensions and modern:
+            merged["extensions"] = extensions
+        return {
+            "capabilities": merged,
+            "instructions": self.instructions(context),
+            "serverInfo": view.info(endpoint),
+        }
+
+    def instructions(self, context: RequestContext) -> str:
+        """What is behind the endpoint: the upstream's own text on the transparent one."""
+        view = context.view
+        servers = view.servers(context.endpoint)
+        if context.endpoint.transparent:
+            return "".join(lists.instructions for lists in servers.values())
+        tools = view.catalog.tools
+        visible = {tools[name].server for name in view.visible(context).tools.names}
+        filters = self._filters(view.settings)
+        lines = [
+            "Armory, a gateway in front of several MCP servers. Tools are named server__tool."
+            + (f" Use {SEARCH} to find tools that are not listed." if filters else "")
+        ]
+        size = len(lines[0])
+        for key, lists in servers.items():
+            if key not in visible:
+                continue
+            line = f"- {key}: {' '.join(lists.instructions.split()) or purpose(key, lists)}"
+            line = line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 3] + "..."
+            if size + len(line) > _MAX_INSTRUCTIONS:
+                lines.append("- and more")
+                break
+            size += len(line)
+            lines.append(line)
+        return "\n".join(lines)
+
+    def discovery(self, view: View, principal: Principal | None) -> dict[str, Any]:
+        """The discovery document: endpoints and versions, and what this caller may see of servers
+        and sets.
+
+        Args:
+            view: what is served.
+            principal: the caller; None: somebody unknown, who is told of neither.
+        """
+        base = view.settings.public_url
+        document: dict[str, Any] = {
+            "name": view.settings.server_name,
+            "version": view.settings.server_version,
+            "endpoints": {"mcp": f"{base}/mcp", "sse": f"{base}/sse"},
+            "extensions": self._extension(view),
+        }
+        if principal is not None:
+            names = view.policy.visible_catalog(view.catalog, principal).tools.names
+            visible = {view.catalog.tools[name].server for name in names}
+            everything = not view.policy.restricts
+            shown = [key for key in view.catalog.servers if key in visible or everything]
+            document["servers"] = {key: f"{base}/mcp/{key}" for key in shown}
+            document["sets"] = {key: f"{base}/mcp/set/{key}" for key in view.settings.sets}
+        return document
+
+    def _extension(self, view: View) -> dict[str, Any]:
+        """The Tool RAG extension, as capabilities advertise it."""
+        settings = view.settings
+        return {
+            TOOL_RAG: {
+                "query": QUERY,
+                "enabled": self._filters(settings),
+                "searchTools": settings.search_tools,
+            }
+        }
+
+
+def _merge_primitives(merged: dict[str, Any], lists: ServerLists) -> None:
+    own = lists.capabilities
+    for key in ("logging", "completions"):
+        if key in own:
+            merged.setdefault(key, {})
+    if "prompts" in own or lists.prompts:
+        merged["prompts"] = {"listChanged": True}
+    if "resources" in own or lists.resources or lists.templates:
+        merged["resources"] = {"subscribe": True, "listChanged": True}
+    if "tools" in own or lists.tools:
+        merged["tools"] = {"listChanged": True}

@@ -1,0 +1,34 @@
+"""One MCP endpoint: what of the catalog is reached under which URL.
+
+Owns: `Endpoint`. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from armory.security.policy import EVERYTHING, Scope
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One MCP endpoint.
+
+    Attributes:
+        kind: `all` for `/mcp`, `set` for `/mcp/set/{name}`, `server` for `/mcp/{name}`.
+        name: the set's or server's name; "" for `all`.
+        scope: the part of the catalog that it shows.
+    """
+
+    kind: Literal["all", "set", "server"] = "all"
+    name: str = ""
+    scope: Scope = EVERYTHING
+
+    @property
+    def transparent(self) -> bool:
+        """Whether original names and URIs are used and nothing is added."""
+        return self.kind == "server"
+
+
+ALL = Endpoint()

@@ -1,0 +1,203 @@
+"""tools/list, one straight line, read top-down.
+
+Owns: what a listing shows, and searching what a caller sees. Never imports a transport; policy has
+the first word, retrieval only narrows what is shown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+import structlog
+from msgspec import Raw
+
+from armory.domain.query import Query
+from armory.domain.results import Selection
+from armory.domain.tool import ToolRecord
+from armory.errors import ArmoryError, RateLimited
+from armory.gateway.context import RequestContext
+from armory.gateway.lists.pages import list_result, refuse_cursor
+from armory.gateway.metatools import definitions
+from armory.gateway.outcomes import Outcomes
+from armory.gateway.ports import Limiter, Retriever
+from armory.gateway.query_parsing import ListRequest, read_list_request
+from armory.gateway.settings import GatewaySettings
+from armory.gateway.views.definitions import Form
+from armory.gateway.views.view import View
+from armory.protocol.link import Reply
+from armory.protocol.meta import SELECTION
+from armory.protocol.rawjson import encode
+
+_log = structlog.get_logger(__name__)
+LIST = "tools/list"
+_MEMBER = b"tools"
+_BYTES_PER_TOKEN = 4
+
+
+class ToolLists:
+    """Lists and searches the tools that a caller sees.
+
+    Args:
+        retriever: None: nothing is ever searched.
+        limiter: asked before a query is answered.
+        outcomes: told of answered queries.
+    """
+
+    def __init__(self, retriever: Retriever | None, limiter: Limiter, outcomes: Outcomes) -> None:
+        self._retriever = retriever
+        self._limiter = limiter
+        self._outcomes = outcomes
+
+    def filters(self, settings: GatewaySettings) -> bool:
+        """Whether a query filters listings."""
+        return settings.tool_rag and self._retriever is not None
+
+    async def list(self, context: RequestContext, params: Mapping[str, Raw]) -> Reply:
+        """Answer `tools/list`.
+
+        Raises:
+            RpcError: a cursor that is not ours, or a carried value that does not parse.
+            RateLimited: the caller's queries are used up.
+        """
+        view = context.view
+        refuse_cursor(params)
+        if context.endpoint.transparent:
+            form = Form(context.era, original=True, headers=True)
+            return _everything(context, form, kept=True)
+        spec = view.set_spec(context.endpoint)
+        request = read_list_request(context, params, spec.query if spec else ())
+        if request.mode == "raw":
+            return _everything(context, Form(context.era, headers=True), kept=True)
+        if request.query is not None and request.mode is None and self.filters(view.settings):
+            return await self._filtered(context, request.query)
+        return _unfiltered(context, request)
+
+    async def _filtered(self, context: RequestContext, query: Query) -> Reply:
+        started = time.perf_counter()
+        view = context.view
+        await self._limiter.acquire(context.principal, LIST, "")
+        selection = await self.search(context, query)
+        visible = view.visible(context)
+        form = Form(context.era, load=True)
+        chosen = _within_budget(view, form, view.pinned(visible), selection)
+        names = _in_order(view, chosen)
+        cut = len(names) < len(visible.tools)
+        body = _with_meta_tools(context, view.tools_json(names, form), cut=cut)
+        described = {
+            "returned": len(names),
+            "visible": len(visible.tools),
+            "threshold": selection.threshold,
+            "degraded": selection.degraded,
+            "catalog_version": view.catalog.version,
+        }
+        reply = list_result(
+            context, LIST, _MEMBER, body, kept=False, private=True, meta={SELECTION: described}
+        )
+        self._outcomes.listed(context, query, selection, names, len(body), started)
+        return reply
+
+    async def search(self, context: RequestContext, query: Query) -> Selection:
+        """What was found within what is visible; a search that breaks is an empty one that says so.
+
+        Args:
+            context: whose request it is.
+            query: what to search for.
+
+        Raises:
+            RateLimited: too many searches run or wait already.
+        """
+        view = context.view
+        visible = view.visible(context)
+        if self._retriever is None:
+            return _nothing(query, len(visible.tools), "no retriever")
+        try:
+            return view.named(await self._retriever.search(query, view.searchable(visible)))
+        except RateLimited:
+            raise
+        except Exception as error:  # noqa: BLE001 a listing never fails for what retrieval cannot do
+            defect = not isinstance(error, ArmoryError)
+            _log.error("retrieval_failed", error=repr(error), exc_info=defect)
+            return _nothing(query, len(visible.tools), "pinned only: the search failed")
+
+
+def _nothing(query: Query, visible: int, degraded: str) -> Selection:
+    return Selection((), visible, query.threshold or 0.0, degraded=degraded)
+
+
+def _everything(context: RequestContext, form: Form, *, kept: bool = False) -> Reply:
+    view = context.view
+    body = view.all_tools_json(view.visible(context), form)
+    return list_result(context, LIST, _MEMBER, body, kept=kept)
+
+
+def _unfiltered(context: RequestContext, request: ListRequest) -> Reply:
+    view = context.view
+    visible, settings = view.visible(context), view.settings
+    form = Form(context.era)
+    if request.servers is not None or request.categories is not None:
+        tools = view.catalog.tools
+        names = [n for n in tools if n in visible.tools.names and _fits(tools[n], request)]
+        body = view.tools_json(names, form)
+        return list_result(context, LIST, _MEMBER, body, kept=False, private=True)
+    wanted = _mode(context, request)
+    few = len(visible.tools) <= settings.full_list_limit
+    whole = wanted == "all" or (wanted == "auto" and few)
+    if whole or not (settings.search_tools or settings.call_tool):
+        return _everything(context, form)
+    revealed = context.session.revealed if context.session is not None else ()
+    shown = [*view.pinned(visible), *(name for name in revealed if name in visible.tools.names)]
+    body = view.tools_json(_in_order(view, shown), Form(context.era, load=True))
+    body = _with_meta_tools(context, body, cut=True)
+    return list_result(context, LIST, _MEMBER, body, kept=False)
+
+
+def _mode(context: RequestContext, request: ListRequest) -> str:
+    """What a listing without a query shows: as asked, else as the set says, else as configured."""
+    if request.mode is not None:
+        return "all" if request.mode == "all" else "search"
+    spec = context.view.set_spec(context.endpoint)
+    return (spec.without_query if spec else None) or context.view.settings.without_query
+
+
+def _fits(tool: ToolRecord, request: ListRequest) -> bool:
+    if request.servers is not None and tool.server not in request.servers:
+        return False
+    return request.categories is None or tool.category in request.categories
+
+
+def _in_order(view: View, names: Iterable[str]) -> list[str]:
+    """Names without repeats, in the catalog's order."""
+    return sorted(set(names), key=view.positions.__getitem__)
+
+
+def _within_budget(
+    view: View, form: Form, pinned: Sequence[str], selection: Selection
+) -> list[str]:
+    chosen = list(pinned)
+    names = (match.tool.name for match in selection.matches)
+    matches = [name for name in names if name in view.positions and name not in chosen]
+    budget = view.settings.token_budget
+    if budget is None:
+        return chosen + matches
+    left = budget * _BYTES_PER_TOKEN - sum(len(view.tool_json(name, form)) for name in pinned)
+    for name in matches:
+        size = len(view.tool_json(name, form))
+        if size > left:
+            break
+        left -= size
+        chosen.append(name)
+    return chosen
+
+
+def _with_meta_tools(context: RequestContext, body: bytes, *, cut: bool) -> bytes:
+    settings = context.view.settings
+    parts = [body] if body else []
+    with_call = settings.call_tool and cut
+    if settings.search_tools:
+        parts.append(context.view.search_json(context, call_tool=with_call))
+    if settings.find_tools:
+        parts.append(encode(definitions.find_definition()))
+    if with_call:
+        parts.append(encode(definitions.call_definition()))
+    return b",".join(parts)

@@ -1,0 +1,103 @@
+"""What the tools that Armory adds are called with.
+
+Owns: reading and checking their arguments. Never imports retrieval; calls nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from msgspec import Raw
+
+from armory.domain.query import Query
+from armory.gateway.query_parsing import check_names, check_texts, check_top_k
+from armory.protocol.codes import INVALID_PARAMS
+from armory.protocol.errors import RpcError
+from armory.protocol.rawjson import brief, members_or_none, text_of, value
+
+
+@dataclass(frozen=True, slots=True)
+class SearchArguments:
+    """What `search_tools` was called with."""
+
+    texts: tuple[str, ...]
+    top_k: int | None
+    servers: frozenset[str] | None
+
+    def as_query(self, user: str | None) -> Query:
+        """The query that it stands for."""
+        return Query(self.texts, top_k=self.top_k, servers=self.servers, source="tool", user=user)
+
+
+def read_search(params: Mapping[str, Raw]) -> SearchArguments:
+    """The arguments of a `search_tools` call.
+
+    Raises:
+        RpcError: one is missing or out of range.
+    """
+    arguments = _arguments(params)
+    raw = arguments.get("query")
+    if raw is None:
+        raise RpcError(
+            INVALID_PARAMS,
+            "arguments.query is missing; expected what you want to do, in plain words",
+            {"parameter": "query"},
+        )
+    texts = check_texts(value(raw), "arguments.query")
+    top_k = _optional(arguments, "top_k")
+    servers = _optional(arguments, "servers")
+    return SearchArguments(
+        texts,
+        None if top_k is None else check_top_k(top_k, "arguments.top_k"),
+        None if servers is None else check_names(servers, "arguments.servers"),
+    )
+
+
+def read_call(params: Mapping[str, Raw]) -> dict[str, Raw]:
+    """The `tools/call` parameters that a `call_tool` call stands for.
+
+    Raises:
+        RpcError: no name, or arguments that are no object.
+    """
+    arguments = _arguments(params)
+    name = text_of(arguments, "name")
+    if name is None:
+        raise RpcError(
+            INVALID_PARAMS,
+            "arguments.name is missing; expected the tool's exact name",
+            {"parameter": "name"},
+        )
+    changed = {key: raw for key, raw in params.items() if key not in ("name", "arguments")}
+    changed["name"] = arguments["name"]
+    inner = arguments.get("arguments")
+    if inner is not None and bytes(memoryview(inner)) != b"null":
+        if members_or_none(inner) is None:
+            raise RpcError(
+                INVALID_PARAMS,
+                f"arguments.arguments is {brief(inner)}; expected an object, the called tool's own "
+                "arguments",
+                {"parameter": "arguments"},
+            )
+        changed["arguments"] = inner
+    return changed
+
+
+def _arguments(params: Mapping[str, Raw]) -> dict[str, Raw]:
+    raw = params.get("arguments")
+    if raw is None:
+        return {}
+    opened = members_or_none(raw)
+    if opened is None:
+        raise RpcError(
+            INVALID_PARAMS,
+            f"params.arguments is {brief(raw)}; expected an object",
+            {"parameter": "arguments"},
+        )
+    return opened
+
+
+def _optional(arguments: Mapping[str, Raw], name: str) -> Any:
+    raw = arguments.get(name)
+    return None if raw is None else value(raw)

@@ -1,0 +1,134 @@
+"""An upstream's answer in the client's names, and the result of a call that could not be made.
+
+Owns: `Answers`. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Raw
+
+from armory.domain.naming import split_name
+from armory.errors import ArmoryError, UnknownTool, UpstreamUnavailable
+from armory.gateway.context import RequestContext
+from armory.gateway.ports import OnCompacted, Pool
+from armory.gateway.results.compact import compact_result, wants_toon
+from armory.gateway.results.uri_rewriting import expose_result, has_links
+from armory.gateway.tasks.ownership import TaskOwnership
+from armory.protocol.link import Reply
+from armory.protocol.meta import ERROR
+from armory.protocol.rawjson import encode, members_or_none, pack
+
+
+class Answers:
+    """What becomes of answers on their way to the client.
+
+    Args:
+        tasks: whose tasks are.
+        on_compacted: told of results that became smaller.
+    """
+
+    def __init__(self, tasks: TaskOwnership, on_compacted: OnCompacted) -> None:
+        self._tasks = tasks
+        self._on_compacted = on_compacted
+
+    async def exposed(self, context: RequestContext, server: str, reply: Reply) -> Reply:
+        """An upstream's answer in the client's names; a task that it made becomes the caller's."""
+        transparent = context.endpoint.transparent
+        linked = not transparent and has_links(reply.outline)
+        if (transparent or linked) and b'"taskId"' in reply.outline:
+            await self._tasks.note_made(context, server, reply)
+        if transparent:
+            return reply
+        if reply.result is None:
+            return _exposed_error(server, reply)
+        result = reply.result
+        configured = context.view.settings.result_formats.get(server, "json")
+        if wants_toon(context.headers, configured):
+            result = await compact_result(result, server, self._on_compacted)
+        if result is reply.result and not linked:
+            return reply
+        exposed = expose_result(result, server)
+        return reply if exposed is reply.result else Reply(result=exposed, era=reply.era)
+
+    async def own(self, context: RequestContext, origin: str, result: Raw) -> Reply:
+        """A result of the gateway's own, as TOON where the request asks for that."""
+        if wants_toon(context.headers):
+            result = await compact_result(result, origin, self._on_compacted)
+        return Reply(result=result)
+
+
+def _exposed_error(server: str, reply: Reply) -> Reply:
+    if reply.error is None or not has_links(reply.error):
+        return reply
+    error = members_or_none(reply.error)
+    data = members_or_none(error.get("data")) if error is not None else None
+    if not error or not data:
+        return reply
+    error["data"] = expose_result(pack(data), server)
+    return Reply(error=pack(error), era=reply.era)
+
+
+def missing(pool: Pool, context: RequestContext, kind: str, name: str) -> ArmoryError:
+    """The error for a name that is not listed: `UpstreamUnavailable` where its upstream is down and
+    the caller might see it, else as `unknown`.
+    """
+    server, _ = split_name(name) or ("", "")
+    if (
+        server in pool.servers()
+        and server not in context.view.catalog.servers
+        and context.endpoint.scope.has_tool(server, name)
+        and context.view.policy.allows(context.principal, name)
+    ):
+        return UpstreamUnavailable(
+            f"upstream {server!r} is down, so that it is not known whether it has the {kind} "
+            f"{_short(name)!r}",
+            upstream=server,
+        )
+    return unknown(kind, name)
+
+
+def unknown(kind: str, name: str) -> UnknownTool:
+    """The answer for what is not there, and for what may not be seen: the same."""
+    return UnknownTool(f"unknown {kind}: {_short(name)}")
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= 200 else name[:197] + "..."
+
+
+def failed_call(error: ArmoryError) -> Reply:
+    """A result that tells a model what went wrong and whether trying again makes sense."""
+    text = error.message
+    if error.retry_after_s is not None:
+        text = f"{text} Try again in {error.retry_after_s:g} s."
+    details = {
+        "code": error.code,
+        "upstream": getattr(error, "upstream", "") or None,
+        "retry_after_s": error.retry_after_s,
+    }
+    result = {
+        "content": [{"type": "text", "text": text}],
+        "isError": True,
+        "_meta": {ERROR: details},
+    }
+    return Reply(result=Raw(encode(result)))
+
+
+class _Outcome(msgspec.Struct):
+    isError: bool = False
+
+
+_outcome = msgspec.json.Decoder(_Outcome)
+
+
+def succeeded(reply: Reply) -> bool:
+    """Whether a call went well: neither an error nor a result that says `isError`."""
+    if reply.result is None:
+        return False
+    if b'"isError"' not in reply.outline:
+        return True
+    try:
+        return not _outcome.decode(reply.outline).isError
+    except (msgspec.DecodeError, RecursionError):
+        return True

@@ -1,0 +1,83 @@
+"""The methods that change a legacy session.
+
+Owns: `logging/setLevel`, `resources/subscribe` and `resources/unsubscribe`. Never imports a
+transport.
+"""
+
+from __future__ import annotations
+
+from msgspec import Raw
+
+from armory.gateway.changes.resource_watches import ResourceWatches
+from armory.gateway.context import RequestContext
+from armory.gateway.primitives import located
+from armory.gateway.requests import ClientSession
+from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
+from armory.protocol.errors import RpcError
+from armory.protocol.link import Reply
+from armory.protocol.loglevels import LOG_LEVELS
+from armory.protocol.rawjson import EMPTY_OBJECT, need_text
+
+_DONE = Reply(EMPTY_OBJECT, era="legacy")
+
+
+class SessionMethods:
+    """Changes sessions.
+
+    Args:
+        resources: the resources that clients watch.
+    """
+
+    def __init__(self, resources: ResourceWatches) -> None:
+        self._resources = resources
+
+    async def set_log_level(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
+        """Answer `logging/setLevel`.
+
+        Raises:
+            RpcError: no level that there is.
+        """
+        session = _session(context)
+        level = need_text(params, "level")
+        if level not in LOG_LEVELS:
+            raise RpcError(
+                INVALID_PARAMS,
+                f"params.level is {level[:40]!r}; expected one of {', '.join(LOG_LEVELS)}",
+            )
+        session.log_level = level
+        return _DONE
+
+    async def subscribe(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
+        """Answer `resources/subscribe`.
+
+        Raises:
+            RpcError: no such resource for this caller.
+            UpstreamUnavailable: its upstream cannot be told.
+        """
+        subscription = _session(context).subscription
+        server, uri = located(context, need_text(params, "uri"))
+        await self._resources.add(subscription, server, uri)
+        return _DONE
+
+    async def unsubscribe(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
+        """Answer `resources/unsubscribe`.
+
+        Raises:
+            RpcError: no such resource for this caller.
+            UpstreamUnavailable: its upstream cannot be told.
+        """
+        subscription = _session(context).subscription
+        server, uri = located(context, need_text(params, "uri"))
+        await self._resources.remove(subscription, server, uri)
+        return _DONE
+
+
+def _session(context: RequestContext) -> ClientSession:
+    """The session of a request.
+
+    Raises:
+        RpcError: it has none.
+    """
+    if context.session is None:
+        raise RpcError(METHOD_NOT_FOUND, "Method not found: there is no session")
+    return context.session

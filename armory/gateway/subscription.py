@@ -1,0 +1,51 @@
+"""One client that listens.
+
+Owns: `Subscription`. Never imports a transport: a client is a function that takes a notification
+and returns at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from armory.domain.principal import Principal
+from armory.gateway.endpoint import Endpoint
+from armory.protocol.link import Owner, Params
+from armory.protocol.methods import LISTS_CHANGED
+
+Deliver = Callable[[str, Params], None]
+
+
+@dataclass(slots=True, eq=False)
+class Subscription:
+    """One client that listens: a legacy session, or one `subscriptions/listen` stream.
+
+    Attributes:
+        principal, endpoint, session: whose it is and where it listens.
+        deliver: takes (method, params); must neither block nor raise.
+        lists: the list-changed methods that it wants.
+        uris: resources that it subscribed to, as (server, original URI).
+        tasks: exposed ids of tasks that it wants to hear of.
+        relays: whether it hears notifications that belong to the whole upstream session.
+    """
+
+    principal: Principal
+    endpoint: Endpoint
+    deliver: Deliver
+    session: str | None = None
+    lists: frozenset[str] = frozenset(LISTS_CHANGED)
+    uris: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    tasks: frozenset[str] = frozenset()
+    relays: bool = False
+
+    @property
+    def owner(self) -> Owner:
+        """On whose behalf it subscribes upstream."""
+        return Owner(self.principal, self.session)
+
+    def tell_lists(self, methods: frozenset[str]) -> None:
+        """Deliver those list changes that it wants to hear of."""
+        for method in LISTS_CHANGED:
+            if method in methods and method in self.lists:
+                self.deliver(method, {})

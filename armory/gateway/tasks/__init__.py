@@ -1,0 +1,1 @@
+"""Tasks, and whose they are."""

@@ -1,0 +1,103 @@
+"""Whose a task is: the principal that made it, at a server that it may use. To everybody else it
+does not exist.
+
+Owns: `TaskOwnership`: entering tasks as they are made, and finding them for those that made them.
+Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+from msgspec import Raw
+
+from armory.domain.naming import split_task
+from armory.gateway.context import RequestContext
+from armory.gateway.ports import Pool
+from armory.gateway.tasks.register import MOST_S, Place, TaskRegister
+from armory.protocol.codes import INVALID_PARAMS
+from armory.protocol.errors import RpcError
+from armory.protocol.link import Reply
+from armory.protocol.rawjson import items, members_or_none, need_text, pack, text_of, value
+
+
+class TaskOwnership:
+    """Tasks of callers.
+
+    Args:
+        pool: says over which upstream session a caller's tasks are made.
+        register: who made which.
+    """
+
+    def __init__(self, pool: Pool, register: TaskRegister) -> None:
+        self._pool = pool
+        self._register = register
+
+    async def note_made(self, context: RequestContext, server: str, reply: Reply) -> None:
+        """Enter the task that a result tells of, if it does: `task` in the handshake era, the
+        members of a result of type `task` in the modern one.
+        """
+        result = members_or_none(Raw(reply.outline))
+        if result is None:
+            return
+        modern = text_of(result, "resultType") == "task"
+        task = result if modern else members_or_none(result.get("task"))
+        id = text_of(task, "taskId") if task else None
+        if task and id:
+            place = Place(server, self._pool.key(server, context.owner), id)
+            await self._register.enter(place, context.principal.key, _ttl_s(task))
+
+    async def located(self, context: RequestContext, task: str) -> tuple[str, str] | None:
+        """(server, the upstream's id) of a task as the client knows it; None: it has none such.
+
+        Raises:
+            BackendError: the store that replicas share cannot tell.
+        """
+        endpoint = context.endpoint
+        parts = (endpoint.name, task) if endpoint.transparent else split_task(task)
+        if parts is None or not context.view.may_use(context.principal, endpoint, parts[0]):
+            return None
+        server, id = parts
+        maker = await self._register.maker(Place(server, self._pool.key(server, context.owner), id))
+        return parts if maker == context.principal.key else None
+
+    async def resolved(self, context: RequestContext, params: Mapping[str, Raw]) -> tuple[str, str]:
+        """(server, the upstream's id) of the task that `params.taskId` names.
+
+        Raises:
+            RpcError: no such task for this caller.
+            BackendError: the store that replicas share cannot tell.
+        """
+        task = need_text(params, "taskId")
+        place = await self.located(context, task)
+        if place is None:
+            raise RpcError(INVALID_PARAMS, f"unknown task: {task[:200]}", {"taskId": task})
+        return place
+
+    async def own_only(self, context: RequestContext, reply: Reply) -> Reply:
+        """An upstream's answer to `tasks/list` with the caller's tasks alone."""
+        result = members_or_none(reply.result)
+        if result is None or "tasks" not in result:
+            return reply
+        try:
+            listed = items(result["tasks"])
+        except (msgspec.DecodeError, RecursionError):
+            listed = []
+        own: list[Raw] = []
+        for task in listed:
+            id = text_of(members_or_none(task) or {}, "taskId")
+            if id is not None and await self.located(context, id):
+                own.append(task)
+        return Reply(pack({**result, "tasks": own}), era=reply.era)
+
+
+def _ttl_s(task: Mapping[str, Raw]) -> float | None:
+    for member in ("ttlMs", "ttl"):
+        try:
+            given = value(task.get(member, Raw(b"null")))
+        except (msgspec.DecodeError, RecursionError):
+            continue
+        if isinstance(given, int | float) and not isinstance(given, bool):
+            return float(min(max(given, 0), MOST_S * 1_000)) / 1_000
+    return None

@@ -1,0 +1,174 @@
+"""What single principals are served from, where some upstreams give each its own lists.
+
+Owns: `PrincipalView`, making them, and the tools that only single principals have. Never imports a
+transport or retrieval. Bounded everywhere.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Set
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from cachetools import LRUCache
+
+from armory.domain.catalog import Catalog, ServerLists, build_catalog
+from armory.domain.query import VisibleSet
+from armory.domain.results import Selection
+from armory.domain.tool import ListedRecord, ToolRecord
+from armory.gateway.endpoint import Endpoint
+from armory.gateway.ports import PrivateTools
+from armory.gateway.views.principal_lists import PrincipalLists
+from armory.gateway.views.view import View
+from armory.protocol.link import Owner
+from armory.security.policy import VisibleCatalog
+
+VIEWS = 64
+EXTRA = 5_000
+_JOINED_BYTES = 16 << 20
+R = TypeVar("R", ToolRecord, ListedRecord)
+_Parts = tuple[tuple[str, str, int], ...]
+
+
+class PrincipalView(View):
+    """A view with some upstreams' lists as one principal has them.
+
+    Args:
+        catalog: the snapshot with its lists in it.
+        base: the view that it was made from.
+        aliases: exposed name -> name in the search index, for tools that only some callers have,
+            or have with another definition.
+    """
+
+    def __init__(self, catalog: Catalog, base: View, aliases: Mapping[str, str]) -> None:
+        policy = base.policy.with_own_caches()
+        super().__init__(catalog, policy, base.settings, base, joined_bytes=_JOINED_BYTES)
+        self._aliases = aliases
+        self._names = {alias: name for name, alias in aliases.items()}
+        self._searchable = LRUCache[str, VisibleSet](64)
+
+    def searchable(self, visible: VisibleCatalog) -> VisibleSet:
+        """As `View.searchable`."""
+        key = visible.tools.key
+        tools = self._searchable.get(key)
+        if tools is None:
+            names = frozenset(self._aliases.get(name, name) for name in visible.tools.names)
+            tools = self._searchable[key] = VisibleSet(names, f"{key}/own")
+        return tools
+
+    def common(self, visible: VisibleCatalog) -> VisibleSet:
+        """As `View.common`."""
+        names = (name for name in visible.tools.names if name not in self._aliases)
+        return VisibleSet(frozenset(names), f"{visible.tools.key}/common")
+
+    def named(self, selection: Selection) -> Selection:
+        """As `View.named`."""
+        tools = self.catalog.tools
+        matches = (
+            (match, self._names.get(match.tool.name, match.tool.name))
+            for match in selection.matches
+        )
+        known = tuple(replace(match, tool=tools[name]) for match, name in matches if name in tools)
+        return replace(selection, matches=known)
+
+
+class PlainPrivateTools:
+    """Catalogs without rules, and nothing that is searched."""
+
+    def build_private(self, lists: Mapping[str, ServerLists], shared: Catalog) -> Catalog:
+        """As `PrivateTools.build_private`."""
+        return build_catalog(lists, previous=shared)[0]
+
+    async def index_private(self, tools: tuple[ToolRecord, ...]) -> None:
+        """As `PrivateTools.index_private`."""
+
+
+@dataclass(slots=True)
+class _Made:
+    """Views that were made from one view."""
+
+    base: View
+    views: LRUCache[_Parts, View] = field(default_factory=lambda: LRUCache[_Parts, View](VIEWS))
+
+
+class PrincipalViews:
+    """Views of single principals.
+
+    Args:
+        lists: what single principals have to themselves.
+        tools: makes catalogs of it, and makes its tools searchable.
+    """
+
+    def __init__(self, lists: PrincipalLists, tools: PrivateTools) -> None:
+        self._lists = lists
+        self._tools = tools
+        self._made: _Made | None = None
+        self._extra: OrderedDict[str, ToolRecord] = OrderedDict()
+        self._indexed: frozenset[str] = frozenset()
+
+    async def prepare(self, owner: Owner, endpoint: Endpoint, base: View, *, current: bool) -> None:
+        """Have a caller's lists at hand and, where it will list them, their tools searchable."""
+        await self._lists.prepare(owner, endpoint, current=current)
+        self.view(owner, endpoint, base)
+        if current and self._extra.keys() - self._indexed:
+            self._indexed = frozenset(self._extra)
+            await self._tools.index_private(tuple(self._extra.values()))
+
+    def view(self, owner: Owner, endpoint: Endpoint, base: View) -> View:
+        """What a caller is served from.
+
+        Args:
+            owner: the caller.
+            endpoint: where it asks.
+            base: what everybody else is served from.
+        """
+        lists: dict[str, ServerLists] = {}
+        parts: list[tuple[str, str, int]] = []
+        for held in self._lists.held(owner, endpoint):
+            shared = base.catalog.servers.get(held.server)
+            if shared is None:
+                continue
+            parts.append((held.server, held.key, held.generation))
+            lists[held.server] = held.lists or replace(
+                shared, tools=(), prompts=(), resources=(), templates=()
+            )
+        if not parts:
+            return base
+        if self._made is None or self._made.base is not base:
+            self._made = _Made(base)
+        views, key = self._made.views, tuple(parts)
+        view = views.get(key)
+        if view is None:
+            view = views[key] = self._make(lists, base)
+        return view
+
+    def _make(self, lists: Mapping[str, ServerLists], base: View) -> View:
+        shared = base.catalog
+        own = self._tools.build_private(lists, shared)
+        aliases: dict[str, str] = {}
+        for name, record in own.tools.items():
+            if shared.tools.get(name) != record:
+                aliases[name] = alias = f"{name}#{record.fingerprint[:16]}"
+                self._extra[alias] = replace(record, name=alias)
+                self._extra.move_to_end(alias)
+        while len(self._extra) > EXTRA:
+            self._extra.popitem(last=False)
+        place = {server: number for number, server in enumerate(shared.servers)}
+        catalog = Catalog(
+            shared.version,
+            {**shared.servers, **lists},
+            _merged(shared.tools, own.tools, place, lists.keys()),
+            _merged(shared.prompts, own.prompts, place, lists.keys()),
+            _merged(shared.resources, own.resources, place, lists.keys()),
+            _merged(shared.templates, own.templates, place, lists.keys()),
+        )
+        return PrincipalView(catalog, base, aliases)
+
+
+def _merged(
+    ours: Mapping[str, R], theirs: Mapping[str, R], place: Mapping[str, int], own: Set[str]
+) -> dict[str, R]:
+    """Records in the order of the servers, those of `own` servers taken from `theirs`."""
+    kept = {name: record for name, record in ours.items() if record.server not in own}
+    return dict(sorted({**kept, **theirs}.items(), key=lambda item: place[item[1].server]))

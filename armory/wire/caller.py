@@ -1,0 +1,29 @@
+"""Who asks, and where.
+
+Owns: `Caller`. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from armory.domain.principal import Principal
+from armory.gateway.endpoint import ALL, Endpoint
+
+
+class Caller(msgspec.Struct, frozen=True):
+    """Who asks, where, and what the connection or the HTTP request says beside the message.
+
+    Attributes:
+        principal: who it is.
+        endpoint: where it asks.
+        headers: of the HTTP request, case-insensitive; empty elsewhere.
+        url: its query parameters by name, each a list; empty elsewhere.
+    """
+
+    principal: Principal
+    endpoint: Endpoint = ALL
+    headers: Mapping[str, str] = {}
+    url: Mapping[str, list[str]] = {}
