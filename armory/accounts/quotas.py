@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+import structlog
 from sqlalchemy import select
 
 from armory.accounts.users import USER
@@ -25,6 +26,7 @@ from armory.storage.changes import ChangeFeed
 from armory.storage.database import Database
 from armory.storage.tables import query_months, users
 
+_log = structlog.get_logger(__name__)
 TTL_S = 10.0
 
 
@@ -67,7 +69,8 @@ class Quotas:
         database: where plans and counts are.
         feed: tells of changed plans.
         plans: queries a month by plan, None for without limit.
-        default_plan: for users without a row.
+        default_plan: for users without a row; its limit also holds for users whose plan is not
+            among `plans` any more.
         now_s: the time, seconds since 1970.
     """
 
@@ -85,6 +88,7 @@ class Quotas:
         self._default_plan = default_plan
         self._now_s = now_s
         self._known: dict[str, _Known] = {}
+        self._missed: set[str] = set()
         self._pending: Counter[tuple[str, int]] = Counter()
         self._flying: Counter[tuple[str, int]] = Counter()
         self._flights: SingleFlight[_Known] = SingleFlight()
@@ -107,7 +111,7 @@ class Quotas:
         key = (user, month)
         used = self._pending[key] + self._flying[key]
         used += known.stored if known.month == month else 0
-        limit = self._plans.get(known.plan)
+        limit = self._limit(known.plan)
         return Quota(known.plan, limit, used, resets_at_s)
 
     async def spend(self, user: str) -> Quota:
@@ -161,6 +165,14 @@ class Quotas:
                     known.stored += count
         finally:
             self._flying = Counter()
+
+    def _limit(self, plan: str) -> int | None:
+        if plan in self._plans:
+            return self._plans[plan]
+        if plan not in self._missed:
+            self._missed.add(plan)
+            _log.warning("plan_is_gone", plan=plan, limit_of=self._default_plan)
+        return self._plans.get(self._default_plan)
 
     async def _load(self, user: str, month: int) -> _Known:
         key = (user, month)

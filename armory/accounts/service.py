@@ -66,12 +66,13 @@ class Accounts:
         self._upstreams = upstreams
         self.feed = ChangeFeed(database, cache)
         plan = self.settings.default_plan
-        self.users = Users(database, self.feed, default_plan=plan)
+        plans = self.settings.plans
+        self.users = Users(database, self.feed, default_plan=plan, plans=plans)
         self.keys = ApiKeys(database, cache, self.feed)
         self.packs = Packs(database, self.feed, self.users)
         self.scopes = PackScopes(database, self.feed)
         self.registry = ToolRegistry(database, self.feed)
-        self.quotas = Quotas(database, self.feed, plans=self.settings.plans, default_plan=plan)
+        self.quotas = Quotas(database, self.feed, plans=plans, default_plan=plan)
         self.usage = UsageStatistics(
             database, tools=tools, window_days=self.settings.usage_window_days
         )

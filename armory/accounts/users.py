@@ -5,6 +5,7 @@ Owns: making, finding, deactivating and deleting users. Never imports the surfac
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sqlalchemy import delete, insert, select, update
@@ -12,6 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from armory.accounts.names import AlreadyExists, check_name
+from armory.errors import InvalidRequest
 from armory.storage.changes import LEARNED_USES, ChangeFeed, Transaction
 from armory.storage.database import Database, now_ms
 from armory.storage.tables import api_keys, learned_uses, users
@@ -46,21 +48,32 @@ class Users:
         database: where they are.
         feed: tells every process of changes.
         default_plan: plan of users that were given none.
+        plans: the plans that there are; no others are given.
     """
 
-    def __init__(self, database: Database, feed: ChangeFeed, *, default_plan: str = "free") -> None:
+    def __init__(
+        self,
+        database: Database,
+        feed: ChangeFeed,
+        *,
+        default_plan: str = "free",
+        plans: Collection[str] = ("free",),
+    ) -> None:
         self._database = database
         self._feed = feed
         self._default_plan = default_plan
+        self._plans = plans
 
     async def create(self, user_id: str, plan: str | None = None) -> User:
         """A new user.
 
         Raises:
-            InvalidRequest: the id cannot be used; `AlreadyExists`: it is taken.
+            InvalidRequest: the id cannot be used, or there is no such plan; `AlreadyExists`: the
+                id is taken.
         """
         check_name(user_id, "id")
-        made = User(user_id, plan or self._default_plan, True, now_ms())
+        chosen = self._default_plan if plan is None else self._known(plan)
+        made = User(user_id, chosen, True, now_ms())
         try:
             async with self._feed.transaction() as change:
                 await change.connection.execute(insert(users).values(**_row(made)))
@@ -91,10 +104,14 @@ class Users:
     async def change(
         self, user_id: str, *, plan: str | None = None, is_active: bool | None = None
     ) -> User | None:
-        """Give another plan, or activate and deactivate; None when there is no such user."""
+        """Give another plan, or activate and deactivate; None when there is no such user.
+
+        Raises:
+            InvalidRequest: there is no such plan.
+        """
         values: dict[str, object] = {}
         if plan is not None:
-            values["plan"] = check_name(plan, "plan")
+            values["plan"] = self._known(plan)
         if is_active is not None:
             values["is_active"] = is_active
         if values:
@@ -116,6 +133,15 @@ class Users:
                 change.changed(LEARNED_USES, "")
             gone = await change.connection.execute(delete(users).where(users.c.id == user_id))
             return bool(gone.rowcount)
+
+    def _known(self, plan: str) -> str:
+        if plan in self._plans:
+            return plan
+        known = ", ".join(sorted(self._plans)) or "none"
+        raise InvalidRequest(
+            f"there is no plan {check_name(plan, 'plan')!r}; accounts.plans has: {known}",
+            parameter="plan",
+        )
 
     async def _tell(self, change: Transaction, user_id: str, *, ended: bool) -> None:
         own = select(api_keys.c.id, api_keys.c.digest).where(api_keys.c.user_id == user_id)

@@ -13,7 +13,7 @@ from armory.accounts.keys import PREFIX
 from armory.accounts.names import AlreadyExists
 from armory.accounts.packs import Pack
 from armory.accounts.query_log import QueryRecord
-from armory.accounts.quotas import month_of
+from armory.accounts.quotas import Quotas, month_of
 from armory.accounts.registry import TOOLS
 from armory.accounts.service import Accounts
 from armory.accounts.settings import AccountSettings
@@ -275,6 +275,14 @@ async def test_quotas_count_over_replicas_and_refuse_when_used_up(replicas: Any)
     await eventually(unlimited)
     assert (await second.quotas.standing("ann")).current_month_usage == 3
     assert await first.spend(Principal("service")) is None
+
+
+async def test_a_plan_that_is_configured_no_more_has_the_default_ones_limit(replicas: Any) -> None:
+    accounts = await replicas.start()
+    quotas = Quotas(accounts.database, accounts.feed, plans={"free": 3}, default_plan="free")
+    await accounts.users.create("ann", "team")
+    standing = await quotas.standing("ann")
+    assert (standing.plan, standing.queries_limit) == ("team", 3)
 
 
 def test_a_month_ends_when_the_next_begins() -> None:

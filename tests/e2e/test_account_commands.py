@@ -33,6 +33,10 @@ def test_users_keys_and_packs_from_making_to_deleting(here: Run) -> None:
     assert again.returncode == 2
     assert "exists already" in again.stderr
     assert [user["id"] for user in said(here("users", "list", "--json"))] == ["ann"]
+    for command in (("create", "bob"), ("change", "ann")):
+        refused = here("users", *command, "--plan", "fre")
+        assert refused.returncode == 2
+        assert "no plan 'fre'; accounts.plans has: free" in refused.stderr
 
     made = said(here("keys", "create", "laptop", "--user", "ann", "--expires", "90d", "--json"))
     assert made["key"].startswith("acx_")

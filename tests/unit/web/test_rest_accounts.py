@@ -93,8 +93,17 @@ async def test_administrators_change_users_and_their_credentials_follow(client: 
     assert (await client("GET", path, token=ADMIN)).body["id"] == "eve"
     assert (await client("DELETE", path, token=ADMIN)).status == 204
     assert (await client("GET", "/v1/quota", token=key["key"])).status == 401
-    for method, more in (("GET", {}), ("DELETE", {}), ("PATCH", {"json": {"plan": "x"}})):
+    for method, more in (("GET", {}), ("DELETE", {}), ("PATCH", {"json": {"plan": "tiny"}})):
         assert (await client(method, path, token=ADMIN, **more)).status == 404
+
+
+async def test_a_plan_that_does_not_exist_is_refused(client: Any) -> None:
+    new = await client("POST", "/v1/users", token=ADMIN, json={"id": "eve", "plan": "tniy"})
+    assert (new.status, new.body["parameter"]) == (422, "plan")
+    assert new.body["detail"] == "there is no plan 'tniy'; accounts.plans has: free, tiny"
+    other = await client("PATCH", "/v1/users/lim", token=ADMIN, json={"plan": "tniy"})
+    assert (other.status, other.body["parameter"]) == (422, "plan")
+    assert (await client("GET", "/v1/users/lim", token=ADMIN)).body["plan"] == "tiny"
 
 
 async def test_installations_are_listed_switched_and_removed(client: Any) -> None:
