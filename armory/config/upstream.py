@@ -95,6 +95,8 @@ class AuthConfig(Block):
 class UpstreamConfig(Block):
     """One upstream: a process (`command`) or a URL (`url`), and its bounds."""
 
+    enabled: bool = True
+    """false: it is checked, and neither started nor offered."""
     command: str | None = Field(default=None, min_length=1)
     """Program of a stdio server: a name on the PATH or a path."""
     args: list[Text] = Field(default_factory=list[str])
@@ -129,6 +131,9 @@ class UpstreamConfig(Block):
     """An unused session or process is ended after so many seconds."""
     connect_timeout_s: Seconds = _SPEC.connect_timeout_s
     """Deadline of each step of connecting, in seconds."""
+    start_timeout_s: Seconds = _SPEC.start_timeout_s
+    """So long a start may take that may install something (npx, uvx, docker run ...), in seconds;
+    where it is given, every start of this server. A launcher that works is not ended even then."""
     call_timeout_s: Seconds = _SPEC.call_timeout_s
     """Deadline of one call, in seconds."""
     health_interval_s: Seconds = _SPEC.health_interval_s

@@ -205,7 +205,7 @@ class Runtime:
         self._starting = spawn(self._first_snapshot(), "first snapshot")
 
     async def _first_snapshot(self) -> None:
-        await self.supervisor.wait_first(FIRST_SNAPSHOT_S)
+        await self.supervisor.wait_first(None if self._trusted else FIRST_SNAPSHOT_S)
         await self.keeper.settle()
         self._snapshot.set()
 

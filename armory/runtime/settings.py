@@ -92,8 +92,12 @@ def problems_of(loaded: Loaded) -> list[ConfigError]:
 
 
 def upstream_specs(loaded: Loaded) -> list[UpstreamSpec]:
-    """Every upstream, in the order of the file."""
-    return [upstream_spec(key, block, loaded) for key, block in loaded.config.upstreams.items()]
+    """Every upstream that is enabled, in the order of the file."""
+    return [
+        upstream_spec(key, block, loaded)
+        for key, block in loaded.config.upstreams.items()
+        if block.enabled
+    ]
 
 
 def upstream_spec(key: str, block: UpstreamConfig, loaded: Loaded) -> UpstreamSpec:
@@ -115,6 +119,7 @@ def upstream_spec(key: str, block: UpstreamConfig, loaded: Loaded) -> UpstreamSp
         auth=None if block.auth is None else grant(key, block.auth, loaded.home),
         ca_file=None if block.tls.ca_file is None else str(loaded.folder / block.tls.ca_file),
         verify=block.tls.verify,
+        patient="start_timeout_s" in block.model_fields_set,
         breaker_failures=block.breaker.failures,
         breaker_open_s=block.breaker.open_s,
         message_bytes=limits.stdio_line_bytes,

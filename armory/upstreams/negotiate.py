@@ -8,9 +8,9 @@ the pool.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 import structlog
 
@@ -19,10 +19,12 @@ from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.protocol.session_events import SessionObserver
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, Era
 from armory.tasks import start, stop
+from armory.upstreams.error_output import ErrorOutput
 from armory.upstreams.session.base import BaseLink, Identity, LinkContext, Unintelligible
 from armory.upstreams.session.duplex import DuplexLink
 from armory.upstreams.session.handshake import Incompatible, NotModern, discover, initialize
 from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.starting import Starting
 from armory.upstreams.transports.http import HttpLink
 from armory.upstreams.transports.http_client import HttpClient, HttpFailure
 from armory.upstreams.transports.http_legacy import LegacyHttpLink
@@ -31,6 +33,7 @@ from armory.upstreams.transports.stdio import StdioLink
 
 log = structlog.get_logger(__name__)
 
+_Found = TypeVar("_Found")
 _NO_VERDICT = frozenset((401, 403, 407, 429, 502, 503, 504))
 """HTTP statuses that say nothing about what the upstream speaks."""
 
@@ -49,10 +52,22 @@ class Connector:
     Args:
         spec: the upstream, `${principal}` not filled in.
         client_info: the gateway's `clientInfo`.
+        errors: takes what its processes write to standard error.
+
+    Attributes:
+        starting: the process that has not answered yet, while there is one.
     """
 
-    def __init__(self, spec: UpstreamSpec, client_info: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        spec: UpstreamSpec,
+        client_info: Mapping[str, Any],
+        errors: ErrorOutput | None = None,
+    ) -> None:
         self.spec = spec
+        self.starting: Starting | None = None
+        self._errors = ErrorOutput() if errors is None else errors
+        self._dies = False
         self.verdict: Verdict | None = None
         self._client_info = client_info
         self._client: HttpClient | None = None
@@ -92,7 +107,7 @@ class Connector:
             UpstreamUnavailable: it cannot be reached, or speaks nothing known here.
         """
         spec = self.spec.filled_for(principal)
-        context = LinkContext(spec, self._client_info, observer, owner)
+        context = LinkContext(spec, self._client_info, observer, owner, self._errors)
         known = self.verdict
         if not fresh and self._identity is not None and self._client is not None:
             link = HttpLink(context, self._client)
@@ -118,35 +133,50 @@ class Connector:
     async def _connect_stdio(
         self, context: LinkContext, capabilities: Mapping[str, Any]
     ) -> BaseLink:
-        if self._tries("modern"):
+        if self._tries("modern") and not self._dies:
             link = StdioLink(context)
-            try:
-                await link.open()
-                identity = await self._meet(link, capabilities)
-            except BaseException:
-                await link.close()
-                raise
+            identity = await self._started(
+                link, lambda within_s: self._meet(link, capabilities, within_s)
+            )
             if identity is not None:
                 return await self._settled(link, identity, "stdio")
             await link.close()
-            log.info("upstream_respawned_for_initialize", upstream=self.spec.key, death=link.death)
+            log.debug("upstream_respawned_for_initialize", upstream=self.spec.key, death=link.death)
         link = StdioLink(context)
         try:
+            identity = await self._started(
+                link, lambda within_s: initialize(link, self.offer, capabilities, within_s)
+            )
+        except UpstreamUnavailable:
+            died, self._dies = self._dies, link.death is not None and self._tries("modern")
+            if not died or self._dies:
+                raise
+            return await self._connect_stdio(context, capabilities)  # it lives again: ask it all
+        self._dies = False
+        return await self._settled(link, identity, "stdio")
+
+    async def _started(self, link: StdioLink, meet: Callable[[float], Awaitable[_Found]]) -> _Found:
+        self.starting = starting = Starting(link)
+        try:
             await link.open()
-            identity = await initialize(link, self.offer, capabilities)
+            return await starting.answer(meet)
         except BaseException:
             await link.close()
             raise
-        return await self._settled(link, identity, "stdio")
+        finally:
+            if self.starting is starting:
+                self.starting = None
 
-    async def _meet(self, link: StdioLink, capabilities: Mapping[str, Any]) -> Identity | None:
+    async def _meet(
+        self, link: StdioLink, capabilities: Mapping[str, Any], within_s: float
+    ) -> Identity | None:
         """Probe a fresh process; None when it must be started anew to be initialised.
 
         A process that is silent for a third of the time gets `initialize` beside the probe: it may
         be slow to start, or one that answers nothing that it does not know.
         """
         third = self.spec.connect_timeout_s / 3
-        probe = start(discover(link, 3 * third), f"probe {link.server}")
+        probe = start(discover(link, within_s), f"probe {link.server}")
         tasks = {probe}
         try:
             await asyncio.wait(tasks, timeout=third)
@@ -156,7 +186,7 @@ class Connector:
                 return identity
             if link.closed:
                 return None
-            handshake = initialize(link, self.offer, capabilities, 2 * third)
+            handshake = initialize(link, self.offer, capabilities, within_s - third)
             tasks.add(start(handshake, f"initialize {link.server}"))
             return await _first_of(tasks, link)
         finally:

@@ -12,6 +12,7 @@ from typing import Literal
 from armory.domain.principal import Principal
 from armory.errors import ConfigError
 from armory.protocol.versions import ALL_VERSIONS
+from armory.upstreams.launchers import launcher_of
 from armory.upstreams.oauth.grants import Grant
 
 PROTOCOLS = ("auto", *ALL_VERSIONS)
@@ -48,6 +49,9 @@ class UpstreamSpec:
             upstream says that they are private.
         idle_timeout_s: an unused session is closed after so many seconds.
         connect_timeout_s: deadline of each step of connecting.
+        start_timeout_s: so long the start of a launcher (npx, uvx ...) may take until its server
+            answers; one that still does something then is waited for on and on.
+        patient: whether that goes for a program that is no known launcher, too.
         call_timeout_s: deadline of one call, time spent waiting for the client not counted.
         max_concurrency: calls in flight at once, over all sessions.
         max_queue: calls that may wait for their turn; more are shed.
@@ -77,6 +81,8 @@ class UpstreamSpec:
     lists: Whose = "auto"
     idle_timeout_s: float = 900.0
     connect_timeout_s: float = 15.0
+    start_timeout_s: float = 300.0
+    patient: bool = False
     call_timeout_s: float = 120.0
     max_concurrency: int = 64
     max_queue: int = 256
@@ -130,6 +136,16 @@ class UpstreamSpec:
     def is_stdio(self) -> bool:
         """Whether the upstream is a process."""
         return self.command is not None
+
+    @property
+    def launcher(self) -> str | None:
+        """The program that may install the server before it starts it; None: none does."""
+        return None if self.command is None else launcher_of(self.command, self.args)
+
+    @property
+    def starts_slowly(self) -> bool:
+        """Whether a start may take `start_timeout_s`."""
+        return self.patient or self.launcher is not None
 
     @property
     def templated(self) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -30,13 +31,20 @@ from armory.upstreams.upstream import Upstream
 
 log = structlog.get_logger(__name__)
 
-State = Literal["connecting", "ready", "down"]
+State = Literal["connecting", "ready", "down", "login_required"]
 OnLists = Callable[[str, ServerLists], None]
 
 FIRST_PAUSE_S = 0.5
 LONGEST_PAUSE_S = 60.0
 STABLE_S = 30.0
+_LOGIN = "login_required"
+TELL_S = 15.0
+"""So often the log says what a start is waited for."""
 _SETTLE_S = 0.05
+_SHOWN_LINES = 10
+_TOLD = 50
+"""Failures of one upstream that are told apart."""
+_NUMBERS = re.compile(r"0x[0-9a-f]{1,16}|\d{1,20}", re.IGNORECASE)
 _MISSED_PROBES = 2
 
 
@@ -45,12 +53,14 @@ class UpstreamStatus:
     """One upstream as its owner task sees it.
 
     Attributes:
-        state: `connecting` before the first answer, `ready`, or `down` (last-good lists stay).
+        state: `connecting` before the first answer, `ready`, `down` (last-good lists stay), or
+            `login_required`, which is down for want of a login.
         error: why it is down, naming the upstream; "" otherwise.
         since: the supervisor's clock when the state was entered, seconds.
         era, protocol_version: what it speaks; None and "" while unknown.
         tools: how many tools its last good list has.
         attempts: connection attempts since it was last stable.
+        awaited: what it has not done yet, while its process starts; "" otherwise.
         dropped: the first of what its last good lists lack because it cannot be handled.
         dropped_count: how much they lack in all.
     """
@@ -64,6 +74,7 @@ class UpstreamStatus:
     attempts: int = 0
     dropped: Sequence[Dropped] = ()
     dropped_count: int = 0
+    awaited: str = ""
 
 
 class _Supervised:
@@ -83,6 +94,7 @@ class _Supervised:
         self._crashes = 0
         self._crashed_at = clock.now()
         self._listed = 0
+        self._told: set[str] = set()
 
     def on_session_event(self, event: SessionEvent) -> None:
         """As `SessionObserver.on_session_event`: what calls for a look at the lists, or for a new
@@ -102,17 +114,43 @@ class _Supervised:
         while True:
             began = self._clock.now()
             try:
-                link = await self.upstream.own_link()
+                link = await self._own_link()
                 self._lost = None
                 await self._refresh(link)
                 await self._follow(link)
             except UpstreamUnavailable as error:
-                self._down(str(error))
+                self._down(str(error), "login_required" if error.code == _LOGIN else "down")
             if self._clock.now() - began >= STABLE_S:
                 failures = 0
+                self._told.clear()
             failures += 1
             self.status = replace(self.status, attempts=failures)
             await self._clock.sleep(pause_s(failures))
+
+    async def _own_link(self) -> BaseLink:
+        """As `Upstream.own_link`; says from time to time what is waited for."""
+        if not self.upstream.spec.starts_slowly:
+            return await self.upstream.own_link()
+        teller = start(self._tell(), f"start of {self.upstream.spec.key}")
+        try:
+            return await self.upstream.own_link()
+        finally:
+            await stop(teller)
+
+    async def _tell(self) -> None:
+        while True:
+            await asyncio.sleep(TELL_S)
+            starting = self.upstream.connector.starting
+            if starting is not None:
+                key = self.upstream.spec.key
+                log.info("upstream_starting", upstream=key, awaited=starting.said)
+
+    def shown(self) -> UpstreamStatus:
+        """The status, with what is waited for."""
+        starting = self.upstream.connector.starting
+        if starting is None or self.status.state == "ready":
+            return self.status
+        return replace(self.status, awaited=starting.said)
 
     def crashed(self, error: BaseException) -> float:
         """The owner task met an error that nobody foresaw; after so many seconds, longer each
@@ -224,13 +262,17 @@ class _Supervised:
             lists.dropped_count,
         )
 
-    def _down(self, error: str) -> None:
+    def _down(self, error: str, state: Literal["down", "login_required"] = "down") -> None:
         error = redacted(error)
-        again = self.status.state == "down" and self.status.error == error
-        say = log.debug if again else log.warning
-        say("upstream_down", upstream=self.upstream.spec.key, error=error)
-        since = self.status.since if self.status.state == "down" else self._clock.now()
-        self.status = replace(self.status, state="down", error=error, since=since)
+        kind = _NUMBERS.sub("0", error)
+        say = log.debug if kind in self._told else log.warning
+        if len(self._told) < _TOLD:
+            self._told.add(kind)
+        said = self.upstream.errors.lines()[-_SHOWN_LINES:]
+        more = {"stderr": said} if said else {}
+        say("upstream_down", upstream=self.upstream.spec.key, error=error, **more)
+        since = self.status.since if self.status.state == state else self._clock.now()
+        self.status = replace(self.status, state=state, error=error, since=since)
         self.settled.set()
 
 
@@ -253,8 +295,12 @@ class Supervisor:
         """Start connecting to every upstream at once; returns immediately."""
         await self._align()
 
-    async def wait_first(self, timeout_s: float) -> bool:
-        """Wait until each upstream has listed, or failed once; False when time ran out."""
+    async def wait_first(self, timeout_s: float | None) -> bool:
+        """Wait until each upstream has listed, or failed once; False when time ran out.
+
+        Args:
+            timeout_s: so long at most; None: as long as it takes, installing included.
+        """
         waits = [owner.settled.wait() for owner in self._supervised.values()]
         try:
             async with asyncio.timeout(timeout_s):
@@ -280,7 +326,7 @@ class Supervisor:
 
     def status(self) -> Mapping[str, UpstreamStatus]:
         """The state of every upstream, in the order of the configuration."""
-        return {key: owner.status for key, owner in self._supervised.items()}
+        return {key: owner.shown() for key, owner in self._supervised.items()}
 
     async def update(self, specs: Iterable[UpstreamSpec]) -> None:
         """Swap the configuration in the pool and here; unchanged upstreams are not disturbed."""

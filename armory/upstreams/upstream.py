@@ -5,6 +5,7 @@ Owns: the way of a single call, and the gateway's own session. Never imports the
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +18,8 @@ from armory.protocol.link import Call, Owner, Reply
 from armory.protocol.session_events import SessionObserver, SessionObservers
 from armory.upstreams.breaker import Breaker
 from armory.upstreams.clock import Clock
-from armory.upstreams.link_pool import LinkPool
+from armory.upstreams.error_output import ErrorOutput
+from armory.upstreams.link_pool import LinkPool, LinkSlot
 from armory.upstreams.negotiate import Connector
 from armory.upstreams.queue import CallQueue, QueueFull
 from armory.upstreams.session.base import BaseLink, Unintelligible
@@ -51,6 +53,7 @@ class Upstream:
 
     Attributes:
         observers: who is told what happens on this upstream's.
+        errors: what its processes wrote to standard error.
     """
 
     def __init__(
@@ -63,7 +66,8 @@ class Upstream:
         self.spec = spec
         self.breaker = Breaker(spec.breaker_failures, spec.breaker_open_s)
         self.queue = CallQueue(spec.max_concurrency, spec.max_queue)
-        self.connector = Connector(spec, client_info)
+        self.errors = ErrorOutput()
+        self.connector = Connector(spec, client_info, self.errors)
         self.observers = SessionObservers()
         self.observers.add(observer)
         self.links = LinkPool(spec, self.connector, self.observers, clock)
@@ -137,11 +141,25 @@ class Upstream:
         try:
             link = slot.link
             if link is None or link.closed:
-                link = await self.links.link(slot)
+                link = await self._opened(slot, call)
             return await link.request(call)
         finally:
             slot.in_flight -= 1
             slot.last_used = self._clock.now()
+
+    async def _opened(self, slot: LinkSlot, call: Call) -> BaseLink:
+        """A link of the slot; a start goes on that a call has no more time to wait for."""
+        timeout_s = self.spec.call_timeout_s if call.timeout_s is None else call.timeout_s
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self.links.link(slot)
+        except TimeoutError:
+            starting = self.connector.starting
+            awaited = starting.said if starting is not None else "it is still being connected to"
+            raise UpstreamTimeout(
+                f"upstream {self.spec.key!r}: {awaited}; try again in a while",
+                upstream=self.spec.key,
+            ) from None
 
     # --- the gateway's own session
 

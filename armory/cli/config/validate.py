@@ -57,8 +57,7 @@ async def _connect(loaded: Loaded) -> dict[str, Any]:
     upstreams = loaded.config.upstreams
     with waiting(f"connecting to {len(upstreams)} upstreams"):
         async with open_runtime(loaded, trusted=True) as runtime:
-            longest = max((block.connect_timeout_s for block in upstreams.values()), default=1)
-            await runtime.supervisor.wait_first(3 * longest)
+            await runtime.supervisor.wait_first(None)
             return {
                 key: {
                     "state": found.state,

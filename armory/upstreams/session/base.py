@@ -30,6 +30,7 @@ from armory.protocol.rawjson import encode
 from armory.protocol.session_events import Lost, Notified, Renewed, SessionObserver
 from armory.protocol.versions import MODERN_VERSIONS, Era
 from armory.tasks import Tasks
+from armory.upstreams.error_output import ErrorOutput
 from armory.upstreams.session.listening import Listening
 from armory.upstreams.spec import UpstreamSpec
 
@@ -65,12 +66,14 @@ class LinkContext:
         client_info: the gateway's `clientInfo`.
         observer: who is told what happens outside requests.
         owner: the pool's key of whose session it is; goes into the events.
+        errors: takes what a process writes to standard error.
     """
 
     spec: UpstreamSpec
     client_info: Mapping[str, Any]
     observer: SessionObserver
     owner: str = ""
+    errors: ErrorOutput = field(default_factory=ErrorOutput)
 
 
 class BaseLink(ABC):

@@ -11,7 +11,8 @@ import structlog
 from armory.http1.eventstream import Event
 from armory.protocol.rawjson import excerpt
 from armory.protocol.upstream_messages import ABSENT, UnreadableMessage, UpstreamMessage, decode
-from armory.upstreams.transports.http_client import HttpFailure
+from armory.upstreams.transports.error_bodies import is_message
+from armory.upstreams.transports.http_client import http_failure
 
 log = structlog.get_logger(__name__)
 
@@ -31,23 +32,36 @@ def answer_in(
     """The one answer in a JSON body.
 
     Raises:
-        HttpFailure: the body is none, and the status says that something went wrong.
+        HttpFailure: the body is none, and the status says that something went wrong; or the
+            status asks for a login, whatever the body is.
         UnreadableMessage: the body is none, and the status says that all is well.
     """
-    try:
-        messages = decode(body)
-    except UnreadableMessage:
-        if status < 300:
-            raise
-        messages = []
-    for message in messages:
+    for message in messages_of(body, server, status):
         if message.method is None and (
             message.id == request_id or (message.id is None and message.error is not ABSENT)
         ):
             return message
     if status < 300:
         raise UnreadableMessage(f"its body does not answer the request: {excerpt(body)}")
-    raise HttpFailure(server, status, body, None)
+    raise http_failure(server, status, body)
+
+
+def messages_of(body: bytes | bytearray, server: str, status: int) -> list[UpstreamMessage]:
+    """The messages in a JSON body.
+
+    Raises:
+        HttpFailure: there is none, and the status says that something went wrong; or the status
+            asks for a login, whatever the body is.
+        UnreadableMessage: there is none, and the status says that all is well.
+    """
+    if status in (401, 403) or (status >= 400 and not is_message(body)):
+        raise http_failure(server, status, body)
+    try:
+        return decode(body)
+    except UnreadableMessage:
+        if status < 300:
+            raise
+        raise http_failure(server, status, body) from None
 
 
 def session_over(status: int, body: bytes | bytearray, request_id: int) -> bool:

@@ -22,6 +22,7 @@ from armory.upstreams.oauth.discovery import Challenge, challenge_of
 from armory.upstreams.oauth.person import tokens_for
 from armory.upstreams.oauth.tokens import Tokens
 from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.error_bodies import said_in
 
 JSON_AND_EVENTS = "application/json, text/event-stream"
 # Below the five seconds after which uvicorn and Node close an idle connection: a request must not
@@ -32,7 +33,6 @@ _OWN_HEADERS = {"User-Agent": "armory"}
 _REDIRECTS = frozenset((307, 308))
 _REDIRECTED_S = 60.0
 """So long a redirect holds without being asked for again; an error ends it at once."""
-_CUT = 300
 
 
 _UNTRUSTED = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)
@@ -49,19 +49,39 @@ class HttpFailure(UpstreamUnavailable):
     def __init__(
         self, server: str, status: int, body: bytes | bytearray, retry_after_s: float | None
     ) -> None:
-        said = body[:_CUT].decode("utf-8", "replace").strip()
-        hint = {
-            401: "; it wants other credentials (see 'headers' and 'auth')",
-            403: "; it does not allow this (see 'headers' and 'auth')",
-            404: "; check the path of 'url'",
-        }.get(status, "")
+        said = said_in(body)
+        hint = f"; check the path of upstreams.{server}.url" if status == 404 else ""
         super().__init__(
-            f"upstream {server!r} answered HTTP {status}{hint}{': ' + said if said else ''}",
+            self._told(server, f"HTTP {status}{' (' + said + ')' if said else ''}{hint}"),
             upstream=server,
             retry_after_s=retry_after_s,
         )
         self.status = status
         self.body = body
+
+    def _told(self, server: str, answered: str) -> str:
+        return f"upstream {server!r} answered {answered}"
+
+
+class LoginRequired(HttpFailure):
+    """The upstream answered 401 or 403: it wants a login, or another one."""
+
+    code = "login_required"
+
+    def _told(self, server: str, answered: str) -> str:
+        return (
+            f"upstream {server!r} wants a login: it answered {answered}. Give a token under "
+            f"upstreams.{server}.headers, or set upstreams.{server}.auth: {{type: "
+            f"authorization_code}} and run `armory login {server}`"
+        )
+
+
+def http_failure(
+    server: str, status: int, body: bytes | bytearray, retry_after_s: float | None = None
+) -> HttpFailure:
+    """The error that an HTTP status and the beginning of its body mean."""
+    kind = LoginRequired if status in (401, 403) else HttpFailure
+    return kind(server, status, body, retry_after_s)
 
 
 def reusable(headers: Mapping[str, str]) -> Fields:
@@ -279,7 +299,7 @@ class HttpClient:
             pass
         finally:
             response.close()
-        return HttpFailure(self._spec.key, response.status, body, _retry_after(response))
+        return http_failure(self._spec.key, response.status, body, _retry_after(response))
 
     def _open(self) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(

@@ -20,19 +20,20 @@ from armory.http1.reading import BodyTooLarge, let_go, read_body, read_events
 from armory.protocol import jsonrpc
 from armory.protocol.headers import SESSION_HEADER, VERSION_HEADER
 from armory.protocol.link import Call, Params, Reply
-from armory.protocol.upstream_messages import UnreadableMessage, UpstreamMessage, decode
+from armory.protocol.upstream_messages import UnreadableMessage, UpstreamMessage
 from armory.protocol.versions import VERSION_HEADER_SINCE
 from armory.upstreams.session.base import Identity, LinkContext
 from armory.upstreams.session.handshake import initialize
 from armory.upstreams.session.multiplexer import cancelled_params
 from armory.upstreams.session.pending import Note, Pending
 from armory.upstreams.session.stateful import StatefulLink
-from armory.upstreams.transports.http_answers import messages_in, session_over
+from armory.upstreams.transports.http_answers import messages_in, messages_of, session_over
 from armory.upstreams.transports.http_client import (
     JSON_AND_EVENTS,
     Answer,
     HttpClient,
     HttpFailure,
+    http_failure,
     reusable,
 )
 from armory.upstreams.transports.server_stream import EVENTS, ServerStream, pause_s, resuming
@@ -184,17 +185,11 @@ class LegacyHttpLink(StatefulLink):
         body = await read_body(response, self.spec.message_bytes)
         if had_session and session_over(response.status, body, pending.id):
             raise HttpFailure(self.server, 404, body, None)
-        try:
-            messages = decode(body)
-        except UnreadableMessage:
-            if response.status >= 400:
-                raise HttpFailure(self.server, response.status, body, None) from None
-            raise
-        for message in messages:
+        for message in messages_of(body, self.server, response.status):
             reply = await self._take(message, pending)
             if reply is not None:
                 return reply
-        raise HttpFailure(self.server, response.status, body, None)
+        raise http_failure(self.server, response.status, body)
 
     async def _take(self, message: UpstreamMessage, pending: Pending) -> Reply | None:
         hit = self.requests.route(message, pending)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import glob
 import os
 import re
 import shutil
@@ -17,6 +18,7 @@ from typing import cast
 
 import structlog
 
+from armory.upstreams.error_output import ErrorOutput
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.environment import inherited
 
@@ -47,6 +49,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         on_line: takes each line of standard output.
         on_lost_line: takes the id in a line that was too long, None where it could not be read.
         on_end: told once, with the reason, when the process or its standard output is gone.
+        errors: takes each line of standard error.
     """
 
     def __init__(
@@ -56,7 +59,10 @@ class ServerProcess(asyncio.SubprocessProtocol):
         on_line: Callable[[bytes], None],
         on_lost_line: Callable[[int | None], None],
         on_end: Callable[[str], None],
+        errors: ErrorOutput,
     ) -> None:
+        self._errors = errors
+        self._errors_before = errors.count
         self._server = server
         self._limit = limit_bytes
         self._on_line = on_line
@@ -72,7 +78,6 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._stderr = b""
         self._stderr_left = 0
         self._stderr_since = float("-inf")
-        self._last_words = ""
         self._writable = asyncio.Event()
         self._writable.set()
         self._exited = asyncio.Event()
@@ -87,6 +92,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         on_line: Callable[[bytes], None],
         on_lost_line: Callable[[int | None], None],
         on_end: Callable[[str], None],
+        errors: ErrorOutput | None = None,
     ) -> ServerProcess:
         """Start `spec.command`.
 
@@ -102,7 +108,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
             )
         if spec.cwd is not None and not os.path.isdir(spec.cwd):  # noqa: ASYNC240 - one stat
             raise FileNotFoundError(f"working directory {spec.cwd!r} does not exist")
-        self = cls(spec.key, spec.message_bytes, on_line, on_lost_line, on_end)
+        kept = ErrorOutput() if errors is None else errors
+        self = cls(spec.key, spec.message_bytes, on_line, on_lost_line, on_end, kept)
         await asyncio.get_running_loop().subprocess_exec(
             lambda: self,
             found or command,
@@ -131,6 +138,15 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if b"\n" in line or b"\r" in line:
             line = line.replace(b"\n", b" ").replace(b"\r", b" ")
         stdin.write(line + b"\n")
+
+    @property
+    def last_words(self) -> str:
+        """The last line that it wrote to standard error; "" before."""
+        return self._errors.last(self._errors_before)
+
+    def work_done(self) -> int:
+        """A figure that grows while the process, or one that it started, does anything."""
+        return cpu_ticks(self.pid) + self._errors.count
 
     async def stop(self) -> None:
         """Close standard input, wait, terminate, wait, kill: the whole process group."""
@@ -226,7 +242,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
             reason = f"its process was killed by {name}"
         else:
             reason = f"its process exited with status {code}"
-        return f"{reason}; it last said: {self._last_words}" if self._last_words else reason
+        said = self._errors.telling(self._errors_before)
+        return f"{reason}; it said: {said}" if said else reason
 
     def _end(self, reason: str) -> None:
         if not self._ended:
@@ -280,15 +297,26 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if now - self._stderr_since > _STDERR_WINDOW_S:
             self._stderr_since, self._stderr_left = now, _STDERR_LINES
         for line in lines:
-            text = line[:_STDERR_LINE].decode("utf-8", "replace").rstrip()
-            if not text:
-                continue
-            self._last_words = text[:200]
-            if self._stderr_left > 0:
+            text = self._errors.add(line)
+            if text and self._stderr_left > 0:
                 self._stderr_left -= 1
-                log.info("upstream_stderr", upstream=self._server, line=text)
+                log.debug("upstream_stderr", upstream=self._server, line=text)
                 if self._stderr_left == 0:
-                    log.info("upstream_stderr_muted", upstream=self._server, after=_STDERR_LINES)
+                    log.debug("upstream_stderr_muted", upstream=self._server, after=_STDERR_LINES)
+
+
+def cpu_ticks(group: int) -> int:
+    """Processor time of a process group, in clock ticks; 0 where the system does not tell."""
+    ticks = 0
+    for path in glob.iglob("/proc/[0-9]*/stat"):
+        try:
+            with open(path, "rb") as stat:
+                fields = stat.read().rpartition(b")")[2].split()
+        except OSError:  # it ended meanwhile
+            continue
+        if int(fields[2]) == group:
+            ticks += int(fields[11]) + int(fields[12])
+    return ticks
 
 
 def _ignore(_reason: str) -> None:

@@ -29,6 +29,11 @@ class StdioLink(DuplexLink):
         """Process id, 0 before `open`."""
         return self._process.pid if self._process is not None else 0
 
+    @property
+    def process(self) -> ServerProcess | None:
+        """The process; None before `open`."""
+        return self._process
+
     async def open(self) -> None:
         """Start the process.
 
@@ -37,7 +42,7 @@ class StdioLink(DuplexLink):
         """
         try:
             self._process = await ServerProcess.start(
-                self.spec, self.received, self._lost_line, self.died
+                self.spec, self.received, self._lost_line, self.died, self._context.errors
             )
         except OSError as error:
             self._death = f"it cannot be started: {error}"

@@ -122,7 +122,7 @@ async def test_a_stream_that_ends_early_is_an_error(connect: Open) -> None:
 
 async def test_http_errors_keep_their_meaning(connect: Open, server: ScriptedUpstream) -> None:
     link = await connect("modern")
-    for status, hint in ((401, "credentials"), (500, "failing on purpose")):
+    for status, hint in ((401, "armory login up"), (500, "failing on purpose")):
         server.fail_with = status
         with pytest.raises(HttpFailure, match=f"HTTP {status}.*{hint}") as caught:
             await call(link, "echo")

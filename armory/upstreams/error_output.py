@@ -1,0 +1,81 @@
+"""What the processes of one stdio server wrote to standard error.
+
+Owns: keeping the last of it, and finding the line that says most. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+
+from armory.observability.redaction import redacted
+
+KEPT_BYTES = 64 * 1024
+_LINE_BYTES = 2_000
+_QUOTED = 300
+_PREFIX = re.compile(r"npm (?:error|ERR!) ?")
+_NOISE = re.compile(
+    r"\s*(?:at |File \"|\^+$|~+$|\.\.\. |Node\.js v|npm (?:warn|notice)|npm (?:error|ERR!)"
+    r" (?:A complete|code |errno )|throw |Traceback \(|usage: |\[notice\]|[{}()\[\],;]+$)",
+    re.IGNORECASE,
+)
+_NAMED = re.compile(
+    r"(?:[\w.]{0,80}(?:Error|Exception)|fatal|panic|error|err|critical)(?:\s?\[\w{1,40}\])?: ?\S",
+    re.IGNORECASE,
+)
+_WORDS = re.compile(
+    r"\b(?:errors?|fatal|fail(?:s|ed|ure)?|cannot|can't|could not|couldn't|not found|denied|missing"
+    r"|required?|invalid|unable|refused|unknown|no such|must|please (?:set|provide)|not set|unset"
+    r"|unauthori[sz]ed|forbidden)\b",
+    re.IGNORECASE,
+)
+
+
+class ErrorOutput:
+    """The last 64 KiB of standard error, of every process that the upstream has had."""
+
+    def __init__(self) -> None:
+        self._lines: deque[tuple[int, str]] = deque()
+        self._size = 0
+        self._count = 0
+
+    @property
+    def count(self) -> int:
+        """How many lines there have been in all; a mark for `since`."""
+        return self._count
+
+    def add(self, line: bytes) -> str:
+        """Keep one line, cut where it is very long; gives it as text."""
+        text = line[:_LINE_BYTES].decode("utf-8", "replace").rstrip()
+        if not text:
+            return ""
+        self._count += 1
+        self._lines.append((self._count, text))
+        self._size += len(text) + 1
+        while self._size > KEPT_BYTES:
+            self._size -= len(self._lines.popleft()[1]) + 1
+        return text
+
+    def lines(self, since: int = 0) -> list[str]:
+        """What is kept of the lines after the first `since`, without secrets."""
+        return [redacted(text) for number, text in self._lines if number > since]
+
+    def last(self, since: int = 0) -> str:
+        """The last line after the first `since`; "" where there is none."""
+        if not self._lines or self._lines[-1][0] <= since:
+            return ""
+        return redacted(self._lines[-1][1])[:_QUOTED]
+
+    def telling(self, since: int = 0) -> str:
+        """The line after the first `since` that says most of what went wrong; "" without any."""
+        lines = [text for number, text in self._lines if number > since]
+        named = [text for text in lines if _NAMED.match(text.strip()) and not _NOISE.match(text)]
+        if named:
+            return _shown(named[-1])
+        spoken = [_PREFIX.sub("", text, count=1) for text in lines if not _NOISE.match(text)]
+        words = [text for text in spoken if _WORDS.search(text)]
+        return _shown(words[0] if words else (spoken or lines or [""])[-1])
+
+
+def _shown(text: str) -> str:
+    return redacted(text.strip())[:_QUOTED]

@@ -1,0 +1,66 @@
+"""Programs that may install a server before they start it.
+
+Owns: knowing them by their command line. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+ALWAYS = frozenset(("npx", "bunx", "pnpx", "uvx", "dnx"))
+"""Programs that do nothing else."""
+
+WHEN = {
+    "npm": ("exec", "x", "install", "i"),
+    "pnpm": ("dlx", "exec"),
+    "yarn": ("dlx",),
+    "bun": ("x", "install"),
+    "uv": ("run", "tool", "sync"),
+    "pipx": ("run",),
+    "docker": ("run", "compose"),
+    "podman": ("run", "compose"),
+    "nerdctl": ("run", "compose"),
+    "deno": ("run",),
+    "go": ("run",),
+    "cargo": ("run",),
+    "dotnet": ("run", "tool", "dnx"),
+    "nix": ("run", "shell", "develop"),
+    "mise": ("exec", "x"),
+    "poetry": ("run",),
+    "hatch": ("run",),
+    "jbang": ("",),
+}
+"""Programs that do so with these words."""
+
+_SHELLS = frozenset(("sh", "bash", "zsh", "dash", "fish", "cmd", "env", "powershell", "pwsh"))
+_ENDINGS = (".exe", ".cmd", ".ps1", ".bat")
+
+
+def launcher_of(command: str, args: Sequence[str]) -> str | None:
+    """The launcher that a command line starts; None: a program that is there already.
+
+    Args:
+        command: a name or path.
+        args: its arguments; those of a shell are looked into.
+    """
+    name = _name(command)
+    if name in ALWAYS:
+        return name
+    if name in WHEN:
+        words = WHEN[name]
+        return name if words == ("",) or any(word in words for word in args[:3]) else None
+    if name not in _SHELLS:
+        return None
+    words = [word for argument in args for word in argument.split()]
+    for place, word in enumerate(words):
+        inner = _name(word)
+        if inner in ALWAYS or inner in WHEN:
+            return launcher_of(word, words[place + 1 :])
+    return None
+
+
+def _name(command: str) -> str:
+    name = command.replace("\\", "/").rpartition("/")[2].lower()
+    for ending in _ENDINGS:
+        name = name.removesuffix(ending)
+    return name

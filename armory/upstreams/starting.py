@@ -1,0 +1,88 @@
+"""The start of a stdio server that may take minutes, since a launcher installs it first.
+
+Owns: how long a start is waited for, and what is said meanwhile. Never imports the pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from armory.errors import UpstreamTimeout
+from armory.tasks import start, stop
+from armory.upstreams.transports.stdio import StdioLink
+
+_T = TypeVar("_T")
+FOREVER_S = 86_400.0
+"""Deadline of a single request to a process whose start is watched as a whole."""
+LOOK_S = 30.0
+"""A launcher that did nothing for so many seconds does nothing any more."""
+
+
+class Starting:
+    """A process that has not answered yet.
+
+    Args:
+        link: to be opened, or open.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, link: StdioLink, clock: Callable[[], float] = time.monotonic) -> None:
+        self._link = link
+        self._clock = clock
+        self._began = clock()
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds since it was started."""
+        return self._clock() - self._began
+
+    @property
+    def said(self) -> str:
+        """What is awaited, for people."""
+        launcher = self._link.spec.launcher
+        also = f"; {launcher} may be installing it" if launcher else ""
+        process = self._link.process
+        words = process.last_words if process is not None else ""
+        last = f"; it last said: {words}" if words else ""
+        return f"started {self.waited_s:.0f} s ago and has not answered yet{also}{last}"
+
+    async def answer(self, meet: Callable[[float], Awaitable[_T]]) -> _T:
+        """What `meet` finds out, waited for as long as the start may take.
+
+        Args:
+            meet: gets acquainted; told the deadline of each of its requests, in seconds.
+
+        Raises:
+            UpstreamUnavailable: the process ended.
+            UpstreamTimeout: it did not answer in time.
+        """
+        spec = self._link.spec
+        if not spec.starts_slowly:
+            return await meet(spec.connect_timeout_s)
+        task = start(_awaited(meet(FOREVER_S)), f"start of {spec.key}")
+        try:
+            wait_s = max(0.0, spec.start_timeout_s - LOOK_S)
+            look_s = min(LOOK_S, spec.start_timeout_s)
+            worked: int | None = None
+            while not (await asyncio.wait((task,), timeout=wait_s))[0]:
+                done = self._work()
+                if worked is not None and (spec.launcher is None or done == worked):
+                    raise UpstreamTimeout(
+                        f"upstream {spec.key!r}: {self.said}. If it needs longer, raise "
+                        f"upstreams.{spec.key}.start_timeout_s ({spec.start_timeout_s:g} s)",
+                        upstream=spec.key,
+                    )
+                worked, wait_s = done, look_s
+            return task.result()
+        finally:
+            await stop(task)
+
+    def _work(self) -> int:
+        return self._link.process.work_done() if self._link.process is not None else 0
+
+
+async def _awaited(work: Awaitable[_T]) -> _T:
+    return await work

@@ -1,0 +1,72 @@
+"""What is kept of standard error, and which line of it says most."""
+
+from __future__ import annotations
+
+import pytest
+
+from armory.upstreams.error_output import KEPT_BYTES, ErrorOutput
+
+PYTHON = """\
+INFO starting
+Traceback (most recent call last):
+  File "/srv/server.py", line 3, in <module>
+    import pandas
+ModuleNotFoundError: No module named 'pandas'
+Exception ignored while finalizing: ...
+"""
+NODE = """\
+node:internal/modules/cjs/loader:1215
+  throw err;
+  ^
+
+Error: Cannot find module '/srv/index.js'
+    at Module._resolveFilename (node:internal/modules/cjs/loader:1212:15)
+    at node:internal/main/run_main_module:28:49 {
+  code: 'MODULE_NOT_FOUND',
+}
+
+Node.js v22.3.0
+"""
+NPM = """\
+npm warn deprecated inflight@1.0.6: This module is not supported
+npm error code E404
+npm error 404 Not Found - GET https://registry.npmjs.org/no-such - Not found
+npm error 404
+npm error 404  'no-such@*' is not in this registry.
+npm error A complete log of this run can be found in: /root/.npm/_logs/x.log
+"""
+PLAIN = """\
+Please set GITHUB_TOKEN
+usage: server [options]
+"""
+
+
+@pytest.mark.parametrize(
+    ("output", "telling"),
+    [
+        (PYTHON, "ModuleNotFoundError: No module named 'pandas'"),
+        (NODE, "Error: Cannot find module '/srv/index.js'"),
+        (NPM, "404 Not Found - GET https://registry.npmjs.org/no-such - Not found"),
+        (PLAIN, "Please set GITHUB_TOKEN"),
+        ("one\ntwo\n", "two"),
+        ("", ""),
+    ],
+)
+def test_the_line_that_says_most_is_quoted(output: str, telling: str) -> None:
+    kept = ErrorOutput()
+    kept.add(b"Error: of an earlier process")
+    before = kept.count
+    for line in output.splitlines():
+        kept.add(line.encode())
+    assert kept.telling(before) == telling
+
+
+def test_the_last_64_kib_are_kept_without_secrets() -> None:
+    kept = ErrorOutput()
+    for number in range(10_000):
+        kept.add(b"line %d" % number)
+    kept.add(b"password=abcdefgh1234")
+    lines = kept.lines()
+    assert sum(len(line) + 1 for line in lines) <= KEPT_BYTES
+    assert lines[-2:] == ["line 9999", "password=***"]
+    assert kept.last() == "password=***"
