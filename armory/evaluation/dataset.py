@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -71,7 +71,7 @@ def load_dataset(
         if not queries:
             raise ConfigError(f"{path}: no query has split {split!r}; there are {splits}")
     if limit is not None and limit < len(queries):
-        chosen = {q.id for q in sorted(queries, key=_sampled)[:limit]}
+        chosen = {q.id for q in sorted(queries, key=lambda q: _sampled(q.id))[:limit]}
         queries = [q for q in queries if q.id in chosen]
     return Dataset(folder.resolve().name, tuple(tools), tuple(queries))
 
@@ -94,6 +94,34 @@ def load_tools(path: Path | str) -> list[ToolRecord]:
     return list(tools.values())
 
 
+def among(dataset: Dataset, folder: Path | str, count: int | None = None) -> Dataset:
+    """The same queries over more tools: those of another catalogue beside the set's own.
+
+    A tool with the words of a wanted one would count as wrong, and is left out.
+
+    Args:
+        dataset: the set.
+        folder: holds the other catalogue's `tools.jsonl`.
+        count: so many of them, a stable sample; None: all.
+
+    Raises:
+        ConfigError: the file is missing or malformed, or has fewer tools to add.
+    """
+    folder = Path(folder)
+    wanted = {name for query in dataset.queries for name in query.relevant}
+    copies = {_said(tool) for tool in dataset.tools if tool.name in wanted}
+    own = {tool.name for tool in dataset.tools}
+    there = [tool for tool in load_tools(folder / "tools.jsonl") if _said(tool) not in copies]
+    if count is not None and count > len(there):
+        raise ConfigError(f"{folder}: {len(there)} tools can be added, {count} are asked for")
+    chosen = sorted(there, key=lambda tool: _sampled(tool.name))[:count]
+    label = folder.resolve().name
+    added = [
+        replace(tool, name=f"{label}:{tool.name}") if tool.name in own else tool for tool in chosen
+    ]
+    return replace(dataset, name=f"{dataset.name} among {label}", tools=(*dataset.tools, *added))
+
+
 def load_uses(path: Path | str, known: frozenset[str]) -> list[Use]:
     """Read past uses, JSON lines of `{query, tool}`; `tool` is an id of the set.
 
@@ -110,8 +138,12 @@ def load_uses(path: Path | str, known: frozenset[str]) -> list[Use]:
     return uses
 
 
-def _sampled(query: LabelledQuery) -> bytes:
-    return hashlib.sha256(query.id.encode("utf-8", "replace")).digest()
+def _sampled(key: str) -> bytes:
+    return hashlib.sha256(key.encode("utf-8", "replace")).digest()
+
+
+def _said(tool: ToolRecord) -> tuple[str, str]:
+    return tool.original_name.casefold(), " ".join(tool.description.casefold().split())
 
 
 def _rows(path: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:

@@ -18,8 +18,9 @@ from rich.table import Table
 
 from armory.cli.output import out, print_json, say_error, say_notice, waiting
 from armory.config import find_config, load_file
+from armory.config.load import armory_home
 from armory.errors import BackendError, ConfigError
-from armory.evaluation.dataset import Dataset, load_dataset, load_uses
+from armory.evaluation.dataset import Dataset, among, load_dataset, load_uses
 from armory.evaluation.report import failure_json, missed_gates, parse_gate, to_json
 from armory.evaluation.run import Failure, Result, Setup, evaluate
 from armory.feedback.vectors import FeedbackLimits, FeedbackVectors
@@ -39,7 +40,7 @@ def options_of(config: str | None) -> RetrievalOptions:
     """
     given = config or os.environ.get("ARMORY_CONFIG")
     if given is None and not Path(DEFAULT_CONFIG).is_file():
-        return RetrievalOptions()
+        return RetrievalOptions(cache_dir=str(armory_home() / "cache"))
     return retrieval_options(load_file(find_config(config)))
 
 
@@ -51,6 +52,7 @@ def options_of(config: str | None) -> RetrievalOptions:
 @click.option("--index", type=click.Choice(INDEXES), help="Vector store.")
 @click.option("--threshold", type=click.FloatRange(0, 1), help="Default: as configured.")
 @click.option("--limit", type=click.IntRange(1), help="At most so many queries, spread evenly.")
+@click.option("--among", "others", metavar="DIR[:N]", help="Add (N of) another catalogue's tools.")
 @click.option("--usage", metavar="FILE", help="JSON lines {query, tool}: past successful uses.")
 @click.option("--failures", type=click.IntRange(0), default=0, help="Show so many failures.")
 @click.option("--min", "gates", multiple=True, metavar="FIGURE=N", help="Exit 1 below; repeatable.")
@@ -64,6 +66,7 @@ def eval_command(
     index: str | None,
     threshold: float | None,
     limit: int | None,
+    others: str | None,
     usage: str | None,
     failures: int,
     gates: Sequence[str],
@@ -73,12 +76,15 @@ def eval_command(
     """Measure retrieval on DIR, which holds tools.jsonl and queries.jsonl.
 
     tools.jsonl: id, name, description, optional server, inputSchema ...; queries.jsonl: id, query,
-    relevant (ids; empty: no tool fits), optional split.
+    relevant (ids; empty: no tool fits), optional split. Vectors of tools are kept in the cache
+    folder: the next run over the same tools starts at once.
     """
     wanted = [parse_gate(gate) for gate in gates]
     dataset = load_dataset(folder, split=split, limit=limit)
     if not dataset.queries:
         raise ConfigError(f"{folder}: queries.jsonl holds no query")
+    if others is not None:
+        dataset = among(dataset, *_folder_and_count(others))
     options = options_of(config)
     if embedder is not None:
         options = replace(options, model=embedder, provider="auto")
@@ -106,6 +112,16 @@ def eval_command(
         say_error(line)
     if missed:
         raise click.exceptions.Exit(1)
+
+
+def _folder_and_count(given: str) -> tuple[str, int | None]:
+    """`DIR:N` or `DIR`, which may have colons of its own."""
+    folder, colon, count = given.rpartition(":")
+    if not colon or not count.isdecimal() or Path(given).is_dir():
+        return given, None
+    if not int(count):
+        raise ConfigError(f"--among {given}: expected DIR:N with N tools, at least 1")
+    return folder, int(count)
 
 
 async def _run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,7 @@ from click.testing import CliRunner
 
 from armory.cli.main import cli
 from armory.errors import ConfigError
-from armory.retrieval.registry import load_calibration
+from armory.retrieval.registry import VECTORS_FILE, load_calibration
 
 VERBS = ("paint", "weigh", "translate", "measure", "ship", "cook", "repair", "photograph")
 THINGS = ("bicycle", "letter", "garden", "invoice")
@@ -53,6 +54,37 @@ def test_eval_as_json_and_as_a_gate(folder: Path) -> None:
     assert missed.exit_code == 1
     assert "wanted at least 1.01" in missed.stderr
     assert json.loads(missed.stdout)["tools"] == 32
+
+
+def test_eval_among_the_tools_of_another_catalogue(folder: Path) -> None:
+    other = folder / "other"
+    other.mkdir()
+    rows = [{"id": f"t{i}", "name": f"t{i}", "description": f"Filler {i}"} for i in range(40)]
+    rows.append({"id": "paint_letter", "name": "other", "description": "Something else"})
+    rows.append({"id": "copy", "name": "paint_letter", "description": "Paint a letter for you"})
+    (other / "tools.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    runner = CliRunner()
+    options = ["eval", str(folder), "--embedder", "none", "--json", "--among"]
+    for given, tools in ((str(other), 32 + 41), (f"{other}:10", 42)):
+        done = runner.invoke(cli, [*options, given])
+        assert done.exit_code == 0, done.output
+        report = json.loads(done.stdout)
+        assert (report["tools"], report["queries"]) == (tools, 33)
+        assert report["recall@5"] > 0.9
+    for given, said in (
+        (f"{other}:42", "41 tools can be added, 42 are asked for"),
+        (f"{other}:0", "at least 1"),
+        (str(folder / "absent"), "cannot be read"),
+    ):
+        done = runner.invoke(cli, [*options, given])
+        assert isinstance(done.exception, ConfigError)
+        assert said in str(done.exception)
+
+
+def test_eval_keeps_the_vectors_of_tools(folder: Path) -> None:
+    assert CliRunner().invoke(cli, ["eval", str(folder), "--limit", "1"]).exit_code == 0
+    with sqlite3.connect(folder / "home" / "cache" / VECTORS_FILE) as kept:
+        assert kept.execute("SELECT COUNT(*) FROM vectors").fetchone() == (32,)
 
 
 def test_eval_as_a_table(folder: Path) -> None:
