@@ -15,6 +15,10 @@ from armory.http1.eventstream import Event, EventParser
 from armory.http1.response import Response
 
 _LINGER_S = 1.0
+_PART_BYTES = 16 * 1024
+"""So much of a stream is taken apart before it is handed on: a MiB may be 150,000 events."""
+_TURN_S = 0.005
+"""So long one stream may keep the event loop."""
 Answer = aiohttp.ClientResponse | Response
 """A response, whichever client it came by (through a proxy it is aiohttp's)."""
 
@@ -57,10 +61,16 @@ async def read_events(response: Answer, parser: EventParser) -> AsyncIterator[Ev
     Raises:
         EventTooLarge: one exceeds the parser's limit.
     """
-    content = response.content
+    content, loop = response.content, asyncio.get_running_loop()
+    turn = loop.time() + _TURN_S
     while chunk := await content.readany():
-        for event in parser.feed(chunk):
-            yield event
+        for begin in range(0, len(chunk), _PART_BYTES):
+            part = chunk if len(chunk) <= _PART_BYTES else chunk[begin : begin + _PART_BYTES]
+            for event in parser.feed(part):
+                yield event
+            if loop.time() > turn:
+                await asyncio.sleep(0)
+                turn = loop.time() + _TURN_S
 
 
 def let_go(response: Answer) -> None:

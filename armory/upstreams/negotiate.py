@@ -21,6 +21,7 @@ from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, Era
 from armory.tasks import start, stop
 from armory.upstreams.error_output import ErrorOutput
 from armory.upstreams.session.base import BaseLink, Identity, LinkContext, Unintelligible
+from armory.upstreams.session.budget import Budget
 from armory.upstreams.session.duplex import DuplexLink
 from armory.upstreams.session.handshake import Incompatible, NotModern, discover, initialize
 from armory.upstreams.spec import UpstreamSpec
@@ -69,6 +70,7 @@ class Connector:
         self._errors = ErrorOutput() if errors is None else errors
         self._dies = False
         self.verdict: Verdict | None = None
+        self._budget = Budget(spec.key)
         self._client_info = client_info
         self._client: HttpClient | None = None
         self._identity: Identity | None = None
@@ -107,7 +109,7 @@ class Connector:
             UpstreamUnavailable: it cannot be reached, or speaks nothing known here.
         """
         spec = self.spec.filled_for(principal)
-        context = LinkContext(spec, self._client_info, observer, owner, self._errors)
+        context = LinkContext(spec, self._client_info, observer, owner, self._errors, self._budget)
         known = self.verdict
         if not fresh and self._identity is not None and self._client is not None:
             link = HttpLink(context, self._client)

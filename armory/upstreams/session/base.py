@@ -31,6 +31,7 @@ from armory.protocol.session_events import Lost, Notified, Renewed, SessionObser
 from armory.protocol.versions import MODERN_VERSIONS, Era
 from armory.tasks import Tasks
 from armory.upstreams.error_output import ErrorOutput
+from armory.upstreams.session.budget import Budget
 from armory.upstreams.session.listening import Listening
 from armory.upstreams.spec import UpstreamSpec
 
@@ -67,6 +68,7 @@ class LinkContext:
         observer: who is told what happens outside requests.
         owner: the pool's key of whose session it is; goes into the events.
         errors: takes what a process writes to standard error.
+        budget: what the upstream may say unasked; None: one for this session alone.
     """
 
     spec: UpstreamSpec
@@ -74,6 +76,10 @@ class LinkContext:
     observer: SessionObserver
     owner: str = ""
     errors: ErrorOutput = field(default_factory=ErrorOutput)
+    budget: Budget | None = None
+
+
+TOO_NOISY = "it was cut off: it does not stop sending what nobody asked for"
 
 
 class BaseLink(ABC):
@@ -97,6 +103,7 @@ class BaseLink(ABC):
         self.client_info = context.client_info
         self.identity = UNKNOWN
         self._context = context
+        self.budget = context.budget or Budget(context.spec.key)
         self._stamp = MetaStamp(MODERN_VERSIONS[-1], context.client_info)
         self._log_level: str | None = None
         self._subscribed: frozenset[str] = frozenset()
@@ -163,6 +170,17 @@ class BaseLink(ABC):
     @abstractmethod
     async def close(self) -> None:
         """End the session; safe to call twice. Leaves no process, task or socket behind."""
+
+    async def rest(self) -> None:
+        """Read nothing more for a moment, where the upstream has said too much unasked.
+
+        Raises:
+            UpstreamUnavailable: it does not stop.
+        """
+        if pause_s := self.budget.pause_s():
+            if self.budget.worn_out:
+                raise self.unavailable(TOO_NOISY)
+            await asyncio.sleep(pause_s)
 
     def adopt(self, identity: Identity) -> None:
         """Take over what negotiation found."""

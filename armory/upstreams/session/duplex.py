@@ -14,7 +14,7 @@ from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.protocol import jsonrpc
 from armory.protocol.link import Call, Params, Reply
 from armory.protocol.upstream_messages import UnreadableMessage, decode
-from armory.upstreams.session.base import LinkContext
+from armory.upstreams.session.base import TOO_NOISY, LinkContext
 from armory.upstreams.session.multiplexer import cancelled_params
 from armory.upstreams.session.pending import Note
 from armory.upstreams.session.stateful import StatefulLink
@@ -50,17 +50,21 @@ class DuplexLink(StatefulLink):
     async def _write(self, data: bytes) -> None:
         """Put one message on the wire; waits while the upstream does not read."""
 
-    def received(self, data: bytes | bytearray) -> None:
-        """One frame arrived."""
+    def received(self, data: bytes | bytearray) -> float:
+        """One frame arrived; for so many seconds nothing more should be read."""
         try:
             messages = decode(data)
         except UnreadableMessage as garbage:
-            log.warning("upstream_garbage", upstream=self.server, error=str(garbage))
-            return
+            self.budget.garbage(garbage, len(data))
+            messages = []
         for message in messages:
             hit = self.requests.route(message)
             if hit is not None:
                 hit[0].put(hit[1])
+        pause_s = self.budget.pause_s()
+        if pause_s and self.budget.worn_out:
+            self.died(TOO_NOISY)
+        return pause_s
 
     def died(self, reason: str) -> None:
         """The stream ended: fail what is in flight, tell who observes."""

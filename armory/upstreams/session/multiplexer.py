@@ -89,8 +89,10 @@ class RequestMultiplexer:
             return self._response(message, via)
         params = params_of(message)
         if message.id is not None:
+            self._link.budget.nuisance(len(memoryview(message.params)))
             self.questions.serve(Question(encode(message.id), message.method, params), via)
             return None
+        self._link.budget.notification(len(memoryview(message.params)))
         if message.method == "notifications/cancelled":
             self.questions.withdraw(params)
             return None
@@ -111,7 +113,8 @@ class RequestMultiplexer:
                 pending = via
             else:
                 if not self.questions.answered_late(message.id):
-                    log.info("upstream_answer_unexpected", upstream=self._link.server)
+                    self._link.budget.nuisance(len(memoryview(message.result)))
+                    self._link.budget.say(log.info, "upstream_answer_unexpected")
                 return None
         return pending, self.reply_of(message, pending.call.method)
 

@@ -35,6 +35,10 @@ _ASKING_METHODS = frozenset(("tools/call", "prompts/get", "resources/read"))
 _ABANDONED_S = 2.0
 """So long the upstream may ask on behalf of a call that was given up."""
 _STEP_S = 0.1
+_OPEN = 64
+"""Questions of one session that wait for people at once."""
+_ANSWERING = 16
+"""Answers at once that one session's upstream has not taken yet."""
 _ROOTS_S = 30.0
 """So long after a client said that its roots changed an upstream may ask that client for them."""
 
@@ -81,6 +85,7 @@ class Questions:
         self._turn = asyncio.Lock()
         self._open: dict[bytes, asyncio.Task[None]] = {}
         self._unbound: set[asyncio.Task[None]] = set()
+        self._answering = 0
 
     def turn_for(self, call: Call) -> AbstractAsyncContextManager[None] | None:
         """What `call` must hold while it runs, or None when it need not wait for others."""
@@ -131,7 +136,7 @@ class Questions:
             self._reply(jsonrpc.response(question.key, EMPTY_OBJECT))
             return
         if link.era == "modern":
-            log.warning("upstream_request_ignored", upstream=link.server, method=method)
+            link.budget.say(log.warning, "upstream_request_ignored", method=method)
             return
         if via is None:
             self._interactive = self._interactive or method in CAPABILITY
@@ -140,9 +145,11 @@ class Questions:
             self._put(question, informer, None)
             return
         pending, why = self._attribute(method, via)
+        if len(self._open) >= _OPEN:
+            pending, why = None, "too many questions of this server are open"
         if pending is None or pending.client is None:
             code = INTERNAL_ERROR if method in CAPABILITY and why else METHOD_NOT_FOUND
-            log.info("upstream_request_refused", upstream=link.server, method=method)
+            link.budget.say(log.info, "upstream_request_refused", method=method)
             refusal = jsonrpc.error(code, why or f"{method} is not available here")
             self._reply(jsonrpc.error_response(question.key, refusal))
             return
@@ -230,7 +237,18 @@ class Questions:
         await self._answer(data)
 
     def _reply(self, data: bytes) -> None:
-        self._link.spawn(self._answer(data), "answer")
+        """Answer beside everything else; not at all an upstream that asks but does not read."""
+        if self._answering >= _ANSWERING:
+            self._link.budget.say(log.info, "upstream_answer_dropped")
+            return
+        self._answering += 1
+        self._link.spawn(self._answer_counted(data), "answer")
+
+    async def _answer_counted(self, data: bytes) -> None:
+        try:
+            await self._answer(data)
+        finally:
+            self._answering -= 1
 
     async def _answer(self, data: bytes) -> None:
         try:

@@ -137,7 +137,7 @@ class HttpLink(BaseLink):
     async def _streamed(self, response: Answer, pending: Pending) -> Reply:
         parser = EventParser(self.spec.message_bytes)
         async for event in read_events(response, parser):
-            for message in messages_in(event, self.server):
+            for message in messages_in(event, self.budget):
                 if message.method is None and message.id == pending.id:
                     let_go(response)
                     return self._reply(message, pending)
@@ -150,6 +150,7 @@ class HttpLink(BaseLink):
                 elif isinstance(item, Reply):
                     let_go(response)
                     return item
+            await self.rest()
         raise self.unintelligible(f"its stream ended before the answer to {pending.call.method}")
 
     def _reply(self, message: UpstreamMessage, pending: Pending) -> Reply:

@@ -6,23 +6,25 @@ imports a link.
 
 from __future__ import annotations
 
-import structlog
-
 from armory.http1.eventstream import Event
 from armory.protocol.rawjson import excerpt
 from armory.protocol.upstream_messages import ABSENT, UnreadableMessage, UpstreamMessage, decode
+from armory.upstreams.session.budget import Budget
 from armory.upstreams.transports.error_bodies import is_message
 from armory.upstreams.transports.http_client import http_failure
 
-log = structlog.get_logger(__name__)
 
-
-def messages_in(event: Event, server: str) -> list[UpstreamMessage]:
-    """The messages in one event; garbage costs that event alone."""
+def messages_in(event: Event, budget: Budget) -> list[UpstreamMessage]:
+    """The messages in one event; none in those that only name an id; garbage costs its event
+    alone.
+    """
+    if not event.data or event.data.isspace():
+        budget.notification(0)
+        return []
     try:
         return decode(event.data)
     except UnreadableMessage as garbage:
-        log.warning("upstream_garbage", upstream=server, error=str(garbage))
+        budget.garbage(garbage, len(event.data))
         return []
 
 

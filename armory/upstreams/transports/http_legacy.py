@@ -71,7 +71,7 @@ class LegacyHttpLink(StatefulLink):
         self._generation = 0
         self._renewing = asyncio.Lock()
         self._stream = ServerStream(
-            context.spec, client, self._headers, on_message=self._deliver, on_gap=self.renewed
+            self, client, self._headers, on_message=self._deliver, on_gap=self.renewed
         )
         self._closing = False
 
@@ -212,11 +212,12 @@ class LegacyHttpLink(StatefulLink):
             before = parser.last_id
             try:
                 async for event in read_events(response, parser):
-                    for message in messages_in(event, self.server):
+                    for message in messages_in(event, self.budget):
                         reply = await self._take(message, pending)
                         if reply is not None:
                             let_go(response)
                             return reply
+                    await self.rest()
             except (aiohttp.ClientError, OSError) as error:
                 log.debug("upstream_stream_broken", upstream=self.server, error=repr(error))
             response.close()
@@ -296,4 +297,4 @@ class LegacyHttpLink(StatefulLink):
             async with asyncio.timeout(_DELIVER_S):
                 await hit[0].deliver(hit[1])
         except TimeoutError:
-            log.info("upstream_note_dropped", upstream=self.server, method=hit[1].method)
+            self.budget.say(log.info, "upstream_note_dropped", method=hit[1].method)

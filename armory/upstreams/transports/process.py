@@ -27,6 +27,11 @@ log = structlog.get_logger(__name__)
 _STDERR_LINE = 2_000
 _STDERR_LINES = 200
 _STDERR_WINDOW_S = 60.0
+_MUTED_S = 0.05
+"""Between two looks at the standard error of a process that has said too much there."""
+_TURN_S = 0.005
+"""So long the output of one process may keep the event loop."""
+_LINES_A_LOOK = 32
 _EXIT_S = 1.0
 _TERM_S = 2.0
 _KILL_S = 5.0
@@ -46,7 +51,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
     Args:
         server: key of the upstream, for the log.
         limit_bytes: longest line that is accepted.
-        on_line: takes each line of standard output.
+        on_line: takes each line of standard output; may say for how many seconds no other is
+            wanted.
         on_lost_line: takes the id in a line that was too long, None where it could not be read.
         on_end: told once, with the reason, when the process or its standard output is gone.
         errors: takes each line of standard error.
@@ -56,7 +62,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self,
         server: str,
         limit_bytes: int,
-        on_line: Callable[[bytes], None],
+        on_line: Callable[[bytes], float | None],
         on_lost_line: Callable[[int | None], None],
         on_end: Callable[[str], None],
         errors: ErrorOutput,
@@ -89,7 +95,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     async def start(
         cls,
         spec: UpstreamSpec,
-        on_line: Callable[[bytes], None],
+        on_line: Callable[[bytes], float | None],
         on_lost_line: Callable[[int | None], None],
         on_end: Callable[[str], None],
         errors: ErrorOutput | None = None,
@@ -188,6 +194,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
 
+    def _read_on_stderr(self) -> None:
+        self._read_on(2, on=True)
+
     # --- asyncio.SubprocessProtocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -253,14 +262,35 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 reason = self._exit_reason()
             self._on_end(reason)
 
-    def _take(self, chunk: bytes) -> None:
-        begin = 0
+    def _take(self, chunk: bytes, begin: int = 0) -> bool:
+        """Take lines from `begin` on; False where the rest has to wait for its turn."""
+        loop = asyncio.get_running_loop()
+        turn, lines = loop.time() + _TURN_S, 0
         while (end := chunk.find(b"\n", begin)) >= 0:  # `split` looks at each byte by itself
             self._extend(chunk[begin:end])
-            self._finish_line()
+            pause_s = self._finish_line()
             begin = end + 1
+            lines += 1
+            if pause_s or (not lines % _LINES_A_LOOK and loop.time() > turn):
+                self._read_on(1, on=False)
+                loop.call_later(pause_s, self._go_on, chunk, begin)
+                return False
         if begin < len(chunk):
             self._extend(chunk[begin:])
+        return True
+
+    def _go_on(self, chunk: bytes, begin: int) -> None:
+        if self._take(chunk, begin):
+            self._read_on(1, on=True)
+
+    def _read_on(self, fd: int, *, on: bool) -> None:
+        """Have a pipe of the process read, or let it fill."""
+        pipe = self._transport.get_pipe_transport(fd) if self._transport is not None else None
+        if isinstance(pipe, asyncio.ReadTransport) and not pipe.is_closing():
+            if on:
+                pipe.resume_reading()
+            else:
+                pipe.pause_reading()
 
     def _extend(self, part: bytes) -> None:
         self._line_size += len(part)
@@ -275,7 +305,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
         else:
             self._line.append(part)
 
-    def _finish_line(self) -> None:
+    def _finish_line(self) -> float:
+        """Hand on what has come; for so many seconds no other line is wanted."""
         parts, self._line = self._line, []
         size, self._line_size = self._line_size, 0
         if self._skipping:
@@ -285,17 +316,20 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 "upstream_line_too_long", upstream=self._server, bytes=size, limit=self._limit
             )
             self._on_lost_line(int(match.group(1)) if match else None)
-            return
+            return 0.0
         line = parts[0] if len(parts) == 1 else b"".join(parts)
-        if line and not line.isspace():
-            self._on_line(line)
+        return (self._on_line(line) or 0.0) if line and not line.isspace() else 0.0
 
     def _complain(self, chunk: bytes) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() - self._stderr_since > _STDERR_WINDOW_S:
+            self._stderr_since, self._stderr_left = loop.time(), _STDERR_LINES
+        if not self._stderr_left:  # of what is not logged only the end is kept
+            chunk = chunk[-8 * _STDERR_LINE :]
+            self._read_on(2, on=False)
+            loop.call_later(_MUTED_S, self._read_on_stderr)
         *lines, rest = (self._stderr + chunk).split(b"\n")
         self._stderr = rest[-_STDERR_LINE:]
-        now = asyncio.get_running_loop().time()
-        if now - self._stderr_since > _STDERR_WINDOW_S:
-            self._stderr_since, self._stderr_left = now, _STDERR_LINES
         for line in lines:
             text = self._errors.add(line)
             if text and self._stderr_left > 0:

@@ -17,7 +17,7 @@ from armory.http1.reading import Answer, read_events
 from armory.protocol.headers import LAST_EVENT_ID
 from armory.protocol.upstream_messages import UpstreamMessage
 from armory.tasks import spawn, stop
-from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.session.base import BaseLink
 from armory.upstreams.transports.http_answers import messages_in
 from armory.upstreams.transports.http_client import HttpClient
 
@@ -37,7 +37,7 @@ class ServerStream:
     """One session's GET stream.
 
     Args:
-        spec: the upstream.
+        link: whose stream it is.
         client: its connections.
         headers: makes those of the session as it is now.
         on_message: takes each message.
@@ -46,14 +46,15 @@ class ServerStream:
 
     def __init__(
         self,
-        spec: UpstreamSpec,
+        link: BaseLink,
         client: HttpClient,
         headers: Callable[[], Mapping[str, str]],
         *,
         on_message: Callable[[UpstreamMessage], Awaitable[None]],
         on_gap: Callable[[], None],
     ) -> None:
-        self._spec = spec
+        self._link = link
+        self._spec = link.spec
         self._client = client
         self._headers = headers
         self._on_message = on_message
@@ -107,9 +108,10 @@ class ServerStream:
 
     async def _read(self, response: Answer, parser: EventParser) -> None:
         async for event in read_events(response, parser):
-            for message in messages_in(event, self._spec.key):
+            for message in messages_in(event, self._link.budget):
                 self._failures = 0
                 await self._on_message(message)
+            await self._link.rest()
 
 
 def resuming(headers: Mapping[str, str], parser: EventParser) -> dict[str, str]:

@@ -101,8 +101,10 @@ class SseLink(DuplexLink):
             async for event in read_events(response, EventParser(self.spec.message_bytes)):
                 if event.name == "endpoint":
                     self._found(event)
-                elif event.name == "message":
-                    self.received(event.data)
+                elif self._death is not None:
+                    return
+                elif event.name == "message" and (pause_s := self.received(event.data)):
+                    await asyncio.sleep(pause_s)
         except (aiohttp.ClientError, OSError, EventTooLarge, UpstreamUnavailable) as error:
             reason = f"its event stream broke: {error}"
         finally:

@@ -1,0 +1,189 @@
+"""Upstreams that say what nobody asked for, as fast as they can.
+
+Bounded: what is read of it, the lines of log, the answers to its own requests, the time on the
+event loop; and it is cut off where slowing it does not help.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import structlog
+from aiohttp import web
+from yarl import URL
+
+from armory.http1.eventstream import EventParser
+from armory.http1.pool import Connections
+from armory.http1.reading import read_events
+from armory.testing.clients.recording import RecordingObserver
+from armory.testing.waiting import until
+from armory.upstreams.session import budget as budgets
+from armory.upstreams.session.base import LinkContext
+from armory.upstreams.session.budget import BURST, RATE, Budget
+from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.stdio import StdioLink
+
+pytestmark = pytest.mark.anyio
+MIB = 1 << 20
+
+
+class Ticking:
+    """A clock that is set by hand."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_what_an_honest_upstream_says_costs_no_pause() -> None:
+    clock = Ticking()
+    budget = Budget("up", clock=clock)
+    for _ in range(60):
+        for _ in range(int(RATE * 0.9)):
+            budget.notification(0)
+            assert not budget.pause_s()
+        clock.now += 1.0
+
+
+def test_much_progress_is_slowed_but_never_cut() -> None:
+    clock = Ticking()
+    budget = Budget("up", clock=clock)
+    said = 0
+    while clock.now < 60:
+        budget.notification(100)
+        said += 1
+        clock.now += budget.pause_s()
+        assert not budget.worn_out
+    assert said < BURST + 60 * RATE
+
+
+@pytest.mark.parametrize("size", [0, 100_000])
+def test_garbage_is_slowed_and_then_cut(size: int) -> None:
+    clock = Ticking()
+    budget = Budget("up", clock=clock)
+    count = 0
+    with structlog.testing.capture_logs() as logs:
+        while not budget.worn_out:
+            budget.garbage("no JSON", size)
+            count += 1
+            clock.now += budget.pause_s()
+            assert clock.now < 30
+    assert count < (BURST + 15 * RATE) / budgets.NUISANCE
+    assert len(logs) <= 23
+    assert [line["event"] for line in logs].count("upstream_muted") == 1
+
+
+def test_who_stops_is_forgiven() -> None:
+    clock = Ticking()
+    budget = Budget("up", clock=clock)
+    while not budget.pause_s():
+        budget.nuisance()
+    clock.now += 60
+    assert not budget.pause_s()
+    assert not budget.worn_out
+
+
+async def test_a_stream_of_small_events_leaves_the_loop_to_others() -> None:
+    body = b"data: x\n\n" * (2 * MIB // 9)
+
+    async def speak(_request: web.Request) -> web.Response:
+        return web.Response(body=body)
+
+    ticks = 0
+
+    async def tick() -> None:
+        nonlocal ticks
+        while True:
+            await asyncio.sleep(0)
+            ticks += 1
+
+    app = web.Application()
+    app.router.add_get("/", speak)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    port = runner.addresses[0][1]
+    connections = Connections(False, 5.0, 4.0)
+    response = await connections.request("GET", URL(f"http://127.0.0.1:{port}/"), {}, None, None)
+    await until(lambda: len(response._chunks) > 1 or response.is_eof())  # pyright: ignore[reportPrivateUsage]
+    ticking = asyncio.ensure_future(tick())
+    before, least, seen = 0, 0, 0
+    async for _ in read_events(response, EventParser(MIB)):
+        seen += 1
+        if seen % 20_000 == 0:
+            least += ticks > before
+            before = ticks
+    ticking.cancel()
+    assert seen == body.count(b"data")
+    assert least >= seen // 20_000 - 1  # the loop turned in the midst of every 180 kB
+    connections.close()
+    await runner.cleanup()
+
+
+# -- a process -------------------------------------------------------------------------------------
+
+GARBAGE = "import sys\nwhile True: sys.stdout.write('x\\n' * 10_000)"
+SHORT = "import sys\nwhile True: sys.stdout.write('{}\\n' * 10_000)"
+PINGS = """
+import sys
+while True:
+    sys.stdout.write('{"jsonrpc":"2.0","id":1,"method":"ping"}\\n' * 1_000)
+"""
+ANSWERS = """
+import sys
+while True:
+    sys.stdout.write('{"jsonrpc":"2.0","id":9999,"result":{}}\\n' * 1_000)
+"""
+ERRORS = "import sys\nwhile True: sys.stderr.write('trouble\\n' * 10_000)"
+
+
+@pytest.fixture
+async def links() -> AsyncIterator[list[StdioLink]]:
+    opened: list[StdioLink] = []
+    yield opened
+    for link in opened:
+        await link.close()
+
+
+async def opened(links: list[StdioLink], program: str) -> StdioLink:
+    spec = UpstreamSpec("noisy", command=sys.executable, args=("-c", program))
+    links.append(StdioLink(LinkContext(spec, {}, RecordingObserver())))
+    await links[-1].open()
+    return links[-1]
+
+
+@pytest.mark.parametrize("program", [GARBAGE, SHORT, PINGS, ANSWERS])
+async def test_a_process_that_does_not_stop_is_cut_off(
+    links: list[StdioLink], program: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(budgets, "_PATIENCE_S", 0.3)
+    most = 0
+
+    def look(link: StdioLink) -> bool:
+        nonlocal most
+        most = max(most, len(asyncio.all_tasks()))
+        return link.closed
+
+    with structlog.testing.capture_logs() as logs:
+        link = await opened(links, program)
+        await until(lambda: look(link))
+    assert "cut off" in str(link.death)
+    assert len(logs) < 60
+    assert most < 40
+
+
+async def test_standard_error_is_read_no_faster_than_it_is_worth(links: list[StdioLink]) -> None:
+    with structlog.testing.capture_logs() as logs:
+        link = await opened(links, ERRORS)
+        process: Any = link._process  # pyright: ignore[reportPrivateUsage]
+        await until(lambda: any(line["event"] == "upstream_stderr_muted" for line in logs))
+        pipe = process._transport.get_pipe_transport(2)
+        await until(lambda: not pipe.is_reading())
+    assert len(logs) <= 202
+    assert not link.closed
