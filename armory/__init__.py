@@ -1,10 +1,12 @@
 """Armory: one URL in front of many MCP servers, and tool retrieval as a library.
 
-Owns: the public names, imported when they are first asked for.
+Owns: the public names, imported when they are first asked for, and that no library that is loaded
+afterwards reports to its maker.
 """
 
 from __future__ import annotations
 
+import os
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +25,11 @@ _HOMES = {
     "Tool": "armory.retrieval.library.toolbox",
     "ToolMemory": "armory.retrieval.library.memory_sync",
 }
+
+
+_QUIET = ("ORT_DISABLE_TELEMETRY", "HF_HUB_DISABLE_TELEMETRY", "DO_NOT_TRACK")
+os.environ.update({name: "1" for name in _QUIET if name not in os.environ})
+# onnxruntime reads its variable while it is imported: a call of its API comes too late
 
 
 def __getattr__(name: str) -> Any:
