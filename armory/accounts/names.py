@@ -1,4 +1,4 @@
-"""Checks of the names that accounts are made of.
+"""Validation of the names that accounts are made of.
 
 Owns: what a user, pack or installation may be called. Never imports storage.
 """

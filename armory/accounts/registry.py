@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import structlog
 from sqlalchemy import delete, select
 
 from armory.accounts.names import check_name
@@ -20,7 +19,6 @@ from armory.storage.changes import ChangeFeed
 from armory.storage.database import Database, now_ms
 from armory.storage.tables import indexed_tools
 
-_log = structlog.get_logger(__name__)
 TOOLS = "tools"
 MAX_TOOLS = 20_000
 

@@ -1,4 +1,4 @@
-"""What a run of the agent gives back.
+"""The result of an agent run, and the events on the way to it.
 
 Owns: events, the result, the ranking of the tools that were found. Never imports the loop.
 """

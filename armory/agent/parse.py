@@ -1,4 +1,4 @@
-"""What a model wrote, as one step of the loop.
+"""Parsing what a model wrote into one step of the loop.
 
 Owns: reading Thought, Action, Action Input and Final Answer out of whatever a small model makes of
 them. Never imports the loop, and never fails: what cannot be read is said in `Step.problem`.

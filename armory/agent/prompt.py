@@ -1,4 +1,4 @@
-"""What the agent tells the model.
+"""The prompts of the agent.
 
 Owns: the system prompt, the observations' wording, the re-asking. Never imports the loop.
 """

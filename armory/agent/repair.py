@@ -1,4 +1,4 @@
-"""Objects out of nearly-JSON.
+"""Repair of objects that are nearly JSON.
 
 Owns: the repairs that small models' Action Inputs need. Never imports the parser of steps.
 """

@@ -1,4 +1,4 @@
-"""What a block's own types cannot say: how values fit each other.
+"""Cross-field validation: how the values of a configuration fit each other.
 
 Owns: the checks across keys that need nothing but the configuration. Never imports a room above
 `domain`.

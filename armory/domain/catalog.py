@@ -131,10 +131,6 @@ class Catalog:
     resources: Mapping[str, ListedRecord]
     templates: Mapping[str, ListedRecord]
 
-    def of_server(self, server: str) -> list[ToolRecord]:
-        """The tools of one server, in its order."""
-        return [tool for tool in self.tools.values() if tool.server == server]
-
     def diff(self, older: Catalog) -> Diff:
         """What changed since `older`."""
         return Diff(

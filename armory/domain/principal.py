@@ -1,4 +1,4 @@
-"""Who is asking: the Principal that authentication makes and everything else takes as a parameter.
+"""The principal: the caller as authentication knows it, and everything else takes it.
 
 Owns: identity as a value. Never imports anything but the standard library.
 """

@@ -1,4 +1,4 @@
-"""What the caller wants tools for.
+"""A retrieval query, and the tools that it may find.
 
 Owns: the Query value and its limits. Never imports anything but the standard library.
 """

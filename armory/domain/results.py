@@ -1,4 +1,4 @@
-"""What retrieval found, and what a listing answers.
+"""The results of retrieval and of listings.
 
 Owns: Match, Selection and Listing. Never imports anything but its domain siblings.
 """

@@ -1,4 +1,4 @@
-"""What an evaluation looks like to programs and to a gate in CI.
+"""Reports of an evaluation, for programs and for a gate in CI.
 
 Owns: the JSON object, reading gates (`recall@5=0.8`). Never imports retrieval.
 """

@@ -1,4 +1,4 @@
-"""Names to parts: which embedder, index and rankers a configuration means.
+"""The registry: from the names in a configuration to embedder, index and rankers.
 
 Owns: opening parts by their names in `names`, putting a retriever together. Adapters are imported
 when they are asked for. Never imports configuration; plain values come in.

@@ -1,4 +1,4 @@
-"""What starts when: the only room that turns configuration into objects."""
+"""Startup: the only room that turns configuration into objects, and their order."""
 
 from armory.runtime.opening import open_runtime
 from armory.runtime.reloading import Reloaded

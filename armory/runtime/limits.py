@@ -1,4 +1,4 @@
-"""Who has asked too often: the rate of each caller, then what its plan includes.
+"""Rate limits and plan quotas of each caller.
 
 Owns: the order of the two, and swapping the rate while the gateway serves. Satisfies
 `gateway.ports.Limiter`.

@@ -1,4 +1,4 @@
-"""Which parts of a configuration can be swapped while the gateway serves.
+"""Hot reload: which parts of a configuration are swapped while the gateway serves.
 
 Owns: the comparison of two configurations. Opens nothing, changes nothing.
 """

@@ -1,4 +1,4 @@
-"""What the REST service is handed of a running gateway.
+"""Wiring of the REST service: what it is handed of a running gateway.
 
 Owns: `RestServices` out of a `Runtime`. Opens nothing.
 """

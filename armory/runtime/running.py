@@ -10,8 +10,6 @@ from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-import structlog
-
 from armory.accounts.opening import Opening
 from armory.accounts.registered_tools import WithRegisteredTools
 from armory.accounts.scopes import PackScopes
@@ -67,7 +65,6 @@ from armory.wire.http.edge import HttpEdge
 if TYPE_CHECKING:
     from armory.agent.loop import RetrievalAgent
 
-_log = structlog.get_logger(__name__)
 PINS = "pins.json"
 USES_NEEDED = 2.5
 """Uses that a tool needs before they count: more than one user is worth to others."""

@@ -1,1 +1,1 @@
-"""Who is it, and who may: authentication and policy."""
+"""Authentication, authorization (policy), rate limits and tool pinning."""

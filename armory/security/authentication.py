@@ -1,4 +1,4 @@
-"""Who is it: from the credential on a request to a Principal.
+"""Authentication: from the credential on a request to a Principal.
 
 Owns: the authentication chain (static bearer tokens, then pluggable schemes, then anonymous).
 Never imports a web framework, accounts or storage: API keys and JWTs reach it through `Scheme`.
@@ -108,11 +108,6 @@ class Authenticator:
                 raise ConfigError("the same token is given twice; make each its own", path=path)
             principal = Principal(entry.name, entry.user, entry.scopes, "token")
             self._by_digest[digest] = (digest, principal)
-
-    @property
-    def open_to_all(self) -> bool:
-        """Whether a request without a credential is served."""
-        return self._allow_anonymous
 
     async def authenticate(self, headers: Mapping[str, str], remote: str | None) -> Principal:
         """The principal behind one request.

@@ -1,4 +1,4 @@
-"""What goes on for as long as a credential holds.
+"""Ending what a credential opened when it expires.
 
 Owns: ending streams when the credential that opened them expires. Never imports a web framework.
 """

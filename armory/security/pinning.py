@@ -1,4 +1,4 @@
-"""Definitions that change under their name: noticed, and withheld where configured.
+"""Tool pinning: changed definitions are noticed, and withheld where configured.
 
 Owns: the fingerprints on disk and what follows from a difference. Never imports upstreams or the
 gateway.

@@ -1,4 +1,4 @@
-"""Who may see and call what: one decision for both, taken before anything is ranked.
+"""Authorization: who may see and call what, decided once, before anything is ranked.
 
 Owns: policy rules, endpoint scopes, and the visible sets made of them. Never imports retrieval,
 upstreams or a transport.

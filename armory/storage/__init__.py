@@ -1,1 +1,1 @@
-"""Where things are kept: the SQL database with its migrations, the caches, the change feed."""
+"""Storage: the SQL database with its migrations, the caches, the change feed."""

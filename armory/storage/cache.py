@@ -1,4 +1,4 @@
-"""Small values with a time to live, and messages between processes: what Redis is used for.
+"""A cache and messages between processes: what Redis is used for.
 
 Owns: the `Cache` Protocol, its implementation inside the process, and single-flight. Never imports
 a driver (Redis: `redis_cache`).

@@ -1,4 +1,4 @@
-"""What has changed in the database, told to every process: so that no cache answers from before.
+"""The change feed: what changed in the database, told to every process, so that caches follow.
 
 Owns: the change feed. Never imports what listens to it.
 

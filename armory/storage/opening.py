@@ -1,4 +1,4 @@
-"""Which cache a configuration means.
+"""Opening the cache that a configuration names.
 
 Owns: the choice; adapters are imported when they are asked for.
 """

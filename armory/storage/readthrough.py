@@ -1,4 +1,4 @@
-"""One cached lookup: memory, then the shared cache, then the truth.
+"""A read-through cache: memory, then the shared cache, then the database.
 
 Owns: when a kept answer may be given. Never imports what is looked up.
 """
@@ -62,13 +62,6 @@ class ReadThrough(Generic[T]):
         self._clock = clock
         self._flights: SingleFlight[T] = SingleFlight()
         self._generation = 0
-
-    def peek(self, key: str) -> T | None:
-        """What memory holds and may give now, without any lookup."""
-        if not self._feed.trusted:
-            return None
-        entry = self._memory.get(key)
-        return None if entry is None else entry[0]
 
     async def get(self, key: str, load: Callable[[], Awaitable[T]]) -> T:
         """The answer for `key`, from `load` where no kept one may be given.

@@ -1,4 +1,4 @@
-"""A chat endpoint that says what it was told to say.
+"""A scripted chat endpoint.
 
 Owns: `ScriptedChat`, an OpenAI-compatible `/v1/chat/completions` on a port of its own, with faults.
 """

@@ -1,4 +1,4 @@
-"""A clock that moves only when told to.
+"""A manual clock.
 
 Owns: `FakeClock`. Never waits in real time.
 """

@@ -1,4 +1,4 @@
-"""Finding out what an upstream speaks, and opening links to it.
+"""Protocol negotiation: what an upstream speaks, and opening links to it.
 
 Owns: the order of attempts, and the verdict that is remembered. A modern probe first; whatever is
 no modern answer falls back to `initialize`, and over HTTP from there to HTTP+SSE. Never imports

@@ -1,4 +1,4 @@
-"""A bounded number of calls at once, and a bounded queue before it.
+"""Bounded concurrency: so many calls at once, and a bounded queue before them.
 
 Owns: `CallQueue`. Never imports anything of Armory.
 """

@@ -1,4 +1,4 @@
-"""The port, taken before anything else is started.
+"""Binding the port before anything else is started.
 
 Owns: binding, and what to say when that fails. Never serves anything.
 """

@@ -1,4 +1,4 @@
-"""From exception to JSON-RPC error, and from JSON-RPC error to HTTP status.
+"""The error tables: exception to JSON-RPC error, JSON-RPC error to HTTP status.
 
 Owns: the two tables. Never imports a transport.
 """

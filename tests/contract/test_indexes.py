@@ -220,19 +220,6 @@ async def test_a_folder_remembers_and_is_locked(tmp_path: Path) -> None:
     await other.aclose()
 
 
-async def test_recreate_copies_and_switches(tmp_path: Path) -> None:
-    index = QdrantIndex("model", DIM, path=str(tmp_path))
-    rows, vectors = catalogue(12)
-    view = await index.update(rows, vectors)
-    queries = unit((1, DIM), 5)
-    before = await view.search(queries, 3)
-    await index.recreate()
-    after = await view.search(queries, 3)
-    assert after.rows.tolist() == before.rows.tolist()
-    assert await index.stored() == {row.key: row.digest for row in rows}
-    await index.aclose()
-
-
 async def test_an_absent_server_is_a_backend_error() -> None:
     index = QdrantIndex("model", DIM, url="http://127.0.0.1:9", timeout_s=1)
     with pytest.raises(BackendError, match=r"127\.0\.0\.1:9"):

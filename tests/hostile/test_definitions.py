@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import aiohttp
 import msgspec
@@ -20,7 +20,8 @@ from armory.domain.catalog import ServerLists, build_catalog
 from armory.gateway.calls.task_tools import needs_task
 from armory.gateway.views.definitions import Form, header_map, listed_bytes, tool_bytes
 from armory.protocol.link import Call, Reply
-from armory.retrieval.indexing.document import STRATEGIES, document_of
+from armory.retrieval.indexing.document import document_of
+from armory.retrieval.options import Strategy
 from armory.retrieval.rankers.boosts import boost_of
 from armory.retrieval.ranking.tokens import definition_tokens
 from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
@@ -122,7 +123,7 @@ def walk(lists: ServerLists) -> None:
         needs_task(record, {})
         definition_tokens(record.definition)
         boost_of(record, 20, None)
-        for strategy in STRATEGIES:
+        for strategy in get_args(Strategy):
             assert all(text.strip() for text in document_of(record, strategy).texts)
     for record in catalog.prompts.values():
         for form in forms:

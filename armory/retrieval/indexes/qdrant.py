@@ -16,7 +16,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import structlog
 from qdrant_client import QdrantClient, models
@@ -120,13 +120,6 @@ class QdrantIndex:
         read = await self._access.run(lambda client: self._read(client, absent))
         return await self._exact.update(rows, {**read, **changed})
 
-    async def recreate(self) -> None:
-        """Copy everything into a new collection and switch the alias; searches go on meanwhile.
-
-        For collections made by an older version, or whose parameters are to change.
-        """
-        await self._access.run(self._recreate)
-
     async def aclose(self) -> None:
         """Close the connection or the folder."""
         await self._access.aclose()
@@ -148,7 +141,7 @@ class QdrantIndex:
 
     def _ensure(self, client: QdrantClient) -> None:
         if self._target(client) is None:
-            self._point_alias(client, self._create(client), None)
+            self._point_alias(client, self._create(client))
 
     def _create(self, client: QdrantClient) -> str:
         name = f"{self.alias}-{time.time_ns():x}"
@@ -167,36 +160,10 @@ class QdrantIndex:
                 client.create_payload_index(name, field, models.PayloadSchemaType.KEYWORD)
         return name
 
-    def _point_alias(self, client: QdrantClient, name: str, old: str | None) -> None:
-        """Move the alias in one step; several replicas that start at once agree on the last."""
-        operations: list[models.AliasOperations] = []
-        if old is not None:
-            operations.append(
-                models.DeleteAliasOperation(delete_alias=models.DeleteAlias(alias_name=self.alias))
-            )
-        operations.append(
-            models.CreateAliasOperation(
-                create_alias=models.CreateAlias(collection_name=name, alias_name=self.alias)
-            )
-        )
-        client.update_collection_aliases(operations)
-        if old is not None:
-            client.delete_collection(old)
-
-    def _recreate(self, client: QdrantClient) -> None:
-        old = self._target(client)
-        name = self._create(client)
-        if old is not None:
-            for page in _chunks(_scroll(client, self.alias, vectors=True), BATCH):
-                client.upsert(
-                    name,
-                    [
-                        models.PointStruct(id=p.id, vector=cast("Any", p.vector), payload=p.payload)
-                        for p in page
-                    ],
-                    wait=True,
-                )
-        self._point_alias(client, name, old)
+    def _point_alias(self, client: QdrantClient, name: str) -> None:
+        """Several replicas that start at once agree on the last."""
+        alias = models.CreateAlias(collection_name=name, alias_name=self.alias)
+        client.update_collection_aliases([models.CreateAliasOperation(create_alias=alias)])
 
     def _write(
         self, client: QdrantClient, rows: Sequence[Row], changed: Mapping[str, FloatArray]

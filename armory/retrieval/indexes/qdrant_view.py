@@ -13,7 +13,6 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import numpy as np
-import structlog
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import (
     ApiException,
@@ -25,7 +24,6 @@ from armory.errors import BackendError
 from armory.retrieval.indexes.base import Background, statistics
 from armory.retrieval.ports import FloatArray, IntArray, Row, VectorHits
 
-_log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 #: Points a request.

@@ -16,8 +16,6 @@ from armory.retrieval.lexical.bm25 import Fields
 from armory.retrieval.lexical.text import spaced
 from armory.retrieval.options import STRATEGY, Strategy
 
-STRATEGIES: tuple[Strategy, ...] = ("description", "description_params", "synthetic_queries")
-
 #: Bounds on what one description may weigh: text beyond them is not searched, so that length
 #: (or stuffing) buys nothing.
 MAX_WORDS = 120

@@ -1,4 +1,4 @@
-"""What a query asks for: its separate wishes, and the servers and categories that it names.
+"""Query analysis: the clauses of a query, and the servers and categories that it names.
 
 Owns: splitting a query into clauses without a model, naming. Never imports anything of Armory but
 the tokenizer.

@@ -1,4 +1,4 @@
-"""Words: from any text to the terms that the lexical side matches on.
+"""Tokenisation: from any text to the terms that the lexical side matches on.
 
 Owns: tokenizing (compound identifiers whole and in parts, CJK as bigrams, accents folded), stop
 words, light stemming, character trigrams. Never imports anything of Armory.

@@ -1,4 +1,4 @@
-"""Different tools instead of five copies of one: maximal marginal relevance.
+"""Diversity by maximal marginal relevance: different tools instead of copies of one.
 
 Owns: MMR (Carbonell and Goldstein, SIGIR 1998). Pure. Never imports anything of Armory but types.
 """

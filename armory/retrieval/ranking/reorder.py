@@ -1,4 +1,4 @@
-"""A second look at the best of a ranking: a cross-encoder's order, then different tools first.
+"""Reordering the head of a ranking: a cross-encoder's order, then diversity.
 
 Owns: when each applies, to how many. Never imports indexes or rankers.
 """

@@ -1,4 +1,4 @@
-"""Optional second look at the best few: a cross-encoder reads query and tool together.
+"""Optional reranking of the best few: a cross-encoder reads query and tool together.
 
 Owns: the `Reranker` Protocol, merging its order. Never imports a model, indexes or rankers.
 """

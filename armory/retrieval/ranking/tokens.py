@@ -1,4 +1,4 @@
-"""What a tool's definition costs in a prompt.
+"""Token estimates: what a tool's definition costs in a prompt.
 
 Owns: counting a definition, once each. Never imports anything but the shared estimate and records.
 """

@@ -1,1 +1,1 @@
-"""From signals to a score that means something."""
+"""Calibration: from signals to comparable scores."""

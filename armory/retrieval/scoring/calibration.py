@@ -1,4 +1,4 @@
-"""From signals to a score that means something: log-odds, probability, cost-weighted score.
+"""Calibration: from signals to log-odds, probability and a cost-weighted score.
 
 Owns: the calibration file, its linear models, the score's formula, the judgement whether a query
 needs a tool at all. Pure NumPy and JSON; never imports rankers, indexes or embedders.

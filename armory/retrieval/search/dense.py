@@ -1,4 +1,4 @@
-"""The dense half of a search: the query's vectors, the vector store, and patience with both.
+"""The dense half of a search: the query's vectors and the vector store, within deadlines.
 
 Owns: time limits, what is said when the embedder or the store fails, how long it is then left in
 peace. Never imports a concrete embedder or index, rankers or the retriever.

@@ -1,4 +1,4 @@
-"""Which authorization server an upstream trusts, and where it gives out tokens.
+"""Discovery of the authorization server that an upstream trusts, and of its endpoints.
 
 Owns: protected-resource metadata (RFC 9728) and authorization-server metadata (RFC 8414 and OpenID
 Connect discovery), and what of them is believed. Never sees a secret; never imports the protocol.

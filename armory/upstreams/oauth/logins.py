@@ -1,4 +1,4 @@
-"""Who is logged in where: kept in one file, which only its owner may read.
+"""The store of logins: one file, which only its owner may read.
 
 Owns: the file. Never imports a transport; never logs what is in it.
 """

@@ -1,4 +1,4 @@
-"""The two ways to get acquainted: `server/discover` and `initialize`.
+"""The two handshakes: `server/discover` and `initialize`.
 
 Owns: the requests, and what their answers mean. Never imports a transport.
 """

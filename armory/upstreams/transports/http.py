@@ -6,7 +6,6 @@ Owns: `HttpLink`, the hot path toward HTTP upstreams. Never imports a transport 
 from __future__ import annotations
 
 import aiohttp
-import structlog
 
 from armory.errors import UpstreamTimeout
 from armory.http1.eventstream import EventParser, EventTooLarge
@@ -27,7 +26,6 @@ from armory.upstreams.transports.http_client import (
     reusable,
 )
 
-log = structlog.get_logger(__name__)
 _FIELDS_KEPT = 1_000
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 
 import aiohttp
-import structlog
 from yarl import URL
 
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
@@ -20,8 +19,6 @@ from armory.tasks import spawn, stop
 from armory.upstreams.session.base import LinkContext
 from armory.upstreams.session.duplex import DuplexLink
 from armory.upstreams.transports.http_client import HttpClient
-
-log = structlog.get_logger(__name__)
 
 _FOREVER_S = 10 * 86_400.0
 _CLOSE_S = 2.0

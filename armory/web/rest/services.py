@@ -1,4 +1,4 @@
-"""What the REST API stands on, handed over by the runtime.
+"""The dependencies of the REST API, handed over by the runtime.
 
 Owns: the seam. Never makes any of it.
 """
