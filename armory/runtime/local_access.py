@@ -10,7 +10,7 @@ import contextlib
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -47,7 +47,7 @@ def operator_token() -> StaticToken:
 
 
 @contextlib.contextmanager
-def announced(home: Path, url: str, token: str) -> Iterator[None]:
+def announced(home: Path, url: str, token: str) -> Generator[None]:
     """Leave a note of this process as long as the context lasts; a read-only home has none."""
     pid = os.getpid()
     path = home / FOLDER / f"{pid}-{urlsplit(url).port}.json"

@@ -14,6 +14,7 @@ from armory.runtime.blocks.replicas import Shared, shared
 from armory.runtime.health import bind_metrics
 from armory.runtime.retrieval import Progress
 from armory.runtime.running import Runtime
+from armory.runtime.serving import serve
 from armory.runtime.settings import base_path
 from armory.storage.private import private_folder
 from armory.web.binding import Bound, bind
@@ -64,5 +65,5 @@ async def open_runtime(
         await runtime.start_upstreams()
         await runtime.open_agent(stack)
         if bound is not None:
-            await runtime.listen(stack, bound, apart)
+            await serve(runtime, stack, bound, apart)
         yield runtime

@@ -6,16 +6,13 @@ Owns: `RestServices` out of a `Runtime`. Opens nothing.
 from __future__ import annotations
 
 import hashlib
-from typing import TYPE_CHECKING
 
 from armory.accounts.service import Accounts
 from armory.observability.redaction import redacted
+from armory.runtime.running import Runtime
 from armory.runtime.settings import armory_version, base_path
 from armory.web.rest.services import RestServices, RetrievalOff, UpstreamInfo
 from armory.wire.http.edge import HttpEdge
-
-if TYPE_CHECKING:
-    from armory.runtime.running import Runtime
 
 
 def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestServices:

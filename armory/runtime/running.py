@@ -7,13 +7,11 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from armory.accounts.opening import Opening
 from armory.accounts.registered_tools import WithRegisteredTools
 from armory.accounts.scopes import PackScopes
-from armory.accounts.users import ENDED
 from armory.config import Loaded
 from armory.domain.principal import Principal
 from armory.feedback.attribution import QueryAttribution
@@ -36,18 +34,12 @@ from armory.runtime.blocks.replicas import Shared
 from armory.runtime.blocks.secrets import hide_secrets
 from armory.runtime.catalogue import CatalogueKeeper
 from armory.runtime.figures import Figures
-from armory.runtime.health import make_health, serve_apart
 from armory.runtime.limits import Limits
-from armory.runtime.local_access import announced, operator_token
 from armory.runtime.reloading import Reloaded, difference
-from armory.runtime.rest import rest_services
 from armory.runtime.retrieval import Progress, open_retriever, retriever_settings
 from armory.runtime.settings import (
     armory_version,
     authenticator,
-    base_path,
-    http_settings,
-    listen_settings,
     reloadable,
 )
 from armory.security.pinning import Pinning
@@ -55,10 +47,8 @@ from armory.security.policy import Policy
 from armory.tasks import spawn, stop
 from armory.upstreams.pool import Pool
 from armory.upstreams.supervisor import Supervisor
-from armory.web.app import Listening, Shortcut, listen, make_app
-from armory.web.binding import Bound
+from armory.web.app import Listening
 from armory.web.health import Readiness
-from armory.web.rest.api import register_rest
 from armory.web.settings import ReadyWhen
 from armory.wire.http.edge import HttpEdge
 
@@ -87,6 +77,8 @@ class Runtime:
         figures: what health and metrics read.
         edge: MCP over HTTP; None while nothing listens.
         listening: the bound server; None likewise.
+        joined: what it shares with other replicas.
+        first_snapshot: set when the first snapshot is served.
         opening: whether the accounts are open; None before and for the operator's own commands.
     """
 
@@ -99,10 +91,10 @@ class Runtime:
         on_progress: Progress | None = None,
     ) -> None:
         hide_secrets(loaded.config)
-        self._joined = joined
+        self.joined = joined
         count, up = self._tool_count, self._upstreams_up
         self.accounts = None if trusted else make_accounts(loaded, tools=count, upstreams=up)
-        parts = reloadable(loaded, self._packs())
+        parts = reloadable(loaded, self.packs())
         self.loaded = loaded
         self.agent: RetrievalAgent | None = None
         self.edge: HttpEdge | None = None
@@ -141,7 +133,7 @@ class Runtime:
         self.pool.observers.add(self.gateway)
         if accounts is not None:
             accounts.scopes.observe(self.gateway.changes.tell_user)
-        self._snapshot = asyncio.Event()
+        self.first_snapshot = asyncio.Event()
         self._starting: asyncio.Task[None] | None = None
 
     def _request_path(self, policy: Policy, settings: GatewaySettings) -> Gateway:
@@ -154,7 +146,7 @@ class Runtime:
             relist=self.relist,
             on_compacted=self.figures.metrics.compacted,
             private_tools=self.keeper,
-            tasks=TaskRegister(self._joined.store),
+            tasks=TaskRegister(self.joined.store),
         )
         return Gateway(self.pool, self.retriever, policy, settings, services)
 
@@ -177,7 +169,8 @@ class Runtime:
         status = self.supervisor.status()
         return {key: found.state == "ready" for key, found in status.items()}
 
-    def _packs(self) -> PackScopes | None:
+    def packs(self) -> PackScopes | None:
+        """What each user has active; None where accounts do not narrow anything."""
         accounts = self.accounts
         return accounts.scopes if accounts is not None and accounts.enabled else None
 
@@ -191,7 +184,7 @@ class Runtime:
         Raises:
             AuthenticationFailed: the account is switched off.
         """
-        packs = self._packs()
+        packs = self.packs()
         if packs is not None:
             await packs.admit(principal)
 
@@ -199,12 +192,12 @@ class Runtime:
         """Begin to connect to every upstream; returns at once."""
         self.keeper.start(self.supervisor.lists, self.gateway.publish)
         await self.supervisor.start()
-        self._starting = spawn(self._first_snapshot(), "first snapshot")
+        self._starting = spawn(self._wait_first(), "first snapshot")
 
-    async def _first_snapshot(self) -> None:
+    async def _wait_first(self) -> None:
         await self.supervisor.wait_first(None if self._trusted else FIRST_SNAPSHOT_S)
         await self.keeper.settle()
-        self._snapshot.set()
+        self.first_snapshot.set()
 
     async def relist(self, server: str) -> None:
         """Fetch one upstream's lists anew and have the snapshot follow."""
@@ -215,8 +208,8 @@ class Runtime:
         """Wait until the first snapshot is served: every upstream has answered or failed, or has
         had its time.
         """
-        if not self._snapshot.is_set():
-            await self._snapshot.wait()
+        if not self.first_snapshot.is_set():
+            await self.first_snapshot.wait()
 
     async def stop_upstreams(self) -> None:
         """End every task, process and connection toward upstreams."""
@@ -239,66 +232,11 @@ class Runtime:
         return self.figures.readiness(
             self.gateway,
             self.retriever,
-            snapshot=self._snapshot.is_set(),
+            snapshot=self.first_snapshot.is_set(),
             indexing=self.keeper.indexing,
             upstreams=self._ready_when,
             blocked="shutting down" if self._leaving else blocked,
         )
-
-    # -- serving -----------------------------------------------------------------------------
-
-    async def listen(
-        self, stack: AsyncExitStack, bound: Bound, apart: Bound | None = None
-    ) -> Listening:
-        """Serve on the bound port, metrics on the one `apart`; undone when `stack` unwinds.
-
-        Raises:
-            ConfigError: nobody could or everybody would be served.
-        """
-        config = self.loaded.config
-        operator, known = operator_token(), schemes(config, self.accounts)
-        checks = authenticator(config, known, self._packs(), also=[operator])
-        edge = HttpEdge(
-            self.gateway,
-            checks,
-            replace(http_settings(config), state_keys=self._joined.state_keys),
-            replicas=self._joined.replicas,
-        )
-        logs = config.observability.log_level == "debug"
-        app = make_app(
-            body_bytes=config.server.limits.body_bytes, wait_ready=self.ready, log_requests=logs
-        )
-        edge.register(app)
-        prefix = base_path(config)
-        health = make_health(self.loaded, self.readiness, self.figures.metrics_text, checks)
-        health.register(app, prefix, metrics=apart is None)
-        if apart is not None:
-            await serve_apart(health, config.server, stack, apart)
-        if self.accounts is not None:
-            register_rest(app, rest_services(self, edge, self.accounts))
-
-            async def key_ended(key_id: str) -> None:
-                await edge.end_principal(f"api_key:{key_id}")
-
-            self.accounts.feed.subscribe(ENDED, key_ended)
-
-        async def end_streams(_app: object) -> None:
-            edge.end_streams()
-
-        app.on_shutdown.append(end_streams)
-        await edge.start()
-        stack.push_async_callback(edge.close)
-        self.listening = await listen(
-            app,
-            bound,
-            settings=listen_settings(config.server),
-            base_path=prefix,
-            shortcut=None if logs else Shortcut(edge.straight(), self._snapshot.is_set),
-        )
-        stack.push_async_callback(self.listening.close)
-        stack.enter_context(announced(self.loaded.home, self.listening.url, operator.token))
-        self.edge = edge
-        return self.listening
 
     async def leave(self, delay_s: float) -> None:
         """Be about to end: say at `/readyz` that requests should go elsewhere, serve those that
@@ -332,7 +270,7 @@ class Runtime:
         """
         old, new = self.loaded.config, loaded.config
         hide_secrets(new)
-        parts = reloadable(loaded, self._packs())
+        parts = reloadable(loaded, self.packs())
         authenticator(new, schemes(new, self.accounts))
         settings = retriever_settings(new.tool_rag, loaded.home)
         pinning = self._pinning(loaded)

@@ -1,0 +1,75 @@
+"""Serving a running gateway: MCP, REST, health and metrics on the ports that are bound.
+
+Owns: which application gets which routes, and the order in which they open and close. Never makes
+a part of the gateway.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import replace
+
+from armory.accounts.users import ENDED
+from armory.runtime.blocks.accounts import schemes
+from armory.runtime.health import make_health, serve_apart
+from armory.runtime.local_access import announced, operator_token
+from armory.runtime.rest import rest_services
+from armory.runtime.running import Runtime
+from armory.runtime.settings import authenticator, base_path, http_settings, listen_settings
+from armory.web.app import Shortcut, listen, make_app
+from armory.web.binding import Bound
+from armory.web.rest.api import register_rest
+from armory.wire.http.edge import HttpEdge
+
+
+async def serve(
+    runtime: Runtime, stack: AsyncExitStack, bound: Bound, apart: Bound | None = None
+) -> None:
+    """Serve on the bound port, metrics on the one `apart`; undone when `stack` unwinds.
+
+    Raises:
+        ConfigError: nobody could or everybody would be served.
+    """
+    config, accounts = runtime.loaded.config, runtime.accounts
+    operator, known = operator_token(), schemes(config, accounts)
+    checks = authenticator(config, known, runtime.packs(), also=[operator])
+    edge = HttpEdge(
+        runtime.gateway,
+        checks,
+        replace(http_settings(config), state_keys=runtime.joined.state_keys),
+        replicas=runtime.joined.replicas,
+    )
+    logs = config.observability.log_level == "debug"
+    app = make_app(
+        body_bytes=config.server.limits.body_bytes, wait_ready=runtime.ready, log_requests=logs
+    )
+    edge.register(app)
+    prefix = base_path(config)
+    health = make_health(runtime.loaded, runtime.readiness, runtime.figures.metrics_text, checks)
+    health.register(app, prefix, metrics=apart is None)
+    if apart is not None:
+        await serve_apart(health, config.server, stack, apart)
+    if accounts is not None:
+        register_rest(app, rest_services(runtime, edge, accounts))
+
+        async def key_ended(key_id: str) -> None:
+            await edge.end_principal(f"api_key:{key_id}")
+
+        accounts.feed.subscribe(ENDED, key_ended)
+
+    async def end_streams(_app: object) -> None:
+        edge.end_streams()
+
+    app.on_shutdown.append(end_streams)
+    await edge.start()
+    stack.push_async_callback(edge.close)
+    listening = await listen(
+        app,
+        bound,
+        settings=listen_settings(config.server),
+        base_path=prefix,
+        shortcut=None if logs else Shortcut(edge.straight(), runtime.first_snapshot.is_set),
+    )
+    stack.push_async_callback(listening.close)
+    stack.enter_context(announced(runtime.loaded.home, listening.url, operator.token))
+    runtime.edge, runtime.listening = edge, listening
