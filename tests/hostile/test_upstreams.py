@@ -23,7 +23,7 @@ from armory.errors import UpstreamUnavailable
 from armory.http1.eventstream import EventParser, EventTooLarge
 from armory.http1.pool import Connections
 from armory.http1.response import BadAnswer
-from armory.runtime.running import open_runtime
+from armory.runtime import open_runtime
 from armory.storage.database import Database
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.waiting import until
