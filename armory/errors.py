@@ -6,6 +6,7 @@ A tool's own failure is a result (`isError: true`), never one of these.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 
@@ -58,9 +59,16 @@ class AccessDenied(ArmoryError):
 
 
 class UnknownTool(ArmoryError):
-    """No such tool, prompt or resource for this principal; says the same for hidden ones."""
+    """No such tool, prompt or resource for this principal; says the same for hidden ones.
+
+    `nearest` are names that the principal may use and that come near.
+    """
 
     code = "unknown"
+
+    def __init__(self, message: str, *, nearest: Sequence[str] = ()) -> None:
+        super().__init__(message)
+        self.nearest = tuple(nearest)
 
 
 class RateLimited(ArmoryError):

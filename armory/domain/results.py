@@ -40,6 +40,7 @@ class Selection:
     Attributes:
         matches: what a listing returns: at or above the threshold, caps applied, best first.
         ranking: the full ranking before threshold, refusal and caps; only when asked for.
+        nearest: the best few whatever they are worth, where nothing matches.
         withheld: exposed name -> why it was not returned ("below threshold", "cap", "refused");
             only when asked for.
         visible: number of tools searched.
@@ -58,6 +59,7 @@ class Selection:
     top_score: float = 0.0
     took_ms: float = 0.0
     ranking: tuple[Match, ...] = ()
+    nearest: tuple[Match, ...] = ()
     withheld: Mapping[str, str] = field(default_factory=dict[str, str])
 
 

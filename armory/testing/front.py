@@ -177,13 +177,14 @@ class WordRetriever:
             text = f"{tool.name} {tool.description}".lower()
             scores = [_share(words.lower().split(), text) for words in query.texts]
             score = max(scores)
-            if score >= threshold:
-                matches.append(Match(tool, score, score, score, reason="shared words"))
+            matches.append(Match(tool, score, score, score, reason="shared words"))
         matches.sort(key=lambda match: -match.score)
-        kept = matches[: query.top_k or 20]
+        nearest = tuple(matches[:5])
+        kept = [match for match in matches if match.score >= threshold][: query.top_k or 20]
         visible_count = len(self._tools) if visible is None else len(visible)
         top = kept[0].score if kept else 0.0
-        return Selection(tuple(kept), visible_count, threshold, top_score=top)
+        nearest = () if kept else nearest
+        return Selection(tuple(kept), visible_count, threshold, top_score=top, nearest=nearest)
 
 
 def _share(words: Sequence[str], text: str) -> float:

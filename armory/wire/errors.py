@@ -65,6 +65,8 @@ def _data(failure: ArmoryError) -> dict[str, Any]:
     data: dict[str, Any] = {"code": failure.code}
     if isinstance(failure, InvalidRequest) and failure.parameter:
         data["parameter"] = failure.parameter
+    if isinstance(failure, UnknownTool) and failure.nearest:
+        data["nearest"] = list(failure.nearest)
     upstream = getattr(failure, "upstream", "")
     if upstream:
         data["upstream"] = upstream

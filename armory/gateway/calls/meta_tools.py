@@ -7,7 +7,9 @@ a chat library or retrieval.
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from msgspec import Raw
 
@@ -20,6 +22,7 @@ from armory.gateway.metatools.definitions import CALL, FIND, SEARCH
 from armory.gateway.outcomes import Outcomes
 from armory.gateway.ports import Finder, Limiter
 from armory.gateway.results.answers import Answers, unknown
+from armory.gateway.views.definitions import ui_meta
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
@@ -78,7 +81,7 @@ class MetaTools:
         await self._limiter.acquire(context.principal, CALL_METHOD, SEARCH)
         query = arguments.as_query(context.user)
         selection = await self._lists.search(context, query)
-        structure = shapes.found_structure(selection)
+        structure = shapes.found_structure(selection, lambda: _servers(context), ui_meta)
         if selection.degraded:
             structure["degraded"] = selection.degraded
         names = [match.tool.name for match in selection.matches]
@@ -130,3 +133,11 @@ class MetaTools:
         if new:
             session.revealed.update(new)
             self._changes.tell_session(session.id, TOOLS_CHANGED)
+
+
+def _servers(context: RequestContext) -> tuple[list[dict[str, Any]], int]:
+    """The servers of which the caller may call anything, with what they are for."""
+    view = context.view
+    names, tools = view.visible(context).tools.names, view.catalog.tools
+    counts = Counter(t.server for n, t in tools.items() if n in names and t.for_models)
+    return shapes.about_servers(view.catalog.servers, counts)

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from msgspec import Raw
 
 from armory.domain.tool import ToolRecord
-from armory.errors import BackendError, RateLimited, UpstreamUnavailable
+from armory.errors import BackendError, RateLimited, UnknownTool, UpstreamUnavailable
 from armory.gateway.calls.meta_tools import CALL_METHOD, MetaTools
 from armory.gateway.calls.mirrored import mirrored_headers
 from armory.gateway.calls.task_tools import drive, needs_task
@@ -20,7 +20,14 @@ from armory.gateway.metatools.arguments import read_call
 from armory.gateway.metatools.definitions import CALL, META_TOOLS, SEARCH
 from armory.gateway.outcomes import Outcomes
 from armory.gateway.ports import Limiter, Pool
-from armory.gateway.results.answers import Answers, failed_call, missing, succeeded
+from armory.gateway.results.answers import (
+    Answers,
+    failed_call,
+    missing,
+    succeeded,
+    unknown_call,
+    with_nearest,
+)
 from armory.gateway.results.channels import exposed_channel
 from armory.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS
 from armory.protocol.errors import RpcError
@@ -77,11 +84,8 @@ class ToolCalls:
             name = need_text(params, "name")
             searched = True
         record = context.view.tool(context, name)
-        if record is None:
-            error = missing(self._pool, context, "tool", name)
-            if isinstance(error, UpstreamUnavailable):
-                return failed_call(error)
-            raise error
+        if record is None or (searched and not record.for_models):
+            return self._missing(context, name, searched=searched)
         _check_arguments(params)
         started = time.perf_counter()
         ok = False
@@ -99,6 +103,18 @@ class ToolCalls:
         finally:
             self._outcomes.called(context, record, started, ok=ok, searched=searched)
         return await self._answers.exposed(context, record.server, reply)
+
+    def _missing(self, context: RequestContext, name: str, *, searched: bool) -> Reply:
+        error = missing(self._pool, context, "tool", name)
+        if isinstance(error, UpstreamUnavailable):
+            return failed_call(error)
+        if context.endpoint.transparent:
+            raise error
+        own = [own for own in META_TOOLS if self._meta_tools.offered(context, own)]
+        nearest = context.view.nearest(context, name, own)
+        if searched:
+            return unknown_call(error.message, nearest, search=SEARCH in own)
+        raise UnknownTool(with_nearest(error.message, nearest), nearest=nearest)
 
     async def _own(self, context: RequestContext, name: str, params: dict[str, Raw]) -> Reply:
         try:

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import structlog
 from msgspec import Raw
 
 from armory.domain.query import Query
-from armory.domain.results import Selection
+from armory.domain.results import Match, Selection
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError, RateLimited
 from armory.gateway.context import RequestContext
@@ -28,11 +29,14 @@ from armory.gateway.views.view import View
 from armory.protocol.link import Reply
 from armory.protocol.meta import SELECTION
 from armory.protocol.rawjson import encode
+from armory.security.policy import VisibleCatalog
 
 _log = structlog.get_logger(__name__)
 LIST = "tools/list"
 _MEMBER = b"tools"
 _BYTES_PER_TOKEN = 4
+_CALLED = 20
+"""Tools that a query finds by its being a name."""
 
 
 class ToolLists:
@@ -111,14 +115,38 @@ class ToolLists:
         visible = view.visible(context)
         if self._retriever is None:
             return _nothing(query, len(visible.tools), "no retriever")
+        searched = view.searchable(visible)
         try:
-            return view.named(await self._retriever.search(query, view.searchable(visible)))
+            found = view.named(await self._retriever.search(query, searched))
+            return _called(view, query, visible, found)
         except RateLimited:
             raise
         except Exception as error:  # noqa: BLE001 a listing never fails for what retrieval cannot do
             defect = not isinstance(error, ArmoryError)
             _log.error("retrieval_failed", error=repr(error), exc_info=defect)
             return _nothing(query, len(visible.tools), "pinned only: the search failed")
+
+
+def _called(view: View, query: Query, visible: VisibleCatalog, found: Selection) -> Selection:
+    """What was found, with the tools first whose own or whose server's name was asked for."""
+    named: dict[str, str] = {}
+    for text in query.texts:
+        for name, why in view.names.called(text).items():
+            tool = view.catalog.tools[name]
+            wanted = query.servers is None or tool.server in query.servers
+            wanted &= query.categories is None or tool.category in query.categories
+            if wanted and name in visible.tools.names and tool.for_models:
+                named.setdefault(name, why)
+    if not named:
+        return found
+    place = {match.tool.name: number for number, match in enumerate(found.matches)}
+    best = sorted(named, key=lambda name: place.get(name, len(place)))
+    tools = view.catalog.tools
+    first = [Match(tools[n], 1.0, 1.0, 1.0, {"name": 1.0}, named[n]) for n in best[:_CALLED]]
+    taken = {match.tool.name for match in first}
+    rest = [match for match in found.matches if match.tool.name not in taken]
+    matches = tuple([*first, *rest][: query.top_k])
+    return replace(found, matches=matches, nearest=(), refused=False, top_score=1.0)
 
 
 def _nothing(query: Query, visible: int, degraded: str) -> Selection:

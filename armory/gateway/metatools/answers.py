@@ -5,35 +5,93 @@ Owns: the shape of their results, from what was found. Never imports retrieval; 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, cast
 
 from msgspec import Raw
 
 from armory.agent.findings import AgentResult
-from armory.domain.results import Selection
+from armory.domain.catalog import ServerLists
+from armory.domain.results import Match, Selection
+from armory.domain.tool import ToolRecord
+from armory.gateway.metatools.definitions import purpose
 from armory.protocol.meta import TOOL_REFERENCE
 from armory.protocol.rawjson import encode
 
 MAX_DOCUMENTS = 10
+MAX_SERVERS = 40
+Interface = Callable[[ToolRecord], dict[str, Any]]
+Servers = Callable[[], tuple[list[dict[str, Any]], int]]
 
 
-def found_structure(selection: Selection) -> dict[str, Any]:
-    """The `structuredContent` of a `search_tools` answer."""
-    return {
-        "tools": [
-            {
-                "name": match.tool.name,
-                "description": match.tool.description,
-                "inputSchema": match.tool.input_schema or {"type": "object"},
-                "score": round(match.score, 4),
-                "reason": match.reason,
-            }
-            for match in selection.matches
-        ],
+def found_structure(selection: Selection, servers: Servers, interface: Interface) -> dict[str, Any]:
+    """The `structuredContent` of a `search_tools` answer.
+
+    Args:
+        selection: what was found.
+        servers: gives the servers that the caller sees; asked only where nothing was found.
+        interface: gives what a tool's `_meta` says of its user interface.
+    """
+    structure: dict[str, Any] = {
+        "tools": [_found(match, interface(match.tool)) for match in selection.matches],
         "returned": len(selection.matches),
         "visible": selection.visible,
     }
+    if not selection.matches:
+        shown, more = servers()
+        structure["unlikely"] = [
+            {
+                "name": match.tool.name,
+                "description": match.tool.description,
+                "score": round(match.score, 4),
+            }
+            for match in selection.nearest
+        ]
+        structure["servers"] = shown
+        structure["advice"] = _advice(shown, more, unlikely=bool(selection.nearest))
+    return structure
+
+
+def _found(match: Match, ui: dict[str, Any]) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "name": match.tool.name,
+        "description": match.tool.description,
+        "inputSchema": match.tool.input_schema or {"type": "object"},
+        "score": round(match.score, 4),
+        "reason": match.reason,
+    }
+    if ui:
+        found["_meta"] = ui
+    return found
+
+
+def about_servers(
+    servers: Mapping[str, ServerLists], tools: Mapping[str, int]
+) -> tuple[list[dict[str, Any]], int]:
+    """At most so many servers as an answer names, with what each is for, and how many more.
+
+    Args:
+        servers: of the catalogue.
+        tools: how many tools of each the caller sees.
+    """
+    shown = [
+        {"name": key, "about": purpose(key, lists), "tools": tools[key]}
+        for key, lists in servers.items()
+        if tools.get(key)
+    ]
+    return shown[:MAX_SERVERS], max(0, len(shown) - MAX_SERVERS)
+
+
+def _advice(servers: Sequence[Mapping[str, Any]], more: int, *, unlikely: bool) -> str:
+    if not servers:
+        return "There is no tool that you may use here."
+    advice = "No tool fits well. Ask again in other words: what is to be done, and to what"
+    advice += "; or give the name of a server or a tool as the query."
+    if unlikely:
+        advice += " `unlikely` has what comes nearest: search for its exact name to get its schema."
+    if more:
+        advice += f" {more} more servers are not named here."
+    return advice
 
 
 def wants_references(capabilities: Mapping[str, Any]) -> bool:

@@ -91,6 +91,13 @@ def search_definition(servers: Mapping[str, ServerLists], *, call_tool: bool) ->
                 },
                 "returned": {"type": "integer"},
                 "visible": {"type": "integer"},
+                "unlikely": {
+                    "type": "array",
+                    "items": {"type": "object"},
+                    "description": "Where nothing fits: what comes nearest.",
+                },
+                "servers": {"type": "array", "items": {"type": "object"}},
+                "advice": {"type": "string"},
             },
             "required": ["tools", "returned", "visible"],
         },

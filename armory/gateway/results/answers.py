@@ -5,6 +5,8 @@ Owns: `Answers`. Never imports a transport.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 from msgspec import Raw
 
@@ -113,6 +115,30 @@ def failed_call(error: ArmoryError) -> Reply:
         "_meta": {ERROR: details},
     }
     return Reply(result=Raw(encode(result)))
+
+
+def unknown_call(message: str, nearest: Sequence[str], *, search: bool) -> Reply:
+    """A result that helps a model whose name for a tool does not exist.
+
+    Args:
+        message: what is unknown.
+        nearest: names that come near and that it may call.
+        search: whether it can search for tools.
+    """
+    text = f"{with_nearest(message, nearest)}."
+    if search:
+        text += " search_tools finds tools by what they do."
+    result = {
+        "content": [{"type": "text", "text": text}],
+        "isError": True,
+        "_meta": {ERROR: {"code": "unknown_tool", "nearest": list(nearest)}},
+    }
+    return Reply(result=Raw(encode(result)))
+
+
+def with_nearest(message: str, nearest: Sequence[str]) -> str:
+    """What is unknown, and what comes near."""
+    return f"{message}; nearest: {', '.join(nearest)}" if nearest else message
 
 
 class _Outcome(msgspec.Struct):

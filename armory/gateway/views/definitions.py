@@ -77,6 +77,15 @@ def listed_bytes(record: ListedRecord, kind: Kind, form: Form) -> bytes:
     return _encode(changed)
 
 
+def ui_meta(record: ToolRecord) -> dict[str, Any]:
+    """What a tool's `_meta` says of its user interface, links exposed; empty where nothing."""
+    meta = record.definition.get("_meta")
+    shown = _mapped_ui(meta, record.server) or meta
+    if not isinstance(shown, dict):
+        return {}
+    return {k: v for k, v in cast("dict[str, Any]", shown).items() if k in (UI, UI_RESOURCE)}
+
+
 def _object_schema(schema: object) -> bool:
     return isinstance(schema, dict) and cast("dict[str, Any]", schema).get("type") == "object"
 

@@ -15,7 +15,7 @@ from cachetools import LRUCache
 
 from armory.domain.catalog import Catalog, ServerLists, build_catalog
 from armory.domain.query import VisibleSet
-from armory.domain.results import Selection
+from armory.domain.results import Match, Selection
 from armory.domain.tool import ListedRecord, ToolRecord
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import PrivateTools
@@ -53,24 +53,28 @@ class PrincipalView(View):
         key = visible.tools.key
         tools = self._searchable.get(key)
         if tools is None:
-            names = frozenset(self._aliases.get(name, name) for name in visible.tools.names)
+            seen = super().searchable(visible).names
+            names = frozenset(self._aliases.get(name, name) for name in seen)
             tools = self._searchable[key] = VisibleSet(names, f"{key}/own")
         return tools
 
     def common(self, visible: VisibleCatalog) -> VisibleSet:
         """As `View.common`."""
-        names = (name for name in visible.tools.names if name not in self._aliases)
+        seen = super().searchable(visible).names
+        names = (name for name in seen if name not in self._aliases)
         return VisibleSet(frozenset(names), f"{visible.tools.key}/common")
 
     def named(self, selection: Selection) -> Selection:
         """As `View.named`."""
         tools = self.catalog.tools
-        matches = (
-            (match, self._names.get(match.tool.name, match.tool.name))
-            for match in selection.matches
+
+        def known(matches: tuple[Match, ...]) -> tuple[Match, ...]:
+            named = ((m, self._names.get(m.tool.name, m.tool.name)) for m in matches)
+            return tuple(replace(match, tool=tools[name]) for match, name in named if name in tools)
+
+        return replace(
+            selection, matches=known(selection.matches), nearest=known(selection.nearest)
         )
-        known = tuple(replace(match, tool=tools[name]) for match, name in matches if name in tools)
-        return replace(selection, matches=known)
 
 
 class PlainPrivateTools:

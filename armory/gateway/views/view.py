@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -24,6 +25,7 @@ from armory.gateway.metatools.definitions import SEARCH, search_definition
 from armory.gateway.requests import ClientRequest
 from armory.gateway.settings import GatewaySettings, SetSpec
 from armory.gateway.views.definitions import Form, Kind, header_map, listed_bytes, tool_bytes
+from armory.gateway.views.names import ToolNames
 from armory.security.policy import Policy, Scope, VisibleCatalog
 
 _encode = msgspec.json.encode
@@ -66,6 +68,8 @@ class View:
         self._joined = LRUCache[tuple[str, Form, str], bytes](joined_bytes, getsizeof=len)
         self._pinned = LRUCache[str, tuple[str, ...]](_VISIBLE_KEPT)
         self._usable = LRUCache[str, frozenset[str]](_VISIBLE_KEPT)
+        self._apps = frozenset(n for n, tool in catalog.tools.items() if not tool.for_models)
+        self._for_models = LRUCache[str, VisibleSet](_VISIBLE_KEPT)
         self._headers: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {}
         self._endpoints = _endpoints(catalog, settings)
         self._before = previous
@@ -196,13 +200,30 @@ class View:
 
     # -- searching ---------------------------------------------------------------------------
 
+    @cached_property
+    def names(self) -> ToolNames:
+        """The tools by what they are called."""
+        return ToolNames(self.catalog)
+
     def searchable(self, visible: VisibleCatalog) -> VisibleSet:
-        """What a search may find, in the names of the index."""
-        return visible.tools
+        """What a search may find, in the names of the index: what models may call."""
+        tools = visible.tools
+        if not self._apps or self._apps.isdisjoint(tools.names):
+            return tools
+        found = self._for_models.get(tools.key)
+        if found is None:
+            found = VisibleSet(tools.names - self._apps, f"{tools.key}/models")
+            self._for_models[tools.key] = found
+        return found
+
+    def nearest(self, request: ClientRequest, name: str, also: Iterable[str]) -> list[str]:
+        """The names that the caller may give and that come nearest to one that is unknown."""
+        seen = self.visible(request).tools.names - self._apps
+        return self.names.nearest(name, seen, also)
 
     def common(self, visible: VisibleCatalog) -> VisibleSet:
         """The part of it that every caller has alike."""
-        return visible.tools
+        return self.searchable(visible)
 
     def named(self, selection: Selection) -> Selection:
         """What was found, in the names of this view."""

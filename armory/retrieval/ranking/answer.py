@@ -19,6 +19,9 @@ from armory.retrieval.rankers.base import Ranker, Scores, no_scores
 from armory.retrieval.ranking.cut import BELOW, REFUSED, Cut, capped, passing
 from armory.retrieval.ranking.tokens import TokenCounts
 
+_NEAREST = 5
+"""Tools that an answer without matches names as the nearest."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranking:
@@ -109,5 +112,8 @@ class Ranking:
             degraded=self.degraded,
             top_score=self.top_score,
             ranking=tuple(self.match(i) for i in everything),
+            nearest=()
+            if cut.shown
+            else tuple(self.match(i) for i in self.order[:_NEAREST].tolist()),
             withheld={self.record(i).name: why for i, why in cut.withheld.items()},
         )

@@ -1,0 +1,100 @@
+"""Tools by what they are called: a name or a server's name as a query, and names that come near.
+
+Owns: `ToolNames`, over one catalogue. Never decides what may be seen: callers say among what.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Set
+from difflib import SequenceMatcher, get_close_matches
+
+from armory.domain.catalog import Catalog
+
+NEAREST = 5
+_LONGEST = 100
+_SHORTLIST = 64
+_COMPARED = 500
+"""Names that are compared letter by letter where none shares a word."""
+_WORD = re.compile(r"[^\W_]+")
+_CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_FILLERS = frozenset(("the", "mcp", "server", "servers", "tool", "tools", "use", "using", "with"))
+
+
+class ToolNames:
+    """The names of one catalogue.
+
+    Args:
+        catalog: the snapshot.
+    """
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._words: dict[str, frozenset[str]] = {}
+        self._tools: dict[str, list[str]] = {}
+        self._servers: dict[str, list[str]] = {}
+        for name, tool in catalog.tools.items():
+            words = _words(name)
+            self._words[name] = frozenset(words)
+            for called in {" ".join(words), _called(tool.original_name), _called(tool.title)}:
+                self._tools.setdefault(called, []).append(name)
+            for called in {_called(tool.server), _called(tool.server_title)}:
+                self._servers.setdefault(called, []).append(name)
+        for found in (self._tools, self._servers):
+            found.pop("", None)
+
+    def called(self, text: str) -> dict[str, str]:
+        """Tools whose own or whose server's name a text is, with why; own names first."""
+        if len(text) > _LONGEST:
+            return {}
+        words = _words(text)
+        found: dict[str, str] = {}
+        for called in (" ".join(words), _without_fillers(words)):
+            for name in self._tools.get(called, ()):
+                found.setdefault(name, "its name is what was asked for")
+        for name in self._servers.get(_without_fillers(words), ()):
+            found.setdefault(name, "its server's name is what was asked for")
+        return found
+
+    def nearest(self, name: str, among: Set[str], also: Iterable[str] = ()) -> list[str]:
+        """At most five of `among` that are called most like `name`, best first.
+
+        Args:
+            name: what was asked for.
+            among: what the caller may see.
+            also: names outside the catalogue.
+        """
+        name = name[:_LONGEST]
+        words = frozenset(_words(name))
+        extra = list(also)
+        if words:
+            known = {**self._words, **{other: frozenset(_words(other)) for other in extra}}
+            shared = [
+                (len(words & own) / len(words | own), other)
+                for other, own in known.items()
+                if not words.isdisjoint(own) and (other in among or other in extra)
+            ]
+            if shared:
+                shared.sort(key=lambda entry: -entry[0])
+                likest = sorted(
+                    ((share + _alike(name, other), other) for share, other in shared[:_SHORTLIST]),
+                    key=lambda entry: -entry[0],
+                )
+                return [other for _, other in likest[:NEAREST]]
+        few = [other for other in self._words if other in among][:_COMPARED]
+        return get_close_matches(name, [*extra, *few], NEAREST, 0.5)
+
+
+def _alike(one: str, other: str) -> float:
+    return SequenceMatcher(None, one.lower(), other.lower(), autojunk=False).ratio()
+
+
+def _words(text: str) -> list[str]:
+    return _WORD.findall(_CAMEL.sub(" ", text[:_LONGEST]).lower())
+
+
+def _called(text: str) -> str:
+    return _without_fillers(_words(text))
+
+
+def _without_fillers(words: list[str]) -> str:
+    return " ".join([word for word in words if word not in _FILLERS] or words)

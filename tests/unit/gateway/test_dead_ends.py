@@ -1,0 +1,138 @@
+"""A model that finds nothing, or gives a name that does not exist, is told how to go on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import pytest
+
+from armory.domain.catalog import ServerLists
+from armory.errors import UnknownTool
+from armory.security.policy import Policy, Rule
+from armory.testing.front import ScriptedUpstream, raws, tool
+from armory.wire.errors import error_object
+from tests.unit.gateway.conftest import echo
+
+if TYPE_CHECKING:
+    from tests.unit.gateway.conftest import Bench
+
+pytestmark = pytest.mark.anyio
+APP = {"ui": {"resourceUri": "ui://panel", "visibility": ["app"]}}
+BOTH = {"ui": {"resourceUri": "ui://chart", "visibility": ["model", "app"]}}
+
+
+@pytest.fixture
+async def bench(bench: Bench) -> Bench:
+    memory = ServerLists(
+        tools=[
+            tool("create_entities", "Create nodes of the graph"),
+            tool("refresh", "Draw the panel again") | {"_meta": APP},
+            tool("show_chart", "Show a chart") | {"_meta": BOTH},
+        ],
+        info={"name": "memory-server", "description": "A knowledge graph. It lasts."},
+        capabilities={"tools": {}},
+    )
+    secret = ServerLists(tools=[tool("open_vault", "Open the vault")], capabilities={"tools": {}})
+    bench.pool.upstreams["memory"] = ScriptedUpstream(memory, echo)
+    bench.pool.upstreams["secret"] = ScriptedUpstream(secret, echo)
+    catalog = bench.pool.catalog()
+    await bench.retriever.index(list(catalog.tools.values()))
+    bench.gateway.reconfigure(policy=Policy([Rule(allow=("up__*", "memory__*"))]))
+    bench.gateway.publish(catalog)
+    return bench
+
+
+async def search(bench: Bench, query: Any, **more: Any) -> Any:
+    found = await bench.call("search_tools", {"query": query, **more})
+    return found["structuredContent"]
+
+
+async def test_a_search_that_finds_nothing_says_how_to_go_on(bench: Bench) -> None:
+    found = await search(bench, "remember that my dog is called Rex")
+    assert (found["tools"], found["returned"]) == ([], 0)
+    assert 1 <= len(found["unlikely"]) <= 5
+    assert set(found["unlikely"][0]) == {"name", "description", "score"}
+    assert found["servers"] == [
+        {"name": "up", "about": "Counts", "tools": 6},
+        {"name": "memory", "about": "A knowledge graph", "tools": 2},
+    ]
+    assert "other words" in found["advice"]
+    assert "secret" not in msgspec.json.encode(found).decode()
+    assert set(await search(bench, "number 2")) == {"tools", "returned", "visible"}
+
+
+async def test_a_caller_who_sees_nothing_is_told_that(bench: Bench) -> None:
+    bench.gateway.reconfigure(policy=Policy([Rule(allow=("nothing__*",))]))
+    found = await search(bench, "anything")
+    assert (found["tools"], found["unlikely"], found["servers"]) == ([], [], [])
+    assert found["advice"] == "There is no tool that you may use here."
+
+
+@pytest.mark.parametrize("query", ["memory", "the Memory server", "use memory-server tools"])
+async def test_a_servers_name_finds_its_tools(bench: Bench, query: str) -> None:
+    names = [entry["name"] for entry in (await search(bench, query))["tools"]]
+    assert names == ["memory__create_entities", "memory__show_chart"]
+    meta = {"dev.armory/query": query}
+    assert "memory__create_entities" in await bench.tools(bench.context(meta=meta))
+    assert (await search(bench, query, servers=["up"]))["tools"] == []
+
+
+@pytest.mark.parametrize("query", ["create_entities", "createEntities", "memory__create_entities"])
+async def test_a_tools_name_finds_it(bench: Bench, query: str) -> None:
+    first = (await search(bench, query))["tools"][0]
+    assert (first["name"], first["score"]) == ("memory__create_entities", 1.0)
+    assert "name" in first["reason"]
+
+
+async def test_a_name_finds_nothing_that_is_hidden(bench: Bench) -> None:
+    for query in ("secret", "open_vault", "secret__open_vault"):
+        assert "vault" not in msgspec.json.encode(await search(bench, query)).decode()
+
+
+async def test_call_tool_names_what_comes_nearest(bench: Bench) -> None:
+    answer = await bench.call("call_tool", {"name": "memory__create_entity"})
+    assert answer["isError"] is True
+    error = answer["_meta"]["dev.armory/error"]
+    assert (error["code"], error["nearest"][0]) == ("unknown_tool", "memory__create_entities")
+    text = answer["content"][0]["text"]
+    assert "memory__create_entities" in text
+    assert "search_tools" in text
+    hidden = await bench.call("call_tool", {"name": "secret__open_vault"})
+    assert "secret__open_vault" not in hidden["_meta"]["dev.armory/error"]["nearest"]
+
+
+async def test_an_unknown_name_keeps_the_standards_error_and_tells_the_nearest(
+    bench: Bench,
+) -> None:
+    with pytest.raises(UnknownTool) as raised:
+        await bench.call("show_chart")
+    error = msgspec.json.decode(error_object(raised.value))
+    assert error["code"] == -32602
+    assert error["data"]["nearest"][0] == "memory__show_chart"
+    assert "memory__show_chart" in error["message"]
+    with pytest.raises(UnknownTool) as raised:
+        await bench.call("serch_tools")
+    assert raised.value.nearest[0] == "search_tools"
+    server = bench.gateway.view.endpoint("server", "memory")
+    with pytest.raises(UnknownTool) as raised:
+        await bench.call("show_charts", endpoint=server)
+    assert raised.value.nearest == ()
+
+
+async def test_what_is_for_apps_alone_reaches_no_model(bench: Bench) -> None:
+    for query in ("refresh", "draw the panel again", "memory"):
+        assert "memory__refresh" not in msgspec.json.encode(await search(bench, query)).decode()
+    answer = await bench.call("call_tool", {"name": "memory__refresh"})
+    assert answer["isError"] is True
+    assert "memory__refresh" not in answer["_meta"]["dev.armory/error"]["nearest"]
+    assert (await bench.call("memory__refresh"))["name"] == "refresh"  # the app's host calls it
+    listed = await bench.gateway.tool_lists.list(bench.context(), raws({}))
+    assert b"memory__refresh" in b"".join(listed.parts)
+
+
+async def test_a_found_tool_keeps_its_user_interface(bench: Bench) -> None:
+    first = (await search(bench, "show_chart"))["tools"][0]
+    expected = {"resourceUri": "ui://memory/chart", "visibility": ["model", "app"]}
+    assert first["_meta"] == {"ui": expected}
+    assert "_meta" not in (await search(bench, "create_entities"))["tools"][0]
