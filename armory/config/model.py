@@ -69,18 +69,28 @@ class LimitsConfig(Block):
     """Largest message of an upstream, in bytes."""
     list_entries: Count = _SPEC.list_entries
     """Tools of one upstream, and likewise prompts, resources and templates."""
+    batch_items: Count = _HTTP.batch_items
+    """Messages in one batch (only revision 2025-03-26 has batches)."""
+    batch_answer_bytes: Count = _HTTP.batch_answer_bytes
+    """What one batch is answered, in bytes; requests beyond it get an error each."""
     sessions: Count = _HTTP.sessions
     """Client sessions at once."""
+    sessions_per_principal: Count = _HTTP.sessions_per_principal
+    """The same for one caller."""
     session_idle_s: Seconds = _HTTP.session_idle_s
     """A client session that nobody used for so many seconds is ended."""
     streams: Count = _HTTP.streams
     """Open event streams at once."""
+    streams_per_principal: Count = _HTTP.streams_per_principal
+    """The same for one caller."""
     searches: Count = SEARCHES
     """Searches that run or wait at once; one more is refused."""
     searches_per_principal: Count = SEARCHES_PER_CALLER
     """The same for one caller; who waits gets room in turn."""
     parked_interactions: Count = _HTTP.parked
     """Calls that may wait for a client's answer at once."""
+    parked_per_principal: Count = _HTTP.parked_per_principal
+    """The same for one caller."""
     parked_timeout_s: Seconds = _HTTP.parked_timeout_s
     """So long such a call waits, in seconds; then it is cancelled upstream and forgotten."""
 

@@ -133,11 +133,16 @@ def is_batch(body: bytes) -> bool:
     return body.lstrip(b" \t\r\n")[:1] == b"["
 
 
-def decode_batch(body: bytes) -> list[Raw]:
+BATCH_ITEMS = 100
+BATCH_BYTES = 32 << 20
+"""Where nothing else is said: messages of a batch, and bytes of the answers to it."""
+
+
+def decode_batch(body: bytes, most: int = BATCH_ITEMS) -> list[Raw]:
     """The items of a batch, unopened.
 
     Raises:
-        Malformed: no JSON, or an empty array.
+        Malformed: no JSON, an empty array, or one of more than `most` messages.
     """
     try:
         batch = items(body)
@@ -145,6 +150,12 @@ def decode_batch(body: bytes) -> list[Raw]:
         raise Malformed(PARSE_ERROR, f"the body is not JSON: {error}") from None
     if not batch:
         raise Malformed(INVALID_REQUEST, "the batch is empty: []; expected at least one message")
+    if len(batch) > most:
+        raise Malformed(
+            INVALID_REQUEST,
+            f"the batch has {len(batch):,} messages; expected at most {most:,} "
+            "(server.limits.batch_items)",
+        )
     return batch
 
 

@@ -96,8 +96,14 @@ class Duplex:
                 "message per line",
             )
         answers: list[bytes] = []
+        size = 0
 
         async def collect(answer: bytes) -> None:
+            nonlocal size
+            size += len(answer)
+            if size > jsonrpc.BATCH_BYTES:  # the answer could not be sent as one message
+                id = jsonrpc.decode(answer).key
+                answer = refused(id, codes.LIMITED, "the batch's answers are too large together")
             answers.append(answer)
 
         calls: list[asyncio.Task[None]] = []

@@ -26,6 +26,8 @@ class EdgeContext:
         replicas: the other replicas, if there are any.
         body_bytes: largest request body.
         json_depth: deepest nesting of a message.
+        batch_items, batch_answer_bytes: most messages in a batch, most bytes of what it is
+            answered.
     """
 
     dispatcher: Dispatcher
@@ -35,3 +37,5 @@ class EdgeContext:
     replicas: Replicas | None
     body_bytes: int
     json_depth: int
+    batch_items: int
+    batch_answer_bytes: int

@@ -77,15 +77,17 @@ class HttpEdge:
             settings.state_keys or None,
             ttl_s=settings.parked_timeout_s,
             capacity=settings.parked,
+            per_principal=settings.parked_per_principal,
             replica=replicas.own_url if replicas is not None else "",
         )
         self.sessions = Sessions(
             gateway,
             capacity=settings.sessions,
+            per_principal=settings.sessions_per_principal,
             idle_s=settings.session_idle_s,
             directory=replicas,
         )
-        self.streams = OpenStreams(settings.streams)
+        self.streams = OpenStreams(settings.streams, settings.streams_per_principal)
         self._keepalive = KeepaliveTimer()
         shared = EdgeContext(
             dispatcher=Dispatcher(gateway, self.interactions),
@@ -95,6 +97,8 @@ class HttpEdge:
             replicas=replicas,
             body_bytes=settings.body_bytes,
             json_depth=settings.json_depth,
+            batch_items=settings.batch_items,
+            batch_answer_bytes=settings.batch_answer_bytes,
         )
         self._admission = Admission(self.hosts, authenticator, gateway)
         self._modern = ModernEndpoint(shared)

@@ -7,10 +7,11 @@ imports the modern checks.
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from contextlib import suppress
 
 from aiohttp import web
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from armory.errors import ArmoryError
 from armory.protocol import codes, jsonrpc, versions
@@ -27,6 +28,13 @@ from armory.wire.requests import session_request
 from armory.wire.sessions.registry import TooMany
 from armory.wire.sessions.session import Session
 from armory.wire.streams import KEEPALIVE_S, PING, EventStream, frame, parse_event_id, priming, pump
+
+_BATCH_AT_ONCE = 16
+"""Requests of one batch that are served at the same time."""
+_BATCH_FULL = (
+    "the answers before this one fill what a batch may be answered "
+    "(server.limits.batch_answer_bytes); send it by itself"
+)
 
 
 class LegacyEndpoint:
@@ -63,7 +71,7 @@ class LegacyEndpoint:
         Raises:
             Malformed: no batch, or the session's revision has none.
         """
-        items = jsonrpc.decode_batch(body)
+        items = jsonrpc.decode_batch(body, self._edge.batch_items)
         session = await self._session(admitted)
         if isinstance(session, web.StreamResponse):
             return session
@@ -72,8 +80,18 @@ class LegacyEndpoint:
                 codes.INVALID_REQUEST,
                 f"revision {session.version} has no batches; send one message per request",
             )
+        answers = await self._batch_answers(session, items, admitted)
+        if not answers:
+            return web.Response(status=202, headers=dict(admitted.extra))
+        return json_answer(admitted, b"[" + b",".join(answers) + b"]")
+
+    async def _batch_answers(
+        self, session: Session, items: list[Raw], admitted: AdmittedRequest
+    ) -> list[bytes]:
+        """What the messages of a batch are answered, in order; so many at a time."""
         answers: list[bytes] = []
-        streams: list[EventStream] = []
+        streams: deque[EventStream] = deque()
+        size = 0
         for item in items:
             try:
                 message = jsonrpc.decode(item)
@@ -83,14 +101,16 @@ class LegacyEndpoint:
             if not message.is_request:
                 self._edge.sessions.receive(session, message)
                 continue
-            stream = session.open_stream()
-            streams.append(stream)
-            self._start(session, stream, message, admitted, alone=False)
+            if len(streams) >= _BATCH_AT_ONCE:
+                size += await _collected(session, streams.popleft(), answers)
+            if size >= self._edge.batch_answer_bytes:
+                answers.append(refused(message.key, codes.LIMITED, _BATCH_FULL))
+                continue
+            streams.append(session.open_stream())
+            self._start(session, streams[-1], message, admitted, alone=False)
         for stream in streams:
-            answers.extend(await _only_result(session, stream))
-        if not answers:
-            return web.Response(status=202, headers=dict(admitted.extra))
-        return json_answer(admitted, b"[" + b",".join(answers) + b"]")
+            await _collected(session, stream, answers)
+        return answers
 
     async def get(self, admitted: AdmittedRequest) -> web.StreamResponse:
         """Open the session's general stream, or resume one of its streams."""
@@ -101,9 +121,9 @@ class LegacyEndpoint:
         if isinstance(session, web.StreamResponse):
             return session
         stream, after = _resumed(session, admitted.caller.headers.get(LAST_EVENT_ID))
-        if not self._edge.streams.take():
-            message = "too many streams are open (server.limits.streams); try again later"
-            return refusal(503, codes.LIMITED, message, headers=admitted.extra)
+        key = admitted.caller.principal.key
+        if full := self._edge.streams.take(key):
+            return refusal(503, codes.LIMITED, full, headers=admitted.extra)
         try:
             response = new_stream(admitted, {SESSION_HEADER: session.id})
             await response.prepare(admitted.request)
@@ -115,7 +135,7 @@ class LegacyEndpoint:
             await response.write_eof()
             return response
         finally:
-            self._edge.streams.give_back()
+            self._edge.streams.give_back(key)
 
     async def delete(self, admitted: AdmittedRequest) -> web.StreamResponse:
         """End the session."""
@@ -240,6 +260,13 @@ async def _answer(
         return response
     finally:
         stream.detach(reader)
+
+
+async def _collected(session: Session, stream: EventStream, answers: list[bytes]) -> int:
+    """Add what a request of a batch was answered; how many bytes that is."""
+    found = await _only_result(session, stream)
+    answers.extend(found)
+    return sum(map(len, found))
 
 
 async def _only_result(session: Session, stream: EventStream) -> list[bytes]:

@@ -97,13 +97,9 @@ class ModernEndpoint:
         streams = self._edge.streams
         if not admitted.takes_sse:
             return refusal(406, codes.INVALID_REQUEST, "Accept must list text/event-stream", id=id)
-        if not streams.take():
-            return refusal(
-                503,
-                codes.LIMITED,
-                "too many streams are open (server.limits.streams); try again later",
-                id=id,
-            )
+        key = admitted.caller.principal.key
+        if full := streams.take(key):
+            return refusal(503, codes.LIMITED, full, id=id)
         listening = None
         try:
             request = modern_request(admitted.caller, version, {}, _nowhere)
@@ -113,7 +109,7 @@ class ModernEndpoint:
                 return json_answer(admitted, encoded(id, listening), status)
             return await self._stream(admitted, listening)
         finally:
-            streams.give_back()
+            streams.give_back(key)
             if isinstance(listening, Listening):
                 await listening.end()
 

@@ -5,6 +5,8 @@ Owns: `OpenStreams`. Never imports a web framework.
 
 from __future__ import annotations
 
+from collections import Counter
+
 from armory.wire.listening import Listening
 from armory.wire.streams import EventStream
 
@@ -14,15 +16,18 @@ class OpenStreams:
 
     Args:
         capacity: most streams at once.
+        per_principal: the same for one principal.
 
     Attributes:
         closing: whether the edge is about to end: no stream is opened any more.
         listening: what is open of `subscriptions/listen`.
     """
 
-    def __init__(self, capacity: int) -> None:
+    def __init__(self, capacity: int, per_principal: int) -> None:
         self._capacity = capacity
+        self._per_principal = per_principal
         self._count = 0
+        self._of: Counter[str] = Counter()
         self.listening: set[Listening] = set()
         self._pipes: set[EventStream] = set()
         self.closing = False
@@ -30,16 +35,25 @@ class OpenStreams:
     def __len__(self) -> int:
         return self._count
 
-    def take(self) -> bool:
-        """Count one more; False when there are too many, or the edge closes."""
+    def take(self, key: str) -> str:
+        """Count one more of a principal; why not, where there are too many or the edge closes."""
         if self.closing or self._count >= self._capacity:
-            return False
+            return "too many streams are open (server.limits.streams); try again later"
+        if self._of[key] >= self._per_principal:
+            return (
+                f"{self._per_principal} streams of yours are open "
+                "(server.limits.streams_per_principal); try again later"
+            )
         self._count += 1
-        return True
+        self._of[key] += 1
+        return ""
 
-    def give_back(self) -> None:
+    def give_back(self, key: str) -> None:
         """Count one less."""
         self._count -= 1
+        self._of[key] -= 1
+        if not self._of[key]:
+            del self._of[key]
 
     def add_listening(self, listening: Listening) -> None:
         """A `subscriptions/listen` was opened."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from armory.protocol.jsonrpc import BATCH_BYTES, BATCH_ITEMS
 from armory.wire.settings import JSON_DEPTH, PARKED_TIMEOUT_S
 
 
@@ -21,9 +22,13 @@ class HttpSettings:
         allowed_hosts, allowed_origins, trusted_proxies: see `wire.http.host_checks.HostChecks`.
         body_bytes: largest request body.
         json_depth: deepest nesting of a message.
+        batch_items: most messages in a batch.
+        batch_answer_bytes: most bytes of what a batch is answered.
         sessions: most legacy sessions at once.
         streams: most open event streams at once.
         parked: most calls that wait for a modern client's input at once.
+        sessions_per_principal, streams_per_principal, parked_per_principal: the same for one
+            principal.
         parked_timeout_s: how long they wait, in seconds; then they are cancelled.
         session_idle_s: seconds after which an unused session ends.
         state_keys: secrets that seal request state (32 bytes or more, the first one seals).
@@ -36,9 +41,14 @@ class HttpSettings:
     trusted_proxies: Sequence[str] = ()
     body_bytes: int = 4 << 20
     json_depth: int = JSON_DEPTH
+    batch_items: int = BATCH_ITEMS
+    batch_answer_bytes: int = BATCH_BYTES
     sessions: int = 10_000
+    sessions_per_principal: int = 5_000
     streams: int = 10_000
+    streams_per_principal: int = 5_000
     parked: int = 1_000
+    parked_per_principal: int = 500
     parked_timeout_s: float = PARKED_TIMEOUT_S
     session_idle_s: float = 1_800.0
     state_keys: Sequence[bytes] = ()

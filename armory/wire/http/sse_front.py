@@ -45,9 +45,8 @@ class SseFront:
         edge, request, caller = self._edge, admitted.request, admitted.caller
         if request.method != "GET":
             return _only(admitted, "GET")
-        if not edge.streams.take():
-            message = "too many streams are open (server.limits.streams); try again later"
-            return refusal(503, codes.LIMITED, message, headers=admitted.extra)
+        if full := edge.streams.take(caller.principal.key):
+            return refusal(503, codes.LIMITED, full, headers=admitted.extra)
         out = EventStream("sse", keep_bytes=0)
         duplex = Duplex(edge.dispatcher, edge.sessions, caller, out, json_depth=edge.json_depth)
         key = secrets.token_hex(16)
@@ -62,7 +61,7 @@ class SseFront:
             await response.write_eof()
             return response
         finally:
-            edge.streams.give_back()
+            edge.streams.give_back(caller.principal.key)
             edge.streams.drop_pipe(out)
             del self._open[key]
             await duplex.close()

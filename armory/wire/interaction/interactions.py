@@ -38,6 +38,7 @@ class Interactions:
             share them. None: one made now.
         ttl_s: how long a parked call waits for its answers, in seconds.
         capacity: how many calls may be parked at once.
+        per_principal: the same for one principal; None: no other.
         replica: name of this replica among those that share the keys.
     """
 
@@ -47,11 +48,14 @@ class Interactions:
         *,
         ttl_s: float = 300.0,
         capacity: int = 1_000,
+        per_principal: int | None = None,
         replica: str = "",
     ) -> None:
         self._states = RequestStates(keys, ttl_s, replica)
         self._ttl_s = ttl_s
         self._capacity = capacity
+        self._per_principal = capacity if per_principal is None else per_principal
+        self._of: dict[str, str] = {}
         self._parked: dict[str, ParkedCall] = {}
         self._running: set[ParkedCall] = set()
 
@@ -110,15 +114,19 @@ class Interactions:
             self._running.discard(call)
             call.timer_off()
             return self._sealed(context, task.result(), call.binding)
-        if len(self._parked) >= self._capacity:
+        key = context.principal.key
+        mine = sum(owner == key for owner in self._of.values())
+        if len(self._parked) >= self._capacity or mine >= self._per_principal:
             self._running.discard(call)
             await call.end()
+            limit = "per_principal" if mine >= self._per_principal else "interactions"
             raise RpcError(
                 codes.LIMITED,
-                "too many calls wait for input (server.limits.parked_interactions); try later",
+                f"too many calls wait for input (server.limits.parked_{limit}); try later",
             )
         handle = secrets.token_urlsafe(18)
         self._parked[handle] = call
+        self._of[handle] = key
         call.timer = asyncio.get_running_loop().call_later(self._ttl_s, self._expire, handle)
         return _input_required(call.requests(), self._states.seal("parked", handle, call.binding))
 
@@ -128,7 +136,7 @@ class Interactions:
         call = self._parked.get(handle)
         if call is None or call.binding.digest != binding.digest:
             raise refused_state()
-        del self._parked[handle]
+        del self._parked[handle], self._of[handle]
         call.timer_off()
         call.client = context.client
         call.deliver(members_or_none(params.get(RESPONSES)) or {})
@@ -136,6 +144,7 @@ class Interactions:
 
     def _expire(self, handle: str) -> None:
         call = self._parked.pop(handle, None)
+        self._of.pop(handle, None)
         if call is not None:
             _log.info("parked_call_expired", ttl_s=self._ttl_s)
             self._running.discard(call)
@@ -144,6 +153,7 @@ class Interactions:
     async def close(self) -> None:
         """End every parked call."""
         self._parked.clear()
+        self._of.clear()
         for call in list(self._running):
             await call.end()
         self._running.clear()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import Counter
 from typing import Protocol
 
 import structlog
@@ -54,6 +55,7 @@ class Sessions:
     Args:
         gateway: hears of sessions that come and go.
         capacity: most sessions at once.
+        per_principal: the same for one principal; None: no other.
         idle_s: seconds after which an unused session ends.
         directory: where other replicas look sessions up, if there are any.
     """
@@ -63,11 +65,14 @@ class Sessions:
         gateway: Gateway,
         *,
         capacity: int = 10_000,
+        per_principal: int | None = None,
         idle_s: float = 1_800.0,
         directory: SessionDirectory | None = None,
     ) -> None:
         self._gateway = gateway
         self._capacity = capacity
+        self._per_principal = capacity if per_principal is None else per_principal
+        self._of: Counter[str] = Counter()
         self._idle_s = idle_s
         self.directory = directory
         self._sessions: dict[str, Session] = {}
@@ -99,6 +104,14 @@ class Sessions:
                 raise TooMany(
                     f"{self._capacity} sessions are open (server.limits.sessions); try again later"
                 )
+        key = caller.principal.key
+        if self._of[key] >= self._per_principal:
+            await self.expire()
+            if self._of[key] >= self._per_principal:
+                raise TooMany(
+                    f"{self._per_principal} sessions of yours are open "
+                    "(server.limits.sessions_per_principal); end some, or try again later"
+                )
         session = Session(
             secrets.token_hex(16),
             caller.principal,
@@ -108,6 +121,7 @@ class Sessions:
             general,
         )
         self._sessions[session.id] = session
+        self._of[key] += 1
         self._gateway.changes.add(session.subscription)
         if self.directory is not None:
             await self.directory.claim(session.id)
@@ -144,6 +158,10 @@ class Sessions:
         """End one session."""
         if self._sessions.pop(session.id, None) is None:
             return
+        key = session.principal.key
+        self._of[key] -= 1
+        if not self._of[key]:
+            del self._of[key]
         await session.close()
         await self._gateway.changes.remove(session.subscription)
         await self._gateway.session_ended(session.id)
