@@ -372,6 +372,20 @@ async def test_a_client_that_is_gone_is_an_error_for_the_upstream(legacy: Rig) -
     assert "gone" in answer["error"]["message"]
 
 
+async def test_a_question_outlives_the_call_that_caused_it(legacy: Rig) -> None:
+    roots = {"roots": [{"uri": "file:///a"}]}
+    client = RecordingClient({"roots": {}}, answers={"roots/list": roots})
+    client.hold.clear()
+    async with asyncio.timeout(BOUND_S):
+        assert (await legacy.call("roots_later", client=client))["content"][0]["text"] == "asking"
+        await client.was_asked.wait()
+        client.hold.set()
+        told: Any = None
+        while told is None:
+            told = (await legacy.call("report", client=client))["structuredContent"]["roots"]
+    assert told == roots
+
+
 async def test_the_clock_stops_while_the_client_thinks(legacy: Rig) -> None:
     client = RecordingClient({"elicitation": {}}, answers={"elicitation/create": {}})
     client.hold.clear()

@@ -12,7 +12,7 @@ from mcp_types import ElicitRequestParams, ElicitResult
 from msgspec import Raw
 
 from armory.protocol.link import Call, ClientGone, Owner, Reply
-from armory.testing.front import FORM, asking, plain, result, serving
+from armory.testing.front import FORM, asking, plain, raws, result, serving
 from armory.wire.http.settings import HttpSettings
 
 if TYPE_CHECKING:
@@ -149,3 +149,31 @@ async def test_url_errors_become_input_requests_on_modern(front: Front) -> None:
     assert (status, message["error"]["code"]) == (400, -32021)
     client = await front.start_legacy()
     assert (await client.request("tools/call", params))["error"]["code"] == -32042
+
+
+@pytest.mark.parametrize("mode", MODES)
+async def test_a_question_outlives_its_call(front: Front, mode: str) -> None:
+    """The upstream asks, answers the call, and learns all the same what the client says."""
+    told: list[Any] = []
+    asking: list[asyncio.Task[None]] = []
+
+    async def ahead(call: Call, owner: Owner) -> Reply:
+        del owner
+        client = call.client
+        assert client is not None
+
+        async def ask() -> None:
+            answer = await client.ask("elicitation/create", raws(FORM))
+            told.append(answer.result and msgspec.json.decode(answer.result))
+
+        asking.append(asyncio.create_task(ask()))
+        await asyncio.sleep(0)
+        return result({"content": [{"type": "text", "text": "done"}]})
+
+    front.pool.upstreams["old"].answer = ahead
+    async with Client(front.url + "/mcp", mode=mode, elicitation_callback=elicit) as client:
+        called = await client.call_tool("old__now", {"text": "x"})
+        assert called.content[0].text == "done"  # pyright: ignore[reportAttributeAccessIssue]
+        await asyncio.wait_for(asking[0], 10)
+    assert told == [{"action": "accept", "content": {"zone": "UTC"}}]
+    assert front.edge.interactions.parked == 0

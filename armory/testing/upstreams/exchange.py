@@ -109,7 +109,9 @@ class ScriptState:
         received: every message that came, in order.
         cancelled: ids of the requests that were cancelled.
         subscribed: URIs that the client subscribed to.
-        roots: what the client said they are, since it said that they changed (over stdio).
+        roots: what the client said they are, since it said that they changed (over stdio), or
+            when the tool `roots_later` asked.
+        asking: the question of that tool.
         release: lets the tool `wait` answer.
         started: set by the first tool call.
     """
@@ -119,6 +121,7 @@ class ScriptState:
     cancelled: list[Any] = field(default_factory=list[Any])
     subscribed: set[str] = field(default_factory=set[str])
     roots: Json | None = None
+    asking: asyncio.Task[None] | None = None
     release: asyncio.Event = field(default_factory=asyncio.Event)
     started: asyncio.Event = field(default_factory=asyncio.Event)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 
+from armory.tasks import spawn
 from armory.testing.upstreams.exchange import (
     Json,
     Request,
@@ -94,6 +95,18 @@ async def _sample(_script: ScriptState, request: Request) -> Json:
 
 async def _roots(_script: ScriptState, request: Request) -> Json:
     return text("asked", structuredContent=await request.wire.ask("roots/list", {}))
+
+
+async def _roots_later(script: ScriptState, request: Request) -> Json:
+    """Ask, and answer before the client does."""
+
+    async def ask() -> None:
+        answer = await request.wire.ask("roots/list", {})
+        script.roots = answer.get("result", answer)
+
+    asking = script.asking = spawn(ask(), "roots/list")
+    await asyncio.wait((asking,), timeout=0.05)
+    return text("asking")
 
 
 async def _input(_script: ScriptState, request: Request) -> Json:
@@ -191,6 +204,7 @@ TOOLS: dict[str, Tool] = {
     "elicit": _elicit,
     "sample": _sample,
     "roots": _roots,
+    "roots_later": _roots_later,
     "input": _input,
     "crash": _crash,
     "garbage": _garbage,

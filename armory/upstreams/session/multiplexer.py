@@ -63,8 +63,14 @@ class RequestMultiplexer:
         return pending
 
     def close(self, pending: Pending, *, answered: bool) -> None:
-        """The call is over; whatever still asks on its behalf stops."""
+        """The call is over. What it made the upstream ask is asked on where the upstream has
+        answered it: it may wait for that all the same.
+        """
         self.pending.pop(pending.id, None)
+        pending.end()
+        if answered and not self._link.closed:
+            self.questions.outlive(pending)
+            return
         for task in pending.questions:
             task.cancel()
         if not answered:

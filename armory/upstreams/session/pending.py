@@ -66,6 +66,10 @@ class Pending:
             except ClientGone:
                 self.client = None
 
+    def end(self) -> None:
+        """The call is over: its deadline is nobody's concern any more."""
+        self._scope = None
+
     def pause(self) -> None:
         """Stop the deadline while the client is being asked."""
         scope = self._scope

@@ -111,6 +111,14 @@ class Questions:
         self._abandoned.clear()
         yield
 
+    def outlive(self, pending: Pending) -> None:
+        """A call was answered, what it made the upstream ask is not: until it is, or the session
+        ends.
+        """
+        self._unbound |= pending.questions
+        for task in pending.questions:
+            task.add_done_callback(self._unbound.discard)
+
     def given_up(self, pending: Pending) -> None:
         """A call ended unanswered; for a moment the upstream may still ask because of it."""
         if self._link.era == "legacy" and _may_be_asked(pending.call):

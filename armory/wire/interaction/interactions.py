@@ -109,14 +109,14 @@ class Interactions:
             self._running.discard(call)
             await call.end()
             raise
-        task = call.running
-        if task.done():
-            self._running.discard(call)
-            call.timer_off()
-            return self._sealed(context, task.result(), call.binding)
         key = context.principal.key
         mine = sum(owner == key for owner in self._of.values())
-        if len(self._parked) >= self._capacity or mine >= self._per_principal:
+        full = len(self._parked) >= self._capacity or mine >= self._per_principal
+        if call.over or (full and call.running.done()):
+            self._running.discard(call)
+            call.leave()
+            return self._sealed(context, call.running.result(), call.binding)
+        if full:
             self._running.discard(call)
             await call.end()
             limit = "per_principal" if mine >= self._per_principal else "interactions"

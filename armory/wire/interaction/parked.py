@@ -35,6 +35,7 @@ class ParkedCall:
         self.timer: asyncio.TimerHandle | None = None
         self._questions: dict[str, tuple[dict[str, Any], asyncio.Future[Answer]]] = {}
         self._count = 0
+        self._over = False
         self._wake = asyncio.Event()
 
     def start(self, work: Coroutine[Any, Any, Reply]) -> None:
@@ -53,6 +54,15 @@ class ParkedCall:
         if self.task is None:
             raise RuntimeError("the call was never started")
         return self.task
+
+    @property
+    def over(self) -> bool:
+        """Whether it has ended and nothing is asked any more: a question outlives the answer."""
+        task = self.running
+        if not task.done():
+            return False
+        failed = task.cancelled() or task.exception() is not None
+        return failed or not self._questions
 
     @property
     def capabilities(self) -> Mapping[str, Any]:
@@ -83,6 +93,8 @@ class ParkedCall:
         if not may_ask(method, params, self.capabilities, "modern", self.version):
             message = f"the client did not declare what {method} needs"
             return Answer(error=jsonrpc.error(codes.METHOD_NOT_FOUND, message))
+        if self._over:
+            raise ClientGone("the call was answered")
         self._count += 1
         key = f"input-{self._count}"
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
@@ -122,13 +134,18 @@ class ParkedCall:
             self.timer.cancel()
             self.timer = None
 
-    def stop(self) -> None:
-        """Cancel the call; whoever cares waits for `end`."""
+    def leave(self) -> None:
+        """Its client is not reached by it any more."""
         self.timer_off()
+        self._over = True
         for _, future in list(self._questions.values()):
             if not future.done():
                 future.set_exception(ClientGone("the client did not come back"))
                 future.exception()
+
+    def stop(self) -> None:
+        """Cancel the call; whoever cares waits for `end`."""
+        self.leave()
         if self.task is not None:
             self.task.cancel()
 

@@ -242,4 +242,5 @@ class SessionChannel:
         if not may_ask(method, params, session.capabilities, "legacy", session.version):
             message = f"the client did not declare what {method} needs"
             return Answer(error=jsonrpc.error(codes.METHOD_NOT_FOUND, message))
-        return await session.ask(self._stream, method, params)
+        stream = session.general if self._stream.closed else self._stream
+        return await session.ask(stream, method, params)
