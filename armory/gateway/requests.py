@@ -26,12 +26,18 @@ class ClientSession(Protocol):
         log_level: as set with `logging/setLevel`.
         revealed: exposed names of tools that it searched for.
         subscription: what it listens to.
+        owner: on whose behalf calls go upstream.
     """
 
     id: str
     log_level: str | None
     revealed: set[str]
     subscription: Subscription
+
+    @property
+    def owner(self) -> Owner:
+        """On whose behalf calls go upstream."""
+        ...
 
 
 class ClientRequest(msgspec.Struct, frozen=True, eq=False):
@@ -67,7 +73,8 @@ class ClientRequest(msgspec.Struct, frozen=True, eq=False):
     @property
     def owner(self) -> Owner:
         """On whose behalf calls go upstream."""
-        return Owner(self.principal, self.session_id)
+        session = self.session
+        return Owner(self.principal) if session is None else session.owner
 
     @property
     def user(self) -> str:

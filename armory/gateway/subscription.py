@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from armory.domain.principal import Principal
 from armory.gateway.endpoint import Endpoint
-from armory.protocol.link import Owner, Params
+from armory.protocol.link import ClientChannel, Owner, Params
 from armory.protocol.methods import LISTS_CHANGED
 
 Deliver = Callable[[str, Params], None]
@@ -28,6 +28,7 @@ class Subscription:
         uris: resources that it subscribed to, as (server, original URI).
         tasks: exposed ids of tasks that it wants to hear of.
         relays: whether it hears notifications that belong to the whole upstream session.
+        client: how to reach the client of the session; None on modern.
     """
 
     principal: Principal
@@ -38,11 +39,12 @@ class Subscription:
     uris: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
     tasks: frozenset[str] = frozenset()
     relays: bool = False
+    client: ClientChannel | None = None
 
     @property
     def owner(self) -> Owner:
         """On whose behalf it subscribes upstream."""
-        return Owner(self.principal, self.session)
+        return Owner(self.principal, self.session, self.client)
 
     def tell_lists(self, methods: frozenset[str]) -> None:
         """Deliver those list changes that it wants to hear of."""

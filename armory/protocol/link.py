@@ -152,7 +152,14 @@ class Owner(msgspec.Struct, frozen=True):
     Attributes:
         principal: the authenticated caller.
         session_id: its legacy session, None on modern.
+        client: how to reach the client of that session outside its requests, None on modern.
     """
 
     principal: Principal
     session_id: str | None = None
+    client: ClientChannel | None = None
+
+    @property
+    def capabilities(self) -> Mapping[str, Any]:
+        """What the client of the session declared."""
+        return {} if self.client is None else self.client.capabilities

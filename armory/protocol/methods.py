@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 INITIALIZED = "notifications/initialized"
 CANCELLED = "notifications/cancelled"
@@ -44,3 +45,8 @@ CAPABILITY: Mapping[str, str] = MappingProxyType(
     }
 )
 """What a server may ask of a client, and the capability that a client declares for it."""
+
+
+def may_be_asked(capabilities: Mapping[str, Any]) -> bool:
+    """Whether a client with these capabilities answers anything that a server asks."""
+    return any(name in capabilities for name in CAPABILITY.values())

@@ -13,9 +13,10 @@ from typing import Any
 import msgspec
 import structlog
 
-from armory.domain.principal import INTERNAL, Principal
+from armory.domain.principal import INTERNAL
 from armory.errors import UpstreamOverloaded, UpstreamUnavailable
 from armory.protocol.link import Owner, Refused
+from armory.protocol.methods import may_be_asked
 from armory.protocol.session_events import Lost, SessionEvent, SessionObserver
 from armory.tasks import Tasks
 from armory.upstreams.clock import Clock
@@ -42,14 +43,12 @@ class LinkSlot:
     def __init__(
         self,
         owner: str,
-        session_id: str | None,
-        principal: Principal,
+        whose: Owner,
         capabilities: Mapping[str, Any],
         sessions: LinkPool,
     ) -> None:
         self.owner = owner
-        self.session_id = session_id
-        self.principal = principal
+        self.whose = whose
         self.capabilities = capabilities
         self.link: BaseLink | None = None
         self.watched: BaseLink | None = None
@@ -90,12 +89,30 @@ class LinkPool:
         return len(self._slots)
 
     def owner_key(self, owner: Owner) -> str:
-        """The part of `owner` that isolation counts."""
+        """The part of `owner` that isolation counts; see docs/sessions.md."""
         if self.spec.isolation == "shared" or owner.principal is INTERNAL:
             return OWN
-        if self.spec.isolation == "session" and owner.session_id is not None:
-            return f"{owner.principal.key}\n{owner.session_id}"
-        return owner.principal.key
+        return owner.principal.key if self._shared(owner) else _own_key(owner)
+
+    def _counted(self, owner: Owner) -> Owner:
+        """`owner` without what others share with it."""
+        if self.owner_key(owner) == OWN:
+            return Owner(INTERNAL)
+        return Owner(owner.principal) if self._shared(owner) else owner
+
+    def _shared(self, owner: Owner) -> bool:
+        """Whether clients of one principal share what `owner` uses.
+
+        A session in which the upstream may ask its client something is that client's own: roots
+        and answers are kept there. Modern upstreams keep nothing: they ask in each call anew.
+        """
+        if owner.session_id is None:
+            return True
+        if self.spec.isolation == "session":
+            return False
+        verdict = self._connector.verdict
+        modern = verdict is not None and verdict.era == "modern"
+        return modern or not may_be_asked(owner.capabilities)
 
     def slot(self, owner: Owner, capabilities: Mapping[str, Any]) -> LinkSlot:
         """The slot that serves `owner`, made if need be; its link may still have to be opened.
@@ -111,9 +128,7 @@ class LinkPool:
         if slot is None:
             self._make_room(key[0])
             declared = {} if modern else dict(capabilities)
-            principal = INTERNAL if key[0] == OWN else owner.principal
-            session_id = owner.session_id if self.spec.isolation == "session" else None
-            slot = LinkSlot(key[0], session_id, principal, declared, self)
+            slot = LinkSlot(key[0], self._counted(owner), declared, self)
             slot.last_used = self._clock.now()
             self._slots[key] = slot
         return slot
@@ -175,7 +190,7 @@ class LinkPool:
             if not uris:
                 self._wanted.pop(key, None)
                 return
-            slot = self.slot(owner, {})
+            slot = self.slot(owner, owner.capabilities)
         link = await self.link(slot)
         await link.set_subscriptions(uris)
         if uris:
@@ -186,7 +201,7 @@ class LinkPool:
     def release(self, session_id: str) -> None:
         """Close what belongs to one client session alone."""
         for key, slot in tuple(self._slots.items()):
-            if slot.session_id == session_id:
+            if slot.whose.session_id == session_id:
                 self._wanted.pop(slot.owner, None)
                 self._evict(key, slot)
 
@@ -225,10 +240,10 @@ class LinkPool:
         if old is not None:
             await old.close()
         link = await self._connector.connect(
-            slot.principal,
+            slot.whose,
             slot.capabilities,
             slot,
-            owner=slot.owner,
+            key=slot.owner,
             fresh=slot.owner == OWN,
         )
         if self._closing:
@@ -309,6 +324,11 @@ class LinkPool:
             await (await self.link(slot)).set_subscriptions(uris)
         except (UpstreamUnavailable, Refused) as error:
             log.warning("upstream_resubscribe_failed", upstream=self.spec.key, error=str(error))
+
+
+def _own_key(owner: Owner) -> str:
+    """Key of what one client session has to itself."""
+    return f"{owner.principal.key}\n{owner.session_id}"
 
 
 def capability_profile(capabilities: Mapping[str, Any]) -> str:

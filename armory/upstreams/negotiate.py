@@ -14,8 +14,8 @@ from typing import Any, Literal, TypeVar
 
 import structlog
 
-from armory.domain.principal import Principal
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.protocol.link import Owner
 from armory.protocol.session_events import SessionObserver
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, Era
 from armory.tasks import start, stop
@@ -89,27 +89,29 @@ class Connector:
 
     async def connect(
         self,
-        principal: Principal,
+        owner: Owner,
         capabilities: Mapping[str, Any],
         observer: SessionObserver,
         *,
-        owner: str = "",
+        key: str = "",
         fresh: bool = True,
     ) -> BaseLink:
         """A live link for one caller.
 
         Args:
-            principal: fills `${principal}`.
+            owner: whose it is: fills `${principal}`, and answers what is asked outside calls.
             capabilities: the client's, declared to a legacy upstream.
             observer: who is told what happens outside requests.
-            owner: the pool's key of whose session it is.
+            key: the pool's key of whose session it is.
             fresh: ask a stateless upstream anew who it is, instead of believing the last answer.
 
         Raises:
             UpstreamUnavailable: it cannot be reached, or speaks nothing known here.
         """
-        spec = self.spec.filled_for(principal)
-        context = LinkContext(spec, self._client_info, observer, owner, self._errors, self._budget)
+        spec = self.spec.filled_for(owner.principal)
+        context = LinkContext(
+            spec, self._client_info, observer, key, self._errors, self._budget, owner.client
+        )
         known = self.verdict
         if not fresh and self._identity is not None and self._client is not None:
             link = HttpLink(context, self._client)

@@ -39,7 +39,7 @@ use. It calls none of them, and refuses whatever it is asked."""
 
 def declared_by(owner: Owner) -> Mapping[str, Any]:
     """What is declared where no client says what it can do."""
-    return OWN_CAPABILITIES if owner.principal is INTERNAL else {}
+    return OWN_CAPABILITIES if owner.principal is INTERNAL else owner.capabilities
 
 
 class Upstream:

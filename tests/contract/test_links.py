@@ -386,6 +386,56 @@ async def test_a_question_outlives_the_call_that_caused_it(legacy: Rig) -> None:
     assert told == roots
 
 
+async def session_of(rig: Rig, owner: Owner) -> str:
+    assert isinstance(owner.client, RecordingClient)
+    told = await rig.call("who", client=owner.client, owner=owner)
+    return str(told["structuredContent"]["session"])
+
+
+async def test_what_may_be_asked_of_a_client_is_asked_in_a_session_of_its_own(legacy: Rig) -> None:
+    one, two = (RecordingClient({"roots": {}}) for _ in range(2))
+    quiet = [Owner(ANONYMOUS, f"quiet {number}", RecordingClient()) for number in range(2)]
+    owners = [Owner(ANONYMOUS, "one", one), Owner(ANONYMOUS, "two", two), *quiet]
+    sessions = [await session_of(legacy, owner) for owner in owners]
+    assert len(set(sessions[:2])) == 2
+    assert sessions[2] == sessions[3] not in sessions[:2]
+    key = ANONYMOUS.key
+    assert [legacy.pool.key("up", owner) for owner in owners] == [
+        f"{key}\none",
+        f"{key}\ntwo",
+        key,
+        key,
+    ]
+    before = legacy.pool.status()["up"].sessions
+    await legacy.pool.release_session("one")
+    assert legacy.pool.status()["up"].sessions == before - 1
+    assert await session_of(legacy, owners[1]) == sessions[1]
+
+
+async def test_calls_of_one_client_that_ask_at_once_are_all_answered(legacy: Rig) -> None:
+    said = {"role": "assistant", "x": 1}
+    client = RecordingClient({"sampling": {}}, answers={"sampling/createMessage": said})
+    client.hold.clear()
+    owner = Owner(ANONYMOUS, "one", client)
+    calls = [
+        asyncio.create_task(legacy.call("sample", client=client, owner=owner)) for _ in range(6)
+    ]
+    async with asyncio.timeout(BOUND_S):
+        while len(client.asked) < 6:  # noqa: ASYNC110 the client's record has no event for it
+            await asyncio.sleep(0)
+        client.hold.set()
+        answers = await asyncio.gather(*calls)
+    assert [answer["structuredContent"].get("result") for answer in answers] == [said] * 6
+
+
+async def test_resources_are_watched_where_the_client_calls(legacy: Rig) -> None:
+    client = RecordingClient({"roots": {}})
+    owner = Owner(ANONYMOUS, "one", client)
+    await legacy.pool.set_subscriptions("up", owner, frozenset({"mem://one"}))
+    told = await legacy.call("report", client=client, owner=owner)
+    assert told["structuredContent"]["subscribed"] == ["mem://one"]
+
+
 async def test_the_clock_stops_while_the_client_thinks(legacy: Rig) -> None:
     client = RecordingClient({"elicitation": {}}, answers={"elicitation/create": {}})
     client.hold.clear()

@@ -69,6 +69,7 @@ class LinkContext:
         owner: the pool's key of whose session it is; goes into the events.
         errors: takes what a process writes to standard error.
         budget: what the upstream may say unasked; None: one for this session alone.
+        client: the one client whose session it is; None: several may share it.
     """
 
     spec: UpstreamSpec
@@ -77,6 +78,7 @@ class LinkContext:
     owner: str = ""
     errors: ErrorOutput = field(default_factory=ErrorOutput)
     budget: Budget | None = None
+    client: ClientChannel | None = None
 
 
 TOO_NOISY = "it was cut off: it does not stop sending what nobody asked for"
@@ -110,6 +112,11 @@ class BaseLink(ABC):
         self._subscribing = asyncio.Lock()
         self._listening: Listening | None = None
         self._tasks = Tasks()
+
+    @property
+    def client(self) -> ClientChannel | None:
+        """The one client whose session it is; None: several may share it."""
+        return self._context.client
 
     @property
     def server(self) -> str:

@@ -29,7 +29,17 @@ Item = Reply | Note | UpstreamUnavailable
 class Pending:
     """One call in flight: its inbox, and the requests that it made the upstream ask."""
 
-    __slots__ = ("_inbox", "_scope", "_waiter", "call", "client", "id", "questions", "remaining")
+    __slots__ = (
+        "_inbox",
+        "_pauses",
+        "_scope",
+        "_waiter",
+        "call",
+        "client",
+        "id",
+        "questions",
+        "remaining",
+    )
 
     def __init__(self, request_id: int, call: Call, scope: asyncio.Timeout | None) -> None:
         self.id = request_id
@@ -40,6 +50,7 @@ class Pending:
         self._inbox: deque[Item] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._scope = scope
+        self._pauses = 0
 
     def put(self, item: Item) -> None:
         """Hand over what came; notifications beyond the backlog are dropped, oldest first."""
@@ -71,15 +82,19 @@ class Pending:
         self._scope = None
 
     def pause(self) -> None:
-        """Stop the deadline while the client is being asked."""
+        """Stop the deadline while the client is being asked, once or several times at once."""
         scope = self._scope
+        self._pauses += 1
         if scope is not None and self.remaining is None and (when := scope.when()) is not None:
             self.remaining = max(0.0, when - asyncio.get_running_loop().time())
             scope.reschedule(None)
 
     def resume(self) -> None:
-        """Let the deadline run again."""
+        """Let the deadline run again, when nothing is asked any more."""
         scope = self._scope
+        self._pauses -= 1
+        if self._pauses:
+            return
         if scope is not None and self.remaining is not None and not scope.expired():
             scope.reschedule(asyncio.get_running_loop().time() + self.remaining)
         self.remaining = None

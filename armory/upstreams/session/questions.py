@@ -3,7 +3,9 @@
 Owns: whose question it is, putting it to that client, the answer on its way back, and withdrawing
 it. Never imports a transport.
 
-A stdio or HTTP+SSE upstream cannot say which call a request of its own belongs to. It is put to the
+In a session that is one client's own, whatever is asked is put to that client, on the request that
+is open or, where none is, outside of requests. In a session that several clients share, a stdio or
+HTTP+SSE upstream cannot say which call a request of its own belongs to. It is put to the
 client of the only call in flight that could have caused it; where several could, it is refused, and
 from then on such calls run one at a time. A call that was given up may still make its upstream ask
 for a moment: until then no other call that could be asked is sent.
@@ -91,6 +93,8 @@ class Questions:
         """What `call` must hold while it runs, or None when it need not wait for others."""
         if not (self._interactive or self._abandoned) or not _may_be_asked(call):
             return None
+        if self._link.client is not None:
+            return None
         if self._interactive:
             return self._taken()
         # Where many share a session, those who gave nothing up would wait for those who did.
@@ -150,7 +154,10 @@ class Questions:
             self._interactive = self._interactive or method in CAPABILITY
         informer = self._roots_informer(method, via)
         if informer is not None:
-            self._put(question, informer, None)
+            self._put(question, informer)
+            return
+        if self._link.client is not None and via is None:
+            self._put_to_own(question, self._link.client)
             return
         pending, why = self._attribute(method, via)
         if len(self._open) >= _OPEN:
@@ -177,6 +184,11 @@ class Questions:
         """Stop asking what belongs to no call."""
         for task in self._unbound:
             task.cancel()
+
+    def _put_to_own(self, question: Question, client: ClientChannel) -> None:
+        """Put it to the one client of the session; the deadlines of its calls wait meanwhile."""
+        calls = [call for call in self._pending.values() if _may_be_asked(call.call)]
+        self._put(question, calls[0].client or client if calls else client, *calls)
 
     def _roots_informer(self, method: str, via: Pending | None) -> ClientChannel | None:
         """The client that said that its roots changed, where this asks for them thereupon."""
@@ -210,12 +222,19 @@ class Questions:
             "transport does not say which one asks"
         )
 
-    def _put(self, question: Question, client: ClientChannel, pending: Pending | None) -> None:
-        """Put it to a client, beside everything else."""
-        work = self._ask(question, client, pending)
+    def _put(self, question: Question, client: ClientChannel, *waiting: Pending) -> None:
+        """Put it to a client, beside everything else.
+
+        Args:
+            question: what the upstream asks.
+            client: whom.
+            waiting: the calls that may wait for the answer; asked no longer when the only one of
+                them is given up.
+        """
+        work = self._ask(question, client, waiting)
         task = spawn(work, f"{question.method} from {self._link.server}")
         self._open[question.key] = task
-        asking = pending.questions if pending is not None else self._unbound
+        asking = waiting[0].questions if len(waiting) == 1 else self._unbound
         asking.add(task)
 
         def done(ended: asyncio.Task[None]) -> None:
@@ -225,9 +244,9 @@ class Questions:
         task.add_done_callback(done)
 
     async def _ask(
-        self, question: Question, client: ClientChannel, pending: Pending | None
+        self, question: Question, client: ClientChannel, waiting: tuple[Pending, ...]
     ) -> None:
-        if pending is not None:
+        for pending in waiting:
             pending.pause()
         try:
             answer = await client.ask(question.method, question.params)
@@ -240,7 +259,7 @@ class Questions:
             else:
                 data = jsonrpc.response(question.key, answer.result or EMPTY_OBJECT)
         finally:
-            if pending is not None and len(pending.questions) <= 1:
+            for pending in waiting:
                 pending.resume()
         await self._answer(data)
 

@@ -61,7 +61,7 @@ class LegacyEndpoint:
         if not message.is_request:
             self._edge.sessions.receive(session, message)
             return web.Response(status=202, headers=dict(admitted.extra))
-        stream = session.open_stream()
+        stream = session.open_stream(carries=admitted.takes_sse)
         self._start(session, stream, message, admitted)
         return await _answer(admitted, session, stream)
 
@@ -106,7 +106,7 @@ class LegacyEndpoint:
             if size >= self._edge.batch_answer_bytes:
                 answers.append(refused(message.key, codes.LIMITED, _BATCH_FULL))
                 continue
-            streams.append(session.open_stream())
+            streams.append(session.open_stream(carries=False))
             self._start(session, streams[-1], message, admitted, alone=False)
         for stream in streams:
             await _collected(session, stream, answers)

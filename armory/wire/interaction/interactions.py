@@ -109,14 +109,13 @@ class Interactions:
             self._running.discard(call)
             await call.end()
             raise
+        if call.over:
+            return self._finished(context, call)
         key = context.principal.key
         mine = sum(owner == key for owner in self._of.values())
-        full = len(self._parked) >= self._capacity or mine >= self._per_principal
-        if call.over or (full and call.running.done()):
-            self._running.discard(call)
-            call.leave()
-            return self._sealed(context, call.running.result(), call.binding)
-        if full:
+        if len(self._parked) >= self._capacity or mine >= self._per_principal:
+            if call.running.done():  # answered already: only a question is left
+                return self._finished(context, call)
             self._running.discard(call)
             await call.end()
             limit = "per_principal" if mine >= self._per_principal else "interactions"
@@ -129,6 +128,11 @@ class Interactions:
         self._of[handle] = key
         call.timer = asyncio.get_running_loop().call_later(self._ttl_s, self._expire, handle)
         return _input_required(call.requests(), self._states.seal("parked", handle, call.binding))
+
+    def _finished(self, context: RequestContext, call: ParkedCall) -> Reply:
+        self._running.discard(call)
+        call.leave()
+        return self._sealed(context, call.running.result(), call.binding)
 
     async def _resume(
         self, context: RequestContext, params: Mapping[str, Raw], binding: Binding, handle: str

@@ -17,13 +17,12 @@ from armory.gateway.gateway import Gateway
 from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message
-from armory.protocol.link import Owner
 from armory.protocol.methods import CANCELLED, ROOTS_CHANGED
 from armory.protocol.rawjson import text_of
 from armory.wire.caller import Caller
 from armory.wire.eras.handshakes import capabilities_of, negotiated
 from armory.wire.messages import cancelled_id
-from armory.wire.sessions.session import Session, SessionChannel
+from armory.wire.sessions.session import Session
 from armory.wire.streams import EventStream
 
 _log = structlog.get_logger(__name__)
@@ -148,9 +147,7 @@ class Sessions:
             session.answered(message)
         elif message.method == ROOTS_CHANGED:
             # No request is open by which an upstream could ask what they are now.
-            client = SessionChannel(session, session.general, None)
-            owner = Owner(session.principal, session.id)
-            session.run(self._gateway.pool.roots_changed(owner, client))
+            session.run(self._gateway.pool.roots_changed(session.owner, session.channel))
         elif message.method == CANCELLED:
             session.cancel(cancelled_id(message))
 

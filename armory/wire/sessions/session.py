@@ -19,7 +19,7 @@ from armory.gateway.endpoint import Endpoint
 from armory.gateway.subscription import Subscription
 from armory.protocol import codes, jsonrpc
 from armory.protocol.jsonrpc import Message
-from armory.protocol.link import Answer, ClientGone, Params
+from armory.protocol.link import Answer, ClientGone, Owner, Params
 from armory.protocol.loglevels import loud_enough
 from armory.protocol.methods import CANCELLED, LOGGED
 from armory.protocol.rawjson import encode, pack, text_of
@@ -45,6 +45,7 @@ class Session:
         capabilities: the client's own.
         log_level: as set with `logging/setLevel`; `info` until then.
         revealed: tools that it searched for.
+        channel: how upstreams reach the client outside its requests.
         general: what belongs to no request of its own (the GET stream).
         inflight: the calls in flight by request id.
     """
@@ -69,14 +70,17 @@ class Session:
         self.inflight: dict[bytes, asyncio.Task[None]] = {}
         self.used = time.monotonic()
         self.closed = False
+        self.channel = SessionChannel(self, self.general, None)
         self.subscription = Subscription(
             principal=principal,
             endpoint=endpoint,
             session=id,
             deliver=self._deliver,
             relays=True,
+            client=self.channel,
         )
         self._streams: OrderedDict[str, EventStream] = OrderedDict()
+        self._carriers: set[EventStream] = set()
         self._questions: dict[bytes, asyncio.Future[Answer]] = {}
         self._errands = Tasks()
         self._count = 0
@@ -97,14 +101,28 @@ class Session:
         """Whether something runs or somebody reads."""
         return bool(self.inflight) or self.general.reading
 
+    @property
+    def owner(self) -> Owner:
+        """On whose behalf calls go upstream."""
+        return self.subscription.owner
+
     # -- streams -----------------------------------------------------------------------------
 
-    def open_stream(self) -> EventStream:
-        """A stream for one request's messages."""
+    def open_stream(self, *, carries: bool = True) -> EventStream:
+        """A stream for one request's messages; `carries`: others than its result may come on it."""
         self._count += 1
         stream = EventStream(f"{self._count}-{self._salt}")
         self._streams[stream.key] = stream
+        if carries:
+            self._carriers = {open for open in self._carriers if not open.closed} | {stream}
         return stream
+
+    def _read_now(self, wanted: EventStream) -> EventStream:
+        """Where the client can be asked: `wanted`, or what it reads where it reads that no more."""
+        if not wanted.closed and (wanted.reading or wanted is not self.general):
+            return wanted
+        read = (stream for stream in self._carriers if stream.reading and not stream.closed)
+        return self.general if self.general.reading else next(read, self.general)
 
     def drop_stream(self, stream: EventStream) -> None:
         """The stream's reader got everything in another way."""
@@ -146,6 +164,7 @@ class Session:
         key = encode(id)
         future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._questions[key] = future
+        stream = self._read_now(stream)
         stream.put(jsonrpc.request(id, method, params))
         try:
             return await asyncio.wait_for(future, ASK_TIMEOUT_S)
@@ -242,5 +261,4 @@ class SessionChannel:
         if not may_ask(method, params, session.capabilities, "legacy", session.version):
             message = f"the client did not declare what {method} needs"
             return Answer(error=jsonrpc.error(codes.METHOD_NOT_FOUND, message))
-        stream = session.general if self._stream.closed else self._stream
-        return await session.ask(stream, method, params)
+        return await session.ask(self._stream, method, params)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -141,3 +142,34 @@ async def test_a_modern_client_that_is_refused_leaves_nothing(
     assert [method for method, _ in done.asked] == ["elicitation/create"], done
     assert figure(gateway.url, "armory_client_parked") == 0
     await until(lambda: figure(gateway.url, "armory_upstream_calls_in_flight") == 0)
+
+
+async def test_each_client_sees_its_own_folders(gateway: Gateway, tmp_path: Path) -> None:
+    """Two windows of one user: the file server asks each for its roots, in a session of its own."""
+
+    def opened(folder: Path) -> Client:
+        folder.mkdir(exist_ok=True)
+
+        async def roots(context: Any) -> types.ListRootsResult:
+            return types.ListRootsResult(roots=[types.Root(uri=folder.as_uri())])  # pyright: ignore[reportArgumentType]
+
+        return Client(f"{gateway.url}/mcp", mode="legacy", list_roots_callback=roots)
+
+    async def seen(client: Client) -> str:
+        return text_of(await client.call_tool("files__list_allowed_directories", {}))
+
+    async def opens(client: Client, own: Path, other: Path) -> None:
+        """Until the server has asked it may name what it was started with, nobody else's ever."""
+        async with asyncio.timeout(20):
+            while str(own) not in (told := await seen(client)):
+                assert str(other) not in told
+            assert str(other) not in told
+
+    one, two = tmp_path / "one", tmp_path / "two"
+    async with opened(one) as first:
+        await opens(first, one, two)
+        async with opened(two) as second:
+            await opens(second, two, one)
+            assert str(two) not in await seen(first)
+    async with opened(two) as third:
+        await opens(third, two, one)

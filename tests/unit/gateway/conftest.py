@@ -69,6 +69,10 @@ class StandInSession:
     id: str = "s"
     log_level: str | None = None
 
+    @property
+    def owner(self) -> Owner:
+        return self.subscription.owner
+
 
 @dataclass
 class Bench:

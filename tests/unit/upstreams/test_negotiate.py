@@ -12,7 +12,7 @@ from msgspec import Raw
 
 from armory.domain.principal import ANONYMOUS
 from armory.errors import UpstreamUnavailable
-from armory.protocol.link import Call
+from armory.protocol.link import Call, Owner
 from armory.testing.clients.recording import RecordingObserver, plain
 from armory.testing.upstreams.exchange import LEGACY
 from armory.testing.upstreams.http import ScriptedUpstream
@@ -44,7 +44,7 @@ class Opener:
         return self.connectors[-1]
 
     async def connect(self, connector: Connector) -> BaseLink:
-        link = await connector.connect(ANONYMOUS, {}, RecordingObserver())
+        link = await connector.connect(Owner(ANONYMOUS), {}, RecordingObserver())
         self.links.append(link)
         return link
 
@@ -207,7 +207,7 @@ async def test_a_later_caller_of_a_stateless_upstream_costs_no_round_trip(opener
     async with ScriptedUpstream(eras="modern") as server:
         connector = opener.connector(UpstreamSpec("up", url=server.url))
         await opener.connect(connector)
-        link = await connector.connect(ANONYMOUS, {}, RecordingObserver(), fresh=False)
+        link = await connector.connect(Owner(ANONYMOUS), {}, RecordingObserver(), fresh=False)
         opener.links.append(link)
         assert len(server.requests) == 1
         assert await works(link)

@@ -11,7 +11,7 @@ from msgspec import Raw
 
 from armory.domain.principal import ANONYMOUS
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
-from armory.protocol.link import Call
+from armory.protocol.link import Call, Owner
 from armory.protocol.session_events import Renewed
 from armory.testing.clients.recording import RecordingClient, RecordingObserver, plain
 from armory.testing.upstreams.exchange import definition
@@ -46,7 +46,7 @@ async def connect(server: ScriptedUpstream, observer: RecordingObserver) -> Asyn
     async def connecting(eras: str, capabilities: Any = None, **more: Any) -> BaseLink:
         server.eras = eras
         connector = Connector(UpstreamSpec("up", url=server.url, **more), INFO)
-        link = await connector.connect(ANONYMOUS, capabilities or {}, observer)
+        link = await connector.connect(Owner(ANONYMOUS), capabilities or {}, observer)
         opened.extend((link, connector))
         return link
 
@@ -257,7 +257,7 @@ async def test_a_connect_that_hangs_is_bounded(server: ScriptedUpstream) -> None
     spec = UpstreamSpec("up", url=f"http://127.0.0.1:{port}/mcp", connect_timeout_s=0.2)
     connector = Connector(spec, INFO)
     with pytest.raises(UpstreamTimeout):
-        await asyncio.wait_for(connector.connect(ANONYMOUS, {}, RecordingObserver()), 5)
+        await asyncio.wait_for(connector.connect(Owner(ANONYMOUS), {}, RecordingObserver()), 5)
     await connector.close()
     await asyncio.wait_for(left.wait(), 5)
     hanging.close()
