@@ -148,8 +148,31 @@ async def test_refused_headers_have_the_list_fetched_anew(front: Front) -> None:
 
     front.pool.upstreams["new"].answer = picky
     params = {"name": "new__now", "arguments": {"zone": "UTC"}}
-    _, message = await front.modern("tools/call", params)
-    assert message["result"]["isError"] is True
+    status, message = await front.modern("tools/call", params)
+    assert (status, message["error"]["code"]) == (400, -32020)
+    assert message["error"]["message"] == "header missing"
+    assert len(front.pool.calls) == 1
     front.relisting.how = relist
     _, message = await front.modern("tools/call", params)
     assert "isError" not in message["result"]
+
+
+async def test_a_refused_answer_to_a_question_is_the_callers_own(front: Front) -> None:
+    """Nothing is listed anew and nothing is sent twice for what the caller did."""
+    replace_tools(front, "new", {"name": "now", "inputSchema": HEADED})
+    listed: list[str] = []
+
+    async def strict(call: Call, owner: Owner) -> Reply:
+        del owner
+        assert "inputResponses" in call.params
+        return refused(-32020, "inputResponses cannot be read", era="modern")
+
+    async def relist(server: str) -> None:
+        listed.append(server)
+
+    front.pool.upstreams["new"].answer = strict
+    front.relisting.how = relist
+    params = {"name": "new__now", "arguments": {"zone": "UTC"}, "inputResponses": [1]}
+    _, message = await front.modern("tools/call", params)
+    assert message["error"]["message"] == "inputResponses cannot be read"
+    assert (listed, len(front.pool.calls)) == ([], 1)

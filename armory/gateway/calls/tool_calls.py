@@ -95,8 +95,8 @@ class ToolCalls:
                 reply = await self._as_task(context, record, params)
             else:
                 reply = await self._send(context, record, params)
-                if _refuses_headers(reply):
-                    reply = await self._again(context, record, params)
+                if _refuses_headers(reply, params):
+                    reply = await self._again(context, record, params, reply)
             ok = succeeded(reply)
         except _FAILED as error:
             reply = failed_call(error)
@@ -141,19 +141,17 @@ class ToolCalls:
         )
 
     async def _again(
-        self, context: RequestContext, record: ToolRecord, params: dict[str, Raw]
+        self, context: RequestContext, record: ToolRecord, params: dict[str, Raw], refused: Reply
     ) -> Reply:
-        """The upstream refused our headers: its tool has changed. List again and try once more."""
+        """The upstream refused our headers: perhaps its tool has changed. List again, and try once
+        more where other headers come of it; else its refusal is the answer.
+        """
+        before = mirrored_headers(context.view.headers_of(record), params)
         context = await self._renewed(context, record.server)
         newer = context.view.catalog.tools.get(record.name)
-        if newer is not None:
-            reply = await self._send(context, newer, params)
-            if not _refuses_headers(reply):
-                return reply
-        raise UpstreamUnavailable(
-            f"upstream {record.server!r} refuses the headers that its own tool definition asks for",
-            upstream=record.server,
-        )
+        if newer is None or mirrored_headers(context.view.headers_of(newer), params) == before:
+            return refused
+        return await self._send(context, newer, params)
 
     async def _as_task(
         self, context: RequestContext, record: ToolRecord, params: dict[str, Raw]
@@ -167,8 +165,13 @@ class ToolCalls:
         return await drive(record.server, {**params, "name": pack(record.original_name)}, send)
 
 
-def _refuses_headers(reply: Reply) -> bool:
-    return reply.error is not None and code_of(reply.error) == HEADER_MISMATCH
+def _refuses_headers(reply: Reply, params: Mapping[str, Raw]) -> bool:
+    """Whether the headers that the definition asks for may have been wrong: not where a call goes
+    on that had the same.
+    """
+    if reply.error is None or code_of(reply.error) != HEADER_MISMATCH:
+        return False
+    return "inputResponses" not in params and "requestState" not in params
 
 
 def _safe(record: ToolRecord) -> bool:
