@@ -105,7 +105,8 @@ class PrincipalLists:
         now = time.monotonic()
         waits: dict[asyncio.Task[None], HeldLists] = {}
         for held in self.held(owner, endpoint):
-            if held.until > now:
+            first = held.lists is None and held.task is not None and not held.task.done()
+            if held.until > now and not first:
                 continue
             task = self._refresh(held)
             # Once is enough: an upstream that is slow or down must not hold up calls to others.
