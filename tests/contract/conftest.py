@@ -20,6 +20,7 @@ from armory.testing.servers import (
     postgres_folder,
     redis_binary,
 )
+from tests.contract.links import LEGACY, MODERN, Rig, open_rig
 from tests.contract.qdrant_server import QdrantServer
 
 
@@ -115,3 +116,15 @@ def server() -> Iterator[QdrantServer]:
     server.start()
     yield server
     server.close()
+
+
+@pytest.fixture(params=[*MODERN, *LEGACY])
+async def rig(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
+    async for one in open_rig(request.param):
+        yield one
+
+
+@pytest.fixture(params=LEGACY)
+async def legacy(request: pytest.FixtureRequest) -> AsyncIterator[Rig]:
+    async for one in open_rig(request.param):
+        yield one
