@@ -223,6 +223,41 @@ def test_nothing_names_a_place_outside_the_tree() -> None:
     assert named == []
 
 
+def named_in_architecture() -> list[str]:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    return re.findall(r"`((?:[a-z0-9_]+/)*[a-z0-9_]+(?:\.py|/))`", text)
+
+
+def test_the_architecture_page_names_what_is_there() -> None:
+    named = named_in_architecture()
+    assert len(named) > 80
+    rooms = ("armory", "armory/retrieval", ".")
+    gone = {name for name in named if not any((ROOT / room / name).exists() for room in rooms)}
+    assert gone == set()
+
+
+def test_what_is_called_by_name_there_is_there() -> None:
+    """`Pool.request(...)` beside a file: the class and its method are in it."""
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    rows = re.findall(r"`([a-z0-9_/]+\.py)`: (`[^|]+)\|", text)
+    assert len(rows) > 8
+    for file, said in rows:
+        code = (ROOT / "armory" / file).read_text(encoding="utf-8")
+        for name in re.findall(r"`([A-Z]\w+)(?:\.(\w+))?", said):
+            for part in filter(None, name):
+                assert re.search(rf"\b(?:class|def) {part}\b|^{part} = ", code, re.M), (file, part)
+
+
+def test_a_walk_enters_at_most_eight_files_each_once() -> None:
+    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    walks = re.findall(r"(?:^\d\. .*\n(?: {3}.*\n)*)+", text[text.index("## Two walks") :], re.M)
+    assert len(walks) == 2
+    for walk in walks:
+        steps = re.findall(r"^\d\. `([^`]+)`", walk, re.M)
+        assert 5 < len(steps) <= 8
+        assert len(set(steps)) == len(steps)
+
+
 def test_imports_go_down_only() -> None:
     done = subprocess.run(
         [str(Path(sys.executable).parent / "lint-imports"), "--no-cache"],

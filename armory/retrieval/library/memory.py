@@ -1,4 +1,4 @@
-"""`ToolMemory`: retrieval as a library, for agents that hold their tools themselves.
+"""`AsyncToolMemory`: retrieval as a library, for agents that hold their tools themselves.
 
 Owns: the library's face (add, select, expand, save), asynchronous and synchronous. Never imports a
 gateway.
