@@ -14,6 +14,7 @@ import numpy as np
 from armory.retrieval.features import CandidateFeatures
 from armory.retrieval.ports import FloatArray, IntArray
 from armory.retrieval.rankers.base import RankSettings, Scores
+from armory.retrieval.rankers.leaning import leaned, trust
 from armory.retrieval.scoring.calibration import calibration_for, cost_weighted, judge, sigmoid
 from armory.retrieval.scoring.ordering import descending
 from armory.retrieval.scoring.tables import SignalTable, SparseSignals
@@ -33,6 +34,7 @@ class FormulaResult:
         best: (k,) positions that are judged signal by signal, best first.
         signals: (k,) each.
         query: signals of the query.
+        plain: (k,) the formula that the learned order leans on in a large catalogue; None: none.
         shown: (c,) each; further signals for explanations, which the calibration does not see.
     """
 
@@ -42,6 +44,7 @@ class FormulaResult:
     best: IntArray
     signals: SignalTable
     query: Mapping[str, float]
+    plain: FloatArray | None = None
     shown: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
 
 
@@ -53,6 +56,9 @@ def calibrated(
     best, raw = result.best, result.raw
     asked = calibration.asked([s.vector for s in features.whole if s.vector is not None])
     wanted, refused, need = judge(calibration, result.signals, {**result.query, **asked}, len(best))
+    if result.plain is not None and calibration.lean is not None:
+        share = trust(calibration.lean, result.query, features.visible)
+        wanted = leaned(wanted, result.plain, share)
     refused = refused and not _led_somewhere(features)
     last = result.values[best[-1]]
     odds = np.minimum(result.values, last)  # of the others: as far below the worst of the best

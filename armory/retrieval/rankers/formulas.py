@@ -30,6 +30,12 @@ def keyword(features: CandidateFeatures) -> FloatArray:
     return greatest(texts if every else [values[rows] for values in texts])
 
 
+def hybrid(features: CandidateFeatures) -> FloatArray:
+    """(c,) 0.7 * max(cosine, 0) + 0.3 * keyword, in [0, 1]; `ValueError` as for `cosine`."""
+    dense = np.maximum(cosine(features), 0)
+    return (VECTOR_SHARE * dense + KEYWORD_SHARE * keyword(features)).astype(np.float32)
+
+
 def cosine(features: CandidateFeatures) -> FloatArray:
     """(c,) best cosine of each candidate over the caller's texts, in [-1, 1].
 
@@ -96,8 +102,7 @@ class HybridRanker(FormulaRanker):
 
     def formula(self, features: CandidateFeatures) -> FloatArray:
         """The weighted sum, in [0, 1]."""
-        dense = np.maximum(cosine(features), 0)
-        return (VECTOR_SHARE * dense + KEYWORD_SHARE * keyword(features)).astype(np.float32)
+        return hybrid(features)
 
 
 class LexicalRanker(FormulaRanker):

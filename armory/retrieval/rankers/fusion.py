@@ -16,6 +16,9 @@ from armory.retrieval.ports import FloatArray, IntArray
 
 #: Candidates that are judged signal by signal; the others keep the order of the fusion below them.
 DEPTH = 100
+#: So many best by meaning alone, and by words alone, are always among them: in a large catalogue
+#: the fusion may follow one side only.
+_BY_MEANING, _BY_WORDS = 30, 20
 DENSE_SHARE = 0.7
 #: Fewer tools than this are judged as if unrelated ones stood beside them: two tools say nothing
 #: about how far cosines spread, and nothing was learned on catalogues so small.
@@ -127,12 +130,27 @@ def fuse(features: CandidateFeatures) -> Fusion:
             for s in subqueries
             if s.cosine is not None
         ]
-    total = _weighed(_over_texts(subqueries, dense), _over_texts(subqueries, words))
-    best = best_of(total)
+    by_meaning, by_words = _over_texts(subqueries, dense), _over_texts(subqueries, words)
+    total = _weighed(by_meaning, by_words)
+    best = _chosen(total, by_meaning, by_words)
     words = [values[best] for values in words]
     dense = [values[best] for values in dense]
     each = np.stack([_weighed(*pair) for pair in zip(dense, words, strict=True)])
-    return Fusion(total, best, each, _over_texts(subqueries, dense), _over_texts(subqueries, words))
+    return Fusion(total, best, each, by_meaning[best], by_words[best])
+
+
+def _chosen(total: FloatArray, by_meaning: FloatArray, by_words: FloatArray) -> IntArray:
+    """Positions of the best by either side and by both, best by both first."""
+    best = best_of(total)
+    if len(total) <= DEPTH:
+        return best
+    sides = np.union1d(best_of(by_meaning, _BY_MEANING), best_of(by_words, _BY_WORDS))
+    missing = sides[~np.isin(sides, best)]
+    if not len(missing):
+        return best
+    spare = np.flatnonzero(~np.isin(best, sides))[-len(missing) :]
+    best[spare] = missing
+    return best[np.argsort(-total[best], kind="stable")]
 
 
 def _weighed(dense: FloatArray, words: FloatArray) -> FloatArray:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from armory.retrieval.features import CandidateFeatures, greatest
 from armory.retrieval.rankers.base import RankSettings, Scores
 from armory.retrieval.rankers.calibrated import FormulaResult, calibrated, explain
+from armory.retrieval.rankers.formulas import hybrid
 from armory.retrieval.rankers.fusion import fuse
 from armory.retrieval.rankers.remembered import with_uses
 from armory.retrieval.rankers.signals import candidate_signals, query_signals
@@ -27,7 +28,8 @@ class RelevanceRanker:
         return tools <= _WORDS_UP_TO
 
     def rank(self, features: CandidateFeatures, settings: RankSettings) -> Scores:
-        """Fuse meaning and words, weigh the signals of the best hundred, calibrate.
+        """Fuse meaning and words, weigh the signals of the best hundred, calibrate; in a large
+        catalogue lean on `hybrid` as far as the query says.
 
         Memory of use says which tool; whether any is needed is judged by the descriptions.
         """
@@ -39,7 +41,10 @@ class RelevanceRanker:
             cosines = [s.cosine[fusion.best] for s in features.subqueries if s.cosine is not None]
             described = greatest(cosines) if cosines else None
         query = query_signals(learnt, signals, described)
-        result = FormulaResult(self.name, fusion.total, None, fusion.best, signals, query)
+        plain = hybrid(learnt)[fusion.best] if learnt.dense else None
+        result = FormulaResult(
+            self.name, fusion.total, None, fusion.best, signals, query, plain=plain
+        )
         return calibrated(result, features, settings)
 
     def reason(self, features: CandidateFeatures, scores: Scores, position: int) -> str:

@@ -24,6 +24,8 @@ _ALONE = -6.0
 #: The best cosine of few tools is lower than that of many: counts below so many tools, and no
 #: further below so few.
 _MANY, _LEAST_VISIBLE = 200, 4
+#: The weights were learned on so many tools at most; what they say of size ends there.
+_LEARNED_ON = 4_100
 
 
 def _ranks(values: FloatArray) -> NDArray[np.int64]:
@@ -72,11 +74,15 @@ def _named(records: Sequence[ToolRecord], text: str) -> tuple[list[bool], list[b
     )
 
 
+def _log_tools(features: CandidateFeatures) -> float:
+    return float(np.log(min(max(features.visible, FEW), _LEARNED_ON)))
+
+
 def _conditions(features: CandidateFeatures, cosine: FloatArray | None) -> dict[str, float]:
     """What decides how much either side is to be trusted, about 0 in the middle of its range."""
     words = sum(len(subquery.text.split()) for subquery in features.whole)
     conditions = {
-        "size": float(np.log(max(features.visible, FEW))) - 6.5,
+        "size": _log_tools(features) - 6.5,
         "length": float(np.log(max(words, 1))) - 2.5,
     }
     if cosine is not None:
@@ -130,6 +136,11 @@ def candidate_signals(features: CandidateFeatures, fusion: Fusion) -> SignalTabl
     return SignalTable.of(signals, len(best))
 
 
+def _apart(dense: FloatArray, words: FloatArray) -> float:
+    """Logarithm of the place by words of the best tool by meaning, 0 where both agree."""
+    return float(np.log1p(np.count_nonzero(words > words[int(dense.argmax())])))
+
+
 def query_signals(
     features: CandidateFeatures, signals: Mapping[str, FloatArray], cosine: FloatArray | None = None
 ) -> dict[str, float]:
@@ -145,12 +156,14 @@ def query_signals(
     few = max(0.0, float(np.log(_MANY / max(features.visible, _LEAST_VISIBLE))))
     about = {
         "clauses": float(len(features.subqueries) - len(whole)),
-        "log_tools": float(np.log(max(features.visible, FEW))),
+        "log_tools": _log_tools(features),
         "few": few,
         "top_fusion": float(signals["fusion"][0]),
         "top_covered": float(covered.max()),
         "top_words": max(float(subquery.bm25.max()) for subquery in features.subqueries),
         "top_name_said": float(signals["name_said"][:5].max()),
+        "first_said": float(signals["name_said"][0]),
+        "apart": _apart(signals["dense_z"], signals["words_z"]),
         "gap10": float(-gap[min(9, len(gap) - 1)]),
         "near_1": float(np.log(max((gap > -1.0).sum(), 1))),
         "near_half": float(np.log(max((gap > -0.5).sum(), 1))),

@@ -99,6 +99,8 @@ class Calibration:
         miss_cost: default c of the score.
         acts: (d,) direction in the embedder's space that requests for an act lie in, against
             talk and questions of knowledge; gives the signal `acts` of `need`. None: not known.
+        lean: signals of the query -> recall that the learned order gains on the plain one in a
+            large catalogue, see `rankers.leaning`. None: not known, the learned order stands.
     """
 
     first: Linear
@@ -107,6 +109,7 @@ class Calibration:
     refuse_below: float
     miss_cost: float
     acts: FloatArray | None = field(default=None, compare=False)
+    lean: Linear | None = None
 
     def asked(self, vectors: Sequence[FloatArray]) -> dict[str, float]:
         """The signal `acts`: the greatest over the caller's texts; nothing without a direction."""
@@ -117,17 +120,24 @@ class Calibration:
     def to_json(self) -> dict[str, Any]:
         """As the file holds it."""
         found: dict[str, Any] = {
-            name: {"bias": round(part.bias, 5), "weights": _rounded(part.weights)}
+            name: _as_json(part)
             for name, part in (("first", self.first), ("second", self.second), ("need", self.need))
         }
         found |= {"refuse_below": self.refuse_below, "miss_cost": round(self.miss_cost, 4)}
+        if self.lean is not None:
+            found["lean"] = _as_json(self.lean)
         if self.acts is not None:
             found["acts"] = b64encode(self.acts.astype("<f2").tobytes()).decode()
         return found
 
 
-def _rounded(weights: Mapping[str, float]) -> dict[str, float]:
-    return {name: round(float(weight), 5) for name, weight in weights.items()}
+def _as_json(part: Linear) -> dict[str, Any]:
+    weights = {name: round(float(weight), 5) for name, weight in part.weights.items()}
+    return {"bias": round(part.bias, 5), "weights": weights}
+
+
+def _linear(entry: Mapping[str, Any]) -> Linear:
+    return Linear({k: float(v) for k, v in entry["weights"].items()}, float(entry["bias"]))
 
 
 def _direction(text: str) -> FloatArray:
@@ -142,14 +152,12 @@ def parse_calibration(entry: Mapping[str, Any]) -> Calibration:
         ConfigError: something is missing or no number.
     """
     try:
-        first, second, need = (
-            Linear({k: float(v) for k, v in entry[n]["weights"].items()}, float(entry[n]["bias"]))
-            for n in ("first", "second", "need")
-        )
+        first, second, need = (_linear(entry[name]) for name in ("first", "second", "need"))
         refuse, cost = float(entry["refuse_below"]), float(entry["miss_cost"])
         acts = entry.get("acts")
         direction = None if acts is None else _direction(acts)
-        return Calibration(first, second, need, refuse, cost, direction)
+        lean = None if entry.get("lean") is None else _linear(entry["lean"])
+        return Calibration(first, second, need, refuse, cost, direction, lean)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(
             f"the calibration cannot be used ({error!r});"

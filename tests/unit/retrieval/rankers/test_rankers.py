@@ -19,6 +19,7 @@ from armory.retrieval.rankers.formulas import (
     LexicalRanker,
     SemanticRanker,
     cosine,
+    hybrid,
     keyword,
 )
 from armory.retrieval.rankers.fusion import best_of, fuse
@@ -26,6 +27,7 @@ from armory.retrieval.rankers.multi_factor import SIGNALS, MultiFactorRanker
 from armory.retrieval.rankers.relevance import RelevanceRanker
 from armory.retrieval.rankers.remembered import with_uses
 from armory.retrieval.rankers.signals import candidate_signals
+from armory.retrieval.scoring.calibration import Linear, calibration_for
 from armory.retrieval.search.scope import subquery_texts
 
 RANKERS: list[Ranker] = [RelevanceRanker(), HybridRanker(), SemanticRanker(), LexicalRanker()]
@@ -264,6 +266,35 @@ def test_of_equal_values_the_first_are_taken(ties: int, depth: int) -> None:
     values[[ties, 3, 7]] = (3.0, 1.0, 2.0)
     rest = [i for i in range(ties) if i not in (3, 7)]
     assert best_of(values, depth).tolist() == [ties, 7, 3, *rest[: depth - 3]]
+
+
+def test_the_best_by_words_is_judged_though_nothing_of_it_is_meant() -> None:
+    others = [
+        ToolRecord(f"y__t{i}", "y", f"t{i}", {}, "0", description=f"Something else {i}")
+        for i in range(150)
+    ]
+    records = [*tools(), *others]
+    like = {record.name: 0.5 for record in others} | {"mail__send": -0.9}
+    found = features(["send an email"], like, records)
+    fusion = fuse(found)
+    assert "mail__send" in names(found, fusion.best)
+    assert len(set(fusion.best.tolist())) == len(fusion.best) == 100
+    assert (np.diff(fusion.total[fusion.best]) <= 0).all()
+
+
+def test_a_large_catalogue_leans_on_the_plain_order() -> None:
+    records = tools()
+    found = features(["send an email"], {"mail__send": 0.7}, records)
+    constants = calibration_for("relevance", "e")
+    doubt = replace(constants, lean=Linear({}, -1.0)).to_json()
+    override = {"relevance": {"e": doubt}}
+    settings = RankSettings(calibration=override)
+    ranker = RelevanceRanker()
+    alone = ranker.rank(found, settings)
+    assert np.array_equal(alone.raw, ranker.rank(found, RankSettings()).raw)
+    many = replace(found, visible=20_000)
+    order = ranker.rank(many, settings).order
+    assert names(found, order) == names(found, np.argsort(-hybrid(found), kind="stable"))
 
 
 def test_reasons_name_what_decided() -> None:
