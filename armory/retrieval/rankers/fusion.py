@@ -144,12 +144,14 @@ def _chosen(total: FloatArray, by_meaning: FloatArray, by_words: FloatArray) -> 
     best = best_of(total)
     if len(total) <= DEPTH:
         return best
-    sides = np.union1d(best_of(by_meaning, _BY_MEANING), best_of(by_words, _BY_WORDS))
-    missing = sides[~np.isin(sides, best)]
+    wanted = np.zeros(len(total), np.bool_)
+    wanted[best_of(by_meaning, _BY_MEANING)] = wanted[best_of(by_words, _BY_WORDS)] = True
+    spare = np.flatnonzero(~wanted[best])
+    wanted[best] = False
+    missing = np.flatnonzero(wanted)
     if not len(missing):
         return best
-    spare = np.flatnonzero(~np.isin(best, sides))[-len(missing) :]
-    best[spare] = missing
+    best[spare[-len(missing) :]] = missing
     return best[np.argsort(-total[best], kind="stable")]
 
 
