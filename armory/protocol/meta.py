@@ -29,6 +29,8 @@ HOP_KEYS = frozenset(
 OWN_PREFIX = "dev.armory/"
 ERROR = OWN_PREFIX + "error"
 SELECTION = OWN_PREFIX + "selection"
+DEGRADED = OWN_PREFIX + "degraded"
+"""What an answer lacks, in words."""
 QUERY = OWN_PREFIX + "query"
 TAGS = OWN_PREFIX + "tags"
 TOOL_RAG = OWN_PREFIX + "tool-rag"

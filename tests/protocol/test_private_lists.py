@@ -207,6 +207,20 @@ async def test_who_is_given_no_list_is_offered_nothing(rig: Rig) -> None:
     assert await rig.tools("ann") == {}
 
 
+async def test_an_answer_says_whose_lists_it_lacks(rig: Rig) -> None:
+    async def told(**more: Any) -> dict[str, Any]:
+        return (await rig.ask("ann", "tools/list", **more))["result"]["_meta"]
+
+    rig.server.broken = True
+    lacking = "without the lists of up, which have not come yet"
+    assert (await told())["dev.armory/degraded"] == lacking
+    found = await told(meta={"dev.armory/query": "paint"})
+    assert found["dev.armory/selection"]["degraded"] == lacking
+    rig.server.broken = False
+    await rig.runtime.gateway.close()  # forgets what it did not get
+    assert "dev.armory/degraded" not in await told()
+
+
 async def test_lists_that_come_late_are_told_of(rig: Rig, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(principal_lists, "RETRY_S", 0.0)
     rig.server.broken = True

@@ -15,7 +15,7 @@ from armory.gateway.context import RequestContext
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
-from armory.protocol.meta import SERVER_INFO
+from armory.protocol.meta import DEGRADED, SERVER_INFO
 from armory.protocol.rawjson import encode
 
 
@@ -52,6 +52,9 @@ def list_result(
         private: whether nobody else may be shown the same, whatever they grant.
         meta: members of `_meta`.
     """
+    lacking = context.view.lacks(context)
+    if lacking is not None:
+        meta = {**(meta or {}), DEGRADED: lacking}
     if context.era == "legacy":
         tail = (b'],"_meta":', encode(meta), b"}") if meta else (b"]}",)
         return Reply(Raw(b"".join((b'{"', member, b'":[', entries, *tail))), era="legacy")

@@ -118,7 +118,8 @@ class ToolLists:
         searched = view.searchable(visible)
         try:
             found = view.named(await self._retriever.search(query, searched))
-            return _called(view, query, visible, found)
+            lacking = found.degraded or view.lacks(context)
+            return _called(view, query, visible, replace(found, degraded=lacking))
         except RateLimited:
             raise
         except Exception as error:  # noqa: BLE001 a listing never fails for what retrieval cannot do

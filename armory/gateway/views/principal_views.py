@@ -19,6 +19,7 @@ from armory.domain.results import Match, Selection
 from armory.domain.tool import ListedRecord, ToolRecord
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import PrivateTools
+from armory.gateway.requests import ClientRequest
 from armory.gateway.views.principal_lists import PrincipalLists
 from armory.gateway.views.view import View
 from armory.protocol.link import Owner
@@ -39,14 +40,35 @@ class PrincipalView(View):
         base: the view that it was made from.
         aliases: exposed name -> name in the search index, for tools that only some callers have,
             or have with another definition.
+        missing: servers whose lists were not had yet; nothing of them is shown.
     """
 
-    def __init__(self, catalog: Catalog, base: View, aliases: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        base: View,
+        aliases: Mapping[str, str],
+        missing: frozenset[str] = frozenset(),
+    ) -> None:
         policy = base.policy.with_own_caches()
         super().__init__(catalog, policy, base.settings, base, joined_bytes=_JOINED_BYTES)
+        self._base = base
+        self._missing = missing
         self._aliases = aliases
         self._names = {alias: name for name, alias in aliases.items()}
         self._searchable = LRUCache[str, VisibleSet](64)
+
+    def lacks(self, request: ClientRequest) -> str | None:
+        """As `View.lacks`; names the servers of which everybody may know."""
+        scope = request.endpoint.scope
+        missing = sorted(key for key in self._missing if scope.has_server(key))
+        if not missing:
+            return None
+        known = [
+            key for key in missing if self._base.may_use(request.principal, request.endpoint, key)
+        ]
+        named = ", ".join(known) or "an upstream"
+        return f"without the lists of {named}, which have not come yet"
 
     def searchable(self, visible: VisibleCatalog) -> VisibleSet:
         """As `View.searchable`."""
@@ -129,11 +151,14 @@ class PrincipalViews:
         """
         lists: dict[str, ServerLists] = {}
         parts: list[tuple[str, str, int]] = []
+        missing: list[str] = []
         for held in self._lists.held(owner, endpoint):
             shared = base.catalog.servers.get(held.server)
             if shared is None:
                 continue
             parts.append((held.server, held.key, held.generation))
+            if held.lists is None:
+                missing.append(held.server)
             lists[held.server] = held.lists or replace(
                 shared, tools=(), prompts=(), resources=(), templates=()
             )
@@ -144,10 +169,10 @@ class PrincipalViews:
         views, key = self._made.views, tuple(parts)
         view = views.get(key)
         if view is None:
-            view = views[key] = self._make(lists, base)
+            view = views[key] = self._make(lists, frozenset(missing), base)
         return view
 
-    def _make(self, lists: Mapping[str, ServerLists], base: View) -> View:
+    def _make(self, lists: Mapping[str, ServerLists], missing: frozenset[str], base: View) -> View:
         shared = base.catalog
         own = self._tools.build_private(lists, shared)
         aliases: dict[str, str] = {}
@@ -167,7 +192,7 @@ class PrincipalViews:
             _merged(shared.resources, own.resources, place, lists.keys()),
             _merged(shared.templates, own.templates, place, lists.keys()),
         )
-        return PrincipalView(catalog, base, aliases)
+        return PrincipalView(catalog, base, aliases, missing)
 
 
 def _merged(

@@ -198,6 +198,10 @@ class View:
             self._pinned[visible.tools.key] = pinned
         return pinned
 
+    def lacks(self, request: ClientRequest) -> str | None:
+        """What the caller should be shown and cannot be at the moment, in words."""
+        return None
+
     # -- searching ---------------------------------------------------------------------------
 
     @cached_property
