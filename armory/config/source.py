@@ -48,7 +48,11 @@ class Source:
         self.lines: dict[Path, int] = {}
         self.problems: list[Problem] = []
         self._nodes = 0
-        loader = _Loader(text)
+        try:
+            loader = _Loader(text)
+        except yaml.YAMLError as error:
+            self.problems.append(_syntax(error))
+            return
         try:
             node = loader.get_single_node()
             if node is None:

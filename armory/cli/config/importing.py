@@ -73,8 +73,12 @@ def _servers_of(file: Path) -> dict[str, Any]:
         text = file.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{file} is no text in UTF-8: {error}") from None
     try:
         data = json.loads(_without_comments(text))
+    except RecursionError:
+        raise ConfigError(f"{file} is nested too deep; expected a map of servers") from None
     except ValueError as error:
         raise ConfigError(f"{file} is no JSON: {error}") from None
     for place in _PLACES:
