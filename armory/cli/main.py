@@ -41,6 +41,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "users": ("accounts.users", "users", "Make, list, change and delete users."),
     "packs": ("accounts.packs", "packs", "Packs of tools, and who has installed them."),
     "usage": ("accounts.usage", "usage", "What was called, how it fared, what is left."),
+    "status": ("gateway.status", "status", "What runs, what is down, and why."),
+    "logs": ("gateway.logs", "logs", "What a server wrote to standard error."),
     "login": ("gateway.login", "login", "Log in at an upstream that wants a person."),
     "logout": ("gateway.login", "logout", "Forget that login."),
     "approve": ("gateway.approve", "approve", "Take changed tool definitions as good."),

@@ -65,6 +65,7 @@ class Figures:
                     "state": found.state,
                     "tools": found.tools,
                     "error": redacted(found.error),
+                    "awaited": redacted(found.awaited),
                     "dropped": found.dropped_count,
                 }
                 for key, found in status.items()
@@ -75,7 +76,7 @@ class Figures:
         if not snapshot:
             missing.append("first snapshot: upstreams are still connecting")
         missing += [
-            found.error or f"upstream {key!r}: {found.state}"
+            found.error or f"upstream {key!r}: {found.awaited or found.state}"
             for key, found in status.items()
             if found.state != "ready"
         ]

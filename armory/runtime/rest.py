@@ -37,6 +37,10 @@ def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestS
             for key, found in runtime.supervisor.status().items()
         }
 
+    def stderr(server: str) -> list[str] | None:
+        pool = runtime.pool
+        return pool.upstream(server).errors.lines() if server in pool.servers() else None
+
     return RestServices(
         engine=runtime.retriever or RetrievalOff(),
         accounts=accounts,
@@ -44,6 +48,7 @@ def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestS
         catalog=lambda: gateway.view.catalog,
         policy=lambda: gateway.view.policy,
         upstreams=upstreams,
+        stderr=stderr,
         agent=runtime.agent,
         gate=edge.hosts,
         body_bytes=config.server.limits.body_bytes,

@@ -30,6 +30,7 @@ from armory.runtime.blocks.accounts import (
     schemes,
 )
 from armory.runtime.blocks.chat import chat_of
+from armory.runtime.blocks.pins import pinning_of
 from armory.runtime.blocks.replicas import Shared
 from armory.runtime.blocks.secrets import hide_secrets
 from armory.runtime.catalogue import CatalogueKeeper
@@ -55,7 +56,6 @@ from armory.wire.http.edge import HttpEdge
 if TYPE_CHECKING:
     from armory.agent.loop import RetrievalAgent
 
-PINS = "pins.json"
 USES_NEEDED = 2.5
 """Uses that a tool needs before they count: more than one user is worth to others."""
 FIRST_SNAPSHOT_S = 10.0
@@ -176,7 +176,7 @@ class Runtime:
 
     def _pinning(self, loaded: Loaded) -> Pinning:
         mode = "off" if self._trusted else loaded.config.security.pinning
-        return Pinning(loaded.home / PINS, mode)
+        return pinning_of(loaded, mode)
 
     async def admit(self, principal: Principal) -> None:
         """Have what policy needs of the principal's account in memory.

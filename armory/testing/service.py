@@ -141,6 +141,7 @@ async def running_service(
         catalog=lambda: service.catalog,
         policy=lambda: service.policy,
         upstreams=lambda: {key: UpstreamInfo("ready") for key in service.catalog.servers},
+        stderr=lambda key: ["a line"] if key in service.catalog.servers else None,
         agent=agent,
         body_bytes=1 << 22,
         api_keys=True,

@@ -13,8 +13,8 @@ from armory.cli.asking import opened
 from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import out, print_json
 from armory.errors import UnknownTool
-from armory.runtime.running import PINS
-from armory.security.pinning import Changed, Pinning
+from armory.runtime.blocks.pins import pinning_of
+from armory.security.pinning import Changed
 
 
 @click.command()
@@ -31,14 +31,25 @@ def approve(tools: tuple[str, ...], everything: bool, config: str | None, as_jso
     if as_json:
         print_json(
             {
-                "changed": [{"tool": c.name, "pinned": c.pinned, "now": c.now} for c in changed],
+                "changed": [
+                    {
+                        "tool": change.name,
+                        "pinned": change.pinned,
+                        "now": change.now,
+                        "difference": change.difference(),
+                    }
+                    for change in changed
+                ],
                 "approved": approved,
             }
         )
         return
     for change in changed:
         fate = "approved" if change.name in approved else "changed"
-        out().print(f"{fate}: {change.name}", markup=False)
+        out().print(f"{fate}: {change.name}", markup=False, soft_wrap=True)
+        for line in change.difference():
+            style = {"+": "green", "-": "red"}.get(line[:1])
+            out().print(f"  {line}", style=style, markup=False, soft_wrap=True)
     if not changed:
         out().print("No definition has changed.")
 
@@ -49,7 +60,7 @@ async def _approve(
     loaded = loaded_config(config)
     async with opened(loaded) as runtime:
         catalog = runtime.gateway.view.catalog
-    pinning = Pinning(loaded.home / PINS, "block")
+    pinning = pinning_of(loaded, "block")
     pinning.admit(catalog)
     changed = list(pinning.withheld.values())
     for name in tools:

@@ -177,7 +177,7 @@ async def _say_ready(runtime: Runtime) -> None:
     if not readiness.ready:
         say_notice(f"/readyz says no for now: {readiness.missing[0]}")
     for key, found in down.items():
-        say_notice(found.error or f"upstream {key!r}: still connecting")
+        say_notice(found.error or f"upstream {key!r}: {found.awaited or 'still connecting'}")
 
 
 def _settle_memory() -> None:

@@ -110,7 +110,7 @@ class UpstreamInfo:
     """One upstream, for the status page.
 
     Attributes:
-        state: connecting, ready or down.
+        state: connecting, ready, down or login_required.
         error: why it is down, "" otherwise; for administrators.
         era: protocol era, or None.
         protocol_version: revision spoken, or "".
@@ -152,6 +152,7 @@ class RestServices:
         body_bytes: largest body.
         api_keys: whether keys of the database are accepted.
         upstreams: state of every upstream.
+        stderr: what is kept of an upstream's standard error; None: there is no such upstream.
         agent: the retrieval agent, where enabled.
         gate: Host and Origin checks, where there are any.
         limits: see `RestLimits`.
@@ -172,6 +173,7 @@ class RestServices:
     body_bytes: int
     api_keys: bool
     upstreams: Callable[[], Mapping[str, UpstreamInfo]] = dict
+    stderr: Callable[[str], Sequence[str] | None] = lambda _server: None
     agent: Agent | None = None
     gate: Gate | None = None
     limits: RestLimits = field(default_factory=RestLimits)

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from armory.errors import AccessDenied
+from armory.errors import AccessDenied, UnknownTool
 from armory.web.rest.retrieve import limit_headers
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
 from armory.web.rest.shapes import Name
@@ -129,6 +129,13 @@ class UpstreamList(Answer):
     upstreams: list[UpstreamAnswer]
 
 
+class StderrAnswer(Answer):
+    """What an upstream's processes wrote to standard error: the last 64 KiB, without secrets."""
+
+    server: str
+    lines: list[str]
+
+
 class CatalogAnswer(Answer):
     """The catalogue as the caller sees it."""
 
@@ -153,6 +160,8 @@ def routes() -> list[Route]:
               params=Whose, limit_headers=True, accounts=True),
         route("/v1/queries", queries, "The query log", QueryList, access="user", params=Latest),
         route("/v1/upstreams", upstreams, "State of the upstreams", UpstreamList),
+        route("/v1/upstreams/{server}/logs", stderr, "Standard error of an upstream", StderrAnswer,
+              access="admin", path_params={"server": "Key of the upstream."}),
         route("/v1/catalog", catalog, "What the catalogue holds", CatalogAnswer),
     ]  # fmt: skip
 
@@ -248,6 +257,15 @@ async def upstreams(call: RestCall) -> Reply:
             entry["dropped"] = [asdict(dropped) for dropped in info.dropped]
         shown.append(entry)
     return Reply({"upstreams": shown})
+
+
+async def stderr(call: RestCall) -> Reply:
+    """`GET /v1/upstreams/{server}/logs`."""
+    server = call.path["server"]
+    lines = call.services.stderr(server)
+    if lines is None:
+        raise UnknownTool(f"there is no upstream {server!r}")
+    return Reply({"server": server, "lines": list(lines)})
 
 
 async def catalog(call: RestCall) -> Reply:

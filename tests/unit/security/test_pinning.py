@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -46,6 +47,34 @@ def test_approval_lets_it_back(path: Path) -> None:
     pinning.approve(changed.tools["s__a"])
     assert pinning.admit(changed) is changed
     assert Pinning(path, "block").admit(changed) is changed
+
+
+def test_a_change_is_shown_line_by_line_with_what_hides_in_it(path: Path) -> None:
+    pinning = Pinning(path, "block")
+    pinning.admit(catalog("Adds two numbers."))
+    again = Pinning(path, "block")
+    again.admit(catalog("Adds two numbers.\u200b\u2066"))
+    assert again.withheld["s__a"].difference() == [
+        "@@ -1,4 +1,4 @@",
+        " {",
+        '-  "description": "Adds two numbers.",',
+        '+  "description": "Adds two numbers.\\u{200b}\\u{2066}",',
+        '   "name": "a"',
+        " }",
+    ]
+
+
+def test_a_file_of_fingerprints_alone_is_taken_over(path: Path) -> None:
+    shared = path.with_name("shared.json")
+    shared.parent.mkdir()
+    tools = catalog("one").tools.values()
+    pins = {f"s/{tool.original_name}": tool.fingerprint for tool in tools}
+    shared.write_text(json.dumps({"version": 1, "tools": pins}))
+    pinning = Pinning(path, "block", project="here", before=shared)
+    assert list(pinning.admit(catalog("two")).tools) == ["s__b"]
+    assert pinning.withheld["s__a"].difference() == []
+    assert json.loads(path.read_text())["project"] == "here"
+    assert shared.exists()
 
 
 def test_off_looks_at_nothing(path: Path) -> None:

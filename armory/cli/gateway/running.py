@@ -1,0 +1,119 @@
+"""Asking gateways that run: at a URL, or those that this user's `ARMORY_HOME` knows of.
+
+Owns: finding them and reading one JSON answer. Never imports a web framework.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.request
+from dataclasses import dataclass
+from typing import Any, cast
+from urllib.parse import urlsplit
+
+from armory.config.load import armory_home
+from armory.errors import (
+    AccessDenied,
+    ArmoryError,
+    AuthenticationFailed,
+    ConfigError,
+    UpstreamUnavailable,
+)
+from armory.errors import UnknownTool as NotFound
+from armory.runtime.local_access import running
+
+_WITHIN_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """A gateway to ask.
+
+    Attributes:
+        url: with `server.base_path`, without an endpoint.
+        token: bearer token; None: none.
+        pid: its process, where it runs on this machine; 0 otherwise.
+    """
+
+    url: str
+    token: str | None
+    pid: int = 0
+
+    def get(self, path: str, *, also: tuple[int, ...] = ()) -> dict[str, Any]:
+        """One answer in JSON.
+
+        Args:
+            path: below `url`.
+            also: further HTTP statuses whose body is the answer.
+
+        Raises:
+            UpstreamUnavailable: nobody answers there, or no gateway.
+            AuthenticationFailed, AccessDenied: not with this token.
+            UnknownTool: there is nothing of that name.
+        """
+        headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
+        asked = urllib.request.Request(self.url + path, headers=headers)
+        try:
+            with urllib.request.urlopen(asked, timeout=_WITHIN_S) as answer:
+                return self._read(answer.read())
+        except urllib.error.HTTPError as refused:
+            with refused:
+                body = refused.read()
+            if refused.code in also:
+                return self._read(body)
+            raise self._refusal(refused.code, body) from None
+        except OSError as error:
+            reason = getattr(error, "reason", None) or error
+            raise UpstreamUnavailable(
+                f"no gateway answers at {self.url} ({reason}); start one with `armory serve`, or "
+                "give another --url"
+            ) from None
+
+    def _read(self, body: bytes) -> dict[str, Any]:
+        try:
+            found = json.loads(body)
+        except ValueError:
+            found = None
+        if not isinstance(found, dict):
+            raise UpstreamUnavailable(
+                f"{self.url} is no gateway: it answered something else than JSON"
+            )
+        return cast("dict[str, Any]", found)
+
+    def _refusal(self, status: int, body: bytes) -> ArmoryError:
+        try:
+            detail = str(json.loads(body)["detail"])
+        except (ValueError, KeyError, TypeError):
+            detail = f"HTTP {status}"
+        said = f"the gateway at {self.url} refuses: {detail}"
+        if status == 401:
+            return AuthenticationFailed(f"{said}. Give a token with --token or $ARMORY_TOKEN")
+        if status == 403:
+            return AccessDenied(f"{said}. Give a token with the scope `admin`")
+        return NotFound(detail) if status == 404 else ArmoryError(said)
+
+
+def gateways(url: str | None, token: str | None) -> list[Gateway]:
+    """The gateway at `url`, else every one that runs here.
+
+    Raises:
+        ConfigError: `url` is none.
+        UpstreamUnavailable: none runs here.
+    """
+    local = running(armory_home())
+    if url is None:
+        if not local:
+            raise UpstreamUnavailable(
+                f"no gateway runs here (none has left a note in {armory_home()}); start one with "
+                "`armory serve`, or give the --url of another"
+            )
+        return [Gateway(found.url, token or found.token, found.pid) for found in local]
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"{url!r} is no URL of a gateway; write e.g. http://127.0.0.1:8080")
+    base = f"{parts.scheme}://{parts.netloc}{parts.path}".rstrip("/").removesuffix("/mcp")
+    known = [found for found in local if found.url == base]
+    if known and token is None:
+        return [Gateway(base, known[0].token, known[0].pid)]
+    return [Gateway(base, token)]

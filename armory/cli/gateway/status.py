@@ -1,0 +1,84 @@
+"""`armory status`: what runs, what is down and why.
+
+Owns: the command. Never imports a web framework.
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+from rich.padding import Padding
+from rich.text import Text
+
+from armory.cli.gateway.running import Gateway, gateways
+from armory.cli.options import gateway_options, json_option
+from armory.cli.output import out, print_json, say_notice
+
+_STATES = {"ready": "green", "connecting": "yellow", "login_required": "yellow", "down": "red"}
+
+
+@click.command()
+@gateway_options
+@json_option
+def status(url: str | None, token: str | None, as_json: bool) -> None:
+    """What runs, what is down, and why.
+
+    Asks the gateways that run on this machine, or the one at --url, whose details are for tokens
+    with the scope `admin`. Ends with 1 where a gateway is not ready. In a pipe each upstream is one
+    line: gateway, name, state, tools and reason, separated by tabs.
+    """
+    found = [(gateway, gateway.get("/readyz", also=(503,))) for gateway in gateways(url, token)]
+    if as_json:
+        shown = [
+            {"url": gateway.url, "pid": gateway.pid or None, **body} for gateway, body in found
+        ]
+        print_json({"gateways": shown})
+    else:
+        for gateway, body in found:
+            if out().is_terminal:
+                _show(gateway, body)
+            else:
+                _list(gateway, body)
+    if any(body.get("status") != "ready" for _, body in found):
+        sys.exit(1)
+
+
+def _reason(upstream: dict[str, Any]) -> str:
+    reason = upstream.get("error") or upstream.get("awaited") or ""
+    return " ".join(str(reason).split())
+
+
+def _list(gateway: Gateway, body: dict[str, Any]) -> None:
+    upstreams: dict[str, dict[str, Any]] = body.get("upstreams", {})
+    if not upstreams:
+        sys.stdout.write(f"{gateway.url}\t\t{body.get('status', '')}\t\t\n")
+    for name, upstream in upstreams.items():
+        cells = (gateway.url, name, upstream["state"], str(upstream["tools"]), _reason(upstream))
+        sys.stdout.write("\t".join(cells) + "\n")
+
+
+def _show(gateway: Gateway, body: dict[str, Any]) -> None:
+    console = out()
+    upstreams: dict[str, dict[str, Any]] = body.get("upstreams", {})
+    ready = sum(upstream["state"] == "ready" for upstream in upstreams.values())
+    where = f"{gateway.url} (process {gateway.pid})" if gateway.pid else gateway.url
+    line = f"{where}: {body.get('status', 'unknown')}"
+    if "upstreams" in body:
+        line += f", {ready} of {len(upstreams)} upstreams, {body.get('tools', 0)} tools"
+    console.print(Text(line), soft_wrap=True)
+    if "upstreams" not in body:
+        say_notice("what is not ready is told to tokens with the scope `admin`: --token")
+    width = max((len(name) for name in upstreams), default=0)
+    for name, upstream in upstreams.items():
+        state = str(upstream["state"])
+        row = Text(f"  {name:{width}}  ")
+        row.append(f"{state.replace('_', ' '):14}", style=_STATES.get(state, ""))
+        row.append(f"{upstream['tools']:5} tools" if state == "ready" else "")
+        console.print(row, soft_wrap=True)
+        if reason := _reason(upstream):
+            console.print(Padding(Text(reason), (0, 0, 0, 4)))
+    own = [text for text in body.get("not_ready", []) if not str(text).startswith("upstream ")]
+    for text in own:
+        console.print(Padding(Text(str(text)), (0, 0, 0, 2)))

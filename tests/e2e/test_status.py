@@ -1,0 +1,60 @@
+"""`armory status` and `armory logs`, of a gateway that runs here and of one at a URL."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from typing import Any
+
+Command = Callable[..., Any]
+
+
+def test_status_and_logs_tell_what_is_down_and_why(
+    serve: Callable[..., Any], armory: Command, demo_upstreams: dict[str, Any]
+) -> None:
+    nobody = armory("status")
+    assert nobody.returncode == 3
+    assert "no gateway runs here" in nobody.stderr
+    assert len(nobody.stderr.strip().splitlines()) == 1
+
+    script = "import sys; sys.exit('Error: no key, password=abcdefgh123')"
+    broken = {"command": sys.executable, "args": ["-c", script]}
+    upstreams = {"notes": demo_upstreams["notes"], "broken": broken}
+    served = serve({"upstreams": upstreams}).ready()
+
+    told = armory("status")
+    assert told.returncode == 0, told.stderr
+    rows = [line.split("\t") for line in told.stdout.splitlines()]
+    assert [row[:3] for row in rows] == [
+        [served.base, "broken", "down"],
+        [served.base, "notes", "ready"],
+    ]
+    assert "it said: Error: no key, password=***" in rows[0][4]
+
+    whole = json.loads(armory("status", "--json", "--url", served.url).stdout)["gateways"][0]
+    assert whole["status"] == "ready"
+    assert whole["upstreams"]["notes"]["state"] == "ready"
+    stranger = json.loads(
+        armory("status", "--json", "--url", served.url.replace("127.0.0.1", "localhost")).stdout
+    )
+    assert set(stranger["gateways"][0]) == {"url", "pid", "status"}
+
+    kept = armory("logs", "broken", "--lines", "1")
+    assert kept.stdout == "Error: no key, password=***\n"
+    assert json.loads(armory("logs", "broken", "--json").stdout)["server"] == "broken"
+    typo = armory("logs", "brokn")
+    assert typo.returncode == 1
+    assert "no upstream is called 'brokn'; did you mean 'broken'?" in typo.stderr
+    refused = armory("logs", "broken", "--url", served.url.replace("127.0.0.1", "localhost"))
+    assert refused.returncode == 1
+    assert "scope `admin`" in refused.stderr
+
+
+def test_a_gateway_that_is_not_there_is_told_in_one_sentence(armory: Command) -> None:
+    for arguments in (("status",), ("logs", "x")):
+        told = armory(*arguments, "--url", "http://127.0.0.1:9")
+        assert told.returncode == 3
+        assert "no gateway answers at http://127.0.0.1:9" in told.stderr
+        assert len(told.stderr.strip().splitlines()) == 1
+    assert armory("status", "--url", "ftp://x").returncode == 2

@@ -1,0 +1,28 @@
+"""Definitions are pinned for each project by itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from armory.config import Loaded, load_file
+from armory.domain.catalog import Catalog, ServerLists, build_catalog
+from armory.runtime.blocks.pins import pinning_of
+
+
+def project(folder: Path, home: Path) -> Loaded:
+    folder.mkdir()
+    file = folder / "armory.yaml"
+    file.write_text("upstreams: {db: {command: serve-db}}\n")
+    return load_file(file, {"ARMORY_HOME": str(home)})
+
+
+def catalog(description: str) -> Catalog:
+    return build_catalog({"db": ServerLists(tools=[{"name": "q", "description": description}])})[0]
+
+
+def test_projects_that_name_a_server_alike_know_nothing_of_each_other(tmp_path: Path) -> None:
+    one, two = (project(tmp_path / name, tmp_path / "home") for name in ("one", "two"))
+    for loaded, description in ((one, "of one"), (two, "of two")):
+        assert "db__q" in pinning_of(loaded, "block").admit(catalog(description)).tools
+    assert "db__q" not in pinning_of(one, "block").admit(catalog("of two")).tools
+    assert "db__q" in pinning_of(one, "block").admit(catalog("of one")).tools
