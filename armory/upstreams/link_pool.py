@@ -178,21 +178,19 @@ class LinkPool:
             self._tasks.spawn(self._restore(slot.owner), f"resubscribe {self.spec.key}")
 
     async def subscribe(self, owner: Owner, uris: frozenset[str]) -> None:
-        """Make some session of `owner` report updates of exactly these resources, and keep it so.
+        """Make the sessions of `owner` report updates of exactly these resources, those that are
+        opened later as well: a client hears of what its own calls change, whichever they use.
 
         Raises:
             Refused: the upstream said no.
             UpstreamUnavailable: it cannot be asked.
         """
         key = self.owner_key(owner)
-        slot = self._subscriber(key)
-        if slot is None:
-            if not uris:
-                self._wanted.pop(key, None)
-                return
-            slot = self.slot(owner, owner.capabilities)
-        link = await self.link(slot)
-        await link.set_subscriptions(uris)
+        links = self._live(key)
+        if uris and not links:
+            links = [await self.link(self.slot(owner, owner.capabilities))]
+        for link in links:
+            await link.set_subscriptions(uris)
         if uris:
             self._wanted[key] = uris
         else:
@@ -255,6 +253,7 @@ class LinkPool:
         slot.link = link
         slot.last_used = self._clock.now()
         self._rekey(slot)
+        await self._resubscribe(slot.owner, link)
         return link
 
     def _rekey(self, slot: LinkSlot) -> None:
@@ -308,11 +307,18 @@ class LinkPool:
             log.info("upstream_session_closed", upstream=self.spec.key)
             self._tasks.spawn(link.close(), f"close {self.spec.key}")
 
-    def _subscriber(self, owner: str) -> LinkSlot | None:
-        for (key, _), slot in self._slots.items():
-            if key == owner and slot.link is not None and not slot.link.closed:
-                return slot
-        return None
+    def _live(self, owner: str) -> list[BaseLink]:
+        slots = (slot for (key, _), slot in self._slots.items() if key == owner)
+        return [slot.link for slot in slots if slot.link is not None and not slot.link.closed]
+
+    async def _resubscribe(self, owner: str, link: BaseLink) -> None:
+        """Have a session that was just opened report what its owner's others report."""
+        uris = self._wanted.get(owner)
+        if uris:
+            try:
+                await link.set_subscriptions(uris)
+            except (UpstreamUnavailable, Refused) as error:
+                log.warning("upstream_resubscribe_failed", upstream=self.spec.key, error=str(error))
 
     async def _restore(self, owner: str) -> None:
         await self._clock.sleep(_RESTORE_S)

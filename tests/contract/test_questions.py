@@ -120,6 +120,18 @@ async def test_resources_are_watched_where_the_client_calls(legacy: Rig) -> None
     assert told["structuredContent"]["subscribed"] == ["mem://one"]
 
 
+async def test_resources_are_watched_in_sessions_that_are_opened_later(legacy: Rig) -> None:
+    """A modern client says with each request what it can do: its calls may use another session."""
+    await legacy.pool.set_subscriptions("up", legacy.owner, frozenset({"mem://one"}))
+    for client in (RecordingClient(), RecordingClient({"sampling": {}})):
+        told = await legacy.call("report", client=client)
+        assert told["structuredContent"]["subscribed"] == ["mem://one"]
+    await legacy.pool.set_subscriptions("up", legacy.owner, frozenset())
+    for client in (RecordingClient(), RecordingClient({"sampling": {}})):
+        told = await legacy.call("report", client=client)
+        assert told["structuredContent"]["subscribed"] == []
+
+
 async def test_the_clock_stops_while_the_client_thinks(legacy: Rig) -> None:
     client = RecordingClient({"elicitation": {}}, answers={"elicitation/create": {}})
     await legacy.call("who", client=client)  # the session is open: a start has a time of its own
