@@ -308,3 +308,18 @@ async def test_many_clients_at_once(front: Front) -> None:
         ]
         answers = await asyncio.gather(*calls)
     assert all(status == 200 for status, _ in answers)
+
+
+async def test_a_session_is_told_which_revisions_there_are(front: Front) -> None:
+    client = await front.start_legacy()
+    headers = {
+        "Mcp-Session-Id": client.session,
+        "MCP-Protocol-Version": "2099-01-01",
+        "Accept": "application/json, text/event-stream",
+    }
+    body = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    async with front.http.post(front.url + "/mcp", json=body, headers=headers) as response:
+        told = await response.json()
+        assert response.status == 400
+    assert told["error"]["code"] == -32600
+    assert "'2099-01-01'; sessions have one of 2024-11-05" in told["error"]["message"]

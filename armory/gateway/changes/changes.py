@@ -126,6 +126,8 @@ class Changes:
             self._updated(event)
         elif event.method in _RELAYED:
             self._relay(event)
+        elif event.owner and not event.list_changed:  # unknown here: for who talks to it directly
+            self._spread(event, transparent_only=True)
 
     def _updated(self, event: Notified) -> None:
         uri, server = text_of(event.params, "uri"), event.server
@@ -162,12 +164,22 @@ class Changes:
         else:
             self._spread(event, maker)
 
-    def _spread(self, event: Notified, maker: str | None = None) -> None:
-        """Tell those whom one upstream session serves; `maker`: only that principal."""
+    def _spread(
+        self, event: Notified, maker: str | None = None, *, transparent_only: bool = False
+    ) -> None:
+        """Tell those whom one upstream session serves.
+
+        Args:
+            event: what it said.
+            maker: only this principal.
+            transparent_only: only at the upstream's own endpoint.
+        """
         server, task = event.server, text_of(event.params, "taskId")
         for subscription in list(self._subscriptions):
             endpoint = subscription.endpoint
             if maker is not None and subscription.principal.key != maker:
+                continue
+            if transparent_only and not endpoint.transparent:
                 continue
             if not self._serves(server, event.owner, subscription):
                 continue

@@ -15,7 +15,7 @@ from aiohttp import web
 from armory.gateway.gateway import Gateway
 from armory.protocol import codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
-from armory.protocol.headers import VERSION_HEADER
+from armory.protocol.headers import SESSION_HEADER, VERSION_HEADER
 from armory.protocol.rawjson import encode, members_or_none
 from armory.security.authentication import Authenticator
 from armory.tasks import spawn, stop
@@ -192,6 +192,10 @@ class HttpEdge:
                 f"the body is larger than {limit:,} bytes; server.limits.body_bytes sets that limit"
             )
             return refusal(413, codes.INVALID_REQUEST, message, headers=admitted.extra)
+        if version not in (None, *versions.ALL_VERSIONS) and SESSION_HEADER in request.headers:
+            known = ", ".join(versions.LEGACY_VERSIONS)
+            message = f"{VERSION_HEADER} is {version!r}; sessions have one of {known}"
+            return refusal(400, codes.INVALID_REQUEST, message, headers=admitted.extra)
         jsonrpc.check_depth(body, self._settings.json_depth)
         admitted.body = body
         if jsonrpc.is_batch(body):

@@ -145,3 +145,15 @@ async def test_relayed_notifications_find_their_client(bench: Bench) -> None:
     assert session.heard[-1] == (TOOLS, {})
     assert tasks.heard == [told]
     bench.gateway.on_session_event(Notified("none", OWNER, "notifications/tasks", params))
+
+
+async def test_what_nobody_knows_passes_at_the_upstreams_own_endpoint(bench: Bench) -> None:
+    own = bench.gateway.view.endpoint("server", "up")
+    direct = Listener(bench, endpoint=own, session="s", relays=True)
+    other = Listener(bench, endpoint=own, principal=Principal("x"), session="t", relays=True)
+    merged = Listener(bench, session="u", relays=True)
+    said = raws({"uri": "file:///a", "n": 1})
+    bench.gateway.on_session_event(Notified("up", OWNER, "notifications/vendor/x", said))
+    bench.gateway.on_session_event(Notified("up", "", "notifications/vendor/x", said))
+    assert direct.heard == [("notifications/vendor/x", {"uri": "file:///a", "n": 1})]
+    assert (other.heard, merged.heard) == ([], [])
