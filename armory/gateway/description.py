@@ -39,7 +39,7 @@ class Description:
         merged: dict[str, Any] = {}
         extensions: dict[str, Any] = {}
         for lists in view.servers(endpoint).values():
-            _merge_primitives(merged, lists)
+            _merge_primitives(merged, lists, as_declared=transparent)
             declared = lists.capabilities.get("extensions")
             if isinstance(declared, dict):
                 extensions.update(cast("dict[str, Any]", declared))
@@ -52,7 +52,7 @@ class Description:
                 extensions.update(self._extension(view))
             else:
                 merged["experimental"] = self._extension(view)
-        if extensions and modern:
+        if extensions and (modern or transparent):
             merged["extensions"] = extensions
         return {
             "capabilities": merged,
@@ -122,14 +122,18 @@ class Description:
         }
 
 
-def _merge_primitives(merged: dict[str, Any], lists: ServerLists) -> None:
+def _merge_primitives(merged: dict[str, Any], lists: ServerLists, *, as_declared: bool) -> None:
+    """Add what one upstream serves, as the gateway serves it or as it declares it itself."""
     own = lists.capabilities
     for key in ("logging", "completions"):
         if key in own:
             merged.setdefault(key, {})
+    served: dict[str, dict[str, Any]] = {}
     if "prompts" in own or lists.prompts:
-        merged["prompts"] = {"listChanged": True}
+        served["prompts"] = {"listChanged": True}
     if "resources" in own or lists.resources or lists.templates:
-        merged["resources"] = {"subscribe": True, "listChanged": True}
+        served["resources"] = {"subscribe": True, "listChanged": True}
     if "tools" in own or lists.tools:
-        merged["tools"] = {"listChanged": True}
+        served["tools"] = {"listChanged": True}
+    for key, flags in served.items():
+        merged[key] = own[key] if as_declared and key in own else flags

@@ -274,7 +274,7 @@ async def test_notifications_carry_exposed_names(bench: Bench) -> None:
 async def test_descriptions_per_endpoint_and_era(bench: Bench) -> None:
     upstream = bench.pool.upstreams["up"]
     capabilities = {
-        "tools": {},
+        "tools": {"listChanged": False},
         "logging": {},
         "completions": {},
         "tasks": {"list": {}},
@@ -298,6 +298,9 @@ async def test_descriptions_per_endpoint_and_era(bench: Bench) -> None:
     assert through["capabilities"]["tasks"] == {"list": {}}
     assert through["capabilities"]["experimental"] == {"e": {}}
     assert through["capabilities"]["resources"] == {"subscribe": True, "listChanged": True}
+    assert through["capabilities"]["tools"] == {"listChanged": False}
+    assert through["capabilities"]["extensions"] == {"x/y": {"a": 1}}
+    assert legacy["capabilities"]["tools"] == {"listChanged": True}
     assert (
         "tasks"
         not in bench.gateway.description.of_endpoint(bench.context("modern", server))[
