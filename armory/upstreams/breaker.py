@@ -24,6 +24,7 @@ class Breaker:
         self._failed = 0
         self._opened_at: float | None = None
         self._trial = False
+        self._cause: object = None
 
     def state(self, now: float) -> State:
         """The state at `now` (seconds)."""
@@ -51,12 +52,22 @@ class Breaker:
 
     def succeeded(self) -> None:
         """A call was answered: close, and forget the failures."""
+        self._cause = None
         self._failed = 0
         self._opened_at = None
         self._trial = False
 
-    def failed(self, now: float) -> None:
-        """A call failed: count it, open at the limit, open anew after a failed trial."""
+    def failed(self, now: float, cause: object = None) -> None:
+        """A call failed: count it, open at the limit, open anew after a failed trial.
+
+        Args:
+            now: seconds.
+            cause: what several calls fail with at once, such as a session that died: it counts
+                once. None: nothing but this call.
+        """
+        if cause is not None and cause is self._cause and not self._trial:
+            return
+        self._cause = cause
         self._failed += 1
         if self._trial or self._failed >= self._limit:
             self._opened_at = now

@@ -176,7 +176,7 @@ class Pool:
         """Every upstream as it stands."""
         now = self._clock.now()
         return {
-            key: PoolStatus(len(u.links), u.queue.inside, u.queue.waiting, u.breaker.state(now))
+            key: PoolStatus(len(u.links), u.queue.inside, u.queue.waiting, u.breaker_state(now))
             for key, u in self._upstreams.items()
         }
 

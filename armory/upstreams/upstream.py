@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import structlog
+from cachetools import LRUCache
 
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import INTERNAL
 from armory.errors import UpstreamOverloaded, UpstreamTimeout, UpstreamUnavailable
 from armory.protocol.link import Call, Owner, Reply
 from armory.protocol.session_events import SessionObserver, SessionObservers
-from armory.upstreams.breaker import Breaker
+from armory.upstreams.breaker import Breaker, State
 from armory.upstreams.clock import Clock
 from armory.upstreams.error_output import ErrorOutput
 from armory.upstreams.link_pool import LinkPool, LinkSlot
@@ -29,6 +30,7 @@ from armory.upstreams.transports.http_client import HttpFailure
 
 log = structlog.get_logger(__name__)
 
+_BREAKERS = 10_000
 OWNER = Owner(INTERNAL)
 """The gateway itself."""
 
@@ -65,6 +67,7 @@ class Upstream:
     ) -> None:
         self.spec = spec
         self.breaker = Breaker(spec.breaker_failures, spec.breaker_open_s)
+        self._breakers: LRUCache[str, Breaker] = LRUCache(_BREAKERS)
         self.queue = CallQueue(spec.max_concurrency, spec.max_queue)
         self.errors = ErrorOutput()
         self.connector = Connector(spec, client_info, self.errors)
@@ -75,32 +78,51 @@ class Upstream:
 
     async def request(self, owner: Owner, call: Call) -> Reply:
         """As `Pool.request`."""
-        if not self.breaker.admits(now := self._clock.now()):
-            wait_s = self.breaker.retry_after_s(now)
+        breaker = self._breaker_of(owner)
+        now = self._clock.now()
+        away = self.breaker.state(now) == "open"
+        if away or not breaker.admits(now):
+            wait_s = (self.breaker if away else breaker).retry_after_s(now)
             raise UpstreamUnavailable(
                 f"upstream {self.spec.key!r} failed {self.spec.breaker_failures} times in a row; "
                 f"it is tried again in {wait_s:.0f} s",
                 upstream=self.spec.key,
                 retry_after_s=wait_s,
             )
+        used: list[BaseLink] = []
         try:
             if not self.queue.try_enter():
                 await self._wait_turn(call)
             try:
-                reply = await self._send(owner, call)
+                reply = await self._send(owner, call, used)
             finally:
                 self.queue.leave()
         except UpstreamUnavailable as error:
             if _counts(error):
-                self.breaker.failed(self._clock.now())
+                dead = used[-1] if used and used[-1].closed else None
+                breaker.failed(self._clock.now(), dead)
             else:
-                self.breaker.abandoned()
+                breaker.abandoned()
             raise
         except BaseException:
-            self.breaker.abandoned()
+            breaker.abandoned()
             raise
-        self.breaker.succeeded()
+        breaker.succeeded()
         return reply
+
+    def breaker_state(self, now: float) -> State:
+        """The worst state of any breaker at `now` (seconds)."""
+        states = {self.breaker.state(now), *(b.state(now) for b in self._breakers.values())}
+        return "open" if "open" in states else "half_open" if "half_open" in states else "closed"
+
+    def _breaker_of(self, owner: Owner) -> Breaker:
+        """That of the session, or process, that serves `owner`: its failures are its own."""
+        key = self.links.owner_key(owner)
+        breaker = self._breakers.get(key)
+        if breaker is None:
+            breaker = Breaker(self.spec.breaker_failures, self.spec.breaker_open_s)
+            self._breakers[key] = breaker
+        return breaker
 
     async def _wait_turn(self, call: Call) -> None:
         timeout_s = self.spec.call_timeout_s if call.timeout_s is None else call.timeout_s
@@ -121,18 +143,19 @@ class Upstream:
                 retry_after_s=1.0,
             ) from None
 
-    async def _send(self, owner: Owner, call: Call) -> Reply:
+    async def _send(self, owner: Owner, call: Call, used: list[BaseLink]) -> Reply:
+        """Send it, once more where that is safe; the links on which it went are noted in `used`."""
         try:
-            return await self._send_once(owner, call)
+            return await self._send_once(owner, call, used)
         except (UpstreamOverloaded, UpstreamTimeout, Unintelligible):
             raise
         except UpstreamUnavailable as error:
             if not call.safe_to_retry or not _counts(error):
                 raise
             log.info("upstream_call_retried", upstream=self.spec.key, method=call.method)
-        return await self._send_once(owner, call)
+        return await self._send_once(owner, call, used)
 
-    async def _send_once(self, owner: Owner, call: Call) -> Reply:
+    async def _send_once(self, owner: Owner, call: Call, used: list[BaseLink]) -> Reply:
         client = call.client
         slot = self.links.slot(
             owner, client.capabilities if client is not None else declared_by(owner)
@@ -142,6 +165,7 @@ class Upstream:
             link = slot.link
             if link is None or link.closed:
                 link = await self._opened(slot, call)
+            used.append(link)
             return await link.request(call)
         finally:
             slot.in_flight -= 1

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,17 @@ from typing import Any
 import pytest
 import structlog
 from aiohttp import web
+from msgspec import Raw
 from yarl import URL
 
 from armory.config import load_text
 from armory.domain.catalog import ServerLists
+from armory.domain.principal import Principal
 from armory.errors import UpstreamUnavailable
 from armory.http1.eventstream import EventParser, EventTooLarge
 from armory.http1.pool import Connections
 from armory.http1.response import BadAnswer
+from armory.protocol.link import Call, Owner
 from armory.runtime import open_runtime
 from armory.storage.database import Database
 from armory.testing.upstreams.http import ScriptedUpstream
@@ -233,3 +237,64 @@ async def test_a_folder_for_many_is_left_alone(tmp_path: Path) -> None:
     async with open_runtime(loaded):
         pass
     assert home.stat().st_mode & 0o7777 == 0o1777
+
+
+# -- whose failures count for whom -----------------------------------------------------------------
+
+SLOW = """
+import json, sys
+for line in sys.stdin:
+    said = json.loads(line)
+    if said.get("method") == "initialize":
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}},
+                  "serverInfo": {"name": "x", "version": "1"}}
+    elif said.get("method") == "tools/call":
+        name = said["params"]["name"]
+        if name == "slow":
+            continue
+        if name == "crash":
+            sys.exit(3)
+        result = {"content": []}
+    else:
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": said["id"], "result": result}), flush=True)
+"""
+ANN, BEN = Owner(Principal("ann")), Owner(Principal("ben"))
+
+
+@pytest.fixture
+async def pool() -> AsyncIterator[Pool]:
+    spec = UpstreamSpec(
+        "up",
+        command=sys.executable,
+        args=("-c", SLOW),
+        protocol="2025-11-25",
+        breaker_failures=3,
+    )
+    made = Pool([spec])
+    yield made
+    await made.close()
+
+
+def called(name: str, timeout_s: float = 10.0) -> Call:
+    return Call("tools/call", {"name": Raw(f'"{name}"'.encode())}, timeout_s=timeout_s)
+
+
+async def test_slow_calls_of_one_do_not_refuse_another(pool: Pool) -> None:
+    await pool.request("up", ANN, called("quick"))
+    for _ in range(3):
+        with pytest.raises(UpstreamUnavailable, match="did not answer"):
+            await pool.request("up", ANN, called("slow", 0.05))
+    with pytest.raises(UpstreamUnavailable, match="3 times in a row"):
+        await pool.request("up", ANN, called("quick"))
+    assert (await pool.request("up", BEN, called("quick"))).result
+    assert pool.status()["up"].breaker == "open"
+
+
+async def test_one_crash_is_one_failure(pool: Pool) -> None:
+    await pool.request("up", ANN, called("quick"))
+    lost = [asyncio.ensure_future(pool.request("up", ANN, called("slow"))) for _ in range(5)]
+    crash = asyncio.ensure_future(pool.request("up", ANN, called("crash")))
+    ended = await asyncio.wait_for(asyncio.gather(*lost, crash, return_exceptions=True), 20)
+    assert all(isinstance(error, UpstreamUnavailable) for error in ended)
+    assert (await pool.request("up", ANN, called("quick"))).result

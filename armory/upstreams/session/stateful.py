@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 
-from armory.errors import UpstreamTimeout
+from armory.errors import UpstreamOverloaded, UpstreamTimeout
 from armory.protocol.link import Call, ClientChannel, Reply
 from armory.upstreams.session.base import BaseLink, LinkContext
 from armory.upstreams.session.multiplexer import RequestMultiplexer
@@ -40,6 +40,7 @@ class StatefulLink(BaseLink):
     async def request(self, call: Call) -> Reply:
         """As `BaseLink.request`."""
         timeout_s = self.spec.call_timeout_s if call.timeout_s is None else call.timeout_s
+        waits = False
         try:
             async with asyncio.timeout(timeout_s) as scope:
                 if call.client is not None and call.client.log_level is not None:
@@ -47,9 +48,18 @@ class StatefulLink(BaseLink):
                 turn = self.requests.questions.turn_for(call)
                 if turn is None:
                     return await self._exchange(call, scope)
+                waits = True
                 async with turn:
+                    waits = False
                     return await self._exchange(call, scope)
         except TimeoutError:
+            if waits:
+                raise UpstreamOverloaded(
+                    f"upstream {self.server!r}: another call of this session waits for the answer "
+                    f"to a question, and this one had no turn within {timeout_s:g} s",
+                    upstream=self.server,
+                    retry_after_s=1.0,
+                ) from None
             raise UpstreamTimeout(
                 f"upstream {self.server!r} did not answer {call.method} within {timeout_s:g} s",
                 upstream=self.server,
