@@ -1,11 +1,15 @@
 """Recall and friends of every labelled set, for every way of ranking; one JSON, one table.
 
     python -m benchmarks.quality.run SETS_FOLDER [--sets toole,bfcl] [--limit N] \
-        [--minilm FOLDER] [--out benchmarks/quality/results.json] [--docs docs/retrieval.md]
+        [--minilm FOLDER] [--among POOL_FOLDER[:N]] [--out benchmarks/quality/results.json] \
+        [--docs docs/retrieval.md]
 
 SETS_FOLDER holds one folder a set (`tools.jsonl`, `queries.jsonl`). `--minilm` names a folder with
 the untouched all-MiniLM-L6-v2 in the embedded format (`python -m training.export`); without it the
 row "MiniLM cosine" uses the shipped model, and the table says which.
+
+With `--among` every set is measured among (N of) the tools of POOL as well. The run fails where
+`relevance` finds less than the best plain ranker by more than half a point of recall@5.
 
 The MetaTool protocol is measured beside: one-tool queries with the top 6, two-tool queries with
 the top 7, leniently (one of the two suffices, as the published figures count) and strictly (both).
@@ -25,7 +29,8 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from armory.evaluation.dataset import Dataset, load_dataset
+from armory.cli.quality.eval import folder_and_count
+from armory.evaluation.dataset import Dataset, among, load_dataset
 from armory.evaluation.report import to_json
 from armory.evaluation.run import Result, Setup, evaluate
 from armory.retrieval.embedders.embedded import SHIPPED, EmbeddedEmbedder
@@ -37,6 +42,8 @@ from armory.retrieval.retriever import Retriever
 
 HERE = Path(__file__).parent
 BEGIN, END = "<!-- quality:begin (generated) -->", "<!-- quality:end -->"
+#: Recall@5 below the best plain ranker that is still none.
+MARGIN = 0.005
 PUBLISHED = {"single@6": 0.81, "multi@7 lenient": 0.8833}
 
 
@@ -54,6 +61,7 @@ def systems(minilm: Path) -> list[System]:
         System("BM25", "lexical", None),
         System("MiniLM cosine", "semantic", minilm),
         System("hybrid", "hybrid", SHIPPED),
+        System("semantic", "semantic", SHIPPED),
         System("relevance", "relevance", SHIPPED),
     ]
 
@@ -99,6 +107,22 @@ async def measure(dataset: Dataset, chosen: Sequence[System], cache: DocumentCac
                     flush=True,
                 )
     return rows
+
+
+def worse(rows: Sequence[dict[str, Any]]) -> list[str]:
+    """Where `relevance` finds less than the best plain ranker, by more than the margin."""
+    by_set: dict[str, dict[str, float]] = {}
+    for row in rows:
+        by_set.setdefault(row["set"], {})[row["system"]] = row["recall@5"]
+    said: list[str] = []
+    for name, found in by_set.items():
+        ours = found.pop("relevance", None)
+        if ours is None or not found:
+            continue
+        best = max(found, key=lambda system: found[system])
+        if ours < found[best] - MARGIN:
+            said.append(f"{name}: relevance {ours:.3f}, {best} {found[best]:.3f}")
+    return said
 
 
 def table(rows: Sequence[dict[str, Any]]) -> str:
@@ -162,6 +186,7 @@ def main() -> None:
     parser.add_argument("--sets", help="names, comma between; default: all with queries")
     parser.add_argument("--limit", type=int, help="queries a set, spread evenly")
     parser.add_argument("--minilm", type=Path, help="the untouched model, embedded format")
+    parser.add_argument("--among", metavar="POOL[:N]", help="each set also among these tools")
     parser.add_argument("--cache", type=Path, help="file of document vectors")
     parser.add_argument("--out", type=Path, default=HERE / "results.json")
     parser.add_argument("--docs", type=Path, help="Markdown file with the markers")
@@ -178,6 +203,11 @@ def main() -> None:
     for name in names:
         dataset = load_dataset(args.folder / name, limit=args.limit)
         rows += asyncio.run(measure(dataset, systems(minilm), cache))
+        if args.among and any(query.relevant for query in dataset.queries):
+            mixed = among(dataset, *folder_and_count(args.among))
+            beside = len(mixed.tools) - len(dataset.tools)
+            found = asyncio.run(measure(mixed, systems(minilm), cache))
+            rows += [row | {"of": name, "beside": beside} for row in found]
         args.out.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     cosine = json.loads((minilm / "config.json").read_text(encoding="utf-8"))["identity"]
     shipped = json.loads((SHIPPED / "config.json").read_text(encoding="utf-8"))["identity"]
@@ -191,6 +221,8 @@ def main() -> None:
     )
     if args.docs:
         write_docs(args.docs, rows, note)
+    if broken := worse(rows):
+        raise SystemExit("relevance finds less than a plain ranker:\n" + "\n".join(broken))
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def eval_command(
     if not dataset.queries:
         raise ConfigError(f"{folder}: queries.jsonl holds no query")
     if others is not None:
-        dataset = among(dataset, *_folder_and_count(others))
+        dataset = among(dataset, *folder_and_count(others))
     options = options_of(config)
     if embedder is not None:
         options = replace(options, model=embedder, provider="auto")
@@ -114,7 +114,7 @@ def eval_command(
         raise click.exceptions.Exit(1)
 
 
-def _folder_and_count(given: str) -> tuple[str, int | None]:
+def folder_and_count(given: str) -> tuple[str, int | None]:
     """`DIR:N` or `DIR`, which may have colons of its own."""
     folder, colon, count = given.rpartition(":")
     if not colon or not count.isdecimal() or Path(given).is_dir():
