@@ -91,12 +91,14 @@ class VectorHits:
         cosine: (m, c) float32, best cosine of each candidate over its vectors, in [-1, 1].
         mean, std: (m,) float32, of the best cosine over all allowed rows (estimated on a sample
             of at most 4,096 tools where the index does not score them all).
+        lost: how many of the rows the store has lost; their cosine is the mean.
     """
 
     rows: IntArray
     cosine: FloatArray
     mean: FloatArray
     std: FloatArray
+    lost: int = 0
 
 
 class VectorView(Protocol):
@@ -130,16 +132,18 @@ class VectorView(Protocol):
 class VectorIndex(Protocol):
     """Where vectors live. Several vectors a tool; the best one counts."""
 
-    async def stored(self) -> Mapping[str, str]:
-        """Digest by key of what is in the store already."""
+    async def stored(self, rows: Sequence[Row]) -> Mapping[str, str]:
+        """Digest by key of what is in the store already; at least of those of `rows` that are."""
         ...
 
     async def update(self, rows: Sequence[Row], changed: Mapping[str, FloatArray]) -> VectorView:
-        """Make the store hold exactly `rows`; returns the view whose row numbers they are.
+        """Make `rows` searchable; returns the view whose row numbers they are, and no others.
+
+        A store that others share keeps what is theirs.
 
         Args:
             rows: the whole new state, in row order.
-            changed: (v, d) float32 unit rows of every key whose digest is not `stored()`.
+            changed: (v, d) float32 unit rows of every key whose digest is not `stored`.
 
         Raises:
             BackendError: the store failed; earlier views keep working as far as the store does.

@@ -190,6 +190,8 @@ class Retriever:
                 self._mend()  # perhaps the store is back and empty
             if not ranker.works_without_vectors(scope.size):
                 ranker = self._rankers[_LEXICAL]
+        elif findings.hits.lost:
+            self._mend()
         loop = asyncio.get_running_loop()
         features, scores = await loop.run_in_executor(
             self._pool, self._scored, scope, findings, ranker

@@ -34,7 +34,7 @@ class QdrantServer:
     Attributes:
         fault: what happens to the next requests: None, an HTTP status, `garbage` or `hang`.
         api_key: what requests must carry; None: nothing.
-        asked: (method, path) of every request.
+        sizes: (method, path, bytes of the body) of every request.
         indexed: payload fields with an index, by collection.
         filters: filters of searches, as they came.
     """
@@ -42,7 +42,7 @@ class QdrantServer:
     def __init__(self) -> None:
         self.fault: int | str | None = None
         self.api_key: str | None = None
-        self.asked: list[tuple[str, str]] = []
+        self.sizes: list[tuple[str, str, int]] = []
         self.indexed: dict[str, set[str]] = {}
         self.filters: list[Any] = []
         self.released = threading.Event()
@@ -80,6 +80,18 @@ class QdrantServer:
             self._store.close()
             self._store = QdrantClient(location=":memory:")
 
+    def collections(self) -> list[str]:
+        """Names of all there are."""
+        with self._lock:
+            return [found.name for found in self._store.get_collections().collections]
+
+    def lose(self, count: int) -> None:
+        """Lose some points of every collection."""
+        for name in self.collections():
+            with self._lock:
+                points, _ = self._store.scroll(name, limit=count)
+                self._store.delete(name, [point.id for point in points])
+
     def close(self) -> None:
         """Stop for good."""
         self.released.set()
@@ -107,12 +119,17 @@ class QdrantServer:
                     return _json(work(self, *match.groups(), body))
         raise LookupError(path)
 
-    def _aliases(self, body: Body) -> Any:
-        return self._store.get_aliases()
+    def _exists(self, name: str, body: Body) -> Any:
+        return {"exists": self._store.collection_exists(name)}
 
-    def _change_aliases(self, body: Body) -> Any:
-        wanted = models.ChangeAliasesOperation.model_validate(body)
-        return self._store.update_collection_aliases(wanted.actions)
+    def _count(self, name: str, body: Body) -> Any:
+        wanted = models.CountRequest.model_validate(body)
+        return self._store.count(name, wanted.filter)
+
+    def _payload(self, name: str, body: Body) -> Any:
+        wanted = models.SetPayload.model_validate(body)
+        chosen = models.PointIdsList(points=wanted.points or [])
+        return self._store.set_payload(name, wanted.payload, points=chosen)
 
     def _create(self, name: str, body: Body) -> Any:
         wanted = models.CreateCollection.model_validate(body)
@@ -130,7 +147,8 @@ class QdrantServer:
         return self._store.upsert(name, points)
 
     def _remove(self, name: str, body: Body) -> Any:
-        return self._store.delete(name, models.PointIdsList.model_validate(body))
+        kind = models.FilterSelector if "filter" in body else models.PointIdsList
+        return self._store.delete(name, kind.model_validate(body))
 
     def _scroll(self, name: str, body: Body) -> Any:
         wanted = models.ScrollRequest.model_validate(body)
@@ -145,7 +163,12 @@ class QdrantServer:
 
     def _retrieve(self, name: str, body: Body) -> Any:
         wanted = models.PointRequest.model_validate(body)
-        return self._store.retrieve(name, wanted.ids, with_vectors=wanted.with_vector or False)
+        return self._store.retrieve(
+            name,
+            wanted.ids,
+            with_payload=wanted.with_payload,  # pyright: ignore[reportArgumentType]
+            with_vectors=wanted.with_vector or False,
+        )
 
     def _query(self, name: str, body: Body) -> Any:
         wanted = models.QueryRequestBatch.model_validate(body).searches
@@ -154,13 +177,14 @@ class QdrantServer:
         return self._store.query_batch_points(name, plain)
 
     _routes: ClassVar[list[tuple[str, str, Callable[..., Any]]]] = [
-        ("GET", "/aliases", _aliases),
-        ("POST", "/collections/aliases", _change_aliases),
+        ("GET", "/collections/([^/]+)/exists", _exists),
         ("PUT", "/collections/([^/]+)", _create),
         ("DELETE", "/collections/([^/]+)", _delete),
         ("PUT", "/collections/([^/]+)/index", _index),
         ("PUT", "/collections/([^/]+)/points", _upsert),
         ("POST", "/collections/([^/]+)/points/delete", _remove),
+        ("POST", "/collections/([^/]+)/points/payload", _payload),
+        ("POST", "/collections/([^/]+)/points/count", _count),
         ("POST", "/collections/([^/]+)/points/scroll", _scroll),
         ("POST", "/collections/([^/]+)/points/query/batch", _query),
         ("POST", "/collections/([^/]+)/points", _retrieve),
@@ -186,7 +210,7 @@ class _Handler(BaseHTTPRequestHandler):
     def _serve(self) -> None:
         raw = self.rfile.read(int(self.headers.get("content-length") or 0))
         owner, path = self.owner, urlsplit(self.path).path
-        owner.asked.append((self.command, path))
+        owner.sizes.append((self.command, path, len(raw)))
         fault = owner.fault
         if fault == "hang":
             owner.released.wait(30)

@@ -136,7 +136,7 @@ async def test_nothing_allowed_and_nothing_stored(index: VectorIndex) -> None:
 async def test_update_keeps_changes_and_forgets(index: VectorIndex) -> None:
     rows, vectors = catalogue(40)
     old = await index.update(rows, vectors)
-    assert await index.stored() == {row.key: row.digest for row in rows}
+    assert await index.stored(rows) == {row.key: row.digest for row in rows}
     changed = unit((2, DIM), 99)
     new = [Row("t5", "changed", "s0"), *rows[20:], Row("fresh", "x", "s9")]
     fresh = unit((1, DIM), 98)
@@ -145,7 +145,8 @@ async def test_update_keeps_changes_and_forgets(index: VectorIndex) -> None:
     queries = unit((2, DIM), 3)
     hits = await view.search(queries, 50)
     np.testing.assert_allclose(hits.cosine, truth(queries, new, vectors), atol=2e-6)
-    assert set(await index.stored()) == {row.key for row in new}
+    stored = await index.stored(new)
+    assert {row.key: stored[row.key] for row in new} == {row.key: row.digest for row in new}
     for _ in range(4):  # until stores that rebuild have rebuilt
         view = await index.update(new[:10], {})
     hits = await view.search(queries, 50)
@@ -185,7 +186,7 @@ async def test_bad_vectors_are_refused_and_nothing_is_lost(index: VectorIndex, f
     }[fault]
     with pytest.raises(BackendError, match=r"new|dimension"):
         await index.update([*rows, Row("new", "n")], bad)
-    assert len(await index.stored()) == 5
+    assert len(await index.stored(rows)) == 5
     assert len((await view.search(unit((1, DIM)), 9)).rows) == 5
 
 
@@ -208,7 +209,7 @@ async def test_a_folder_remembers_and_is_locked(tmp_path: Path) -> None:
         QdrantIndex("model", DIM, path=str(tmp_path))
     await first.aclose()
     second = QdrantIndex("model", DIM, path=str(tmp_path))
-    assert await second.stored() == {row.key: row.digest for row in rows}
+    assert await second.stored(rows) == {row.key: row.digest for row in rows}
     view = await second.update(rows, {})
     queries = unit((1, DIM), 5)
     hits = await view.search(queries, 3)
@@ -216,14 +217,14 @@ async def test_a_folder_remembers_and_is_locked(tmp_path: Path) -> None:
     assert top(hits, 3) == np.argsort(-expected, axis=1)[:, :3].tolist()
     await second.aclose()
     other = QdrantIndex("another-model", DIM, path=str(tmp_path))
-    assert await other.stored() == {}
+    assert await other.stored(rows) == {}
     await other.aclose()
 
 
 async def test_an_absent_server_is_a_backend_error() -> None:
     index = QdrantIndex("model", DIM, url="http://127.0.0.1:9", timeout_s=1)
     with pytest.raises(BackendError, match=r"127\.0\.0\.1:9"):
-        await index.stored()
+        await index.stored(catalogue(1)[0])
     await index.aclose()
 
 

@@ -41,7 +41,7 @@ async def index(server: QdrantServer) -> AsyncIterator[QdrantIndex]:
 
 async def test_what_filters_look_at_is_indexed(server: QdrantServer, index: QdrantIndex) -> None:
     await index.update(ROWS, VECTORS)
-    assert list(server.indexed.values()) == [{"key", "server", "category"}]
+    assert list(server.indexed.values()) == [{"server", "used"}]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +93,7 @@ async def test_a_server_that_goes_and_comes_back(server: QdrantServer, index: Qd
         await index.update(ROWS[:5], {})
     server.start()
     assert len((await view.search(unit((1, DIM)), 5)).rows) == 5
-    assert len(await index.stored()) == len(ROWS), "nothing lost"
+    assert len(await index.stored(ROWS)) == len(ROWS), "nothing lost"
 
 
 @pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
@@ -101,10 +101,10 @@ async def test_a_refused_key_is_told(server: QdrantServer) -> None:
     server.api_key = "right"
     wrong = QdrantIndex("model", DIM, url=server.url, api_key="wrong")
     with pytest.raises(BackendError, match=r"401.*tool_rag\.qdrant\.api_key"):
-        await wrong.stored()
+        await wrong.stored(ROWS)
     await wrong.aclose()
     right = QdrantIndex("model", DIM, url=server.url, api_key="right")
-    assert await right.stored() == {}
+    assert await right.stored(ROWS) == {}
     await right.aclose()
 
 

@@ -7,7 +7,7 @@ Never imports a store.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -150,6 +150,11 @@ class Background:
         known = [i for i, row in enumerate(rows) if row.key in chosen]
         self.rows: IntArray = np.array(known, np.int64)
         self._vectors = Segments.of([groups[rows[i].key] for i in known], dim)
+
+    def groups(self, rows: Sequence[Row]) -> Iterator[tuple[str, FloatArray]]:
+        """Key and (v, d) vectors of every sampled tool; no copies. `rows`: those it was made of."""
+        for place, row in enumerate(self.rows.tolist()):
+            yield rows[row].key, self._vectors.group(place)
 
     @staticmethod
     def choose(keys: Sequence[str]) -> list[str]:

@@ -78,7 +78,7 @@ class ExactIndex:
         self._places: dict[str, int] = {}
         self._digests: dict[str, str] = {}
 
-    async def stored(self) -> Mapping[str, str]:
+    async def stored(self, rows: Sequence[Row]) -> Mapping[str, str]:
         """Digests of the last update."""
         return self._digests
 

@@ -154,7 +154,7 @@ class FaissIndex:
         self._growing: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def stored(self) -> Mapping[str, str]:
+    async def stored(self, rows: Sequence[Row]) -> Mapping[str, str]:
         """Digests of the last update."""
         return self._digests
 

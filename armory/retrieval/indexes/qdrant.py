@@ -1,11 +1,13 @@
-"""Vectors in Qdrant: in memory, in a folder, or on a server that replicas share.
+"""Vectors in Qdrant: in memory, in a folder, or on a server that gateways share.
 
-Owns: collections, aliases, what is written; with `qdrant_view` the only import of
-`qdrant_client`. Never imports an embedder or a ranker.
+Owns: `QdrantIndex`: which points are a catalogue's, which of them are missing. Points themselves
+are `qdrant_points`' work, searching is `qdrant_view`'s; the three alone import `qdrant_client`.
+Never imports an embedder or a ranker.
 
 A tool is one point with a multivector; the server takes the best of its vectors (MaxSim with one
-query vector). A collection belongs to one model: its name is an alias made of the configured name,
-the embedder's identity and the dimension, so another model means another collection.
+query vector). A collection belongs to one model: its name is made of the configured name, the
+embedder's identity and the dimension, so another model means another collection. Points are named
+by content and shared by whoever needs them; which ones are a catalogue's, its gateway knows.
 
 The client library's local mode visits every point in Python to search: seconds among 10,000. There
 the points are what is kept, and a matrix beside them is what is searched.
@@ -14,33 +16,23 @@ the points are what is kept, and a matrix beside them is what is searched.
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
 
 import structlog
-from qdrant_client import QdrantClient, models
+from qdrant_client import QdrantClient
 
 from armory.errors import BackendError, ConfigError
 from armory.retrieval.embedders.base import text_hash
 from armory.retrieval.indexes.base import Background, check_vectors
 from armory.retrieval.indexes.exact import ExactIndex
-from armory.retrieval.indexes.qdrant_view import (
-    BATCH,
-    Access,
-    QdrantView,
-    point_id,
-    retrieve,
-    rounded,
-)
+from armory.retrieval.indexes.qdrant_points import LAYOUT, Points, point_id
+from armory.retrieval.indexes.qdrant_view import Access, QdrantView
 from armory.retrieval.options import PartOptions
 from armory.retrieval.ports import Embedder, FloatArray, Row, VectorView
 
 _log = structlog.get_logger(__name__)
-T = TypeVar("T")
 
 LOCAL_LIMIT = 20_000
-_PAGE = 1_000
 
 
 class QdrantIndex:
@@ -52,7 +44,7 @@ class QdrantIndex:
         url: server or cluster; None with `path` None: in memory.
         path: folder of the local mode; one process at a time, small catalogues.
         api_key: for the server.
-        collection: first part of the alias.
+        collection: first part of the collection's name.
         timeout_s: of one request.
 
     Raises:
@@ -74,7 +66,7 @@ class QdrantIndex:
             raise ConfigError("url and path exclude each other", path="tool_rag.qdrant")
         self._dimension = dimension
         slug = re.sub(r"[^A-Za-z0-9_.-]+", "-", identity)[:60]
-        self.alias = f"{collection}-{slug}-{text_hash(identity)[:6]}-{dimension}"
+        self.collection = f"{collection}-{slug}-{text_hash(identity)[:6]}-{dimension}-v{LAYOUT}"
         where = url or path or "memory"
         try:
             if url:
@@ -92,151 +84,118 @@ class QdrantIndex:
                 path="tool_rag.qdrant",
             ) from error
         self._access = Access(client, where, local=not url)
+        self._points = Points(self.collection, dimension, local=not url)
         self._exact = ExactIndex()  # what the local mode is searched by
-        self._kept: dict[str, str] | None = None  # what it holds: nobody else writes there
+        self._named: dict[str, tuple[Row, str]] = {}  # the point of each row, by key
+        self._held: set[str] = set()  # points that are known to be there
+        self._sampled: dict[str, FloatArray] = {}  # vectors of the last sample, by point
 
-    async def stored(self) -> Mapping[str, str]:
-        """Digest by key of every point of the model's collection."""
-        return await self._access.run(self._stored)
+    async def stored(self, rows: Sequence[Row]) -> Mapping[str, str]:
+        """Digests of those rows that have a point; whoever wrote it."""
+        ids = self._ids(rows)
+        if self._access.doubted:
+            self._access.doubted = False  # a failure doubts again
+            self._held = await self._access.run(lambda client: self._present(client, ids))
+        elif absent := [i for i in ids if i not in self._held]:
+            self._held |= await self._access.run(lambda client: self._present(client, absent))
+        found = zip(ids, rows, strict=True)
+        return {row.key: row.digest for identifier, row in found if identifier in self._held}
 
     async def update(self, rows: Sequence[Row], changed: Mapping[str, FloatArray]) -> VectorView:
-        """The next view; see `ports.VectorIndex.update`."""
+        """The next view; see `ports.VectorIndex.update`. Points of others stay as they are."""
         for key, vectors in changed.items():
             check_vectors(key, vectors, self._dimension)
-        await self._access.run(lambda client: self._write(client, rows, changed))
-        if not self._access.local:
-            return QdrantView(
-                self._access,
-                self.alias,
-                rows,
-                await self._access.run(lambda client: self._background(client, rows, changed)),
+        stored = await self.stored([row for row in rows if row.key not in changed])
+        for row in rows:
+            if row.key not in changed and row.key not in stored:
+                raise BackendError(f"tool {row.key}: no vectors given and none stored")
+        ids = self._ids(rows)
+        await self._access.run(lambda client: self._write(client, rows, ids, changed))
+        self._held.intersection_update(ids)
+        if self._access.local:
+            return await self._searched_here(rows, ids, changed)
+        background, total = await self._access.run(
+            lambda client: (
+                self._background(client, rows, ids, changed),
+                self._points.count(client),
             )
-        if len(rows) > LOCAL_LIMIT:
-            _log.warning(
-                "qdrant_local_mode_is_for_small_catalogues", tools=len(rows), limit=LOCAL_LIMIT
-            )
-        known = await self._exact.stored()
-        absent = [r.key for r in rows if r.key not in changed and known.get(r.key) != r.digest]
-        read = await self._access.run(lambda client: self._read(client, absent))
-        return await self._exact.update(rows, {**read, **changed})
+        )
+        return QdrantView(self._access, self._points, rows, ids, background, total)
 
     async def aclose(self) -> None:
         """Close the connection or the folder."""
         await self._access.aclose()
 
-    def _stored(self, client: QdrantClient) -> Mapping[str, str]:
-        if self._kept is not None:
-            return self._kept
-        self._ensure(client)
-        found: dict[str, str] = {}
-        for point in _scroll(client, self.alias):
-            payload = point.payload or {}
-            found[str(payload.get("key"))] = str(payload.get("digest"))
-        return found
+    def _ids(self, rows: Sequence[Row]) -> list[str]:
+        """The point of each row, made once for as long as the row stays."""
+        named: dict[str, tuple[Row, str]] = {}
+        for row in rows:
+            known = self._named.get(row.key)
+            if known is None or (known[0] is not row and known[0] != row):
+                known = (row, point_id(row))
+            named[row.key] = known
+        self._named = named
+        return [named[row.key][1] for row in rows]
 
-    def _target(self, client: QdrantClient) -> str | None:
-        aliases = client.get_aliases().aliases
-        names = [a.collection_name for a in aliases if a.alias_name == self.alias]
-        return names[0] if names else None
-
-    def _ensure(self, client: QdrantClient) -> None:
-        if self._target(client) is None:
-            self._point_alias(client, self._create(client))
-
-    def _create(self, client: QdrantClient) -> str:
-        name = f"{self.alias}-{time.time_ns():x}"
-        client.create_collection(
-            name,
-            vectors_config=models.VectorParams(
-                size=self._dimension,
-                distance=models.Distance.DOT,
-                multivector_config=models.MultiVectorConfig(
-                    comparator=models.MultiVectorComparator.MAX_SIM
-                ),
-            ),
-        )
-        if not self._access.local:  # the local mode has no payload indexes
-            for field in ("key", "server", "category"):
-                client.create_payload_index(name, field, models.PayloadSchemaType.KEYWORD)
-        return name
-
-    def _point_alias(self, client: QdrantClient, name: str) -> None:
-        """Several replicas that start at once agree on the last."""
-        alias = models.CreateAlias(collection_name=name, alias_name=self.alias)
-        client.update_collection_aliases([models.CreateAliasOperation(create_alias=alias)])
+    def _present(self, client: QdrantClient, ids: Sequence[str]) -> set[str]:
+        self._points.ensure(client)
+        return self._points.present(client, ids)
 
     def _write(
-        self, client: QdrantClient, rows: Sequence[Row], changed: Mapping[str, FloatArray]
+        self,
+        client: QdrantClient,
+        rows: Sequence[Row],
+        ids: Sequence[str],
+        changed: Mapping[str, FloatArray],
     ) -> None:
-        known = self._stored(client)
-        wanted = {row.key: row for row in rows}
-        for row in rows:
-            if row.key not in changed and known.get(row.key) != row.digest:
-                raise BackendError(f"tool {row.key}: no vectors given and none stored")
-        points = (
-            models.PointStruct(
-                id=point_id(key),
-                vector=rounded(vectors),
-                payload={
-                    "key": key,
-                    "digest": wanted[key].digest,
-                    "server": wanted[key].server,
-                    "category": wanted[key].category,
-                },
-            )
-            for key, vectors in changed.items()
-            if key in wanted
-        )
-        self._kept = None
-        for page in _chunks(points, BATCH):
-            client.upsert(self.alias, page, wait=True)
-        gone = [point_id(key) for key in known if key not in wanted]
-        for page in _chunks(gone, _PAGE):
-            client.delete(self.alias, models.PointIdsList(points=list(page)), wait=True)
-        if self._access.local:
-            self._kept = {row.key: row.digest for row in rows}
+        """What is new. A row whose content another one has already costs nothing."""
+        self._points.ensure(client)
+        fresh = {
+            identifier: (identifier, row, changed[row.key])
+            for identifier, row in zip(ids, rows, strict=True)
+            if row.key in changed
+        }
+        self._points.put(client, fresh.values())
+        self._held |= fresh.keys()
 
-    def _read(self, client: QdrantClient, keys: Iterable[str]) -> dict[str, FloatArray]:
-        """Stored vectors of some tools."""
-        found: dict[str, FloatArray] = {}
-        for page in _chunks(keys, BATCH):
-            names = {point_id(key): key for key in page}
-            for identifier, vectors in retrieve(client, self.alias, list(names)).items():
-                found[names[identifier]] = vectors
-        return found
+    async def _searched_here(
+        self, rows: Sequence[Row], ids: Sequence[str], changed: Mapping[str, FloatArray]
+    ) -> VectorView:
+        """The local mode's view: the matrix, its gaps filled from the points."""
+        if len(rows) > LOCAL_LIMIT:
+            _log.warning(
+                "qdrant_local_mode_is_for_small_catalogues", tools=len(rows), limit=LOCAL_LIMIT
+            )
+        known = await self._exact.stored(rows)
+        absent = {
+            row.key: identifier
+            for identifier, row in zip(ids, rows, strict=True)
+            if row.key not in changed and known.get(row.key) != row.digest
+        }
+        found = await self._access.run(lambda c: self._points.vectors(c, set(absent.values())))
+        read = {key: found[identifier] for key, identifier in absent.items()}
+        return await self._exact.update(rows, {**read, **changed})
 
     def _background(
-        self, client: QdrantClient, rows: Sequence[Row], changed: Mapping[str, FloatArray]
+        self,
+        client: QdrantClient,
+        rows: Sequence[Row],
+        ids: Sequence[str],
+        changed: Mapping[str, FloatArray],
     ) -> Background:
-        """Vectors of the sample; those that were stored before are fetched."""
-        names = Background.choose([row.key for row in rows])
-        groups = self._read(client, (key for key in names if key not in changed))
-        groups |= {key: changed[key] for key in names if key in changed}
-        return Background(rows, groups, self._dimension)
-
-
-def _scroll(
-    client: QdrantClient, collection: str, *, vectors: bool = False
-) -> Iterable[models.Record]:
-    offset: Any = None
-    while True:
-        page, offset = client.scroll(
-            collection, limit=_PAGE, offset=offset, with_payload=True, with_vectors=vectors
-        )
-        yield from page
-        if offset is None:
-            return
-
-
-def _chunks(items: Iterable[T], size: int) -> Iterable[list[T]]:
-    page: list[T] = []
-    for item in items:
-        page.append(item)
-        if len(page) == size:
-            yield page
-            page = []
-    if page:
-        yield page
+        """Vectors of the sample; only those that were never seen here are fetched."""
+        chosen = set(Background.choose([row.key for row in rows]))
+        places = {r.key: i for i, r in zip(ids, rows, strict=True) if r.key in chosen}
+        groups = {key: changed[key] for key in places if key in changed}
+        rest = {key: i for key, i in places.items() if key not in groups}
+        found = self._points.vectors(client, {i for i in rest.values() if i not in self._sampled})
+        for key, identifier in rest.items():
+            vectors = self._sampled.get(identifier, found.get(identifier))
+            if vectors is not None:  # else it is gone since: a search tells
+                groups[key] = vectors
+        background = Background(rows, groups, self._dimension)
+        self._sampled = {places[key]: vectors for key, vectors in background.groups(rows)}
+        return background
 
 
 def open_index(embedder: Embedder, options: PartOptions) -> QdrantIndex:

@@ -252,8 +252,9 @@ class Indexer:
         work: _Work,
         publish: Publish | None,
     ) -> tuple[list[Row], VectorView]:
-        stored = await index.stored()
-        plan = await asyncio.to_thread(self._plan, embedder, words.records, stored, work)
+        every = await asyncio.to_thread(self._all_rows, embedder, words.records)
+        stored = await index.stored(every)
+        plan = await asyncio.to_thread(self._plan, embedder, every, stored, work)
         sent: set[str] = set()
         if publish is not None and len(plan.todo) >= _MANY:
             sent = await self._meanwhile(index, words, plan, work, publish)
@@ -276,12 +277,11 @@ class Indexer:
     def _plan(
         self,
         embedder: Embedder,
-        tools: Sequence[ToolRecord],
+        rows: list[Row],
         stored: Mapping[str, str],
         work: _Work,
     ) -> _Plan:
         """Which tools need new vectors, which of their texts have none yet, shortest first."""
-        rows = [self._row(embedder.identity, tool) for tool in tools]
         changed = [row.key for row in rows if stored.get(row.key) != row.digest]
         texts = {text_hash(t): t for key in changed for t in self._documents[key][1].texts}
         if texts:
@@ -306,6 +306,9 @@ class Indexer:
             else:
                 absent.add(key)
         return [row for row in plan.rows if row.key not in absent], groups
+
+    def _all_rows(self, embedder: Embedder, tools: Sequence[ToolRecord]) -> list[Row]:
+        return [self._row(embedder.identity, tool) for tool in tools]
 
     def _row(self, identity: str, tool: ToolRecord) -> Row:
         row = self._rows.get(tool.name)

@@ -23,6 +23,7 @@ _log = structlog.get_logger(__name__)
 BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 #: Failures in a row after which the tools are indexed again.
 _LOST = 3
+_LOST_SOME = "incomplete: the vector store has lost the vectors of {} tools, words find them"
 _WAITING = "lexical only: the embedder or the vector store failed a moment ago"
 
 
@@ -123,7 +124,7 @@ class DenseSide:
         except (BackendError, TimeoutError) as error:
             return None, self._backoff.failed(error, self._timeout_s)
         self._backoff.succeeded()
-        return hits, ""
+        return hits, _LOST_SOME.format(hits.lost) if hits.lost else ""
 
 
 def _in_view(snapshot: Snapshot, rows: IntArray | None) -> IntArray | None:

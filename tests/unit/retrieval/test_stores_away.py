@@ -52,10 +52,10 @@ class FlakyIndex:
         self.updated = asyncio.Event()
         self._inner = ExactIndex()
 
-    async def stored(self) -> Mapping[str, str]:
+    async def stored(self, rows: Sequence[Row]) -> Mapping[str, str]:
         if self.away:
             raise BackendError("the store is away")
-        return await self._inner.stored()
+        return await self._inner.stored(rows)
 
     async def update(self, rows: Sequence[Row], changed: Mapping[str, FloatArray]) -> FlakyView:
         view = FlakyView(await self._inner.update(rows, changed), self)

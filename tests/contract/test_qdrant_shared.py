@@ -1,0 +1,199 @@
+"""Several gateways on one Qdrant collection: none takes anything from another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+
+import numpy as np
+import pytest
+
+from armory.domain.query import Query, VisibleSet
+from armory.domain.results import Selection
+from armory.domain.tool import ToolRecord, fingerprint
+from armory.retrieval.indexes.exact import ExactIndex
+from armory.retrieval.indexes.qdrant import QdrantIndex
+from armory.retrieval.indexes.qdrant_points import COMPONENTS
+from armory.retrieval.options import Limits
+from armory.retrieval.ports import FloatArray, Row, VectorIndex
+from armory.retrieval.registry import make_rankers
+from armory.retrieval.retriever import Retriever
+from armory.retrieval.settings import RetrieverSettings
+from armory.testing.embedder import HashingEmbedder
+from tests.contract.qdrant_server import QdrantServer
+
+pytestmark = pytest.mark.anyio
+DIM = 8
+VERBS = ("create", "delete", "list", "update")
+THINGS = ("invoice", "ticket", "calendar event", "branch", "playlist", "contact")
+QUERIES = [f"{VERBS[0]} my {thing}s of last week" for thing in THINGS]
+SETTINGS = RetrieverSettings(limits=Limits(threshold=0.0, max_tools=10))
+
+
+def tools(server: str, about: str = "") -> list[ToolRecord]:
+    """24 tools of one server; `about` makes other descriptions of the same names."""
+    found: list[ToolRecord] = []
+    for verb in VERBS:
+        for thing in THINGS:
+            name = f"{verb}_{thing.replace(' ', '_')}"
+            text = f"{verb} a {thing} in {server} {about}".strip()
+            definition = {"name": name, "description": text, "inputSchema": {"type": "object"}}
+            record = ToolRecord(
+                f"{server}__{name}", server, name, definition, fingerprint(definition), text
+            )
+            found.append(record)
+    return found
+
+
+def retriever(index: VectorIndex) -> Retriever:
+    return Retriever(HashingEmbedder(), index, make_rankers(), SETTINGS)
+
+
+def shared(server: QdrantServer) -> Retriever:
+    model = HashingEmbedder()
+    return retriever(QdrantIndex(model.identity, model.dimension, url=server.url))
+
+
+def shown(found: Selection) -> tuple[list[str], list[float]]:
+    return [match.tool.name for match in found.matches], [match.score for match in found.matches]
+
+
+async def compare(
+    one: Retriever, catalogue: Sequence[ToolRecord], visible: VisibleSet | None
+) -> None:
+    """Every answer is that of the same catalogue alone, nothing degraded."""
+    async with retriever(ExactIndex()) as alone:
+        await alone.index(catalogue)
+        for text in QUERIES:
+            found = await one.search(Query((text,)), visible)
+            assert found.degraded is None
+            names, scores = shown(found)
+            expected, wanted = shown(await alone.search(Query((text,)), visible))
+            # tools that differ in their server's name only may change places, with what hangs on it
+            assert names[0] == expected[0]
+            assert scores == pytest.approx(wanted, abs=0.05)
+
+
+async def test_gateways_of_other_catalogues_answer_as_if_alone(server: QdrantServer) -> None:
+    """One has all, one a server less, one other tools, one the same names described otherwise."""
+    all_of_them = [*tools("crm"), *tools("git"), *tools("mail")]
+    catalogues = [
+        all_of_them,
+        tools("crm"),
+        [*tools("shop"), *tools("music")],
+        [*tools("crm", "for the staging system"), *tools("git")],
+    ]
+    async with AsyncExitStack() as stack:
+        gateways = [await stack.enter_async_context(shared(server)) for _ in catalogues]
+        await asyncio.gather(*(g.index(c) for g, c in zip(gateways, catalogues, strict=True)))
+        # one upstream goes away and comes back
+        await gateways[0].index(all_of_them[:48])
+        await gateways[0].index(all_of_them)
+        some = frozenset(tool.name for tool in all_of_them[10:50])
+        for gateway, catalogue in zip(gateways, catalogues, strict=True):
+            await compare(gateway, catalogue, None)
+        await compare(gateways[0], all_of_them, VisibleSet(some))
+
+
+async def test_what_another_gateway_wrote_is_not_embedded_again(server: QdrantServer) -> None:
+    async with shared(server) as first, shared(server) as second:
+        assert (await first.index(tools("crm"))).embedded > 0
+        renamed = [*tools("crm")[5:], *tools("git")[:1]]
+        assert (await second.index(renamed)).embedded == 1
+
+
+def unit(shape: tuple[int, int], seed: int) -> FloatArray:
+    found = np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+    return found / np.linalg.norm(found, axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize("others", [40, 300])
+async def test_points_of_others_crowd_nobody_out(server: QdrantServer, others: int) -> None:
+    """The best of a catalogue while others write beside it, near its queries and before them."""
+    rows = [Row(f"t{i}", f"own-{i}", f"s{i % 4}") for i in range(60)]
+    vectors = {row.key: unit((1 + i % 2, DIM), i) for i, row in enumerate(rows)}
+    queries = unit((2, DIM), 1_000)
+    foreign = [Row(f"t{i}", f"other-{i}", f"s{i % 5}") for i in range(others)]
+    near = {r.key: np.roll(queries[i % 2 : i % 2 + 1], i % 3) for i, r in enumerate(foreign)}
+    allowed = np.array([i for i in range(60) if i % 4 and i != 30])
+    alone, own = ExactIndex(), QdrantIndex("model", DIM, url=server.url)
+    other = QdrantIndex("model", DIM, url=server.url)
+    truth = await alone.update(rows, vectors)
+    views = [await own.update(rows, vectors)]
+    await other.update(foreign, near)
+    views.append(await own.update(rows, {}))
+    for view in views:
+        for inside in (None, allowed):
+            expected = await truth.search(queries, 60, inside)
+            hits = await view.search(queries, 7, inside, np.array([5, 6]))
+            assert {5, 6} <= set(hits.rows.tolist())
+            for found, whole in zip(hits.cosine, expected.cosine, strict=True):
+                best = hits.rows[np.argsort(-found)[:7]]
+                assert best.tolist() == expected.rows[np.argsort(-whole)[:7]].tolist()
+            places = np.searchsorted(expected.rows, hits.rows)
+            np.testing.assert_allclose(hits.cosine, expected.cosine[:, places], atol=2e-6)
+            if inside is None:
+                np.testing.assert_allclose(hits.mean, expected.mean, atol=1e-5)
+            assert hits.lost == 0
+    for index in (own, other):
+        await index.aclose()
+
+
+async def test_a_lost_point_costs_no_tool_and_is_told_and_mended(
+    server: QdrantServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("armory.retrieval.retriever.BACKOFF_S", (0.02,))
+    query = Query((QUERIES[0],), top_k=24)
+    async with shared(server) as one:
+        await one.index(tools("crm"))
+        names, _ = shown(whole := await one.search(query))
+        server.lose(2)
+        found = await one.search(query)
+        assert sorted(shown(found)[0]) == sorted(names)
+        assert "has lost the vectors of 2 tools" in (found.degraded or "")
+        async with asyncio.timeout(20):
+            while (found := await one.search(query)).degraded:
+                pass
+        assert shown(found) == shown(whole)
+
+
+async def test_gateways_that_start_at_once_make_one_collection(server: QdrantServer) -> None:
+    gateways = [QdrantIndex("model", DIM, url=server.url) for _ in range(4)]
+    rows = [Row("a", "1", "s")]
+    await asyncio.gather(*(gateway.stored(rows) for gateway in gateways))
+    assert len(server.collections()) == 1
+    for gateway in gateways:
+        await gateway.aclose()
+
+
+async def test_large_vectors_are_written_in_requests_that_a_server_takes(
+    server: QdrantServer,
+) -> None:
+    dimension, each = 512, 40
+    rng = np.random.default_rng(0)
+    rows = [Row(f"t{i}", f"d{i}", "s") for i in range(21)]
+    vectors: dict[str, FloatArray] = {
+        row.key: rng.normal(size=(each, dimension)).astype(np.float32) for row in rows
+    }
+    index = QdrantIndex("model", dimension, url=server.url)
+    await index.update(rows, vectors)
+    assert len(await index.stored(rows)) == 21
+    written = [
+        size for method, path, size in server.sizes if method == "PUT" and path.endswith("/points")
+    ]
+    assert len(written) == 2
+    assert max(written) < 21 * COMPONENTS < 32 << 20
+    await index.aclose()
+
+
+async def test_one_changed_tool_writes_one_point_and_reads_no_vectors(
+    server: QdrantServer,
+) -> None:
+    catalogue = [*tools("crm"), *tools("git")]
+    async with shared(server) as one:
+        await one.index(catalogue)
+        before = len(server.sizes)
+        await one.index([*catalogue[1:], *tools("mail")[:1]])
+        assert sum(size for _, _, size in server.sizes[before:]) < 6_000
+        assert not [path for _, path, _ in server.sizes[before:] if path.endswith("/scroll")]
