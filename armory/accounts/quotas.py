@@ -54,6 +54,18 @@ class Quota:
         return max(0, self.queries_limit - self.current_month_usage)
 
 
+class QuotaSpent(RateLimited):
+    """The queries of a plan are used up; `quota` says where the user stands."""
+
+    def __init__(self, quota: Quota, retry_after_s: float) -> None:
+        super().__init__(
+            f"the plan {quota.plan!r} includes {quota.queries_limit} queries a month and they "
+            "are used up",
+            retry_after_s=retry_after_s,
+        )
+        self.quota = quota
+
+
 @dataclass(slots=True)
 class _Known:
     plan: str
@@ -118,16 +130,12 @@ class Quotas:
         """Count one query, when one is left.
 
         Raises:
-            RateLimited: none is.
+            QuotaSpent: none is.
             BackendError: see `standing`.
         """
         quota = await self.standing(user)
         if quota.remaining == 0:
-            raise RateLimited(
-                f"the plan {quota.plan!r} includes {quota.queries_limit} queries a month and they "
-                "are used up",
-                retry_after_s=max(1.0, quota.resets_at_s - self._now_s()),
-            )
+            raise QuotaSpent(quota, max(1.0, quota.resets_at_s - self._now_s()))
         month, _ = month_of(self._now_s())
         self._pending[user, month] += 1
         return Quota(

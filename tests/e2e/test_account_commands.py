@@ -13,7 +13,9 @@ import pytest
 
 Run = Callable[..., Any]
 pytestmark = pytest.mark.timeout(200)
-CONFIG = "upstreams: {}\naccounts: {enabled: true, plans: {free: {queries_limit: 5}}}\n"
+CONFIG = """upstreams: {time: {command: nothing}}
+accounts: {enabled: true, plans: {free: {queries_limit: 5}}}
+"""
 
 
 def said(done: Any) -> Any:
@@ -40,15 +42,27 @@ def test_users_keys_and_packs_from_making_to_deleting(here: Run) -> None:
 
     made = said(here("keys", "create", "laptop", "--user", "ann", "--expires", "90d", "--json"))
     assert made["key"].startswith("acx_")
+    unknown = here("keys", "create", "laptop", "--user", "eve")
+    assert unknown.returncode == 2
+    assert "no user 'eve'; `armory users create eve` makes it" in unknown.stderr
+    assert "security.api_keys is off" in here("keys", "create", "service").stderr
     listed = said(here("keys", "list", "--json"))
-    assert [key["id"] for key in listed] == [made["id"]]
+    assert made["id"] in [key["id"] for key in listed]
     assert "key" not in listed[0]
     assert made["key"] not in here("keys", "list").stdout
     assert here("keys", "revoke", made["id"]).returncode == 0
     assert here("keys", "revoke", "nope").returncode == 1
     assert here("keys", "create", "x", "--expires", "soon").returncode == 2
 
-    assert here("packs", "create", "ops", "--server", "time", "--tool", "a__b").returncode == 0
+    assert here("packs", "create", "ops", "--server", "time", "--tool", "time__b").returncode == 0
+    for option, value, said_of in (
+        ("--server", "tmie", "no server 'tmie'; there are: time"),
+        ("--tool", "a__b", "is of no known server"),
+        ("--owner", "eve", "no user 'eve'"),
+    ):
+        refused = here("packs", "create", "more", option, value)
+        assert refused.returncode == 2
+        assert said_of in refused.stderr
     assert here("packs", "create", "Bad Id").returncode == 2
     assert here("packs", "install", "ops", "--user", "ann").returncode == 0
     assert here("packs", "install", "nope", "--user", "ann").returncode == 2
@@ -81,6 +95,7 @@ def test_a_running_gateway_hears_of_a_revocation_by_command(
         "storage": {"url": f"sqlite:///{database}"},
     }
     (tmp_path / "armory.yaml").write_text(json.dumps(settings))
+    said(armory("users", "create", "ann", "--json"))
     made = said(armory("keys", "create", "a", "--user", "ann", "--json"))
     served = serve(settings).ready()
 

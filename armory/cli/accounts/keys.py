@@ -14,8 +14,9 @@ from rich.table import Table
 from armory.accounts.keys import ApiKey
 from armory.accounts.service import Accounts
 from armory.cli.accounts.opening import NotThere, expiry_ms, shown_time, with_accounts
-from armory.cli.options import config_option, json_option
+from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import out, print_json, say_notice
+from armory.errors import InvalidRequest
 
 
 @click.group()
@@ -43,10 +44,15 @@ def create(
 
     async def work(accounts: Accounts) -> tuple[ApiKey, str]:
         if user is not None and await accounts.users.get(user) is None:
-            await accounts.users.create(user)
+            raise InvalidRequest(
+                f"there is no user {user!r}; `armory users create {user}` makes it",
+                parameter="user",
+            )
         return await accounts.keys.create(name, user=user, scopes=scopes, expires_at_ms=until)
 
     made, text = with_accounts(config, work)
+    if not loaded_config(config, quiet=True).config.security.api_keys:
+        say_notice("security.api_keys is off: no gateway accepts keys until it is on")
     if as_json:
         print_json({**asdict(made), "key": text})
         return

@@ -5,6 +5,7 @@ Owns: the commands.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import asdict
 
 import click
@@ -14,8 +15,10 @@ from rich.table import Table
 from armory.accounts.packs import Installation, Kind, Pack
 from armory.accounts.service import Accounts
 from armory.cli.accounts.opening import NotThere, with_accounts
-from armory.cli.options import config_option, json_option
+from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import out, print_json
+from armory.domain.naming import split_name
+from armory.errors import InvalidRequest
 
 _user = click.option("--user", required=True, help="Whose installations are meant.")
 _kind = click.option(
@@ -53,11 +56,41 @@ def create(
 ) -> None:
     """Make a pack."""
     pack = Pack(pack_id, owner, title or pack_id, description, servers, tools)
-    made = with_accounts(config, lambda accounts: accounts.packs.create(pack))
+    configured = loaded_config(config, quiet=True).config.upstreams
+
+    async def work(accounts: Accounts) -> Pack:
+        await _check_known(accounts, configured, pack)
+        return await accounts.packs.create(pack)
+
+    made = with_accounts(config, work)
     if as_json:
         print_json(asdict(made))
     else:
         click.echo(f"created {made.id}")
+
+
+async def _check_known(accounts: Accounts, upstreams: Iterable[str], pack: Pack) -> None:
+    if pack.owner is not None and await accounts.users.get(pack.owner) is None:
+        raise InvalidRequest(
+            f"there is no user {pack.owner!r}; `armory users create {pack.owner}` makes it",
+            parameter="owner",
+        )
+    registered = accounts.registry.records
+    servers = {*upstreams, *(tool.server for tool in registered.values())}
+    named = ", ".join(sorted(servers)) or "none"
+    for server in pack.servers:
+        if server not in servers:
+            raise InvalidRequest(
+                f"there is no server {server!r}; there are: {named}", parameter="server"
+            )
+    for tool in pack.tools:
+        server, _ = split_name(tool) or ("", "")
+        if server not in servers:  # which tools a server has is known while it runs
+            raise InvalidRequest(
+                f"the tool {tool!r} is of no known server; expected SERVER__TOOL with one of: "
+                f"{named}",
+                parameter="tool",
+            )
 
 
 @packs.command("list")

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from armory.accounts.packs import Kind, Pack, Packs
 from armory.errors import AccessDenied
+from armory.web.rest.known import check_known
 from armory.web.rest.problems import Problem, not_found
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape, Text
 from armory.web.rest.shapes import Installations, Name
@@ -21,6 +22,7 @@ _ENTRIES = 1_000
 _WORDS = re.compile(r"[a-z0-9]+")
 _KINDS: tuple[Kind, ...] = ("pack", "server", "tool")
 _TAG = "packs"
+_CONTENTS = ("servers", "tools")
 
 
 class PackContents(Shape):
@@ -111,6 +113,7 @@ async def create_pack(call: RestCall) -> Reply:
     given: NewPack = call.body
     if (given.shared or given.id is not None) and not call.admin:
         raise AccessDenied("shared packs and chosen ids are for the scope `admin`")
+    check_known(call, given.servers, given.tools, parameters=_CONTENTS)
     owner = None if given.shared or call.principal.user is None else call.user
     made = await _packs(call).create(
         Pack(
@@ -137,6 +140,8 @@ async def replace_pack(call: RestCall) -> Reply:
     """`PUT /v1/packs/{pack_id}`."""
     given: PackContents = call.body
     before = await _own(call)
+    new = set(given.servers) - set(before.servers), set(given.tools) - set(before.tools)
+    check_known(call, *new, parameters=_CONTENTS)
     changed = Pack(
         before.id,
         before.owner,

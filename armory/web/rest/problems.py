@@ -12,6 +12,7 @@ import msgspec
 from aiohttp import web
 
 from armory.accounts.names import AlreadyExists
+from armory.accounts.quotas import Quota, QuotaSpent
 from armory.errors import (
     AccessDenied,
     ArmoryError,
@@ -84,12 +85,25 @@ _STATUS: tuple[tuple[type[ArmoryError], int], ...] = (
 )
 
 
+def limit_headers(quota: Quota | None) -> dict[str, str]:
+    """X-RateLimit-* of a user with a limit."""
+    if quota is None or quota.queries_limit is None:
+        return {}
+    return {
+        "X-RateLimit-Limit": str(quota.queries_limit),
+        "X-RateLimit-Remaining": str(quota.remaining or 0),
+        "X-RateLimit-Reset": str(quota.resets_at_s),
+    }
+
+
 def problem_of(error: ArmoryError) -> Problem:
     """The answer that an error of Armory stands for."""
     status = next((s for kind, s in _STATUS if isinstance(error, kind)), 500)
     headers: dict[str, str] = {}
     if status in {429, 503}:
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s or 1)))
+    if isinstance(error, QuotaSpent):
+        headers |= limit_headers(error.quota)
     detail = error.message if status != 500 else "something went wrong inside; see the log"
     return Problem(
         status,

@@ -22,7 +22,8 @@ from armory.domain.query import Query
 from armory.errors import AuthenticationFailed, InvalidRequest
 from armory.retrieval.names import RANKERS
 from armory.security.expiry import while_valid
-from armory.web.rest.problems import Problem
+from armory.web.rest.known import check_known
+from armory.web.rest.problems import Problem, limit_headers
 from armory.web.rest.requests import encode
 from armory.web.rest.routes import Reply, RestCall, Route, Shape, Text
 from armory.web.rest.searching import Found, Searching, Wanted, record_json
@@ -138,6 +139,9 @@ class RetrieveHandlers:
             raise InvalidRequest(
                 "give at least one of tool_name, server and pack_id", parameter="tool_name"
             )
+        servers = [value for kind, value in items if kind == "server"]
+        tools = [value for kind, value in items if kind == "tool"]
+        check_known(call, servers, tools, parameters=("server", "tool_name"))
         found = await call.services.accounts.packs.install(call.user, items)
         return Reply({"installations": found})
 
@@ -289,17 +293,6 @@ class RetrieveHandlers:
 
 def _event(kind: str, data: Mapping[str, Any]) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (kind.encode(), encode(data))
-
-
-def limit_headers(quota: Quota | None) -> dict[str, str]:
-    """X-RateLimit-* of a user with a limit."""
-    if quota is None or quota.queries_limit is None:
-        return {}
-    return {
-        "X-RateLimit-Limit": str(quota.queries_limit),
-        "X-RateLimit-Remaining": str(quota.remaining or 0),
-        "X-RateLimit-Reset": str(quota.resets_at_s),
-    }
 
 
 def _limited(limits: RestLimits) -> tuple[Any, Any]:

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from armory.errors import AccessDenied, UnknownTool
-from armory.web.rest.retrieve import limit_headers
+from armory.web.rest.problems import limit_headers
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
 from armory.web.rest.shapes import Name
 

@@ -52,8 +52,9 @@ async def test_v2_is_hybrid_within_the_active_packs(client: Any) -> None:
 
 
 async def test_installing_what_policy_denies_gives_nothing(client: Any) -> None:
-    await client("POST", "/v2/track_installation", json={"server": "secret"})
-    await client("POST", "/v2/track_installation", json={"tool_name": "secret__vault"})
+    pack = {"title": "s", "id": "s", "shared": True, "servers": ["secret"]}
+    await client("POST", "/v1/packs", token=ADMIN, json=pack)
+    assert (await client("POST", "/v2/track_installation", json={"pack_id": "s"})).status == 200
     assert await client.names("/v2/retrieve_tools", query="secret vault") == []
 
 
@@ -200,6 +201,9 @@ async def test_the_quota_is_told_and_then_refused(client: Any) -> None:
     third = await client("GET", "/retrieve_tools", params={"query": "a"}, token=LIMITED)
     assert (third.status, third.body["code"]) == (429, "rate_limited")
     assert int(third.headers["Retry-After"]) > 0
+    assert third.headers["X-RateLimit-Limit"] == "2"
+    assert third.headers["X-RateLimit-Remaining"] == "0"
+    assert third.headers["X-RateLimit-Reset"] == first.headers["X-RateLimit-Reset"]
     quota = await client("GET", "/v1/quota", token=LIMITED)
     assert quota.body["remaining"] == 0
     assert quota.body["current_month_usage"] == 2

@@ -106,15 +106,35 @@ async def test_a_plan_that_does_not_exist_is_refused(client: Any) -> None:
     assert (await client("GET", "/v1/users/lim", token=ADMIN)).body["plan"] == "tiny"
 
 
+async def test_servers_and_tools_that_do_not_exist_or_are_hidden_are_refused(client: Any) -> None:
+    for wrong, parameter in (
+        ({"server": "awz"}, "server"),
+        ({"server": "secret"}, "server"),
+        ({"tool_name": "aws__log"}, "tool_name"),
+        ({"tool_name": "secret__vault"}, "tool_name"),
+    ):
+        refused = await client("POST", "/v2/track_installation", json=wrong)
+        assert (refused.status, refused.body["parameter"]) == (422, parameter)
+        assert refused.body["detail"] == (
+            f"there is no {parameter.removesuffix('_name')} {next(iter(wrong.values()))!r}"
+        )
+    assert (await client("GET", "/v1/installations")).body["installations"] == []
+    for wrong in ({"servers": ["secret"]}, {"tools": ["aws__log"]}):
+        new = await client("POST", "/v1/packs", json={"title": "t", **wrong})
+        assert (new.status, new.body["parameter"]) == (422, next(iter(wrong)))
+    shared = {"title": "t", "id": "s", "shared": True, "servers": ["secret"]}
+    assert (await client("POST", "/v1/packs", token=ADMIN, json=shared)).status == 201
+
+
 async def test_installations_are_listed_switched_and_removed(client: Any) -> None:
-    await client("POST", "/v2/track_installation", json={"server": "aws", "tool_name": "a__b"})
+    await client("POST", "/v2/track_installation", json={"server": "aws", "tool_name": "aws__logs"})
     listed = (await client("GET", "/v1/installations")).body["installations"]
     assert [(entry["kind"], entry["value"]) for entry in listed] == [
         ("server", "aws"),
-        ("tool", "a__b"),
+        ("tool", "aws__logs"),
     ]
-    assert (await client("DELETE", "/v1/installations/tool/a__b")).status == 204
-    assert (await client("DELETE", "/v1/installations/tool/a__b")).status == 404
+    assert (await client("DELETE", "/v1/installations/tool/aws__logs")).status == 204
+    assert (await client("DELETE", "/v1/installations/tool/aws__logs")).status == 404
     odd = await client("DELETE", "/v1/installations/other/a")
     assert (odd.status, odd.body["parameter"]) == (422, "kind")
     none = await client("POST", "/v2/track_installation", json={})
