@@ -73,6 +73,7 @@ class Services:
         finder: gives the retrieval agent behind `find_tools`; None while there is none.
         relist: has one upstream's lists fetched anew; None: nothing can.
         on_compacted: told of results that became TOON.
+        on_dropped: told of an upstream's notifications that are meant for nobody in particular.
         private_tools: makes catalogs of single principals' lists.
         tasks: who made which task.
     """
@@ -83,6 +84,7 @@ class Services:
     finder: Callable[[], Finder | None] = lambda: None
     relist: Relist | None = None
     on_compacted: OnCompacted = lambda _origin, _before, _after: None
+    on_dropped: Callable[[str], None] = lambda _server: None
     private_tools: PrivateTools = field(default_factory=PlainPrivateTools)
     tasks: TaskRegister = field(default_factory=TaskRegister)
 
@@ -118,7 +120,7 @@ class Gateway:
         self.pool = pool
         self._relist = services.relist
         self._view = View(EMPTY, policy or Policy(), settings or GatewaySettings())
-        self.changes = Changes(pool, services.tasks, self._may_use)
+        self.changes = Changes(pool, services.tasks, self._may_use, services.on_dropped)
         self.principal_lists = PrincipalLists(pool, self.changes.tell_owner)
         self._principal_views = PrincipalViews(self.principal_lists, services.private_tools)
         self.tasks = TaskOwnership(pool, services.tasks)

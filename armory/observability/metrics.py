@@ -100,6 +100,11 @@ class Metrics:
             "origin",
         )
         self._rate_limited = self._counter("rate_limited", "Requests over security.rate_limit.")
+        self._dropped = self._counter(
+            "upstream_notifications_dropped",
+            "What upstreams said that is meant for nobody in particular.",
+            "server",
+        )
         self._rest = self._counter(
             "rest_requests", "Requests to the REST API.", "method", "route", "status"
         )
@@ -141,6 +146,10 @@ class Metrics:
     def compacted(self, origin: str, before: int, after: int) -> None:
         """A result of this server or meta-tool became TOON."""
         self._toon.labels(origin).inc(before - after)
+
+    def notification_dropped(self, server: str) -> None:
+        """A server said something that is meant for nobody in particular."""
+        self._dropped.labels(server).inc()
 
     def rate_limited(self) -> None:
         """A request was one too many for its caller's rate."""

@@ -145,6 +145,7 @@ class Runtime:
             finder=lambda: self.agent,
             relist=self.relist,
             on_compacted=self.figures.metrics.compacted,
+            on_dropped=self.figures.metrics.notification_dropped,
             private_tools=self.keeper,
             tasks=TaskRegister(self.joined.store),
         )

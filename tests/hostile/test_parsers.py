@@ -170,3 +170,10 @@ async def _answered(texts: list[bytes]) -> None:
     connections.close()
     server.close()
     await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("host", ["[localhost].evil.example:80", "[::1].evil", "[localhost]", "["])
+def test_a_host_in_brackets_is_an_address_and_nothing_more(host: str) -> None:
+    checks = HostChecks("127.0.0.1")
+    assert not checks.host_allowed(host)
+    assert checks.host_allowed("[::1]:80")

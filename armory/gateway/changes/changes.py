@@ -49,12 +49,20 @@ class Changes:
         pool: the upstream sessions.
         register: whose a task is.
         may_use: whether a caller sees anything of a server at an endpoint.
+        on_dropped: told of each notification of a server that is meant for nobody in particular.
 
     Attributes:
         resources: the resources that clients watch.
     """
 
-    def __init__(self, pool: Pool, register: TaskRegister, may_use: MayUse) -> None:
+    def __init__(
+        self,
+        pool: Pool,
+        register: TaskRegister,
+        may_use: MayUse,
+        on_dropped: Callable[[str], None] = lambda _server: None,
+    ) -> None:
+        self._on_dropped = on_dropped
         self.resources = ResourceWatches(pool)
         self._pool = pool
         self._register = register
@@ -140,12 +148,13 @@ class Changes:
                 subscription.deliver(RESOURCE_UPDATED, {**event.params, "uri": pack(shown)})
 
     def _relay(self, event: Notified) -> None:
-        if event.method == LOGGED and not event.owner:
-            return  # a session that many share says to none of them whom it means
         task = _task_in(event.params)
         if task is None:
-            if event.method not in ABOUT_TASKS:
+            # a session that many share says to none of them whom it means
+            if event.owner and event.method not in ABOUT_TASKS:
                 self._spread(event)
+            else:
+                self._on_dropped(event.server)
             return
         place = Place(event.server, event.owner, task)
         maker = self._register.near(place)
@@ -153,6 +162,8 @@ class Changes:
             self._spread(event, maker)
         elif len(self._waiting) < _WAITING:  # its result may be on its way still
             self._waiting.spawn(self._when_made(place, event), "news of a task")
+        else:
+            self._on_dropped(event.server)
 
     async def _when_made(self, place: Place, event: Notified) -> None:
         try:
@@ -160,6 +171,7 @@ class Changes:
         except BackendError:
             maker = None
         if maker is None:
+            self._on_dropped(event.server)
             _log.debug("task_of_nobody", upstream=event.server, method=event.method)
         else:
             self._spread(event, maker)

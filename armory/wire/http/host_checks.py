@@ -132,7 +132,9 @@ def is_loopback(host: str) -> bool:
 
 def _name_of(host: str) -> str:
     if host.startswith("["):
-        return host[1:].partition("]")[0]
+        name, _, port = host[1:].partition("]")
+        whole = ":" in name and (not port or (port[0] == ":" and port[1:].isdigit()))
+        return name if whole else ""
     return host.rpartition(":")[0] if host.count(":") == 1 else host
 
 

@@ -147,6 +147,18 @@ async def test_relayed_notifications_find_their_client(bench: Bench) -> None:
     bench.gateway.on_session_event(Notified("none", OWNER, "notifications/tasks", params))
 
 
+async def test_what_a_shared_session_says_to_nobody_is_dropped_and_counted(bench: Bench) -> None:
+    dropped: list[str] = []
+    bench.gateway.changes._on_dropped = dropped.append  # pyright: ignore[reportPrivateUsage]
+    session = Listener(bench, session="s", relays=True)
+    said = raws({"elicitationId": "e", "data": "secret"})
+    for method in ("notifications/elicitation/complete", "notifications/message"):
+        bench.gateway.on_session_event(Notified("up", "", method, said))
+    bench.gateway.on_session_event(Notified("up", OWNER, "notifications/tasks", said))
+    assert session.heard == []
+    assert dropped == ["up"] * 3
+
+
 async def test_what_nobody_knows_passes_at_the_upstreams_own_endpoint(bench: Bench) -> None:
     own = bench.gateway.view.endpoint("server", "up")
     direct = Listener(bench, endpoint=own, session="s", relays=True)
