@@ -24,6 +24,31 @@ _TRANSPORTS = {
 }
 _URL_KEYS = ("url", "serverUrl", "httpUrl")
 _OFF = ("disabled",)
+_SAME = {
+    "environment": "env",
+    "includeTools": "tools.allow",
+    "enabled_tools": "tools.allow",
+    "excludeTools": "tools.deny",
+    "disabledTools": "tools.deny",
+    "disabled_tools": "tools.deny",
+    "http_headers": "headers",
+    "env_vars": "inherit_env",
+    "startup_timeout_sec": "start_timeout_s",
+    "tool_timeout_sec": "call_timeout_s",
+}
+"""What other clients call keys that there are here."""
+_LOGINS = ("auth", "oauth")
+_LOGIN_KEYS = {
+    "clientid": "client_id",
+    "clientsecret": "client_secret",
+    "scopes": "scopes",
+    "scope": "scopes",
+}
+_MILLISECONDS = 1_000
+"""A time-out from here on is in milliseconds: nobody waits a quarter of an hour for one call."""
+_ELSEWHERE = ("envFile", "source", "settings")
+_BRACED = re.compile(r"(?<!\$)\{env:([A-Za-z_][A-Za-z0-9_]*)\}")
+_LOCAL = ("local", "remote", "custom", "extension")
 _TYPE_KEYS = ("type", "transport", "transportType")
 _LOCAL_REFERENCE = re.compile(r"\$\{(userHome|workspaceFolder|pathSeparator)\}")
 
@@ -83,18 +108,13 @@ def _free_key(wanted: str, taken: Collection[str]) -> str:
 
 def _block(key: str, entry: dict[Any, Any], home: str, notices: list[str]) -> dict[str, Any]:
     block: dict[str, Any] = {}
-    dropped: list[str] = []
-    for name, value in entry.items():
-        if name in _URL_KEYS:
-            block["url"] = value
-            if name == "httpUrl":
-                block.setdefault("transport", "streamable-http")
-        elif name in _TYPE_KEYS:
-            block["transport"] = _TRANSPORTS.get(value, value) if isinstance(value, str) else value
-        elif name in UpstreamConfig.model_fields:
-            block[name] = value
-        elif name not in _OFF:
-            dropped.append(str(name))
+    takers = (_where, _how, _login, _credential, _named)
+    dropped = [
+        str(name)
+        for name, value in entry.items()
+        if not any(taken(block, str(name), value) for taken in takers)
+        and name not in (*_OFF, *_ELSEWHERE)
+    ]
     if "command" in block and block.get("transport") == "auto":
         del block["transport"]
     if dropped:
@@ -102,6 +122,90 @@ def _block(key: str, entry: dict[Any, Any], home: str, notices: list[str]) -> di
             f"server {key!r}: {', '.join(dropped)} left out, which a gateway has no use for"
         )
     return _fill_local(block, home)
+
+
+def _where(block: dict[str, Any], name: str, value: Any) -> bool:
+    if name in _URL_KEYS:
+        block["url"] = value
+        if name == "httpUrl":
+            block.setdefault("transport", "streamable-http")
+    elif name in _TYPE_KEYS:
+        if value not in _LOCAL:
+            block["transport"] = _TRANSPORTS.get(value, value) if isinstance(value, str) else value
+    else:
+        return False
+    return True
+
+
+def _how(block: dict[str, Any], name: str, value: Any) -> bool:
+    if name == "command":
+        _command(block, value)
+    elif name == "args":
+        block["args"] = [*block.get("args", []), *value] if isinstance(value, list) else value
+    elif name == "timeout" and isinstance(value, (int, float)):
+        block["call_timeout_s"] = value / 1_000 if value >= _MILLISECONDS else value
+    else:
+        return False
+    return True
+
+
+def _credential(block: dict[str, Any], name: str, value: Any) -> bool:
+    if name == "bearer_token_env_var":
+        _put(block, "headers", {"Authorization": f"Bearer ${{{value}}}"})
+    elif name == "env_http_headers" and isinstance(value, dict):
+        _put(block, "headers", {header: f"${{{variable}}}" for header, variable in value.items()})
+    else:
+        return False
+    return True
+
+
+def _named(block: dict[str, Any], name: str, value: Any) -> bool:
+    place = _SAME.get(name, name if name in UpstreamConfig.model_fields else None)
+    if place is not None:
+        _put(block, place, value)
+    return place is not None
+
+
+def _put(block: dict[str, Any], place: str, value: Any) -> None:
+    outer, _, inner = place.partition(".")
+    if inner:
+        block.setdefault(outer, {})[inner] = value
+    elif isinstance(value, dict) and isinstance(block.get(outer), dict):
+        block[outer] = {**value, **block[outer]}
+    else:
+        block[outer] = value
+
+
+def _command(block: dict[str, Any], value: Any) -> None:
+    """A program: its name, a list with its arguments (opencode), or a mapping (Zed)."""
+    if isinstance(value, list) and value:
+        block["command"] = value[0]
+        block["args"] = [*value[1:], *block.get("args", [])]
+    elif isinstance(value, dict):
+        block["command"] = value.get("path")
+        block["args"] = [*(value.get("args") or []), *block.get("args", [])]
+        if value.get("env"):
+            _put(block, "env", value["env"])
+    else:
+        block["command"] = value
+
+
+def _login(block: dict[str, Any], name: str, value: Any) -> bool:
+    """How other clients write a person's login."""
+    if name not in _LOGINS:
+        return False
+    if not isinstance(value, dict) or value.get("enabled") is False:
+        return value in (False, None) or isinstance(value, dict)
+    if name == "auth" and "type" in value:
+        block["auth"] = value
+        return True
+    found: dict[str, Any] = {"type": "authorization_code"}
+    for key, inner in value.items():
+        known = _LOGIN_KEYS.get(str(key).lower().replace("_", ""))
+        if known is not None:
+            found[known] = inner.split() if known == "scopes" and isinstance(inner, str) else inner
+    block["auth"] = found
+    return True
 
 
 def _fill_local(value: Any, home: str) -> Any:
@@ -112,5 +216,6 @@ def _fill_local(value: Any, home: str) -> Any:
         return [_fill_local(inner, home) for inner in value]
     if isinstance(value, str):
         filled = {"userHome": home, "workspaceFolder": ".", "pathSeparator": "/"}
+        value = _BRACED.sub(lambda match: f"${{{match[1]}}}", value)
         return _LOCAL_REFERENCE.sub(lambda match: filled[match[1]], value)
     return value

@@ -16,6 +16,8 @@ from pydantic import ValidationError
 
 from armory.config.checks import cross_check
 from armory.config.clients import import_servers
+from armory.config.dotenv import NAME as DOTENV
+from armory.config.dotenv import read_variables
 from armory.config.expand import expand_tree
 from armory.config.loaded import ConfigProblems, Loaded, Place
 from armory.config.model import Config
@@ -74,7 +76,9 @@ def load_file(path: File, environ: Mapping[str, str] | None = None) -> Loaded:
         raise ConfigError(f"{path} is not UTF-8 text: {error.reason}") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
-    return load_text(text, path=path, environ=environ)
+    given = os.environ if environ is None else environ
+    variables = {**read_variables(path.parent / DOTENV), **given}
+    return load_text(text, path=path, environ=variables)
 
 
 def load_text(

@@ -34,7 +34,7 @@ from armory.accounts.query_log import _SECRETS
 from armory.agent.parse import parse_step
 from armory.agent.repair import parse_arguments
 from armory.agent.synthetic import read_queries
-from armory.cli.config.importing import _without_comments
+from armory.cli.config.client_files import without_comments
 from armory.observability.redaction import redacted
 from armory.retrieval.lexical.intents import clauses
 from armory.upstreams.oauth.discovery import challenge_of
@@ -48,7 +48,7 @@ except jsonrpc.Malformed:
 assert clauses("a" + " " * million + "b") == []
 assert clauses("a" + "	" * million + "and b") == []
 challenge_of("Bearer " + "a" * million)
-_without_comments("{" + '\"' * million + "/*" * million)
+without_comments("{" + '\"' * million + "/*" * million)
 redacted("a." * million)
 _SECRETS.sub("", "eyJaaaaaaaa-" * (million // 10))
 for text in ("-" * million, "<think>" * million, "Action Input: [" + " " * million + "x"):

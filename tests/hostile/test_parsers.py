@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from multidict import CIMultiDict
 from yarl import URL
 
-from armory.cli.config.importing import _servers_of  # pyright: ignore[reportPrivateUsage]
+from armory.cli.config.client_files import servers_of
 from armory.config import load_text
 from armory.config.clients import import_servers
 from armory.domain.principal import ANONYMOUS
@@ -139,7 +139,7 @@ def test_files_of_other_clients(tmp_path_factory: pytest.TempPathFactory, text: 
     file = tmp_path_factory.getbasetemp() / "servers.json"
     file.write_bytes(text)
     with contextlib.suppress(ArmoryError):
-        import_servers(_servers_of(file))
+        import_servers(servers_of(file))
 
 
 @given(st.lists(changed("http"), min_size=1, max_size=20))

@@ -1,12 +1,13 @@
-"""`armory import`: servers of Claude Desktop, Cursor or VS Code become upstreams.
+"""`armory import`: servers of other MCP clients become upstreams.
 
-Owns: the command, reading those files, and adding to `armory.yaml` without touching its comments.
-Never imports a room but `config` and `domain`.
+Owns: the command, and adding to `armory.yaml` without touching its comments. Never imports a room
+but `config` and `domain`.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -14,19 +15,16 @@ from typing import Any
 import click
 import yaml
 
+from armory.cli.config.clear_secrets import clear_secrets, moved, write_private
+from armory.cli.config.client_files import servers_of
 from armory.cli.options import json_option
 from armory.cli.output import out, print_json, say_notice
 from armory.config import ConfigProblems, load_text
 from armory.config.clients import Imported, import_servers
+from armory.config.dotenv import read_variables
 from armory.config.load import FILE_NAME
 from armory.domain.naming import slug
 from armory.errors import ConfigError
-
-_STRING_OR_COMMENT = re.compile(
-    r'("(?:\\.|[^"\\]++)*+(?:"|\\?\Z))|//[^\n]*+|/\*(?:[^*]++|\*(?!/))*+(?:\*/|\Z)', re.DOTALL
-)
-_STRING_OR_COMMA = re.compile(r'("(?:\\.|[^"\\]++)*+(?:"|\\?\Z))|,(?=\s*+[}\]])', re.DOTALL)
-_PLACES = (("mcpServers",), ("servers",), ("mcp", "servers"), ("mcp", "mcpServers"))
 
 
 @click.command("import")
@@ -38,11 +36,24 @@ _PLACES = (("mcpServers",), ("servers",), ("mcp", "servers"), ("mcp", "mcpServer
     show_default=True,
     help="The configuration to add to; written when it does not exist.",
 )
+@click.option(
+    "--env",
+    "env_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Move secrets in clear to this file, e.g. .env, and write ${VAR} instead.",
+)
 @click.option("--print", "only_print", is_flag=True, help="Print the upstreams, write nothing.")
 @json_option
-def import_file(file: Path, into: Path, only_print: bool, as_json: bool) -> None:
-    """Take over the servers of FILE (Claude Desktop, Cursor, VS Code and the like)."""
-    servers = _servers_of(file)
+def import_file(
+    file: Path, into: Path, env_file: Path | None, only_print: bool, as_json: bool
+) -> None:
+    """Take over the servers of FILE: Claude Desktop and Code, Cursor, VS Code, Gemini CLI and the
+    like (JSON), Codex (TOML), opencode, Zed.
+
+    With secrets in clear what is written is for its owner alone. Variables of a `.env` beside
+    armory.yaml are known to `${VAR}` there.
+    """
+    servers = servers_of(file)
     existing = into.read_text(encoding="utf-8") if into.is_file() else ""
     taken = _taken(existing)
     again = [name for name, entry in servers.items() if _is_there(name, entry, taken)]
@@ -53,9 +64,25 @@ def import_file(file: Path, into: Path, only_print: bool, as_json: bool) -> None
     )
     notices = [*imported.notices]
     notices += [f"{name} is in {into} already and left as it is" for name in again]
-    notices += _problems(imported)
+    notices += _env_files(servers, imported, file.parent)
+    secret = list(clear_secrets(imported.upstreams))
+    variables = {} if env_file is None else moved(imported.upstreams, env_file)
+    notices += _problems(imported, variables)
+    if secret and env_file is None:
+        where = ", ".join(f"upstreams.{key}.{part}.{name}" for key, part, name in secret)
+        notices.append(
+            f"secrets in clear: {where}; `armory import {file} --env .env` keeps them in a file of "
+            "their own and writes ${VAR} instead"
+        )
     if not only_print and imported.upstreams:
-        _write(into, _added(existing, imported.upstreams, into))
+        if env_file is not None and variables:
+            lines = "".join(f"{name}={json.dumps(value)}\n" for name, value in variables.items())
+            write_private(env_file, lines, append=True)
+        text = _added(existing, imported.upstreams, into)
+        if secret and env_file is None:
+            write_private(into, text)
+        else:
+            _write(into, text)
     if as_json:
         print_json({"upstreams": imported.upstreams, "notices": notices})
         return
@@ -66,37 +93,6 @@ def import_file(file: Path, into: Path, only_print: bool, as_json: bool) -> None
         return
     names = ", ".join(imported.upstreams) or "nothing"
     out().print(f"Added to {into}: {names}. Next: armory validate --connect", soft_wrap=True)
-
-
-def _servers_of(file: Path) -> dict[str, Any]:
-    try:
-        text = file.read_text(encoding="utf-8-sig")
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{file} is no text in UTF-8: {error}") from None
-    try:
-        data = json.loads(_without_comments(text))
-    except RecursionError:
-        raise ConfigError(f"{file} is nested too deep; expected a map of servers") from None
-    except ValueError as error:
-        raise ConfigError(f"{file} is no JSON: {error}") from None
-    for place in _PLACES:
-        found: Any = data
-        for part in place:
-            found = found.get(part) if isinstance(found, dict) else None
-        if isinstance(found, dict):
-            return found
-    raise ConfigError(
-        f"{file} has no servers; expected a map 'mcpServers' (Claude Desktop, Cursor and others), "
-        "or 'servers' (VS Code)"
-    )
-
-
-def _without_comments(text: str) -> str:
-    """JSON out of JSON with comments and trailing commas."""
-    plain = _STRING_OR_COMMENT.sub(lambda match: match[1] or " ", text)
-    return _STRING_OR_COMMA.sub(lambda match: match[1] or "", plain)
 
 
 def _is_there(name: str, entry: Any, taken: dict[str, Any]) -> bool:
@@ -118,10 +114,28 @@ def _taken(existing: str) -> dict[str, Any]:
     return {str(key): blocks[key] for key in blocks} if isinstance(blocks, dict) else {}
 
 
-def _problems(imported: Imported) -> list[str]:
+def _env_files(servers: dict[str, Any], imported: Imported, folder: Path) -> list[str]:
+    """Fill in what stands in the servers' own variable files; what could not be read."""
+    missed: list[str] = []
+    for key, name in imported.names.items():
+        entry = servers.get(name)
+        named = entry.get("envFile") if isinstance(entry, dict) else None
+        if not isinstance(named, str):
+            continue
+        path = folder / Path(named.replace("${workspaceFolder}", ".")).expanduser()
+        found = read_variables(path)
+        if not found:
+            missed.append(f"server {name!r}: its envFile {str(path)!r} has no variables to read")
+        block = imported.upstreams[key]
+        block["env"] = {**found, **block.get("env", {})}
+    return missed
+
+
+def _problems(imported: Imported, variables: dict[str, str]) -> list[str]:
     """What the imported upstreams still need, such as variables that are not set."""
     try:
-        load_text(json.dumps({"upstreams": imported.upstreams}))
+        text = json.dumps({"upstreams": imported.upstreams})
+        load_text(text, environ={**os.environ, **variables})
     except ConfigProblems as error:
         return [str(problem.path) + ": " + problem.message for problem in error.problems]
     return []
