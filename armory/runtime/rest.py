@@ -10,7 +10,8 @@ import hashlib
 from armory.accounts.service import Accounts
 from armory.observability.redaction import redacted
 from armory.runtime.running import Runtime
-from armory.runtime.settings import armory_version, base_path
+from armory.runtime.settings import base_path
+from armory.runtime.version import armory_version
 from armory.web.rest.services import RestServices, RetrievalOff, UpstreamInfo
 from armory.wire.http.edge import HttpEdge
 

@@ -39,10 +39,10 @@ from armory.runtime.limits import Limits
 from armory.runtime.reloading import Reloaded, difference
 from armory.runtime.retrieval import Progress, open_retriever, retriever_settings
 from armory.runtime.settings import (
-    armory_version,
     authenticator,
     reloadable,
 )
+from armory.runtime.version import armory_version
 from armory.security.pinning import Pinning
 from armory.security.policy import Policy
 from armory.tasks import spawn, stop

@@ -10,7 +10,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -24,6 +23,7 @@ from armory.errors import ConfigError
 from armory.gateway.settings import GatewaySettings, Personal, SetSpec
 from armory.observability.settings import LogSettings
 from armory.runtime.blocks.grants import grant
+from armory.runtime.version import armory_version
 from armory.security.authentication import Admission, Authenticator, Scheme, StaticToken
 from armory.security.policy import Packs, Policy, Rule
 from armory.upstreams.spec import UpstreamSpec
@@ -31,14 +31,6 @@ from armory.web.settings import ListenSettings
 from armory.wire.http.host_checks import is_loopback
 from armory.wire.http.settings import HttpSettings
 from armory.wire.settings import StdioSettings
-
-
-def armory_version() -> str:
-    """The installed version; "0" in a source tree that is not installed."""
-    try:
-        return version("armory-mcp-gateway")
-    except PackageNotFoundError:
-        return "0"
 
 
 def secret(value: SecretStr | None) -> str | None:

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from armory.agent.findings import AgentResult, Event
-from armory.cli.asking import opened
+from armory.cli.local import opened
 from armory.cli.options import loaded_config
 from armory.cli.output import err, out, print_json
 from armory.errors import ConfigError

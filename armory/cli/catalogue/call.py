@@ -13,7 +13,8 @@ from typing import Any, cast
 
 import click
 
-from armory.cli.asking import Here, all_tools, asker, opened
+from armory.cli.answers import all_tools
+from armory.cli.asking import asker
 from armory.cli.options import config_option, gateway_options, json_option, loaded_config
 from armory.cli.output import out, print_json, say_error
 from armory.config.problems import nearest
@@ -63,6 +64,8 @@ async def _call(
             except UnknownTool:
                 listed, _ = await all_tools(asked)
                 raise _unknown(tool, [str(found.get("name")) for found in listed]) from None
+    from armory.cli.local import Here, opened  # a whole gateway: only where it is opened here
+
     loaded = loaded_config(config)
     parts = split_name(tool)
     server = parts[0] if parts else ""

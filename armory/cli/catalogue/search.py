@@ -12,7 +12,6 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from armory.cli.asking import asker, opened
 from armory.cli.catalogue.tools import first_line
 from armory.cli.options import config_option, gateway_options, json_option, loaded_config
 from armory.cli.output import out, print_json
@@ -105,7 +104,9 @@ async def _there(query: Query, url: str, token: str | None) -> dict[str, Any]:
         if value is not None
     }
     request = {"name": "search_tools", "arguments": arguments}
-    async with asker(url, token, lambda: loaded_config(None)) as asked:
+    from armory.cli.remote import connected  # as below: each loads only what it needs
+
+    async with connected(url, token) as asked:
         result = await asked.ask("tools/call", request, meta)
     if result.get("isError") or "structuredContent" not in result:
         texts = [block.get("text", "") for block in result.get("content") or []]
@@ -114,6 +115,8 @@ async def _there(query: Query, url: str, token: str | None) -> dict[str, Any]:
 
 
 async def _here(query: Query, config: str | None, *, explain: bool) -> dict[str, Any]:
+    from armory.cli.local import opened
+
     async with opened(loaded_config(config)) as runtime:
         if runtime.retriever is None:
             raise ConfigError("it is off, so nothing can be searched", path="tool_rag.enabled")

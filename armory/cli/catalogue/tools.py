@@ -12,7 +12,8 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from armory.cli.asking import all_tools, asker
+from armory.cli.answers import all_tools
+from armory.cli.asking import asker
 from armory.cli.options import config_option, gateway_options, json_option, loaded_config
 from armory.cli.output import out, print_json
 from armory.protocol.meta import QUERY

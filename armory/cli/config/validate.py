@@ -18,7 +18,6 @@ from rich.table import Table
 from armory.cli.options import config_option, json_option
 from armory.cli.output import out, print_json, say_error, say_notice, waiting
 from armory.config import ConfigProblems, Loaded, Problem, find_config, warnings_of
-from armory.runtime import open_runtime
 from armory.runtime.checking import checked
 
 
@@ -54,6 +53,8 @@ def validate(connect: bool, config: str | None, as_json: bool) -> None:
 
 
 async def _connect(loaded: Loaded) -> dict[str, Any]:
+    from armory.runtime.opening import open_runtime  # a whole gateway: only to connect
+
     upstreams = loaded.config.upstreams
     with waiting(f"connecting to {len(upstreams)} upstreams"):
         async with open_runtime(loaded, trusted=True) as runtime:

@@ -9,7 +9,7 @@ import asyncio
 
 import click
 
-from armory.cli.asking import opened
+from armory.cli.local import opened
 from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import out, print_json
 from armory.errors import UnknownTool

@@ -12,7 +12,7 @@ import click
 from armory.cli.options import json_option
 from armory.cli.output import print_json
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS
-from armory.runtime.settings import armory_version
+from armory.runtime.version import armory_version
 
 
 @click.command()

@@ -13,7 +13,7 @@ from typing import Any
 import click
 
 from armory.agent.synthetic import ChatQueryGenerator, CostEstimate, estimate, generate_all
-from armory.cli.asking import opened
+from armory.cli.local import opened
 from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import err, print_json, waiting
 from armory.config import Loaded

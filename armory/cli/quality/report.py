@@ -15,7 +15,7 @@ from typing import Any
 import click
 from rich.table import Table
 
-from armory.cli.asking import opened
+from armory.cli.local import opened
 from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import out, print_json, say_notice, waiting
 from armory.config import Loaded, load_text

@@ -73,7 +73,7 @@ async def _dataset(folder: str | None, config: str | None, synthetic: bool) -> D
     if folder is not None:
         tools = tuple(load_tools(Path(folder) / "tools.jsonl"))
     else:
-        from armory.cli.asking import opened  # the whole gateway: only when it is asked for
+        from armory.cli.local import opened  # the whole gateway: only when it is asked for
 
         async with opened(loaded_config(config)) as runtime:
             if runtime.retriever is None:

@@ -7,16 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from armory.accounts.service import Accounts
 from armory.accounts.settings import AccountSettings
 from armory.config import Config, Loaded
 from armory.config.base import values_for
 from armory.security.authentication import Scheme
-from armory.security.jwt import JwtScheme
 from armory.security.settings import JwtSettings
 from armory.storage.database import Database
 from armory.storage.opening import make_cache
+
+if TYPE_CHECKING:
+    from armory.security.jwt import JwtScheme
 
 
 def make_accounts(
@@ -78,6 +81,8 @@ def jwt_scheme(config: Config) -> JwtScheme:
     Raises:
         ConfigError: its keys do not fit each other.
     """
+    from armory.security.jwt import JwtScheme  # cryptography: only where tokens are checked
+
     block = config.security.jwt
     assert block is not None
     settings = JwtSettings(**values_for(JwtSettings, block))

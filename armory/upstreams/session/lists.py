@@ -10,7 +10,6 @@ from typing import Any
 
 import msgspec
 import structlog
-from mcp.shared.inbound import find_invalid_x_mcp_header
 from msgspec import Raw
 
 from armory.domain.catalog import ServerLists
@@ -18,7 +17,7 @@ from armory.errors import UpstreamUnavailable
 from armory.protocol.codes import METHOD_NOT_FOUND
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import Call
-from armory.protocol.rawjson import NULL, items, members, value
+from armory.protocol.rawjson import NULL, encode, items, members, value
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.entries import MAX_LEVELS, Omissions, Unusable, fits, opened
 
@@ -42,6 +41,7 @@ KEY = {TOOLS: "name", PROMPTS: "name", RESOURCES: "uri", TEMPLATES: "uriTemplate
 CAPABILITY = {TOOLS: "tools", PROMPTS: "prompts", RESOURCES: "resources", TEMPLATES: "resources"}
 
 Entries = list[Mapping[str, Any]]
+_HEADER_KEY = b'"x-mcp-header"'
 
 
 class BadList(UpstreamUnavailable):
@@ -196,6 +196,10 @@ def _previous(before: ServerLists | None, method: str) -> Entries:
 
 
 def _headers_valid(tool: Mapping[str, Any], omitted: Omissions) -> bool:
+    if _HEADER_KEY not in encode(tool.get("inputSchema")):
+        return True
+    from mcp.shared.inbound import find_invalid_x_mcp_header  # heavy: only for such a tool
+
     why = find_invalid_x_mcp_header(tool.get("inputSchema"))
     if why is not None:
         omitted.add(TOOLS, tool["name"], why)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from armory.cli.asking import failure_of
+from armory.cli.answers import failure_of
 from armory.errors import (
     ArmoryError,
     InvalidRequest,

@@ -12,7 +12,6 @@ from armory.retrieval.options import Limits
 from armory.retrieval.registry import RetrievalOptions
 from armory.runtime.retrieval import retrieval_options
 from armory.runtime.settings import (
-    armory_version,
     gateway_settings,
     http_settings,
     listen_settings,
@@ -21,6 +20,7 @@ from armory.runtime.settings import (
     tool_rules,
     upstream_spec,
 )
+from armory.runtime.version import armory_version
 from armory.upstreams.spec import UpstreamSpec
 from armory.web.settings import ListenSettings
 from armory.wire.http.settings import HttpSettings

@@ -1,0 +1,131 @@
+"""What a gateway answers, wherever it runs: results, pages of a list, errors by their kind.
+
+Owns: packing a request's members and reading its answer. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Protocol, cast
+
+import msgspec
+from msgspec import Raw
+
+from armory.cli.output import err
+from armory.domain.principal import Principal
+from armory.errors import (
+    ArmoryError,
+    BackendError,
+    InvalidRequest,
+    RateLimited,
+    UnknownTool,
+    UpstreamOverloaded,
+    UpstreamTimeout,
+    UpstreamUnavailable,
+)
+from armory.protocol.codes import TIMED_OUT, UNAVAILABLE
+from armory.protocol.jsonrpc import ErrorObject, error_of
+from armory.protocol.link import Answer, ClientGone, Params, Reply
+from armory.protocol.meta import SELECTION
+
+OPERATOR = Principal("operator", method="internal")
+_MAX_PAGES = 1_000
+_KINDS: Mapping[str, type[ArmoryError]] = {
+    kind.code: kind
+    for kind in (
+        InvalidRequest,
+        UnknownTool,
+        RateLimited,
+        UpstreamUnavailable,
+        UpstreamTimeout,
+        UpstreamOverloaded,
+        BackendError,
+    )
+}
+_KIND_OF_CODE: Mapping[int, type[ArmoryError]] = {
+    UNAVAILABLE: UpstreamUnavailable,
+    TIMED_OUT: UpstreamTimeout,
+}
+"""For errors without `data.code`."""
+
+
+class Asker(Protocol):
+    """Something that answers MCP requests."""
+
+    async def ask(
+        self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """The result of one request.
+
+        Raises:
+            ArmoryError: it was refused, or nobody could be asked.
+        """
+        ...
+
+
+class CommandLine:
+    """A client that can be shown progress and log lines and cannot be asked anything."""
+
+    capabilities: Mapping[str, Any] = {}
+    log_level: str | None = None
+    progress_token: Raw | None = None
+
+    async def notify(self, method: str, params: Params) -> None:
+        """Log lines go to standard error."""
+        if method == "notifications/message":
+            err().print(bytes(params.get("data", Raw(b"null"))).decode("utf-8", "replace"))
+
+    async def ask(self, method: str, params: Params) -> Answer:
+        """Nobody can be asked."""
+        raise ClientGone(f"{method} cannot be answered by a command line")
+
+
+async def all_tools(
+    asked: Asker, meta: Mapping[str, Any] | None = None
+) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Every page of `tools/list`: the definitions, and the selection that the answer tells of."""
+    tools: list[dict[str, Any]] = []
+    cursor: str | None = None
+    selection: dict[str, Any] = {}
+    for _ in range(_MAX_PAGES):
+        page = await asked.ask("tools/list", {"cursor": cursor} if cursor else {}, meta)
+        tools += page.get("tools", [])
+        selection = (page.get("_meta") or {}).get(SELECTION, selection)
+        cursor = page.get("nextCursor")
+        if not cursor:
+            break
+    return tools, selection
+
+
+def packed_value(value: Any) -> Raw:
+    """A value as it is sent."""
+    return Raw(json.dumps(value).encode())
+
+
+def packed(values: Mapping[str, Any]) -> dict[str, Raw]:
+    """The members of an object as they are sent."""
+    return {name: packed_value(value) for name, value in values.items()}
+
+
+def result_of(reply: Reply) -> dict[str, Any]:
+    """What was answered.
+
+    Raises:
+        ArmoryError: the request was refused.
+    """
+    if reply.error is not None:
+        raise failure_of(error_of(reply.error))
+    return msgspec.json.decode(b"".join(reply.parts))
+
+
+def failure_of(error: ErrorObject) -> ArmoryError:
+    """The error of the kind that the gateway names in `error.data.code`."""
+    kind = _KINDS.get(kind_of(error), _KIND_OF_CODE.get(error.code, ArmoryError))
+    return kind(error.message or "refused")
+
+
+def kind_of(error: ErrorObject) -> str:
+    """`error.data.code`; empty where there is none."""
+    data = error.data
+    return str(cast("dict[str, Any]", data).get("code")) if isinstance(data, dict) else ""

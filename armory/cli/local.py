@@ -1,0 +1,67 @@
+"""A gateway opened here for the length of a command.
+
+Owns: opening it and asking it. Never imports a web framework.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from typing import Any
+
+from armory.cli.answers import OPERATOR, CommandLine, packed, result_of
+from armory.cli.output import waiting
+from armory.config import Loaded
+from armory.gateway.requests import ClientRequest
+from armory.protocol.versions import MODERN_VERSIONS
+from armory.runtime.opening import open_runtime
+from armory.runtime.running import Runtime
+from armory.wire.dispatch import Dispatcher
+from armory.wire.interaction.interactions import Interactions
+
+
+class Here:
+    """Asks a runtime of this process."""
+
+    def __init__(self, runtime: Runtime, mode: str | None = None) -> None:
+        self._dispatcher = Dispatcher(runtime.gateway, Interactions())
+        self._url = {"mode": [mode]} if mode else {}
+
+    async def ask(
+        self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """As `Asker.ask`."""
+        request = ClientRequest(
+            principal=OPERATOR,
+            client=CommandLine(),
+            era="modern",
+            version=MODERN_VERSIONS[-1],
+            meta=packed(meta or {}),
+            url=self._url,
+        )
+        return result_of(await self._dispatcher.answer(request, method, packed(params)))
+
+
+@asynccontextmanager
+async def opened(loaded: Loaded, *, only: str | None = None) -> AsyncGenerator[Runtime]:
+    """A gateway that serves nobody but this command, ready to be asked.
+
+    Args:
+        loaded: the configuration.
+        only: connect to this one upstream alone.
+    """
+    if only is not None and only in loaded.config.upstreams:
+        loaded = _only(loaded, only)
+    with waiting(f"connecting to {len(loaded.config.upstreams)} upstreams") as shown:
+        async with open_runtime(loaded, trusted=True, on_progress=shown.indexed) as runtime:
+            await runtime.ready()
+            shown.say("asking")
+            yield runtime
+
+
+def _only(loaded: Loaded, server: str) -> Loaded:
+    config = loaded.config.model_copy(
+        update={"upstreams": {server: loaded.config.upstreams[server]}}
+    )
+    return replace(loaded, config=config)

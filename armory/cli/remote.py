@@ -1,0 +1,107 @@
+"""A gateway that runs elsewhere, asked over HTTP.
+
+Owns: `--url`: which endpoint it means, and what is said when nobody answers there. Never imports
+the gateway's own rooms: a question to another gateway loads none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, cast
+from urllib.parse import urlsplit, urlunsplit
+
+from armory.cli.answers import OPERATOR, CommandLine, kind_of, packed, packed_value, result_of
+from armory.errors import ArmoryError, AuthenticationFailed, ConfigError, UpstreamUnavailable
+from armory.protocol.link import Call, Owner
+from armory.runtime.version import armory_version
+from armory.upstreams.pool import Pool
+from armory.upstreams.session.handshake import Incompatible
+from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.http_client import HttpFailure
+
+_GATEWAY = "gateway"
+
+
+class RemoteGateway:
+    """Asks a gateway that runs elsewhere."""
+
+    def __init__(self, pool: Pool, url: str) -> None:
+        self._pool = pool
+        self._url = url
+
+    async def ask(
+        self, method: str, params: Mapping[str, Any], meta: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """As `Asker.ask`."""
+        sent = packed(params)
+        if meta:
+            sent["_meta"] = packed_value(meta)
+        name = params.get("name") or params.get("uri")
+        call = Call(method, sent, client=CommandLine(), name_header=cast("str | None", name))
+        try:
+            return result_of(await self._pool.request(_GATEWAY, Owner(OPERATOR), call))
+        except UpstreamUnavailable as error:
+            raise _not_reached(self._url, error) from None
+
+
+@asynccontextmanager
+async def connected(
+    url: str, token: str | None, mode: str | None = None
+) -> AsyncGenerator[RemoteGateway]:
+    """The gateway at a URL, for the length of a command.
+
+    Args:
+        url: with or without `/mcp`.
+        token: bearer token for it.
+        mode: as the URL parameter `mode`.
+
+    Raises:
+        ConfigError: it is no http(s) URL.
+    """
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
+    spec = UpstreamSpec(key=_GATEWAY, url=endpoint_url(url, mode), headers=headers)
+    pool = Pool([spec], client_info={"name": "armory-cli", "version": armory_version()})
+    try:
+        yield RemoteGateway(pool, endpoint_url(url))
+    finally:
+        await pool.close()
+
+
+def endpoint_url(url: str, mode: str | None = None) -> str:
+    """The MCP endpoint meant by `url`.
+
+    Raises:
+        ConfigError: it is no http(s) URL.
+    """
+    parts = urlsplit(url if "://" in url else f"http://{url}")
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigError(f"{url!r} is no URL of a gateway; write e.g. http://127.0.0.1:8080/mcp")
+    path = parts.path if parts.path.strip("/") else "/mcp"
+    query = "&".join(part for part in (parts.query, f"mode={mode}" if mode else "") if part)
+    return urlunsplit((parts.scheme, parts.netloc, path, query, ""))
+
+
+def _not_reached(url: str, error: UpstreamUnavailable) -> ArmoryError:
+    """The failure of `--url` in words of the command line, which knows no upstream."""
+    said = error.message.removeprefix(f"upstream {_GATEWAY!r}").lstrip(": ")
+    answer, unknown_caller = "", False
+    if isinstance(error, HttpFailure):
+        body = " ".join(bytes(error.body[:200]).decode(errors="replace").split())
+        answer, unknown_caller = f"HTTP {error.status} {body}", error.status == 401
+    elif isinstance(error, Incompatible) and error.refusal is not None:
+        answer = error.refusal.message
+        unknown_caller = kind_of(error.refusal) == AuthenticationFailed.code
+    if unknown_caller:
+        return AuthenticationFailed(
+            f"the gateway at {url} refuses: {answer}\nGive a token with --token or $ARMORY_TOKEN"
+        )
+    if answer:
+        return UpstreamUnavailable(
+            f"{url} is no MCP endpoint of a gateway: {answer}\nThe path is /mcp, /mcp/set/NAME or "
+            "/mcp/SERVER, below server.base_path where that is set"
+        )
+    return UpstreamUnavailable(
+        f"no gateway answers at {url}: {said}\nStart one with `armory serve`, or give another "
+        "--url. Without --url the command opens the servers of armory.yaml itself"
+    )

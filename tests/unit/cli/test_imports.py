@@ -1,0 +1,65 @@
+"""What each command loads: only what it needs, so that it answers at once."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import sys
+from armory.cli.main import main
+try:
+    main(sys.argv[1:])
+finally:
+    print("\\nloaded", *sys.modules)
+"""
+SDKS = ("mcp", "mcp_types", "openai", "qdrant_client", "onnxruntime", "tokenizers", "jwt")
+DATABASE = ("sqlalchemy", "alembic")
+HTTP = ("aiohttp", "httptools")
+GATEWAY = (
+    "aiohttp.web",
+    "armory.agent.loop",
+    "armory.gateway.gateway",
+    "armory.retrieval.retriever",
+    "armory.runtime.running",
+    "armory.web.app",
+    "armory.wire",
+)
+REMOTE = (*SDKS, *DATABASE, *GATEWAY, "armory.retrieval", "armory.accounts.service")
+NOWHERE = ("--url", "http://127.0.0.1:1/mcp")
+
+
+def loaded(arguments: tuple[str, ...], folder: Path) -> set[str]:
+    """The modules that a process has imported when the command ends."""
+    (folder / "armory.yaml").write_text("upstreams:\n  here:\n    url: http://127.0.0.1:1/mcp\n")
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert "unexpected" not in done.stderr
+    return set(done.stdout.rpartition("\nloaded ")[2].split())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "needed", "unwanted"),
+    [
+        (("keys", "list"), "sqlalchemy", (*SDKS, *HTTP, *GATEWAY)),
+        (("validate",), "armory.config.model", (*SDKS, *HTTP, *DATABASE, *GATEWAY)),
+        (("tools", *NOWHERE), "aiohttp", REMOTE),
+        (("call", *NOWHERE, "tool"), "aiohttp", REMOTE),
+        (("search", *NOWHERE, "words"), "aiohttp", REMOTE),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+)
+def test_a_command_loads_only_what_it_needs(
+    tmp_path: Path, arguments: tuple[str, ...], needed: str, unwanted: tuple[str, ...]
+) -> None:
+    modules = loaded(arguments, tmp_path)
+    assert needed in modules
+    assert modules.isdisjoint(unwanted), sorted(modules.intersection(unwanted))
