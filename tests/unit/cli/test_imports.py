@@ -23,12 +23,18 @@ GATEWAY = (
     "aiohttp.web",
     "armory.agent.loop",
     "armory.gateway.gateway",
-    "armory.retrieval.retriever",
     "armory.runtime.running",
     "armory.web.app",
-    "armory.wire",
+    "armory.wire.dispatch",
 )
-REMOTE = (*SDKS, *DATABASE, *GATEWAY, "armory.retrieval", "armory.accounts.service")
+REMOTE = (
+    *SDKS,
+    *DATABASE,
+    *GATEWAY,
+    "armory.retrieval.retriever",
+    "armory.retrieval.features",
+    "armory.accounts.service",
+)
 NOWHERE = ("--url", "http://127.0.0.1:1/mcp")
 
 
@@ -55,7 +61,7 @@ def loaded(arguments: tuple[str, ...], folder: Path) -> set[str]:
         (("call", *NOWHERE, "tool"), "aiohttp", REMOTE),
         (("search", *NOWHERE, "words"), "aiohttp", REMOTE),
     ],
-    ids=lambda value: value[0] if isinstance(value, tuple) else "",
+    ids=["keys", "validate", "tools", "call", "search"],
 )
 def test_a_command_loads_only_what_it_needs(
     tmp_path: Path, arguments: tuple[str, ...], needed: str, unwanted: tuple[str, ...]
