@@ -6,9 +6,11 @@ Owns: the command, its table, the picture, where tools and queries come from. Ne
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections import Counter
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +22,16 @@ from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import out, print_json, say_notice, waiting
 from armory.config import Loaded, load_text
 from armory.domain.catalog import ServerLists
+from armory.domain.results import Selection
 from armory.domain.tool import ToolRecord
 from armory.errors import ConfigError
 from armory.evaluation.context import ContextReport, Surfaces, first_tokens, measure
 from armory.evaluation.dataset import load_dataset
 from armory.evaluation.plot import svg
-from armory.gateway.metatools.answers import found_structure
+from armory.gateway.metatools.answers import about_servers, found_structure
 from armory.gateway.metatools.definitions import call_definition, search_definition
 from armory.gateway.results.toon import encode_value
+from armory.gateway.views.definitions import ui_meta
 from armory.llm.client import ChatClient
 from armory.retrieval.indexing.document import template_queries
 from armory.retrieval.retriever import Retriever
@@ -50,6 +54,11 @@ class _Asked:
     servers: dict[str, ServerLists]
     retriever: Retriever
     queries: tuple[str, ...] = ()
+
+
+def _found(asked: _Asked, counts: Mapping[str, int], selection: Selection) -> dict[str, Any]:
+    """What `search_tools` answers where everybody may call everything."""
+    return found_structure(selection, lambda: about_servers(asked.servers, counts), ui_meta)
 
 
 @click.command()
@@ -134,7 +143,7 @@ async def _report(
         surfaces = Surfaces(
             search_tool=search_definition(asked.servers, call_tool=True),
             call_tool=call_definition(),
-            answer=found_structure,
+            answer=partial(_found, asked, Counter(tool.server for tool in asked.tools)),
             toon=encode_value,
         )
         with waiting("counting") as shown:

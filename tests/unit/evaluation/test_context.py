@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -23,10 +24,15 @@ from armory.testing.chat import ScriptedChat, Turn
 
 pytestmark = pytest.mark.anyio
 
+
+def found(selection: Selection) -> dict[str, Any]:
+    return found_structure(selection, lambda: ([], 0), lambda _tool: {})
+
+
 SURFACES = Surfaces(
     search_tool=search_definition({}, call_tool=True),
     call_tool=call_definition(),
-    answer=found_structure,
+    answer=found,
     toon=encode_value,
 )
 
@@ -61,7 +67,7 @@ async def test_each_way_counts_everything_that_it_puts_in() -> None:
     assert none.filtered == estimate_tokens(compact([SURFACES.search_tool]))
     # A round trip carries both meta-tools, the call and the answer, even when nothing is found.
     assert none.searched > report.meta_tools
-    answer = estimate_tokens(compact(found_structure(await search(Query(("2",))))))
+    answer = estimate_tokens(compact(found(await search(Query(("2",))))))
     assert two.searched >= report.meta_tools + answer
     assert two.searched_toon <= two.searched
     assert two.filtered_toon <= two.filtered
