@@ -178,6 +178,8 @@ class Retriever:
 
     async def _rank(self, query: Query, visible: VisibleSet | None) -> Ranking:
         ranker = self._ranker(query.ranker or self.settings.ranker)
+        if query.hour is None and self.settings.rank.context_boosts:
+            query = replace(query, hour=time.localtime().tm_hour)
         snapshot = self._snapshot
         if snapshot is None:
             return Ranking.empty(ranker, "nothing is indexed yet")

@@ -7,6 +7,7 @@ knows a route.
 from __future__ import annotations
 
 import hashlib
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -200,7 +201,7 @@ class Searching:
             query.texts,
             query.ranker,
             query.user,
-            query.hour,
+            time.localtime().tm_hour if query.hour is None else query.hour,
             query.last_tool,
             sorted(query.servers) if query.servers is not None else None,
             sorted(query.categories) if query.categories is not None else None,

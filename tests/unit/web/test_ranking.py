@@ -68,6 +68,20 @@ async def test_context_boosts_multiply_where_configuration_switches_them_on(
     assert "boosted" not in plain["mail__send"]["reason"]
 
 
+async def test_without_an_hour_the_local_time_counts(tmp_path: Path) -> None:
+    tags = {"dev.armory/tags": ["async", "low-latency"]}
+    tools = {"mail": [{"name": "send", "description": "Send a message", "_meta": tags}]}
+    async with running_service(
+        f"sqlite:///{tmp_path / 'armory.db'}",
+        catalogue(tools),
+        embedder=HashingEmbedder(),
+        rank=RankSettings(context_boosts=True),
+    ) as service:
+        found = await ranked(service.url, query="a message")
+    reason = found["mail__send"]["reason"]
+    assert "asynchronous, after 17:00" in reason or "low latency, during the day" in reason
+
+
 async def test_other_weights_change_the_sum(tmp_path: Path) -> None:
     weights = {"similarity": 0.7, "popularity": 0.1, "history": 0.1, "performance": 0.1}
     async with running_service(
