@@ -25,6 +25,7 @@ from armory.evaluation.report import failure_json, missed_gates, parse_gate, to_
 from armory.evaluation.run import Failure, Result, Setup, evaluate
 from armory.feedback.vectors import FeedbackLimits, FeedbackVectors
 from armory.retrieval.names import INDEXES, RANKERS
+from armory.retrieval.options import INDEX
 from armory.retrieval.registry import RetrievalOptions, build_retriever
 from armory.retrieval.search.candidates import Experience
 from armory.runtime.retrieval import retrieval_options
@@ -35,13 +36,16 @@ DEFAULT_CONFIG = "armory.yaml"
 def options_of(config: str | None) -> RetrievalOptions:
     """The configured retrieval; the defaults where there is no configuration.
 
+    A shared store is left in peace: vectors of a data set belong into this process.
+
     Raises:
         ConfigError: the configuration does not hold.
     """
     given = config or os.environ.get("ARMORY_CONFIG")
     if given is None and not Path(DEFAULT_CONFIG).is_file():
         return RetrievalOptions(cache_dir=str(armory_home() / "cache"))
-    return retrieval_options(load_file(find_config(config)))
+    options = retrieval_options(load_file(find_config(config)))
+    return replace(options, index=INDEX) if options.index == "qdrant" else options
 
 
 @click.command("eval")

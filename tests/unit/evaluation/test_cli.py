@@ -56,6 +56,16 @@ def test_eval_as_json_and_as_a_gate(folder: Path) -> None:
     assert json.loads(missed.stdout)["tools"] == 32
 
 
+def test_eval_and_tune_write_nothing_into_the_store_of_a_gateway(folder: Path) -> None:
+    (folder / "armory.yaml").write_text(
+        "upstreams: {}\ntool_rag: {index: qdrant, qdrant: {path: store}}\n"
+    )
+    for command in (["eval", str(folder), "--json"], ["tune", str(folder), "--json"]):
+        done = CliRunner().invoke(cli, command)
+        assert done.exit_code == 0, done.output
+    assert not (folder / "store").exists()
+
+
 def test_eval_among_the_tools_of_another_catalogue(folder: Path) -> None:
     other = folder / "other"
     other.mkdir()
