@@ -97,5 +97,5 @@ async def test_a_thousand_sessions_leave_no_process_behind() -> None:
         await until(lambda: pool.status()["up"].sessions == 0, 60)
     assert 0 < most <= AT_ONCE
     await pool.close()
-    assert marked(mark) == []
-    assert children() <= before
+    # what was killed is gone a moment later, when the kernel has taken it down
+    await until(lambda: marked(mark) == [] and children() <= before, 30)
