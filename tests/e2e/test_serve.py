@@ -190,7 +190,10 @@ async def test_two_tokens_see_search_and_call_exactly_what_they_may(
     assert listed == {"time__get_current_time", "time__convert_time"}
     assert searched <= listed
     unknown = (await seen("token-of-clock", "notes__no_such_note"))[2]
-    assert refusal.replace("get_note", "X") == unknown.replace("no_such_note", "X")
+    hidden, _, near_hidden = refusal.partition("; nearest: ")
+    absent, _, near_absent = unknown.partition("; nearest: ")
+    assert hidden.replace("get_note", "X") == absent.replace("no_such_note", "X")
+    assert "notes__" not in near_hidden + near_absent
 
     listed, searched, _ = await seen("token-of-writer", "notes__delete_note")
     assert len(listed) == 11

@@ -36,7 +36,7 @@ from armory.wire.http.settings import HttpSettings
 pytestmark = pytest.mark.anyio
 NAMES = ("greedy", "other")
 TOKENS = {name: f"{name}-{'t' * 40}" for name in NAMES}
-LIMITS: dict[str, int] = {
+LIMITS: dict[str, Any] = {
     "sessions_per_principal": 2,
     "streams_per_principal": 1,
     "parked_per_principal": 2,

@@ -43,7 +43,7 @@ fuzzed = settings(
     max_examples=EXAMPLES,
     deadline=None,
     derandomize="ARMORY_FUZZ_EXAMPLES" not in os.environ,
-    suppress_health_check=list(HealthCheck),
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )
 
 

@@ -56,7 +56,7 @@ async def test_a_launcher_may_take_longer_than_connecting(tmp_path: Path, era: s
         connect_timeout_s=0.01,
     )
     connector = Connector(spec, {})
-    link = await connector.connect(ANONYMOUS, {}, RecordingObserver())
+    link = await connector.connect(Owner(ANONYMOUS), {}, RecordingObserver())
     assert link.era == era
     await link.close()
 
@@ -64,7 +64,7 @@ async def test_a_launcher_may_take_longer_than_connecting(tmp_path: Path, era: s
 async def test_what_does_nothing_is_given_up_with_the_key_that_would_help() -> None:
     connector = Connector(patient("sh", "-c", "exec cat >/dev/null", start_timeout_s=0.05), {})
     with pytest.raises(UpstreamTimeout, match=r"upstreams\.up\.start_timeout_s \(0\.05 s\)"):
-        await connector.connect(ANONYMOUS, {}, RecordingObserver())
+        await connector.connect(Owner(ANONYMOUS), {}, RecordingObserver())
 
 
 async def test_a_process_that_works_is_told_from_one_that_does_not() -> None:
@@ -132,8 +132,8 @@ async def test_a_server_that_lives_again_is_asked_everything(tmp_path: Path) -> 
     connector = Connector(spec, {})
     for _ in range(2):
         with pytest.raises(UpstreamUnavailable, match="status 3"):
-            await connector.connect(ANONYMOUS, {}, RecordingObserver())
+            await connector.connect(Owner(ANONYMOUS), {}, RecordingObserver())
     gate.touch()
-    link = await connector.connect(ANONYMOUS, {}, RecordingObserver())
+    link = await connector.connect(Owner(ANONYMOUS), {}, RecordingObserver())
     assert link.era == "modern"
     await link.close()

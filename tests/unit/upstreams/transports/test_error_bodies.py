@@ -9,6 +9,7 @@ from aiohttp import web
 
 from armory.domain.principal import ANONYMOUS
 from armory.errors import UpstreamUnavailable
+from armory.protocol.link import Owner
 from armory.testing.clients.recording import RecordingObserver
 from armory.testing.waiting import until
 from armory.upstreams.negotiate import Connector
@@ -63,7 +64,7 @@ async def test_a_server_that_wants_a_login_is_told_as_that(
 ) -> None:
     connector = Connector(UpstreamSpec("docs", url=url(status, body), protocol=protocol), {})
     with pytest.raises(UpstreamUnavailable) as failed:
-        await connector.connect(ANONYMOUS, {}, RecordingObserver())
+        await connector.connect(Owner(ANONYMOUS), {}, RecordingObserver())
     await connector.close()
     text = str(failed.value)
     assert text.startswith(f"upstream 'docs' wants a login: it answered HTTP {status}")
@@ -77,7 +78,7 @@ async def test_any_other_error_with_a_json_body_is_an_http_error(url: Url) -> No
     where = url(500, '{"error": "the database is away"}')
     connector = Connector(UpstreamSpec("docs", url=where), {})
     with pytest.raises(UpstreamUnavailable, match=r"answered HTTP 500 \(the database is away\)"):
-        await connector.connect(ANONYMOUS, {}, RecordingObserver())
+        await connector.connect(Owner(ANONYMOUS), {}, RecordingObserver())
     await connector.close()
 
 
