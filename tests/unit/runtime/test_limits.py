@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,10 @@ class Client:
             headers["Mcp-Name"] = params["name"]
         body = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
         async with self.session.post(f"{self.url}/mcp", json=body, headers=headers) as answer:
-            found: dict[str, Any] = await answer.json()
+            text = await answer.text()
+            if answer.content_type == "text/event-stream":  # it took a while
+                text = [line for line in text.splitlines() if line.startswith("data: {")][-1][6:]
+            found: dict[str, Any] = json.loads(text)
             return found
 
     async def catalog(self, who: str) -> tuple[int, str | None, dict[str, Any]]:
