@@ -210,7 +210,7 @@ class JwtScheme:
             _log.info("jwt_refused", reason=type(error).__name__)
             raise AuthenticationFailed(_REFUSED) from None
         principal = self._principal(claims)
-        until = min(self._clock() + _CHECKED_S, float(claims["exp"]))
+        until = min(self._clock() + _CHECKED_S, _expiry(claims))
         self._checked[digest] = (principal, until, self._generation)
         return principal
 
@@ -255,8 +255,21 @@ class JwtScheme:
             user,
             frozenset(scopes),
             "jwt",
-            float(claims["exp"]) + self._leeway_s,
+            _expiry(claims) + self._leeway_s,
         )
+
+
+def _expiry(claims: Mapping[str, Any]) -> float:
+    """When the token ends, in seconds since 1970.
+
+    Raises:
+        AuthenticationFailed: a number that is no date (10^400 is valid JSON).
+    """
+    try:
+        return float(claims["exp"])
+    except OverflowError:
+        _log.info("jwt_refused", reason="exp is no date")
+        raise AuthenticationFailed(_REFUSED) from None
 
 
 def _check(jwks_url: str | None, secret: str | None, algorithms: Sequence[str]) -> None:
