@@ -11,12 +11,14 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
 from armory.cli.output import say_failure
 from armory.config import ConfigProblems
+from armory.config.load import armory_home
 from armory.config.problems import nearest
 from armory.errors import ArmoryError, ConfigError, InvalidRequest, UpstreamUnavailable
 from armory.observability.logging import configure_logging
@@ -96,8 +98,10 @@ def exit_code(error: ArmoryError) -> int:
     return UNREACHABLE if isinstance(error, UpstreamUnavailable) else FAILED
 
 
-def told(error: ArmoryError) -> dict[str, Any]:
+def told(error: ArmoryError | OSError) -> dict[str, Any]:
     """An error as `--json` shows it."""
+    if isinstance(error, OSError):
+        error = refused_by_the_system(error)
     shown: dict[str, Any] = {
         "code": error.code,
         "message": str(error) or error.message,
@@ -109,6 +113,23 @@ def told(error: ArmoryError) -> dict[str, Any]:
     if isinstance(error, ConfigProblems):
         shown["problems"] = error.as_json()
     return shown
+
+
+def refused_by_the_system(error: OSError) -> ConfigError:
+    """A file that cannot be used, a full disk: what and why, and the setting where it is ours."""
+    if os.environ.get("ARMORY_DEBUG"):
+        traceback.print_exception(error)
+    why = error.strerror or str(error) or type(error).__name__
+    if error.filename is None:
+        return ConfigError(f"the system refuses: {why}")
+    home = armory_home()
+    message = f"{error.filename} cannot be used: {why}"
+    if Path(str(error.filename)).is_relative_to(home):
+        message += (
+            f"; Armory keeps its data in {home}, which has to be a folder that this user may write:"
+            " name another one with $ARMORY_HOME"
+        )
+    return ConfigError(message)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -132,15 +153,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
             say_failure(usage, as_json=True)
         else:
             error.show()
-    except ArmoryError as error:
-        failure = told(error)
-        say_failure(failure, as_json=as_json)
-        code = failure["exit_code"]
     except KeyboardInterrupt:
         code = INTERRUPTED
     except BrokenPipeError:  # the reader of a pipe went away
         sys.stderr.close()
         code = FAILED
+    except (ArmoryError, OSError) as error:
+        failure = told(error)
+        say_failure(failure, as_json=as_json)
+        code = failure["exit_code"]
     except Exception as error:  # noqa: BLE001 - the last line of defence before a user's terminal
         if os.environ.get("ARMORY_DEBUG"):
             traceback.print_exc()
