@@ -59,14 +59,6 @@ class ToolRecord:
         return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
 
     @property
-    def for_models(self) -> bool:
-        """Whether models may call it, not apps alone (`_meta.ui.visibility`)."""
-        meta = self.definition.get("_meta")
-        ui = cast("dict[str, Any]", meta).get("ui") if isinstance(meta, dict) else None
-        shown = cast("dict[str, Any]", ui).get("visibility") if isinstance(ui, dict) else None
-        return not isinstance(shown, list) or "model" in shown
-
-    @property
     def input_schema(self) -> Mapping[str, Any]:
         """JSON Schema of the arguments; empty when absent or malformed."""
         value = self.definition.get("inputSchema")

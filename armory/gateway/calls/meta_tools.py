@@ -22,7 +22,7 @@ from armory.gateway.metatools.definitions import CALL, FIND, SEARCH
 from armory.gateway.outcomes import Outcomes
 from armory.gateway.ports import Finder, Limiter
 from armory.gateway.results.answers import Answers, unknown
-from armory.gateway.views.definitions import ui_meta
+from armory.gateway.views.definitions import for_models, ui_meta
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
@@ -139,5 +139,5 @@ def _servers(context: RequestContext) -> tuple[list[dict[str, Any]], int]:
     """The servers of which the caller may call anything, with what they are for."""
     view = context.view
     names, tools = view.visible(context).tools.names, view.catalog.tools
-    counts = Counter(t.server for n, t in tools.items() if n in names and t.for_models)
+    counts = Counter(t.server for n, t in tools.items() if n in names and for_models(t))
     return shapes.about_servers(view.catalog.servers, counts)

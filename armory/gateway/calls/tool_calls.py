@@ -29,6 +29,7 @@ from armory.gateway.results.answers import (
     with_nearest,
 )
 from armory.gateway.results.channels import exposed_channel
+from armory.gateway.views.definitions import for_models
 from armory.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.jsonrpc import code_of
@@ -84,7 +85,7 @@ class ToolCalls:
             name = need_text(params, "name")
             searched = True
         record = context.view.tool(context, name)
-        if record is None or (searched and not record.for_models):
+        if record is None or (searched and not for_models(record)):
             return self._missing(context, name, searched=searched)
         _check_arguments(params)
         started = time.perf_counter()

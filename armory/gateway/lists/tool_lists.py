@@ -24,7 +24,7 @@ from armory.gateway.outcomes import Outcomes
 from armory.gateway.ports import Limiter, Retriever
 from armory.gateway.query_parsing import ListRequest, read_list_request
 from armory.gateway.settings import GatewaySettings
-from armory.gateway.views.definitions import Form
+from armory.gateway.views.definitions import Form, for_models
 from armory.gateway.views.view import View
 from armory.protocol.link import Reply
 from armory.protocol.meta import SELECTION
@@ -136,7 +136,7 @@ def _called(view: View, query: Query, visible: VisibleCatalog, found: Selection)
             tool = view.catalog.tools[name]
             wanted = query.servers is None or tool.server in query.servers
             wanted &= query.categories is None or tool.category in query.categories
-            if wanted and name in visible.tools.names and tool.for_models:
+            if wanted and name in visible.tools.names and for_models(tool):
                 named.setdefault(name, why)
     if not named:
         return found

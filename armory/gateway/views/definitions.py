@@ -148,3 +148,11 @@ def header_map(schema: Mapping[str, Any]) -> dict[str, tuple[tuple[str, ...], st
                 if isinstance(child, dict):
                     stack.append(((*path, name), cast("dict[str, Any]", child)))
     return found
+
+
+def for_models(tool: ToolRecord) -> bool:
+    """Whether models may call it, not apps alone (`_meta.ui.visibility`)."""
+    meta = tool.definition.get("_meta")
+    ui = cast("dict[str, Any]", meta).get(UI) if isinstance(meta, dict) else None
+    shown = cast("dict[str, Any]", ui).get("visibility") if isinstance(ui, dict) else None
+    return not isinstance(shown, list) or "model" in shown

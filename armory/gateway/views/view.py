@@ -24,7 +24,14 @@ from armory.gateway.endpoint import ALL, Endpoint
 from armory.gateway.metatools.definitions import SEARCH, search_definition
 from armory.gateway.requests import ClientRequest
 from armory.gateway.settings import GatewaySettings, SetSpec
-from armory.gateway.views.definitions import Form, Kind, header_map, listed_bytes, tool_bytes
+from armory.gateway.views.definitions import (
+    Form,
+    Kind,
+    for_models,
+    header_map,
+    listed_bytes,
+    tool_bytes,
+)
 from armory.gateway.views.names import ToolNames
 from armory.security.policy import Policy, Scope, VisibleCatalog
 
@@ -68,7 +75,7 @@ class View:
         self._joined = LRUCache[tuple[str, Form, str], bytes](joined_bytes, getsizeof=len)
         self._pinned = LRUCache[str, tuple[str, ...]](_VISIBLE_KEPT)
         self._usable = LRUCache[str, frozenset[str]](_VISIBLE_KEPT)
-        self._apps = frozenset(n for n, tool in catalog.tools.items() if not tool.for_models)
+        self._apps = frozenset(n for n, tool in catalog.tools.items() if not for_models(tool))
         self._for_models = LRUCache[str, VisibleSet](_VISIBLE_KEPT)
         self._headers: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {}
         self._endpoints = _endpoints(catalog, settings)
