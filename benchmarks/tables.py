@@ -72,7 +72,7 @@ def load_all() -> str | None:
 
 
 def lists() -> str | None:
-    """Filtered lists by catalogue size."""
+    """Filtered lists by catalog size."""
     found = _read("load/lists.json")
     if found is None:
         return None
@@ -89,7 +89,7 @@ def lists() -> str | None:
         ]
         for row in found["rows"]
     ]
-    head = ["catalogue", "p50 ms", "p95 ms", "CPU ms", "tools listed", "first start s"]
+    head = ["catalog", "p50 ms", "p95 ms", "CPU ms", "tools listed", "first start s"]
     moved = [row for row in found["rows"] if isinstance(row["vectors"], dict)]
     words = "".join(
         f" The vectors of {row['vectors']['real_tools']:,} of the {row['tools']:,} tools are the "
@@ -151,7 +151,7 @@ def disturbance() -> str | None:
 
 
 def sizing() -> str | None:
-    """Memory and processor time by catalogue size."""
+    """Memory and processor time by catalog size."""
     found = _read("sizing/results.json")
     if found is None:
         return None
@@ -168,7 +168,7 @@ def sizing() -> str | None:
         ]
         for row in found["rows"]
     ]
-    head = ["catalogue", "ready MB", "busy MB", "most MB", "first start CPU s", "restart CPU s"]
+    head = ["catalog", "ready MB", "busy MB", "most MB", "first start CPU s", "restart CPU s"]
     session = max(row["session_kib"] for row in found["rows"])
     words = (
         f"A session of an earlier client takes {session:.0f} KiB, a small stdio server in Python "

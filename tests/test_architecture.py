@@ -27,7 +27,7 @@ FULL: dict[str, int] = {}
 """Folders with more files than that: none."""
 LARGE = {
     "armory.cli.accounts.packs.create": "click gives a command each of its options",
-    "armory.cli.catalogue.search.search": "click gives a command each of its options",
+    "armory.cli.catalog.search.search": "click gives a command each of its options",
     "armory.cli.quality.eval.eval_command": "click gives a command each of its options",
     "armory.cli.quality.report.report": "click gives a command each of its options",
     "armory.gateway.metatools.definitions.search_definition": "one JSON schema",

@@ -25,7 +25,7 @@ LABELLED = (
     "acebench-en",
 )
 POOLS = ("toucan-pool", "docker-pool")
-#: Our own queries (`written.jsonl`) for tools of the first pool, which are their catalogue.
+#: Our own queries (`written.jsonl`) for tools of the first pool, which are their catalog.
 WRITTEN = "written"
 WRITTEN_QUERIES = Path(__file__).with_name("written.jsonl")
 #: Folds of the leave-sets-out judgement: no fold model has seen any set of its own group.
@@ -39,7 +39,7 @@ VIEWS = ("server", "params", "plain", "names", "description")
 
 @dataclass(frozen=True)
 class Tool:
-    """One tool of a catalogue, reduced to what its text is made of."""
+    """One tool of a catalog, reduced to what its text is made of."""
 
     id: str
     name: str
@@ -59,7 +59,7 @@ class Query:
 
 
 @dataclass
-class Catalogue:
+class Catalog:
     """A set: its tools and, where labelled, its queries."""
 
     name: str
@@ -102,10 +102,10 @@ def _rows(path: Path) -> Iterable[dict[str, Any]]:
                 yield json.loads(line)
 
 
-def load(root: Path, name: str) -> Catalogue:
+def load(root: Path, name: str) -> Catalog:
     """Read one set, or the first pool with the queries that were written for it."""
     if name == WRITTEN:
-        return Catalogue(name, load(root, POOLS[0]).tools, written_queries())
+        return Catalog(name, load(root, POOLS[0]).tools, written_queries())
     tools = [_tool(row) for row in _rows(root / name / "tools.jsonl")]
     path = root / name / "queries.jsonl"
     queries = []
@@ -114,7 +114,7 @@ def load(root: Path, name: str) -> Catalogue:
         queries.append(
             Query(row["id"], row["query"], tuple(row["relevant"]), tuple(s for s in steps if s))
         )
-    return Catalogue(name, tools, queries)
+    return Catalog(name, tools, queries)
 
 
 def written_queries() -> list[Query]:
@@ -133,12 +133,12 @@ def is_held_server(server: str) -> bool:
     return int(hashlib.sha256(server.lower().encode()).hexdigest()[:8], 16) % 100 < 20
 
 
-def held_out(catalogue: Catalogue) -> list[bool]:
+def held_out(catalog: Catalog) -> list[bool]:
     """Which queries a run does not train on: by the query, of the written ones by the server."""
-    if catalogue.name != WRITTEN:
-        return [is_validation(q.id) for q in catalogue.queries]
-    held = {t.id for t in catalogue.tools if is_held_server(t.server)}
-    return [any(r in held for r in q.relevant) for q in catalogue.queries]
+    if catalog.name != WRITTEN:
+        return [is_validation(q.id) for q in catalog.queries]
+    held = {t.id for t in catalog.tools if is_held_server(t.server)}
+    return [any(r in held for r in q.relevant) for q in catalog.queries]
 
 
 def view(tool: Tool, kind: str) -> str:
@@ -259,7 +259,7 @@ def synthetic(tool: Tool, rng: random.Random) -> tuple[str, str] | None:
     return rng.choice(_OPENERS) + imperative(first), view(tool, rng.choice(VIEWS[:4]))
 
 
-def pool_without(pool: Catalogue, sets: Iterable[Catalogue]) -> Catalogue:
+def pool_without(pool: Catalog, sets: Iterable[Catalog]) -> Catalog:
     """The pool less the tools whose description also stands in one of the sets."""
     seen = {t.description.lower() for c in sets for t in c.tools if t.description}
-    return Catalogue(pool.name, [t for t in pool.tools if t.description.lower() not in seen])
+    return Catalog(pool.name, [t for t in pool.tools if t.description.lower() not in seen])

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
 from armory.retrieval.embedders.embedded import tokens_within
-from training.data import LABELLED, Catalogue, Query, Tool, is_validation, load, split_name, view
+from training.data import LABELLED, Catalog, Query, Tool, is_validation, load, split_name, view
 from training.encoder import Encoder, autocast, load_encoder, load_tokenizer
 
 Array = NDArray[np.float32]
@@ -160,9 +160,9 @@ def measure(scores: Array, relevant: Sequence[frozenset[int]]) -> dict[str, NDAr
     return {m: np.array(v) for m, v in out.items()}
 
 
-def pick(catalogue: Catalogue, part: str, cap: int) -> list[Query]:
+def pick(catalog: Catalog, part: str, cap: int) -> list[Query]:
     """The labelled queries of a part; at most `cap`, a fixed sample."""
-    chosen = [q for q in catalogue.queries if q.relevant]
+    chosen = [q for q in catalog.queries if q.relevant]
     if part == "validation":
         chosen = [q for q in chosen if is_validation(q.id)]
     step = max(1, math.ceil(len(chosen) / cap))
@@ -170,17 +170,17 @@ def pick(catalogue: Catalogue, part: str, cap: int) -> list[Query]:
 
 
 def judge(
-    embed: Embed, catalogue: Catalogue, queries: Sequence[Query], views: Sequence[str]
+    embed: Embed, catalog: Catalog, queries: Sequence[Query], views: Sequence[str]
 ) -> dict[str, dict[str, NDArray[np.float64]]]:
     """Metrics for every query, dense alone and in the fusion; several views: the best counts."""
-    place = {t.id: i for i, t in enumerate(catalogue.tools)}
+    place = {t.id: i for i, t in enumerate(catalog.tools)}
     relevant = [frozenset(place[r] for r in q.relevant if r in place) for q in queries]
     asked = embed([q.text for q in queries])
-    texts = [[view(t, v) for t in catalogue.tools] for v in views]
+    texts = [[view(t, v) for t in catalog.tools] for v in views]
     unique = {text: i for i, text in enumerate(dict.fromkeys(t for row in texts for t in row))}
     vectors = embed(list(unique))
     dense = np.max([asked @ vectors[[unique[t] for t in row]].T for row in texts], axis=0)
-    keyword = bm25(catalogue.tools, [q.text for q in queries])
+    keyword = bm25(catalog.tools, [q.text for q in queries])
     fused = 0.7 * zscores(dense) + 0.3 * zscores(keyword)
     return {"dense": measure(dense, relevant), "fusion": measure(fused, relevant)}
 
@@ -204,8 +204,8 @@ def main() -> None:
         embed = torch_embedder(load_encoder(args.model, fused=False))
     table: dict[str, dict[str, dict[str, float]]] = {}
     for name in args.sets:
-        catalogue = load(args.data, name)
-        found = judge(embed, catalogue, pick(catalogue, args.part, args.cap), args.views)
+        catalog = load(args.data, name)
+        found = judge(embed, catalog, pick(catalog, args.part, args.cap), args.views)
         table[name] = {
             leg: {m: round(float(v.mean()), 4) for m, v in metrics.items()}
             for leg, metrics in found.items()

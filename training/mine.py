@@ -20,7 +20,7 @@ from training.data import (
     LABELLED,
     POOLS,
     WRITTEN,
-    Catalogue,
+    Catalog,
     clauses,
     load,
     split_name,
@@ -48,29 +48,29 @@ def neighbours(vectors: Array, count: int = NEGATIVES) -> Indices:
     return out
 
 
-def hard_negatives(catalogue: Catalogue, tools: Array, asked: Array) -> Indices:
+def hard_negatives(catalog: Catalog, tools: Array, asked: Array) -> Indices:
     """For every query the tools that base and BM25 rank high though nobody wants them.
 
     Left out: wanted tools, tools of the same name, near-duplicates of wanted ones, and tools
     that the base puts far above every wanted one (probably wanted too, only not labelled).
     """
-    place = {t.id: i for i, t in enumerate(catalogue.tools)}
-    names = np.array([split_name(t.name) for t in catalogue.tools])
-    servers = np.array([t.server for t in catalogue.tools])
+    place = {t.id: i for i, t in enumerate(catalog.tools)}
+    names = np.array([split_name(t.name) for t in catalog.tools])
+    servers = np.array([t.server for t in catalog.tools])
     out = np.full((len(asked), NEGATIVES), -1, np.int32)
     for at in range(0, len(asked), 512):
         block = slice(at, at + 512)
         dense = asked[block] @ tools.T
-        keyword = bm25(catalogue.tools, [q.text for q in catalogue.queries[block]])
+        keyword = bm25(catalog.tools, [q.text for q in catalog.queries[block]])
         rank = 0.7 * zscores(dense) + 0.3 * zscores(keyword)
-        for row, query in enumerate(catalogue.queries[block]):
+        for row, query in enumerate(catalog.queries[block]):
             wanted = [place[r] for r in query.relevant if r in place]
             if not wanted:
                 continue
             barred = np.isin(names, names[wanted])
             near = (tools @ tools[wanted].T).max(1)
             barred |= near > DUPLICATE
-            if catalogue.name == WRITTEN:
+            if catalog.name == WRITTEN:
                 barred |= (near > FOREIGN) & ~np.isin(servers, servers[wanted])
             barred |= dense[row] > dense[row, wanted].max() + 0.15
             order = np.argsort(-np.where(barred, -np.inf, rank[row]))[:NEGATIVES]
@@ -79,11 +79,11 @@ def hard_negatives(catalogue: Catalogue, tools: Array, asked: Array) -> Indices:
     return out
 
 
-def clause_pairs(catalogue: Catalogue, tools: Array, embed: Embed) -> list[tuple[int, str, int]]:
+def clause_pairs(catalog: Catalog, tools: Array, embed: Embed) -> list[tuple[int, str, int]]:
     """(query, clause, tool) where one wanted tool clearly fits one clause or step."""
-    place = {t.id: i for i, t in enumerate(catalogue.tools)}
+    place = {t.id: i for i, t in enumerate(catalog.tools)}
     texts: list[tuple[int, str]] = []
-    for i, query in enumerate(catalogue.queries):
+    for i, query in enumerate(catalog.queries):
         if len(query.relevant) > 1:
             texts += [(i, c) for c in (query.steps or clauses(query.text))]
     if not texts:
@@ -91,7 +91,7 @@ def clause_pairs(catalogue: Catalogue, tools: Array, embed: Embed) -> list[tuple
     vectors = embed([t for _, t in texts])
     pairs = []
     for (i, text), vector in zip(texts, vectors, strict=True):
-        wanted = [place[r] for r in catalogue.queries[i].relevant if r in place]
+        wanted = [place[r] for r in catalog.queries[i].relevant if r in place]
         sims = tools[wanted] @ vector
         order = np.argsort(-sims)
         lead = sims[order[0]] - (sims[order[1]] if len(order) > 1 else 0.0)
@@ -112,7 +112,7 @@ def main() -> None:
     embed = torch_embedder(load_encoder(fused=False))
     args.out.mkdir(parents=True, exist_ok=True)
     for name in args.sets:
-        catalogue = load(args.data, name)
+        catalog = load(args.data, name)
         kept = args.out / f"{POOLS[0]}.npz"
         found: dict[str, NDArray[np.generic]]
         if name == WRITTEN and kept.exists():  # the same tools
@@ -120,13 +120,13 @@ def main() -> None:
                 found = {key: stored[key] for key in ("tools", "neighbours")}
             tools = found["tools"].astype(np.float32)
         else:
-            tools = embed([view(t, "server") for t in catalogue.tools])
+            tools = embed([view(t, "server") for t in catalog.tools])
             found = {"tools": tools.astype(np.float16), "neighbours": neighbours(tools)}
         pairs: list[tuple[int, str, int]] = []
-        if catalogue.queries:
-            asked = embed([q.text for q in catalogue.queries])
-            found["negatives"] = hard_negatives(catalogue, tools, asked)
-            pairs = clause_pairs(catalogue, tools, embed)
+        if catalog.queries:
+            asked = embed([q.text for q in catalog.queries])
+            found["negatives"] = hard_negatives(catalog, tools, asked)
+            pairs = clause_pairs(catalog, tools, embed)
         np.savez(args.out / f"{name}.npz", **found)  # type: ignore[arg-type]
         (args.out / f"{name}.clauses.json").write_text(json.dumps(pairs), encoding="utf-8")
         print(name, len(tools), "tools", len(pairs), "clause pairs", flush=True)

@@ -66,16 +66,16 @@ def compare(base: dict[str, Found], tuned: dict[str, Found]) -> dict[str, Any]:
 def collect(
     data: Path, folder: Path, sets: tuple[str, ...], part: str, views: list[str], cache: Path
 ) -> dict[str, Found]:
-    """Metrics for every query of the sets; kept in `cache`, since a catalogue takes minutes."""
+    """Metrics for every query of the sets; kept in `cache`, since a catalog takes minutes."""
     digest = hashlib.sha256((folder / "model.onnx").read_bytes()).hexdigest()[:12]
     found: dict[str, Found] = {}
     cache.mkdir(parents=True, exist_ok=True)
     for name in sets:
         kept = cache / f"{digest}-{name}-{part}-{'+'.join(views)}.npz"
         if not kept.exists():
-            catalogue = load(data, name)
-            queries = pick(catalogue, part, 100_000)
-            measured = judge(onnx_embedder(folder), catalogue, queries, views)
+            catalog = load(data, name)
+            queries = pick(catalog, part, 100_000)
+            measured = judge(onnx_embedder(folder), catalog, queries, views)
             flat = {f"{leg}/{m}": v for leg, ms in measured.items() for m, v in ms.items()}
             np.savez(kept, **flat)  # type: ignore[arg-type]
             print(folder.name, name, part, flush=True)

@@ -3,7 +3,7 @@
 Usage: python -m training.train DATA --mined mined --out run/final [--leave-out a]
 
 InfoNCE over in-batch tools and mined hard negatives; every step mixes a group drawn from one
-labelled catalogue (its own tools are the hardest in-batch negatives), a group of the small sets,
+labelled catalog (its own tools are the hardest in-batch negatives), a group of the small sets,
 a group of hand-written queries and one of template queries over the tools of the pools. Two leashes
 hold the model to the base: the weights are pulled back towards it at every step, and the averaged
 weights can be interpolated with it afterwards (`training.export --factor`).
@@ -29,7 +29,7 @@ from training.data import (
     POOLS,
     VIEWS,
     WRITTEN,
-    Catalogue,
+    Catalog,
     clauses,
     held_out,
     join,
@@ -43,7 +43,7 @@ from training.evaluate import pad, tokenise, tokenise_spans
 from training.mine import DUPLICATE
 
 VIEW_WEIGHTS = (0.35, 0.3, 0.15, 0.15, 0.05)
-#: How often the one-catalogue group is drawn from each large set; toole's: `Settings.toole`.
+#: How often the one-catalog group is drawn from each large set; toole's: `Settings.toole`.
 LARGE = {"toolbench-stable": 0.25, "sealtools": 0.24, "bfcl": 0.24}
 #: Shares of the mixed group.
 SMALL = {"toole-multi": 0.36, "livemcpbench": 0.22, "mcpproxy-golden": 0.06, "acebench-en": 0.36}
@@ -74,7 +74,7 @@ class Settings:
 
 @dataclass
 class Example:
-    """One row of a batch; `tools` and `wanted` are (catalogue, index) keys.
+    """One row of a batch; `tools` and `wanted` are (catalog, index) keys.
 
     With `span`, the query's vector is the mean over the tokens of these characters, read in the
     whole text: how a clause is embedded.
@@ -89,32 +89,32 @@ class Example:
 
 
 class Source:
-    """Examples of one catalogue."""
+    """Examples of one catalog."""
 
     def __init__(
         self,
-        catalogue: Catalogue,
+        catalog: Catalog,
         mined: Path,
         rng: random.Random,
         held: bool,
         barred: frozenset[int] = frozenset(),
     ) -> None:
-        stored = np.load(mined / f"{catalogue.name}.npz")
-        self.name, self.tools, self.rng = catalogue.name, catalogue.tools, rng
+        stored = np.load(mined / f"{catalog.name}.npz")
+        self.name, self.tools, self.rng = catalog.name, catalog.tools, rng
         self.neighbours = stored["neighbours"]
         self.vectors = torch.from_numpy(stored["tools"].astype(np.float32))
         self.negatives = stored.get("negatives")
-        place = {t.id: i for i, t in enumerate(catalogue.tools)}
+        place = {t.id: i for i, t in enumerate(catalog.tools)}
         self.barred = barred
-        kept = held_out(catalogue)
+        kept = held_out(catalog)
         asked = [
             (i, q.text, [place[r] for r in q.relevant if r in place])
-            for i, q in enumerate(catalogue.queries)
+            for i, q in enumerate(catalog.queries)
             if q.relevant and not (held and kept[i])
         ]
         self.queries = [a for a in asked if a[2] and not barred.intersection(a[2])]
         matched: dict[int, list[tuple[str, int]]] = {}
-        for i, text, tool in json.loads((mined / f"{catalogue.name}.clauses.json").read_text()):
+        for i, text, tool in json.loads((mined / f"{catalog.name}.clauses.json").read_text()):
             matched.setdefault(i, []).append((text, tool))
         self.matched = matched
         self.order: list[int] = []

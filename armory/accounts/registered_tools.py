@@ -1,4 +1,4 @@
-"""The tools that an administrator registered, kept in the search index beside the catalogue's.
+"""The tools that an administrator registered, kept in the search index beside the catalog's.
 
 Owns: joining the two, and indexing anew when the registry changes. Never imports a store.
 """

@@ -1,4 +1,4 @@
-"""What each user has active, in memory: the part of the catalogue that policy narrows to.
+"""What each user has active, in memory: the part of the catalog that policy narrows to.
 
 Owns: loading it before a request is served, and loading it anew when packs change. Satisfies
 `security.policy.Packs` and `security.authentication.Admission`.

@@ -47,7 +47,7 @@ class Accounts:
         database: opened and closed here.
         cache: likewise.
         settings: see `AccountSettings`.
-        tools: number of tools in the catalogue.
+        tools: number of tools in the catalog.
         upstreams: which servers are up now, for uptimes.
     """
 

@@ -43,7 +43,7 @@ class UsageStatistics:
 
     Args:
         database: where they are stored.
-        tools: number of tools in the catalogue, for the percentile.
+        tools: number of tools in the catalog, for the percentile.
         window_days: days over which tools and servers are judged; a user's own history is kept
             for good.
         now_ms: the time, milliseconds since 1970.

@@ -40,7 +40,7 @@ class ToolFinding:
 
     @property
     def tool(self) -> ToolRecord:
-        """The record in the catalogue."""
+        """The record in the catalog."""
         return self.match.tool
 
     @property

@@ -85,7 +85,7 @@ class RetrievalAgent:
 
     Args:
         chat: the model.
-        sources: what is searched: the catalogue, and documents where configured.
+        sources: what is searched: the catalog, and documents where configured.
         limits: what one run may cost.
     """
 

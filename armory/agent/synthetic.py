@@ -1,7 +1,7 @@
 """Example queries of tools, written by a language model, for the strategy `synthetic_queries`.
 
 Owns: the generator that the indexer takes, what generation will cost, and generating for a whole
-catalogue so that it can be broken off and taken up again. Never imports a chat library.
+catalog so that it can be broken off and taken up again. Never imports a chat library.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 
 import structlog
 
-from armory.agent.catalogue import tool_text
+from armory.agent.catalog import tool_text
 from armory.agent.chunks import text_digest
 from armory.agent.loop import Chat
 from armory.domain.tool import ToolRecord
@@ -214,7 +214,7 @@ async def generate_all(
 
     Args:
         generator: makes the queries.
-        tools: the catalogue.
+        tools: the catalog.
         store: where they are kept; the indexer's cache.
         key: the indexer's key of a tool.
         concurrency: requests at once.

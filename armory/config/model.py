@@ -134,7 +134,7 @@ class ServerConfig(Block):
 
 
 class SetConfig(Block):
-    """A named part of the catalogue, served at `/mcp/set/{name}`."""
+    """A named part of the catalog, served at `/mcp/set/{name}`."""
 
     servers: Texts = Field(default_factory=list[str])
     """Upstreams whose everything is in the set."""
@@ -263,7 +263,7 @@ class AgentConfig(Block):
     max_iterations: Annotated[int, Field(ge=1, le=MAX_ITERATIONS)] = _AGENT.max_iterations
     """Most rounds of thinking."""
     documents: OptionalText = None
-    """Folder of documents to search besides the catalogue."""
+    """Folder of documents to search besides the catalog."""
 
 
 class QueryLogConfig(Block):
@@ -300,7 +300,7 @@ class Config(Block):
     inherit_env: Patterns = Field(default_factory=list[str])
     """Names or glob patterns of variables that every stdio server inherits beside the usual."""
     sets: dict[str, SetConfig] = Field(default_factory=dict[str, SetConfig])
-    """Named parts of the catalogue."""
+    """Named parts of the catalog."""
     tool_rag: ToolRagConfig = Field(default_factory=ToolRagConfig)
     """How `tools/list` answers a query."""
     security: SecurityConfig = Field(default_factory=SecurityConfig)

@@ -50,12 +50,12 @@ class OpenAIConfig(Block):
 
 
 class QdrantConfig(Block):
-    """Where the `qdrant` index lives: a server's URL, or a folder for small catalogues."""
+    """Where the `qdrant` index lives: a server's URL, or a folder for small catalogs."""
 
     url: OptionalText = None
     """URL of a Qdrant server or cluster."""
     path: OptionalText = None
-    """Folder of an embedded store (one process, small catalogues)."""
+    """Folder of an embedded store (one process, small catalogs)."""
     api_key: OptionalSecret = None
     """Key of the server."""
     collection: str = _QDRANT.collection

@@ -1,4 +1,4 @@
-"""The catalogue: one immutable, numbered snapshot of everything the upstreams offer.
+"""The catalog: one immutable, numbered snapshot of everything the upstreams offer.
 
 Owns: merging upstream lists into a snapshot, resolving exposed names, comparing snapshots. A
 snapshot is swapped whole and never changed. Never imports anything but its domain siblings.
@@ -33,7 +33,7 @@ class ToolRules:
     category: str | None = None
 
     def includes(self, original: str) -> bool:
-        """Whether the catalogue takes this tool at all."""
+        """Whether the catalog takes this tool at all."""
         if any(fnmatchcase(original, pattern) for pattern in self.deny):
             return False
         return any(fnmatchcase(original, pattern) for pattern in self.allow)

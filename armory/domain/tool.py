@@ -1,4 +1,4 @@
-"""One tool, prompt or resource as the catalogue holds it.
+"""One tool, prompt or resource as the catalog holds it.
 
 Owns: the records. Never imports anything but the standard library.
 """
@@ -23,7 +23,7 @@ class ToolRecord:
     """A tool under its exposed name, with the upstream's JSON verbatim.
 
     Attributes:
-        name: exposed name (`server__tool`), unique in a catalogue.
+        name: exposed name (`server__tool`), unique in a catalog.
         server: key of the upstream in `armory.yaml`.
         original_name: the name that the upstream knows.
         definition: the upstream's tool object as parsed, unknown fields included; read only.

@@ -98,7 +98,7 @@ class ContextReport:
     """The whole report; counts are estimated tokens.
 
     Attributes:
-        tools: size of the catalogue.
+        tools: size of the catalog.
         full: every definition, compact JSON.
         full_toon: the same as TOON.
         meta_tools: `search_tools` and `call_tool` alone, what a list without a query costs.
@@ -173,10 +173,10 @@ async def measure(
     *,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> ContextReport:
-    """Count what a catalogue costs, whole and by query.
+    """Count what a catalog costs, whole and by query.
 
     Args:
-        tools: the catalogue, indexed where `search` looks.
+        tools: the catalog, indexed where `search` looks.
         queries: what users ask.
         search: a listing's selection.
         surfaces: what the gateway adds.

@@ -30,7 +30,7 @@ class LabelledQuery:
 
 @dataclass(frozen=True, slots=True)
 class Dataset:
-    """A catalogue with labelled queries; a record's `name` is its id in the set."""
+    """A catalog with labelled queries; a record's `name` is its id in the set."""
 
     name: str
     tools: tuple[ToolRecord, ...]
@@ -95,13 +95,13 @@ def load_tools(path: Path | str) -> list[ToolRecord]:
 
 
 def among(dataset: Dataset, folder: Path | str, count: int | None = None) -> Dataset:
-    """The same queries over more tools: those of another catalogue beside the set's own.
+    """The same queries over more tools: those of another catalog beside the set's own.
 
     A tool with the words of a wanted one would count as wrong, and is left out.
 
     Args:
         dataset: the set.
-        folder: holds the other catalogue's `tools.jsonl`.
+        folder: holds the other catalog's `tools.jsonl`.
         count: so many of them, a stable sample; None: all.
 
     Raises:

@@ -1,4 +1,4 @@
-"""Fitting scores to a catalogue of one's own: calibration and a threshold to go with it.
+"""Fitting scores to a catalog of one's own: calibration and a threshold to go with it.
 
 Owns: observing a ranker over labelled (or template) queries, refitting around the shipped
 constants, suggesting a threshold, writing the file that the gateway reads. Never imports config.

@@ -133,7 +133,7 @@ class Finder(Protocol):
 
 class PrivateTools(Protocol):
     """Makes catalogs of lists that single principals have, under the same rules as the shared one,
-    and makes their tools searchable (`runtime.catalogue.CatalogueKeeper`).
+    and makes their tools searchable (`runtime.catalog.CatalogKeeper`).
     """
 
     def build_private(self, lists: Mapping[str, ServerLists], shared: Catalog) -> Catalog:

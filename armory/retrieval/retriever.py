@@ -50,7 +50,7 @@ _LEXICAL = "lexical"
 
 
 class Retriever:
-    """Tool retrieval over one catalogue. One event loop; `async with` or `aclose()` when done.
+    """Tool retrieval over one catalog. One event loop; `async with` or `aclose()` when done.
 
     Args:
         embedder: None: words only.

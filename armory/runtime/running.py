@@ -33,7 +33,7 @@ from armory.runtime.blocks.chat import chat_of
 from armory.runtime.blocks.pins import pinning_of
 from armory.runtime.blocks.replicas import Shared
 from armory.runtime.blocks.secrets import hide_secrets
-from armory.runtime.catalogue import CatalogueKeeper
+from armory.runtime.catalog import CatalogKeeper
 from armory.runtime.figures import Figures
 from armory.runtime.limits import Limits
 from armory.runtime.reloading import Reloaded, difference
@@ -124,7 +124,7 @@ class Runtime:
         self._indexing: WithRegisteredTools | None = None
         if self.retriever is not None and accounts is not None:
             self._indexing = WithRegisteredTools(self.retriever, accounts.registry, accounts.feed)
-        self.keeper = CatalogueKeeper(
+        self.keeper = CatalogKeeper(
             self._indexing or self.retriever, parts.rules, self._pinning(loaded)
         )
         self.supervisor = Supervisor(self.pool, self.keeper.changed)

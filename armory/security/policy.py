@@ -49,7 +49,7 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The part of the catalogue that an endpoint shows: whole servers plus single tools.
+    """The part of the catalog that an endpoint shows: whole servers plus single tools.
 
     Attributes:
         key: unique name of the scope; scopes with equal keys are equal.
@@ -82,7 +82,7 @@ EVERYTHING = Scope()
 
 @dataclass(frozen=True, slots=True)
 class PackView:
-    """What a user's active packs and servers leave of the catalogue.
+    """What a user's active packs and servers leave of the catalog.
 
     Attributes:
         key: stable text; views with equal keys are equal.
@@ -278,7 +278,7 @@ class Policy:
 
         tools = catalog.tools
         names: Iterable[str] = tools
-        if view is not None:  # what a user has is small beside the catalogue
+        if view is not None:  # what a user has is small beside the catalog
             whole = (n for s in view.servers for n in cache.by_server.get(s, ()))
             names = {*whole, *(n for n in view.tools if n in tools)}
         if not scope.everything:

@@ -1,4 +1,4 @@
-"""The REST service over a made-up catalogue, on a real port: for tests, examples and benchmarks.
+"""The REST service over a made-up catalog, on a real port: for tests, examples and benchmarks.
 
 Owns: putting the parts together without upstreams. Never used by the gateway itself.
 """
@@ -57,7 +57,7 @@ class Service:
     follows_registry: bool = True
 
     async def publish(self, catalog: Catalog) -> None:
-        """Serve another catalogue."""
+        """Serve another catalog."""
         await self.retriever.index(
             [*catalog.tools.values(), *self.accounts.registry.records.values()]
         )
@@ -73,11 +73,11 @@ class Service:
         self.accounts.feed.subscribe(TOOLS, changed)
 
 
-def catalogue(
+def catalog_of(
     servers: Mapping[str, Sequence[Mapping[str, Any]]],
     rules: Mapping[str, ToolRules] | None = None,
 ) -> Catalog:
-    """A catalogue of MCP tool objects by server."""
+    """A catalog of MCP tool objects by server."""
     lists = {key: ServerLists(tools=tools) for key, tools in servers.items()}
     return build_catalog(lists, rules)[0]
 

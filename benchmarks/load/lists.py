@@ -1,7 +1,7 @@
 """A filtered `tools/list` at 100 to 100,000 tools: start-up, restart, latency, CPU and memory.
 
 Owns: the upstream and the readings. The gateway runs on one core, upstream and client on the other.
-Catalogues of more than 1,000 tools start with the vectors of `--vectors` (see `vectors.py`), which
+Catalogs of more than 1,000 tools start with the vectors of `--vectors` (see `vectors.py`), which
 are made first.
 """
 
@@ -22,7 +22,7 @@ import msgspec
 from aiohttp import web
 
 from benchmarks.load import vectors
-from benchmarks.load.catalogue import SERVER, catalogue, queries
+from benchmarks.load.catalog import SERVER, catalog, queries
 from benchmarks.load.driver import Connection, cpu_seconds, modern_meta, prepare
 from benchmarks.load.processes import end_on_sigterm, free_port, machine, process, rss_mb, versions
 from benchmarks.load.upstream import MODERN
@@ -122,11 +122,11 @@ async def ask(url: str, texts: list[str], pid: int) -> dict[str, float]:
 def measure(
     data: Path, count: int, index: str, texts: list[str], prepared: Path | None, real: int
 ) -> dict[str, Any]:
-    """One catalogue size: first start, restart, queries."""
+    """One catalog size: first start, restart, queries."""
     port, upstream = free_port(), free_port()
     known: dict[str, Any] = {}
     if prepared is not None and count > EMBEDDED_AT_START:
-        known = asyncio.run(vectors.prepare(catalogue(data, count), prepared, real))
+        known = asyncio.run(vectors.prepare(catalog(data, count), prepared, real))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         file = folder / "armory.yaml"
@@ -172,7 +172,7 @@ def main() -> None:
     args = parser.parse_args()
     end_on_sigterm()
     if args.serve is not None:
-        app = upstream_app(catalogue(args.data, args.serve))
+        app = upstream_app(catalog(args.data, args.serve))
         web.run_app(app, host="127.0.0.1", port=args.port, print=None)
         return
     if args.vectors is not None:

@@ -1,4 +1,4 @@
-"""Vectors of the list benchmark's catalogues, made ahead: 100,000 tools would take an hour.
+"""Vectors of the list benchmark's catalogs, made ahead: 100,000 tools would take an hour.
 
     python -m benchmarks.load.vectors DATA FOLDER [--size 100000] [--real 10000]
 
@@ -26,7 +26,7 @@ from armory.retrieval.indexing.cache import DocumentCache
 from armory.retrieval.indexing.document import document_of
 from armory.retrieval.ports import FloatArray
 from armory.retrieval.registry import VECTORS_FILE
-from benchmarks.load.catalogue import SERVER, catalogue
+from benchmarks.load.catalog import SERVER, catalog
 
 NOISE = 0.015
 _BATCH = 200
@@ -89,7 +89,7 @@ def main() -> None:
     parser.add_argument("--real", type=int, default=10_000)
     args = parser.parse_args()
     args.folder.mkdir(parents=True, exist_ok=True)
-    print(asyncio.run(prepare(catalogue(args.data, args.size), args.folder, args.real)))
+    print(asyncio.run(prepare(catalog(args.data, args.size), args.folder, args.real)))
 
 
 if __name__ == "__main__":

@@ -217,7 +217,7 @@ def main() -> None:
         f"and relevance on `{shipped}`. The listing: what a query gets at the default threshold "
         "(recall, tools returned, share of queries left with nothing). The constants of "
         "`relevance` were fitted on these same sets, so its column shows the shipped state, not "
-        "what to expect of an unseen catalogue; that is measured with the judged set left out."
+        "what to expect of an unseen catalog; that is measured with the judged set left out."
     )
     if args.docs:
         write_docs(args.docs, rows, note)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-_LARGE = " in a large catalogue: relevance, best other |"
+_LARGE = " in a large catalog: relevance, best other |"
 
 
 def _among(tools: int, recall: dict[str, float]) -> str:
@@ -22,7 +22,7 @@ def quality(rows: list[dict[str, Any]]) -> str:
     by_set: dict[str, dict[str, dict[str, Any]]] = {}
     large: dict[str, tuple[int, dict[str, float]]] = {}
     for row in rows:
-        if "of" in row:  # the same set among another catalogue's tools
+        if "of" in row:  # the same set among another catalog's tools
             found = large.setdefault(row["of"], (row["tools"], {}))[1]
             found[row["system"]] = 100 * row["recall@5"]
             continue

@@ -1,1 +1,1 @@
-"""Scale: how indexing and searching grow with the catalogue."""
+"""Scale: how indexing and searching grow with the catalog."""

@@ -33,7 +33,7 @@ from armory.retrieval.registry import make_index, make_rankers
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.search import candidates as stages
 from armory.retrieval.settings import RetrieverSettings
-from benchmarks.scale.run import Noisy, base_vectors, catalogue
+from benchmarks.scale.run import Noisy, base_vectors, catalog
 
 HERE = Path(__file__).parent
 SETS = ("toole", "livemcpbench", "mcpproxy-golden", "toolbench-stable", "sealtools", "bfcl")
@@ -75,7 +75,7 @@ def spread(values: list[float]) -> dict[str, float]:
 async def measure(args: argparse.Namespace) -> dict[str, Any]:
     """Ask every query once."""
     known = await base_vectors(args.data / "toucan-pool" / "tools.jsonl", 1_000, args.cache)
-    tools = catalogue(args.data / "toucan-pool" / "tools.jsonl", args.tools)
+    tools = catalog(args.data / "toucan-pool" / "tools.jsonl", args.tools)
     embedder = Noisy(known)
     times: dict[str, list[float]] = {name: [] for name in ("embed", "words", "gather", "rank")}
     rankers = make_rankers()

@@ -59,7 +59,7 @@ class Noisy(EmbeddedEmbedder):
         return (found / np.linalg.norm(found, axis=1, keepdims=True)).astype(np.float32)
 
 
-def catalogue(path: Path, size: int) -> list[ToolRecord]:
+def catalog(path: Path, size: int) -> list[ToolRecord]:
     base = load_tools(path)
     found: list[ToolRecord] = []
     for i in range(size):
@@ -107,7 +107,7 @@ async def settled(index: VectorIndex | None) -> None:
 
 async def measure(args: argparse.Namespace, index: str, size: int) -> dict[str, Any]:
     known = await base_vectors(args.tools, args.base, DocumentCache(args.cache))
-    tools = catalogue(args.tools, size)
+    tools = catalog(args.tools, size)
     embedder = Noisy(known)
     queries = [
         " ".join(t.description.split()[:14]) or t.original_name for t in tools[:: size // 120]

@@ -31,7 +31,7 @@ from armory.accounts.service import Accounts
 from armory.accounts.settings import AccountSettings
 from armory.storage.cache import MemoryCache
 from armory.storage.database import Database
-from armory.testing.service import catalogue, running_service
+from armory.testing.service import catalog_of, running_service
 
 _VERBS = ("create", "list", "delete", "update", "search", "export", "archive", "share", "sync")
 _NOUNS = ("invoice", "ticket", "branch", "calendar event", "customer", "deployment", "photo", "log")
@@ -118,7 +118,7 @@ async def main(count: int, rounds: int) -> dict[str, Any]:
     """Every figure."""
     with tempfile.TemporaryDirectory() as home:
         folder = Path(home)
-        catalog = catalogue(tools(count))
+        catalog = catalog_of(tools(count))
         async with running_service(f"sqlite:///{folder / 'armory.db'}", catalog) as service:
             accounts = service.accounts
             await accounts.users.create("bench")

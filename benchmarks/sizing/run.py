@@ -20,7 +20,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.load.catalogue import SERVER, catalogue, queries
+from benchmarks.load.catalog import SERVER, catalog, queries
 from benchmarks.load.driver import Connection, cpu_seconds, prepare
 from benchmarks.load.lists import ask, await_ready, upstream_app
 from benchmarks.load.processes import end_on_sigterm, free_port, machine, process, rss_mb, versions
@@ -112,7 +112,7 @@ def image_mib(folder: Path) -> dict[str, int]:
 
 
 def measure(data: Path, count: int, texts: list[str]) -> dict[str, Any]:
-    """One catalogue size."""
+    """One catalog size."""
     port, upstream = free_port(), free_port()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -132,7 +132,7 @@ def measure(data: Path, count: int, texts: list[str]) -> dict[str, Any]:
                     if start == "first":
                         continue
                     found["ready_mb"] = rss_mb(pid)
-                    tool = f"{SERVER}__{catalogue(data, 1)[0]['name']}"
+                    tool = f"{SERVER}__{catalog(data, 1)[0]['name']}"
                     found["call_cpu_ms"] = asyncio.run(calls(f"{base}/mcp", tool, pid))
                     found["query_cpu_ms"] = asyncio.run(ask(f"{base}/mcp", texts, pid))["cpu_ms"]
                     found["busy_mb"] = rss_mb(pid)
@@ -155,7 +155,7 @@ def main() -> None:
     if args.serve is not None:
         from aiohttp import web
 
-        app = upstream_app(catalogue(args.data, args.serve))
+        app = upstream_app(catalog(args.data, args.serve))
         web.run_app(app, host="127.0.0.1", port=args.port, print=None)
         return
     texts = queries(args.data, args.queries)

@@ -71,7 +71,7 @@ def unit(shape: tuple[int, int], seed: int = 0) -> FloatArray:
     return found / np.linalg.norm(found, axis=1, keepdims=True)
 
 
-def catalogue(size: int, seed: int = 0) -> tuple[list[Row], dict[str, FloatArray]]:
+def catalog(size: int, seed: int = 0) -> tuple[list[Row], dict[str, FloatArray]]:
     rows = [Row(f"t{i}", f"d{seed}-{i}", f"s{i % 5}", f"c{i % 3}") for i in range(size)]
     return rows, {row.key: unit((1 + i % 3, DIM), 1000 * seed + i) for i, row in enumerate(rows)}
 
@@ -85,7 +85,7 @@ def top(hits: VectorHits, k: int) -> list[list[int]]:
 
 
 async def test_finds_the_best_with_exact_cosines_and_statistics(index: VectorIndex) -> None:
-    rows, vectors = catalogue(60)
+    rows, vectors = catalog(60)
     view = await index.update(rows, vectors)
     queries = unit((3, DIM), 7)
     expected = truth(queries, rows, vectors)
@@ -97,7 +97,7 @@ async def test_finds_the_best_with_exact_cosines_and_statistics(index: VectorInd
 
 
 async def test_few_candidates_hold_the_best_of_every_query(index: VectorIndex) -> None:
-    rows, vectors = catalogue(80)
+    rows, vectors = catalog(80)
     view = await index.update(rows, vectors)
     queries = unit((2, DIM), 8)
     expected = truth(queries, rows, vectors)
@@ -114,7 +114,7 @@ async def test_few_candidates_hold_the_best_of_every_query(index: VectorIndex) -
     [[3], [1, 6, 11, 16, 21], list(range(0, 80, 5)), list(range(0, 80, 2)), list(range(79))],
 )
 async def test_filters_inside_the_search(index: VectorIndex, allowed: list[int]) -> None:
-    rows, vectors = catalogue(80)
+    rows, vectors = catalog(80)
     view = await index.update(rows, vectors)
     queries = unit((2, DIM), 9)
     inside = np.array(allowed)
@@ -128,13 +128,13 @@ async def test_filters_inside_the_search(index: VectorIndex, allowed: list[int])
 async def test_nothing_allowed_and_nothing_stored(index: VectorIndex) -> None:
     view = await index.update([], {})
     assert (await view.search(unit((1, DIM)), 5)).rows.tolist() == []
-    rows, vectors = catalogue(5)
+    rows, vectors = catalog(5)
     view = await index.update(rows, vectors)
     assert (await view.search(unit((1, DIM)), 5, np.array([], np.int64))).rows.tolist() == []
 
 
 async def test_update_keeps_changes_and_forgets(index: VectorIndex) -> None:
-    rows, vectors = catalogue(40)
+    rows, vectors = catalog(40)
     old = await index.update(rows, vectors)
     assert await index.stored(rows) == {row.key: row.digest for row in rows}
     changed = unit((2, DIM), 99)
@@ -155,9 +155,9 @@ async def test_update_keeps_changes_and_forgets(index: VectorIndex) -> None:
 
 
 async def test_an_older_view_still_answers(index: VectorIndex) -> None:
-    rows, vectors = catalogue(30)
+    rows, vectors = catalog(30)
     view = await index.update(rows, vectors)
-    more, extra = catalogue(50)
+    more, extra = catalog(50)
     await index.update(more, {row.key: extra[row.key] for row in more[30:]})
     queries = unit((2, DIM), 4)
     hits = await view.search(queries, 4)
@@ -168,7 +168,7 @@ async def test_an_older_view_still_answers(index: VectorIndex) -> None:
 
 
 async def test_first_vectors_of_rows(index: VectorIndex) -> None:
-    rows, vectors = catalogue(10)
+    rows, vectors = catalog(10)
     view = await index.update(rows, vectors)
     found = await view.vectors(np.array([7, 2]))
     np.testing.assert_allclose(found, [vectors["t7"][0], vectors["t2"][0]], atol=2e-6)
@@ -176,7 +176,7 @@ async def test_first_vectors_of_rows(index: VectorIndex) -> None:
 
 @pytest.mark.parametrize("fault", ["nan", "dimension", "none", "missing"])
 async def test_bad_vectors_are_refused_and_nothing_is_lost(index: VectorIndex, fault: str) -> None:
-    rows, vectors = catalogue(5)
+    rows, vectors = catalog(5)
     view = await index.update(rows, vectors)
     bad = {
         "nan": {"new": np.full((1, DIM), np.nan, np.float32)},
@@ -191,7 +191,7 @@ async def test_bad_vectors_are_refused_and_nothing_is_lost(index: VectorIndex, f
 
 
 async def test_a_query_of_another_dimension_is_an_error(index: VectorIndex) -> None:
-    rows, vectors = catalogue(5)
+    rows, vectors = catalog(5)
     view = await index.update(rows, vectors)
     with pytest.raises(BackendError):
         await view.search(unit((1, DIM + 3)), 3)
@@ -202,7 +202,7 @@ async def test_a_query_of_another_dimension_is_an_error(index: VectorIndex) -> N
     "ignore:unclosed file", "ignore::pytest.PytestUnraisableExceptionWarning"
 )
 async def test_a_folder_remembers_and_is_locked(tmp_path: Path) -> None:
-    rows, vectors = catalogue(12)
+    rows, vectors = catalog(12)
     first = QdrantIndex("model", DIM, path=str(tmp_path))
     await first.update(rows, vectors)
     with pytest.raises(ConfigError, match="one process at a time"):
@@ -224,13 +224,13 @@ async def test_a_folder_remembers_and_is_locked(tmp_path: Path) -> None:
 async def test_an_absent_server_is_a_backend_error() -> None:
     index = QdrantIndex("model", DIM, url="http://127.0.0.1:9", timeout_s=1)
     with pytest.raises(BackendError, match=r"127\.0\.0\.1:9"):
-        await index.stored(catalogue(1)[0])
+        await index.stored(catalog(1)[0])
     await index.aclose()
 
 
 async def test_a_graph_grows_in_the_background_and_takes_over() -> None:
     index = FaissIndex(hnsw_above=50)
-    rows, vectors = catalogue(60)
+    rows, vectors = catalog(60)
     view = await index.update(rows, vectors)
     assert not view.held.store.graph, "scanned at first"
     fresh = Row("fresh", "f", "s0")

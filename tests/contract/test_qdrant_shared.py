@@ -60,11 +60,11 @@ def shown(found: Selection) -> tuple[list[str], list[float]]:
 
 
 async def compare(
-    one: Retriever, catalogue: Sequence[ToolRecord], visible: VisibleSet | None
+    one: Retriever, catalog: Sequence[ToolRecord], visible: VisibleSet | None
 ) -> None:
-    """Every answer is that of the same catalogue alone, nothing degraded."""
+    """Every answer is that of the same catalog alone, nothing degraded."""
     async with retriever(ExactIndex()) as alone:
-        await alone.index(catalogue)
+        await alone.index(catalog)
         for text in QUERIES:
             found = await one.search(Query((text,)), visible)
             assert found.degraded is None
@@ -75,24 +75,24 @@ async def compare(
             assert scores == pytest.approx(wanted, abs=0.05)
 
 
-async def test_gateways_of_other_catalogues_answer_as_if_alone(server: QdrantServer) -> None:
+async def test_gateways_of_other_catalogs_answer_as_if_alone(server: QdrantServer) -> None:
     """One has all, one a server less, one other tools, one the same names described otherwise."""
     all_of_them = [*tools("crm"), *tools("git"), *tools("mail")]
-    catalogues = [
+    catalogs = [
         all_of_them,
         tools("crm"),
         [*tools("shop"), *tools("music")],
         [*tools("crm", "for the staging system"), *tools("git")],
     ]
     async with AsyncExitStack() as stack:
-        gateways = [await stack.enter_async_context(shared(server)) for _ in catalogues]
-        await asyncio.gather(*(g.index(c) for g, c in zip(gateways, catalogues, strict=True)))
+        gateways = [await stack.enter_async_context(shared(server)) for _ in catalogs]
+        await asyncio.gather(*(g.index(c) for g, c in zip(gateways, catalogs, strict=True)))
         # one upstream goes away and comes back
         await gateways[0].index(all_of_them[:48])
         await gateways[0].index(all_of_them)
         some = frozenset(tool.name for tool in all_of_them[10:50])
-        for gateway, catalogue in zip(gateways, catalogues, strict=True):
-            await compare(gateway, catalogue, None)
+        for gateway, catalog in zip(gateways, catalogs, strict=True):
+            await compare(gateway, catalog, None)
         await compare(gateways[0], all_of_them, VisibleSet(some))
 
 
@@ -110,7 +110,7 @@ def unit(shape: tuple[int, int], seed: int) -> FloatArray:
 
 @pytest.mark.parametrize("others", [40, 300])
 async def test_points_of_others_crowd_nobody_out(server: QdrantServer, others: int) -> None:
-    """The best of a catalogue while others write beside it, near its queries and before them."""
+    """The best of a catalog while others write beside it, near its queries and before them."""
     rows = [Row(f"t{i}", f"own-{i}", f"s{i % 4}") for i in range(60)]
     vectors = {row.key: unit((1 + i % 2, DIM), i) for i, row in enumerate(rows)}
     queries = unit((2, DIM), 1_000)
@@ -190,10 +190,10 @@ async def test_large_vectors_are_written_in_requests_that_a_server_takes(
 async def test_one_changed_tool_writes_one_point_and_reads_no_vectors(
     server: QdrantServer,
 ) -> None:
-    catalogue = [*tools("crm"), *tools("git")]
+    catalog = [*tools("crm"), *tools("git")]
     async with shared(server) as one:
-        await one.index(catalogue)
+        await one.index(catalog)
         before = len(server.sizes)
-        await one.index([*catalogue[1:], *tools("mail")[:1]])
+        await one.index([*catalog[1:], *tools("mail")[:1]])
         assert sum(size for _, _, size in server.sizes[before:]) < 6_000
         assert not [path for _, path, _ in server.sizes[before:] if path.endswith("/scroll")]

@@ -23,7 +23,7 @@ from schemathesis.specs.openapi.checks import (
 from armory.accounts.settings import AccountSettings
 from armory.security.authentication import StaticToken
 from armory.testing.embedder import HashingEmbedder
-from armory.testing.service import catalogue, running_service
+from armory.testing.service import catalog_of, running_service
 
 EXAMPLES = 20
 TOKEN = "the-token-of-the-tester"
@@ -55,7 +55,7 @@ def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
         tokens = [StaticToken("tester", TOKEN, scopes, user="tester")]
         async with running_service(
             f"sqlite:///{database}",
-            catalogue(TOOLS),
+            catalog_of(TOOLS),
             tokens=tokens,
             settings=AccountSettings(enabled=True),
             embedder=HashingEmbedder(),

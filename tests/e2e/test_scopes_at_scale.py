@@ -21,7 +21,7 @@ from armory.storage.cache import MemoryCache
 from armory.storage.database import Database, now_ms
 from armory.storage.tables import installations, users
 from armory.testing.embedder import HashingEmbedder
-from armory.testing.service import catalogue
+from armory.testing.service import catalog_of
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(300)]
 USERS, SERVERS, TOOLS = 1_000, 100, 100
@@ -31,7 +31,7 @@ async def test_each_of_a_thousand_users_gets_exactly_its_own_of_ten_thousand(
     tmp_path: Path,
 ) -> None:
     chance = random.Random(7)
-    catalog = catalogue(
+    catalog = catalog_of(
         {
             f"s{server}": [
                 {"name": f"t{tool}", "description": f"Do job {tool} of department {server}"}

@@ -1,4 +1,4 @@
-"""Labelled sets among the pool's tools, so that what is learned holds for large catalogues.
+"""Labelled sets among the pool's tools, so that what is learned holds for large catalogs.
 
 A set of its own tools and 500, 2,000, 5,000 and 15,000 of the pool's (all that there are, for the
 last) is `toole among 15000`. The pool's tools are drawn differently for each set, and the sizes
@@ -22,7 +22,7 @@ from training.data import split_name
 from training.relevance.sets import (
     Array,
     CachedModel,
-    Catalogue,
+    Catalog,
     Question,
     read_questions,
     record_of,
@@ -102,9 +102,9 @@ def mixed(root: Path, name: str, base: CachedModel, cap: int) -> Mixed:
     return Mixed(name, len(own), (*own, *rest), tuple(questions))
 
 
-def catalogues(
+def catalogs(
     source: Mixed, embed: CachedModel, sizes: Sequence[int] = (0, *SIZES)
-) -> Iterator[Catalogue]:
+) -> Iterator[Catalog]:
     """The set among so many of the pool's tools each."""
     documents = [document_of(record) for record in source.records]
     lexical = LexicalIndex()
@@ -119,7 +119,7 @@ def catalogues(
         done = end
         name = f"{source.name}{_MARK}{size}" if size else source.name
         most = int(starts[end - 1] + counts[end - 1])
-        yield Catalogue(name, source.records[:end], lexical.freeze(), vectors[:most], starts[:end])
+        yield Catalog(name, source.records[:end], lexical.freeze(), vectors[:most], starts[:end])
 
 
 def _described(base: CachedModel, records: Sequence[ToolRecord]) -> Array:

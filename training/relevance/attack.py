@@ -2,7 +2,7 @@
 
     python training/relevance/attack.py DATA --model FOLDER [--json FILE]
 
-Into every catalogue goes one tool that no query wants, once honest and once per attack. Reported:
+Into every catalog goes one tool that no query wants, once honest and once per attack. Reported:
 share of the queries for which it stands in the top 5, and for which it is listed at 0.5.
 """
 
@@ -83,9 +83,9 @@ def main() -> None:
         texts = [q.text for q in read_questions(args.data, name, {}, args.cap)]
         for attack, make in ATTACKS.items():
             planted = ToolRecord("evil__rope", "evil", NAME, {}, "0", make(tools))
-            catalogue = index(name, [*tools, planted], embed)
+            catalog = index(name, [*tools, planted], embed)
             top5 = listed = 0
-            for evidence in features_of(catalogue, texts, embed):
+            for evidence in features_of(catalog, texts, embed):
                 ranked = ranker.rank(evidence, RankSettings())
                 place = int(np.flatnonzero(ranked.order == len(tools))[0])
                 top5 += place < 5

@@ -4,7 +4,7 @@
 
 DATA holds the labelled sets, FOLDER an exported embedder. With `--folds`, a folder of embedders
 `a` to `c`, each trained without some sets, every set's signals come from the embedder that has not
-seen it: constants fitted to what the embedder does on catalogues that are new to it.
+seen it: constants fitted to what the embedder does on catalogs that are new to it.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def fit_calibration(
     if direction is not None:
         need = replace(need, bias=need.bias + need.weights["acts"] * float(direction[-1]))
         direction = direction[:-1].astype(np.float32)
-    usual = [t for n, t in tables.items() if n in LABELLED]  # a small catalogue lists few anyway
+    usual = [t for n, t in tables.items() if n in LABELLED]  # a small catalog lists few anyway
     odds = [log_odds_of(part, first, second) for part in usual]
     cost = miss_cost_for(usual, odds, RETURNED)
     return Calibration(first, second, need, recipe.refuse_below, cost, direction)

@@ -118,7 +118,7 @@ def leave_out(
         needless: queries without a tool that they come from.
         acts_of: directions of the embedder that has not seen a group.
         seen: see `fit_calibration`.
-        idle: queries without a tool that are judged, by `kind:catalogue:set`.
+        idle: queries without a tool that are judged, by `kind:catalog:set`.
 
     Returns:
         Per set its queries, log-odds, scores, refusals; of `idle` the refusals.
@@ -167,11 +167,11 @@ def pooled(found: Mapping[str, Any], start: str) -> dict[str, float]:
 def written_of(
     found: Mapping[str, Any], refused: Mapping[str, NDArray[np.bool_]]
 ) -> dict[str, Any]:
-    """The written queries, and what is asked in vain of small catalogues and of the sets."""
+    """The written queries, and what is asked in vain of small catalogs and of the sets."""
     idle = {
-        "of other servers, over small catalogues": ("vain:small-",),
-        "no-tool requests, fitted on, over small catalogues": ("hand:small-",),
-        "no-tool requests, kept apart, over small catalogues": ("apart:small-",),
+        "of other servers, over small catalogs": ("vain:small-",),
+        "no-tool requests, fitted on, over small catalogs": ("hand:small-",),
+        "no-tool requests, kept apart, over small catalogs": ("apart:small-",),
         "no-tool requests, kept apart, over the sets": tuple(f"apart:{n}:" for n in LABELLED),
     }
     return {

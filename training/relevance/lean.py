@@ -1,4 +1,4 @@
-"""Fit and judge what the learned order leans on in large catalogues, over sizes.
+"""Fit and judge what the learned order leans on in large catalogs, over sizes.
 
     python training/relevance/lean.py DATA --base FOLDER [--model FOLDER] [--entry IDENTITY] \
         [--cap N] [--json FILE] [--write CALIBRATION]
@@ -40,13 +40,13 @@ from armory.retrieval.scoring.calibration import (
     sigmoid,
 )
 from armory.retrieval.scoring.fitting import Observations, fit_steps, log_odds_of
-from training.relevance.among import SIZES, catalogues, mixed, plain_name, size_of
+from training.relevance.among import SIZES, catalogs, mixed, plain_name, size_of
 from training.relevance.fit import RELEVANCE, RIDGE
 from training.relevance.judge import macro, reliability
 from training.relevance.sets import (
     LABELLED,
     CachedModel,
-    Catalogue,
+    Catalog,
     Question,
     features_of,
     group_of,
@@ -90,14 +90,14 @@ def recall(order: NDArray[np.int64], wanted: frozenset[int]) -> float:
 
 
 def observe(
-    catalogue: Catalogue, questions: Sequence[Question], embed: CachedModel, entry: Calibration
+    catalog: Catalog, questions: Sequence[Question], embed: CachedModel, entry: Calibration
 ) -> Judged:
     """Signals and plain orders of every query."""
     collector = Collector()
     plain: dict[str, list[float]] = {ranker.name: [] for ranker in PLAIN}
     refused: list[bool] = []
     texts = [question.text for question in questions]
-    for features, question in zip(features_of(catalogue, texts, embed), questions, strict=True):
+    for features, question in zip(features_of(catalog, texts, embed), questions, strict=True):
         signals, query, best = _read(features)
         collector.add(signals, query, best, question.relevant)
         for ranker in PLAIN:
@@ -108,7 +108,7 @@ def observe(
         refused.append(float(sigmoid(np.array([need], np.float32))[0]) < entry.refuse_below)
     seen = replace(collector.observations(), texts=texts)
     found = {name: np.array(values) for name, values in plain.items()}
-    return Judged(len(catalogue.records), seen, found, np.array(refused))
+    return Judged(len(catalog.records), seen, found, np.array(refused))
 
 
 def _read(
@@ -292,8 +292,8 @@ def main() -> None:
     judged: dict[str, Judged] = {}
     for name in args.sets:
         source = mixed(args.data, name, base, args.cap)
-        for catalogue in catalogues(source, embed):
-            judged[catalogue.name] = observe(catalogue, source.questions, embed, refusal)
+        for catalog in catalogs(source, embed):
+            judged[catalog.name] = observe(catalog, source.questions, embed, refusal)
         embed.save()
         base.save()
         print(f"read {name}: {len(source.questions)} queries", flush=True)

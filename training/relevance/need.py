@@ -23,8 +23,8 @@ Doubles = NDArray[np.float64]
 Embed = Callable[[Sequence[str]], Array]
 
 #: What the kinds of queries weigh, where a set of queries that want a tool weighs 1: no-tool
-#: requests written by hand, queries of another set, of other servers over a small catalogue, the
-#: no-tool set, and (wanting one) written queries over a large and over small catalogues.
+#: requests written by hand, queries of another set, of other servers over a small catalog, the
+#: no-tool set, and (wanting one) written queries over a large and over small catalogs.
 KINDS = {
     "own": 1.0, "written": 0.15, "small": 0.25,
     NO_TOOL: 4.0, "hand": 1.2, "cross": 0.03, "vain": 0.25,

@@ -169,7 +169,7 @@ class CachedModel:
 
 @dataclass(frozen=True)
 class Question:
-    """One labelled query; `relevant` are rows of the catalogue."""
+    """One labelled query; `relevant` are rows of the catalog."""
 
     id: str
     text: str
@@ -177,7 +177,7 @@ class Question:
 
 
 @dataclass
-class Catalogue:
+class Catalog:
     """A set's tools, indexed."""
 
     name: str
@@ -193,7 +193,7 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
 
 
 def record_of(row: dict[str, Any]) -> ToolRecord:
-    """A tool of a set as the catalogue would hold it."""
+    """A tool of a set as the catalog would hold it."""
     return ToolRecord(
         name=row["id"],
         server=str(row.get("server") or ""),
@@ -224,7 +224,7 @@ def read_questions(
     ]
 
 
-def index(name: str, records: Sequence[ToolRecord], embed: CachedModel) -> Catalogue:
+def index(name: str, records: Sequence[ToolRecord], embed: CachedModel) -> Catalog:
     """Index tools as the package does under `description_params`."""
     documents = [document_of(r) for r in records]
     lexical = LexicalIndex()
@@ -233,31 +233,31 @@ def index(name: str, records: Sequence[ToolRecord], embed: CachedModel) -> Catal
     sizes = [len(d.texts) for d in documents]
     vectors = embed([t for d in documents for t in d.texts])
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]]).astype(np.int64)
-    return Catalogue(name, tuple(records), lexical.freeze(), vectors, starts)
+    return Catalog(name, tuple(records), lexical.freeze(), vectors, starts)
 
 
-def read_catalogue(root: Path, name: str, embed: CachedModel) -> Catalogue:
+def read_catalog(root: Path, name: str, embed: CachedModel) -> Catalog:
     """A set's tools, indexed."""
     return index(name, [record_of(r) for r in rows_of(root / name / "tools.jsonl")], embed)
 
 
 def features_of(
-    catalogue: Catalogue, texts: Sequence[str], embed: CachedModel
+    catalog: Catalog, texts: Sequence[str], embed: CachedModel
 ) -> Iterator[CandidateFeatures]:
-    """What rankers see of each text over the whole catalogue."""
+    """What rankers see of each text over the whole catalog."""
     parts: list[list[SubqueryText]] = [subquery_texts((text,)) for text in texts]
     vectors = embed.passages([subquery.passage for part in parts for subquery in part])
-    rows = np.arange(len(catalogue.records))
+    rows = np.arange(len(catalog.records))
     at = 0
     for part in parts:
         each = vectors[at : at + len(part)]
         at += len(part)
-        cosine = np.maximum.reduceat(each @ catalogue.vectors.T, catalogue.starts, axis=1)
-        yield _features(catalogue, rows, part, each, cosine, embed.identity)
+        cosine = np.maximum.reduceat(each @ catalog.vectors.T, catalog.starts, axis=1)
+        yield _features(catalog, rows, part, each, cosine, embed.identity)
 
 
 def _features(
-    catalogue: Catalogue,
+    catalog: Catalog,
     rows: NDArray[np.int64],
     parts: Sequence[SubqueryText],
     vectors: Array,
@@ -266,7 +266,7 @@ def _features(
 ) -> CandidateFeatures:
     joined: list[Subquery] = []
     for subquery, row, vector in zip(parts, cosine, vectors, strict=True):
-        hits = catalogue.postings.search(subquery.text)
+        hits = catalog.postings.search(subquery.text)
         bm25 = hits.bm25()
         joined.append(
             Subquery(
@@ -283,9 +283,9 @@ def _features(
         )
     return CandidateFeatures(
         subqueries=joined,
-        records=catalogue.records,
+        records=catalog.records,
         rows=rows,
-        postings=catalogue.postings,
+        postings=catalog.postings,
         visible=len(rows),
         embedder=identity,
     )

@@ -1,7 +1,7 @@
 """Signals of every (query, candidate) of a set as arrays, for fitting and judging.
 
-Beside the labelled queries there are two kinds that need no tool of a catalogue: questions written
-by hand (`no_tool.txt`), and queries of one set against the small catalogue of another. A third kind
+Beside the labelled queries there are two kinds that need no tool of a catalog: questions written
+by hand (`no_tool.txt`), and queries of one set against the small catalog of another. A third kind
 (`no_tool_apart.txt`) is for judging only.
 """
 
@@ -23,10 +23,10 @@ from training.relevance.sets import (
     LABELLED,
     SETS,
     CachedModel,
-    Catalogue,
+    Catalog,
     Question,
     features_of,
-    read_catalogue,
+    read_catalog,
     read_questions,
 )
 from training.relevance.written import (
@@ -47,11 +47,11 @@ NO_TOOL_TEXTS = Path(__file__).with_name("no_tool.txt")
 APART_TEXTS = Path(__file__).with_name("no_tool_apart.txt")
 APART = "apart"
 #: What each half of the written queries weighs, where a labelled set weighs 1: over the large
-#: catalogue, and over all its small ones together.
+#: catalog, and over all its small ones together.
 WRITTEN_WEIGHT, SMALL_WEIGHT = 0.7, 1.0
-#: No-tool requests that are put to a small catalogue.
+#: No-tool requests that are put to a small catalog.
 _HAND_SMALL = 30
-#: Catalogues small enough that a stranger's query has no tool in them.
+#: Catalogs small enough that a stranger's query has no tool in them.
 SMALL = ("toole", "livemcpbench", "mcpproxy-golden", "docker-pool")
 _STRANGERS = 100
 #: The z-scored fusion of whole queries, without clauses or constants: what everything is held to.
@@ -100,13 +100,13 @@ def read_all(
     sets: Sequence[str] = SETS,
     validation: bool = False,
 ) -> tuple[Tables, dict[str, Observations]]:
-    """Tables by ranker and set; queries without a tool by `kind:catalogue:set`."""
-    catalogues = {s: read_catalogue(root, s, embed) for s in {*sets, *SMALL}}
+    """Tables by ranker and set; queries without a tool by `kind:catalog:set`."""
+    catalogs = {s: read_catalog(root, s, embed) for s in {*sets, *SMALL}}
     questions = {
         s: read_questions(
             root,
             s,
-            {r.name: i for i, r in enumerate(catalogues[s].records)},
+            {r.name: i for i, r in enumerate(catalogs[s].records)},
             cap,
             validation=validation,
         )
@@ -114,14 +114,14 @@ def read_all(
     }
     tables: Tables = {}
     for name in sets:
-        for ranker, found in _labelled(catalogues[name], questions[name], embed).items():
+        for ranker, found in _labelled(catalogs[name], questions[name], embed).items():
             tables.setdefault(ranker, {})[name] = found
         embed.save()
     needless = {
-        f"{kind}:{name}:": _queries(catalogues[name], texts, embed)
+        f"{kind}:{name}:": _queries(catalogs[name], texts, embed)
         for kind, texts in (("hand", _lines(NO_TOOL_TEXTS)), (APART, _lines(APART_TEXTS)))
         for name in (*LABELLED, *SMALL)
-        if name in catalogues and name != "toole-multi"
+        if name in catalogs and name != "toole-multi"
     }
     chance = np.random.default_rng(0)
     for home in SMALL:
@@ -130,13 +130,13 @@ def read_all(
                 continue
             chosen = chance.permutation(len(questions[name]))[:_STRANGERS]
             texts = [questions[name][i].text for i in chosen]
-            needless[f"cross:{home}:{name}"] = _queries(catalogues[home], texts, embed)
+            needless[f"cross:{home}:{name}"] = _queries(catalogs[home], texts, embed)
     embed.save()
     return tables, needless
 
 
 def read_written(root: Path, embed: CachedModel) -> tuple[Tables, dict[str, Observations]]:
-    """The same of the written queries: a large catalogue and many small ones for each half."""
+    """The same of the written queries: a large catalog and many small ones for each half."""
     rows = pool_rows(root)
     tables: Tables = {}
     needless: dict[str, Observations] = {}
@@ -146,10 +146,10 @@ def read_written(root: Path, embed: CachedModel) -> tuple[Tables, dict[str, Obse
     for half in HALVES:
         asked = [(q, ids) for q, ids, _ in held_queries(rows)[half]]
         parts = {f"written-{half}": (whole, questions_of(whole, asked), WRITTEN_WEIGHT)}
-        catalogues = list(smalls(rows, half))
-        for small in catalogues:
+        catalogs = list(smalls(rows, half))
+        for small in catalogs:
             indexed = index_rows(small.name, small.tools, embed)
-            share = SMALL_WEIGHT / len(catalogues)
+            share = SMALL_WEIGHT / len(catalogs)
             parts[small.name] = (indexed, questions_of(indexed, small.asked), share)
             needless[f"vain:{small.name}:{small.name}"] = _queries(
                 indexed, small.absent, embed, share
@@ -159,8 +159,8 @@ def read_written(root: Path, embed: CachedModel) -> tuple[Tables, dict[str, Obse
                 needless[f"{kind}:{small.name}:"] = _queries(
                     indexed, [texts[i] for i in chosen], embed, share
                 )
-        for name, (catalogue, questions, weight) in parts.items():
-            for ranker, found in _labelled(catalogue, questions, embed).items():
+        for name, (catalog, questions, weight) in parts.items():
+            for ranker, found in _labelled(catalog, questions, embed).items():
                 tables.setdefault(ranker, {})[name] = replace(found, weight=weight)
     embed.save()
     return tables, needless
@@ -175,12 +175,12 @@ def _query_of(features: CandidateFeatures) -> dict[str, float]:
 
 
 def _labelled(
-    catalogue: Catalogue, questions: Sequence[Question], embed: CachedModel
+    catalog: Catalog, questions: Sequence[Question], embed: CachedModel
 ) -> dict[str, Observations]:
     names = ("relevance", PLAIN, *(r.name for r in FORMULAS))
     collectors = {name: Collector() for name in names}
     texts = [q.text for q in questions]
-    for features, question in zip(features_of(catalogue, texts, embed), questions, strict=True):
+    for features, question in zip(features_of(catalog, texts, embed), questions, strict=True):
         fusion = fuse(features)
         signals = candidate_signals(features, fusion)
         query = query_signals(features, signals)
@@ -198,9 +198,9 @@ def _labelled(
 
 
 def _queries(
-    catalogue: Catalogue, texts: Sequence[str], embed: CachedModel, weight: float = 1.0
+    catalog: Catalog, texts: Sequence[str], embed: CachedModel, weight: float = 1.0
 ) -> Observations:
-    rows = [_query_of(features) for features in features_of(catalogue, texts, embed)]
+    rows = [_query_of(features) for features in features_of(catalog, texts, embed)]
     return Observations(
         signals={},
         query={n: np.array([q[n] for q in rows], np.float32) for n in rows[0]},

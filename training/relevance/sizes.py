@@ -1,4 +1,4 @@
-"""Table and plot of `docs/relevance.md` over catalogue sizes, from the JSON of `lean.py`.
+"""Table and plot of `docs/relevance.md` over catalog sizes, from the JSON of `lean.py`.
 
 python training/relevance/sizes.py sizes.json docs/img/sizes.svg docs/relevance.md
 """

@@ -1,8 +1,8 @@
-"""The hand-written queries as evidence: one large catalogue and many small ones.
+"""The hand-written queries as evidence: one large catalog and many small ones.
 
 Only queries for servers that no embedder was trained on count (`training.data.is_held_server`).
 Each half of those servers gives a set of its own over a sample of the pool (`written-x`), and small
-catalogues of a few servers each (`small-x-07`); the halves leave together, so that the one can be
+catalogs of a few servers each (`small-x-07`); the halves leave together, so that the one can be
 judged by constants that have not seen the other.
 """
 
@@ -17,23 +17,23 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from training.relevance.sets import CachedModel, Catalogue, Question, index, record_of, rows_of
+from training.relevance.sets import CachedModel, Catalog, Question, index, record_of, rows_of
 
 POOL = "toucan-pool"
 QUERIES = Path(__file__).parents[1] / "written.jsonl"
 HALVES = ("x", "y")
-#: Tools of the large catalogue, the wanted ones included.
+#: Tools of the large catalog, the wanted ones included.
 LARGE = 2000
-#: Tools of a small catalogue.
+#: Tools of a small catalog.
 LEAST, MOST = 4, 40
-#: Queries of other servers, and requests that need no tool, put to every small catalogue.
+#: Queries of other servers, and requests that need no tool, put to every small catalog.
 ABSENT = 10
 _SEED = 5
 
 
 @dataclass(frozen=True)
 class Small:
-    """A catalogue of a few servers, what is asked of it and what is asked in vain."""
+    """A catalog of a few servers, what is asked of it and what is asked in vain."""
 
     name: str
     tools: list[dict[str, Any]]
@@ -70,7 +70,7 @@ def held_queries(
 
 
 def smalls(tools: Sequence[dict[str, Any]], half: str) -> Iterator[Small]:
-    """The small catalogues of a half; every held-out server stands in one of them."""
+    """The small catalogs of a half; every held-out server stands in one of them."""
     chance = random.Random(f"{_SEED}{half}")
     by_server: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in tools:
@@ -105,26 +105,24 @@ def smalls(tools: Sequence[dict[str, Any]], half: str) -> Iterator[Small]:
 
 
 def large(tools: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The tools of the large catalogue: all that held-out queries want, and a sample."""
+    """The tools of the large catalog: all that held-out queries want, and a sample."""
     wanted = {t for part in held_queries(tools).values() for _, ids, _ in part for t in ids}
     rest = [row for row in tools if row["id"] not in wanted]
     sample = random.Random(_SEED).sample(rest, LARGE - len(wanted))
     return [row for row in tools if row["id"] in wanted] + sample
 
 
-def questions_of(
-    catalogue: Catalogue, asked: Sequence[tuple[str, frozenset[str]]]
-) -> list[Question]:
-    """Queries with their tools as rows of the catalogue."""
-    place = {r.name: i for i, r in enumerate(catalogue.records)}
+def questions_of(catalog: Catalog, asked: Sequence[tuple[str, frozenset[str]]]) -> list[Question]:
+    """Queries with their tools as rows of the catalog."""
+    place = {r.name: i for i, r in enumerate(catalog.records)}
     return [
-        Question(f"{catalogue.name}:{i}", text, frozenset(place[t] for t in ids))
+        Question(f"{catalog.name}:{i}", text, frozenset(place[t] for t in ids))
         for i, (text, ids) in enumerate(asked)
     ]
 
 
-def index_rows(name: str, rows: Sequence[dict[str, Any]], embed: CachedModel) -> Catalogue:
-    """Rows of the pool, indexed as a catalogue."""
+def index_rows(name: str, rows: Sequence[dict[str, Any]], embed: CachedModel) -> Catalog:
+    """Rows of the pool, indexed as a catalog."""
     return index(name, [record_of(row) for row in rows], embed)
 
 

@@ -183,7 +183,7 @@ async def _say_ready(runtime: Runtime) -> None:
 def _settle_memory() -> None:
     """Spare later collections what stays: modules, configuration and the first snapshot.
 
-    A full collection over them stops every call for 0.1 s, more with a large catalogue.
+    A full collection over them stops every call for 0.1 s, more with a large catalog.
     """
     gc.collect()
     gc.freeze()

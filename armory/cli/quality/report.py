@@ -1,4 +1,4 @@
-"""`armory report`: what the catalogue costs in a prompt, and what filtering saves.
+"""`armory report`: what the catalog costs in a prompt, and what filtering saves.
 
 Owns: the command, its table, the picture, where tools and queries come from. Never counts itself.
 """
@@ -48,7 +48,7 @@ _LABELS = {
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The catalogue to report on, where to search it, and queries that came with it."""
+    """The catalog to report on, where to search it, and queries that came with it."""
 
     tools: Sequence[ToolRecord]
     servers: dict[str, ServerLists]
@@ -177,7 +177,7 @@ async def _report(
 
 @asynccontextmanager
 async def _asked(loaded: Loaded, data: str | None) -> AsyncGenerator[_Asked]:
-    """The catalogue of the upstreams, or of a data set."""
+    """The catalog of the upstreams, or of a data set."""
     if data is None:
         async with opened(loaded) as runtime:
             if runtime.retriever is None:

@@ -71,7 +71,7 @@ def about_servers(
     """At most so many servers as an answer names, with what each is for, and how many more.
 
     Args:
-        servers: of the catalogue.
+        servers: of the catalog.
         tools: how many tools of each the caller sees.
     """
     shown = [

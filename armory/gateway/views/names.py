@@ -1,6 +1,6 @@
 """Tools by what they are called: a name or a server's name as a query, and names that come near.
 
-Owns: `ToolNames`, over one catalogue. Never decides what may be seen: callers say among what.
+Owns: `ToolNames`, over one catalog. Never decides what may be seen: callers say among what.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FILLERS = frozenset(("the", "mcp", "server", "servers", "tool", "tools", "use",
 
 
 class ToolNames:
-    """The names of one catalogue.
+    """The names of one catalog.
 
     Args:
         catalog: the snapshot.
@@ -61,7 +61,7 @@ class ToolNames:
         Args:
             name: what was asked for.
             among: what the caller may see.
-            also: names outside the catalogue.
+            also: names outside the catalog.
         """
         name = name[:_LONGEST]
         words = frozenset(_words(name))

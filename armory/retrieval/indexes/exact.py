@@ -40,7 +40,7 @@ class ExactView:
     ) -> VectorHits:
         """Every allowed tool with its cosine; `k` and `also` change nothing.
 
-        In a large catalogue cosines are off by 0.000006 (root mean square; 0.00005 at most,
+        In a large catalog cosines are off by 0.000006 (root mean square; 0.00005 at most,
         measured on vectors of 384 dimensions).
         """
         if len(queries) * self.segments.matrix.size <= _INLINE:

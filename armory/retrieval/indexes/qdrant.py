@@ -1,13 +1,13 @@
 """Vectors in Qdrant: in memory, in a folder, or on a server that gateways share.
 
-Owns: `QdrantIndex`: which points are a catalogue's, which of them are missing. Points themselves
+Owns: `QdrantIndex`: which points are a catalog's, which of them are missing. Points themselves
 are `qdrant_points`' work, searching is `qdrant_view`'s; the three alone import `qdrant_client`.
 Never imports an embedder or a ranker.
 
 A tool is one point with a multivector; the server takes the best of its vectors (MaxSim with one
 query vector). A collection belongs to one model: its name is made of the configured name, the
 embedder's identity and the dimension, so another model means another collection. Points are named
-by content and shared by whoever needs them; which ones are a catalogue's, its gateway knows.
+by content and shared by whoever needs them; which ones are a catalog's, its gateway knows.
 
 The client library's local mode visits every point in Python to search: seconds among 10,000. There
 the points are what is kept, and a matrix beside them is what is searched.
@@ -42,7 +42,7 @@ class QdrantIndex:
         identity: of the embedder; part of the collection's name.
         dimension: of its vectors.
         url: server or cluster; None with `path` None: in memory.
-        path: folder of the local mode; one process at a time, small catalogues.
+        path: folder of the local mode; one process at a time, small catalogs.
         api_key: for the server.
         collection: first part of the collection's name.
         timeout_s: of one request.
@@ -164,7 +164,7 @@ class QdrantIndex:
         """The local mode's view: the matrix, its gaps filled from the points."""
         if len(rows) > LOCAL_LIMIT:
             _log.warning(
-                "qdrant_local_mode_is_for_small_catalogues", tools=len(rows), limit=LOCAL_LIMIT
+                "qdrant_local_mode_is_for_small_catalogs", tools=len(rows), limit=LOCAL_LIMIT
             )
         known = await self._exact.stored(rows)
         absent = {

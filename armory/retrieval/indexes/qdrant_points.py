@@ -1,7 +1,7 @@
 """A Qdrant collection that any number of gateways share: points by content, nothing owned by one.
 
 Owns: a point's id and payload, creating the collection, writing, reading and marking points. What
-a catalogue holds is `qdrant`'s knowledge, searching is `qdrant_view`'s. Never imports an embedder
+a catalog holds is `qdrant`'s knowledge, searching is `qdrant_view`'s. Never imports an embedder
 or a ranker.
 
 A point is named by what was embedded (the row's digest: model and texts) and by the server that

@@ -29,7 +29,7 @@ T = TypeVar("T")
 #: Points up to which the server is asked to compare with every allowed one.
 _EXACT_BELOW = 20_000
 #: How many times as many points as wanted are asked for, so that enough are left without those of
-#: other gateways; where that is too few, this catalogue's are named one by one.
+#: other gateways; where that is too few, this catalog's are named one by one.
 _MOST_REACH = 4.0
 _LIST = 256
 """Points up to which a graph search is asked for."""
@@ -88,12 +88,12 @@ class Access:
 
 
 class QdrantView:
-    """One catalogue's points in a collection that others may share.
+    """One catalog's points in a collection that others may share.
 
     Args:
         access: the client.
         points: of the model.
-        rows: the catalogue.
+        rows: the catalog.
         ids: the point of each row; rows of equal content share one.
         background: for mean and deviation where not every row is scored.
         total: points in the collection, those of others included.

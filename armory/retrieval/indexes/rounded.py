@@ -124,7 +124,7 @@ def multiplier(matrix: NDArray[np.int8]) -> tuple[Any, Any]:
     Raises:
         BackendError: onnxruntime refuses it, for want of memory say.
     """
-    import onnxruntime  # heavy: only where a catalogue is large
+    import onnxruntime  # heavy: only where a catalog is large
 
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1

@@ -1,1 +1,1 @@
-"""From a catalogue to something that can be searched."""
+"""From a catalog to something that can be searched."""

@@ -1,4 +1,4 @@
-"""From a catalogue to something that can be searched; embeds only what changed.
+"""From a catalog to something that can be searched; embeds only what changed.
 
 Owns: documents, the lexical index, the document cache, handing vectors to the vector index. Never
 imports rankers.
@@ -32,7 +32,7 @@ _SLICE = 200
 #: How long pure Python may keep other threads waiting, and how long it then steps aside, seconds.
 _TURN_S = 0.001
 _ASIDE_S = 0.00005
-#: Texts from which on a changed catalogue is searchable by words before it is embedded: a few are
+#: Texts from which on a changed catalog is searchable by words before it is embedded: a few are
 #: embedded within seconds, and the last snapshot serves meanwhile.
 _MANY = 256
 #: Share of tools with vectors from which on a snapshot with gaps finds more than words alone (.83
@@ -158,7 +158,7 @@ class Indexer:
         """The snapshot of these tools. A failing model or store costs vectors, never the words.
 
         Args:
-            tools: the whole catalogue.
+            tools: the whole catalog.
             publish: given snapshots to serve until this one is there, and what they lack.
             first: nothing is served yet, so that words are published at once.
         """

@@ -1,4 +1,4 @@
-"""The words of a catalogue, frozen: BM25F, the absolute keyword score, where a query hit.
+"""The words of a catalog, frozen: BM25F, the absolute keyword score, where a query hit.
 
 Owns: what is searched and its constants. `lexical` makes it. Never imports embedders, indexes or
 rankers.

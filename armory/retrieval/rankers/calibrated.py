@@ -34,7 +34,7 @@ class FormulaResult:
         best: (k,) positions that are judged signal by signal, best first.
         signals: (k,) each.
         query: signals of the query.
-        plain: (k,) the formula that the learned order leans on in a large catalogue; None: none.
+        plain: (k,) the formula that the learned order leans on in a large catalog; None: none.
         shown: (c,) each; further signals for explanations, which the calibration does not see.
     """
 

@@ -16,12 +16,12 @@ from armory.retrieval.ports import FloatArray, IntArray
 
 #: Candidates that are judged signal by signal; the others keep the order of the fusion below them.
 DEPTH = 100
-#: So many best by meaning alone, and by words alone, are always among them: in a large catalogue
+#: So many best by meaning alone, and by words alone, are always among them: in a large catalog
 #: the fusion may follow one side only.
 _BY_MEANING, _BY_WORDS = 30, 20
 DENSE_SHARE = 0.7
 #: Fewer tools than this are judged as if unrelated ones stood beside them: two tools say nothing
-#: about how far cosines spread, and nothing was learned on catalogues so small.
+#: about how far cosines spread, and nothing was learned on catalogs so small.
 FEW = 40
 #: Mean and spread of an unrelated tool's cosine and BM25, as shares of the query's best; and at
 #: least so much of a cosine, whatever the best one.

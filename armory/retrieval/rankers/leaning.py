@@ -1,4 +1,4 @@
-"""In a large catalogue the learned order leans on the plain one: how far, and what comes of it.
+"""In a large catalog the learned order leans on the plain one: how far, and what comes of it.
 
 Owns: `trust` and `leaned`, pure functions. Never imports indexes, embedders or rankers.
 
@@ -44,7 +44,7 @@ def trust(lean: Linear, query: Mapping[str, float], tools: int) -> float:
 
 
 def _share(tools: int, low: int, high: int) -> float:
-    """How far a catalogue's size has come from the one to the other, in orders of magnitude."""
+    """How far a catalog's size has come from the one to the other, in orders of magnitude."""
     return float(np.clip(np.log(tools / low) / np.log(high / low), 0.0, 1.0))
 
 

@@ -24,12 +24,12 @@ class RelevanceRanker:
     name = "relevance"
 
     def works_without_vectors(self, tools: int) -> bool:
-        """In small and middling catalogues."""
+        """In small and middling catalogs."""
         return tools <= _WORDS_UP_TO
 
     def rank(self, features: CandidateFeatures, settings: RankSettings) -> Scores:
         """Fuse meaning and words, weigh the signals of the best hundred, calibrate; in a large
-        catalogue lean on `hybrid` as far as the query says.
+        catalog lean on `hybrid` as far as the query says.
 
         Memory of use says which tool; whether any is needed is judged by the descriptions.
         """

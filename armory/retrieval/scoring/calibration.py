@@ -100,7 +100,7 @@ class Calibration:
         acts: (d,) direction in the embedder's space that requests for an act lie in, against
             talk and questions of knowledge; gives the signal `acts` of `need`. None: not known.
         lean: signals of the query -> recall that the learned order gains on the plain one in a
-            large catalogue, see `rankers.leaning`. None: not known, the learned order stands.
+            large catalog, see `rankers.leaning`. None: not known, the learned order stands.
     """
 
     first: Linear

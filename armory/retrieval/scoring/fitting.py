@@ -30,7 +30,7 @@ _LEAST_SPREAD = 1e-6
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Observations:
-    """Queries of one catalogue with what was wanted; Q queries, k candidates each.
+    """Queries of one catalog with what was wanted; Q queries, k candidates each.
 
     Attributes:
         signals: (Q, k) float32 each, a ranker's own signals.

@@ -32,7 +32,7 @@ def make_accounts(
 
     Args:
         loaded: the configuration.
-        tools: gives the number of tools in the catalogue.
+        tools: gives the number of tools in the catalog.
         upstreams: gives which servers are up.
 
     Raises:

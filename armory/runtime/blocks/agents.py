@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from contextlib import AsyncExitStack
 
-from armory.agent.catalogue import CatalogueSource, Engine
+from armory.agent.catalog import CatalogSource, Engine
 from armory.agent.chunks import ChunkSource
 from armory.agent.documents import DocumentSource
 from armory.agent.loop import RetrievalAgent
@@ -29,7 +29,7 @@ def chat_client(loaded: Loaded) -> ChatClient:
 async def open_agent(
     loaded: Loaded, engine: Engine, embedder: Embedder | None, stack: AsyncExitStack
 ) -> RetrievalAgent | None:
-    """The retrieval agent over the catalogue and the configured documents; None where it is off.
+    """The retrieval agent over the catalog and the configured documents; None where it is off.
 
     Args:
         loaded: the configuration.
@@ -44,7 +44,7 @@ async def open_agent(
     agent = loaded.config.agent
     if not agent.enabled:
         return None
-    sources: list[ChunkSource] = [CatalogueSource(engine)]
+    sources: list[ChunkSource] = [CatalogSource(engine)]
     if agent.documents:
         sources.append(await DocumentSource.open(loaded.folder / agent.documents, embedder))
     chat = await stack.enter_async_context(chat_client(loaded))

@@ -100,7 +100,7 @@ class Searching:
         self._indexed: tuple[Sequence[ToolRecord], dict[str, ToolRecord]] | None = None
 
     def visible(self, principal: Principal, *, packs: bool) -> VisibleSet:
-        """What `principal` may find: the catalogue's and the indexed tools that policy allows.
+        """What `principal` may find: the catalog's and the indexed tools that policy allows.
 
         One object for as long as nothing of it changes, so that retrieval can keep its mask.
         """
@@ -141,7 +141,7 @@ class Searching:
         )
 
     def _settled(self, seen: _Seen) -> bool:
-        """Whether the index holds what `seen` stands for; it follows the catalogue soon after."""
+        """Whether the index holds what `seen` stands for; it follows the catalog soon after."""
         tools = self._services.engine.tools
         known = self._agreed.get(id(seen))
         if known is not None and known[0] is seen and known[1] is tools:
@@ -171,7 +171,7 @@ class Searching:
             name
             for name in registered
             if name not in base.names and policy.allows(principal, name, packs=packs)
-            # what an upstream offers is decided by the catalogue alone
+            # what an upstream offers is decided by the catalog alone
             if name not in catalog.tools
         )
         visible = base
@@ -184,7 +184,7 @@ class Searching:
         return found
 
     def _content(self, catalog: Catalog) -> str:
-        """A digest of everything that the catalogue says of its tools; the same on replicas."""
+        """A digest of everything that the catalog says of its tools; the same on replicas."""
         if self._catalog is None or self._catalog[0] is not catalog:
             content = hashlib.sha256()
             for name, tool in catalog.tools.items():

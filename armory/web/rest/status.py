@@ -1,4 +1,4 @@
-"""Usage, quota, the query log, upstreams and the catalogue over REST.
+"""Usage, quota, the query log, upstreams and the catalog over REST.
 
 Owns: the routes. Shows nobody what policy hides, nor one user the doings of another.
 """
@@ -137,7 +137,7 @@ class StderrAnswer(Answer):
 
 
 class CatalogAnswer(Answer):
-    """The catalogue as the caller sees it."""
+    """The catalog as the caller sees it."""
 
     version: int
     tools: int
@@ -162,7 +162,7 @@ def routes() -> list[Route]:
         route("/v1/upstreams", upstreams, "State of the upstreams", UpstreamList),
         route("/v1/upstreams/{server}/logs", stderr, "Standard error of an upstream", StderrAnswer,
               access="admin", path_params={"server": "Key of the upstream."}),
-        route("/v1/catalog", catalog, "What the catalogue holds", CatalogAnswer),
+        route("/v1/catalog", catalog, "What the catalog holds", CatalogAnswer),
     ]  # fmt: skip
 
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from armory.agent.catalogue import CatalogueSource
+from armory.agent.catalog import CatalogSource
 from armory.agent.chunks import Ask, Hit, Tracker
 from armory.agent.labels import SEARCHES, Search
 from armory.evaluation.dataset import Dataset, LabelledQuery, load_dataset
@@ -40,14 +40,14 @@ def tools_of(hits: Sequence[Hit]) -> list[str]:
     return list(dict.fromkeys(h.match.tool.name for h in hits if h.match is not None))
 
 
-async def plain(source: CatalogueSource, text: str, search: Search, top_k: int) -> list[str]:
+async def plain(source: CatalogSource, text: str, search: Search, top_k: int) -> list[str]:
     """One search with the whole query."""
     tracker = Tracker()
     shown, _ = tracker.admit(await source.search(search, Ask(text, top_k)), top_k)
     return tools_of(shown)
 
 
-async def points(source: CatalogueSource, text: str, top_k: int) -> dict[str, float]:
+async def points(source: CatalogSource, text: str, top_k: int) -> dict[str, float]:
     """Both searches for one text, by reciprocal ranks."""
     found: dict[str, float] = {}
     for search in SEARCHES:
@@ -62,9 +62,7 @@ def best(found: dict[str, float], top_k: int) -> list[str]:
     return sorted(found, key=lambda name: -found[name])[:top_k]
 
 
-async def split(
-    source: CatalogueSource, text: str, whole: dict[str, float], top_k: int
-) -> list[str]:
+async def split(source: CatalogSource, text: str, whole: dict[str, float], top_k: int) -> list[str]:
     """The whole query and every clause, merged."""
     wishes = [text[start:end] for start, end in clauses(text)]
     parts = [await points(source, clause, top_k) for clause in wishes]
@@ -88,7 +86,7 @@ async def measure(folder: Path, limit: int | None) -> dict[str, Any]:
     told: dict[str, Any] = {"tools": len(dataset.tools), "queries": len(queries)}
     async with retriever:
         await retriever.index(dataset.tools)
-        source = CatalogueSource(retriever)
+        source = CatalogSource(retriever)
         ways: dict[str, dict[int, list[set[str]]]] = {}
         for query in queries:
             text = query.text[:8_000]

@@ -1,4 +1,4 @@
-"""A small catalogue and an engine over it, as plain as can be."""
+"""A small catalog and an engine over it, as plain as can be."""
 
 from __future__ import annotations
 

@@ -66,7 +66,7 @@ def test_eval_and_tune_write_nothing_into_the_store_of_a_gateway(folder: Path) -
     assert not (folder / "store").exists()
 
 
-def test_eval_among_the_tools_of_another_catalogue(folder: Path) -> None:
+def test_eval_among_the_tools_of_another_catalog(folder: Path) -> None:
     other = folder / "other"
     other.mkdir()
     rows = [{"id": f"t{i}", "name": f"t{i}", "description": f"Filler {i}"} for i in range(40)]

@@ -26,7 +26,7 @@ def test_a_set_where_a_plain_ranker_finds_more_is_named() -> None:
     assert worse(rows) == ["b: relevance 0.600, BM25 0.610"]
 
 
-def test_the_table_has_a_column_for_large_catalogues_where_they_were_measured() -> None:
+def test_the_table_has_a_column_for_large_catalogs_where_they_were_measured() -> None:
     alone = [row("a", "hybrid", 0.6), row("a", "relevance", 0.7), row("b", "relevance", 0.5)]
     assert "large" not in quality(alone)
     mixed = {"of": "a", "tools": 15_009}

@@ -57,7 +57,7 @@ async def test_without_query_and_modes(bench: Bench) -> None:
     assert bench.retriever.queries == []
 
 
-async def test_a_query_chooses_in_catalogue_order(bench: Bench) -> None:
+async def test_a_query_chooses_in_catalog_order(bench: Bench) -> None:
     asked = bench.context(meta={"dev.armory/query": ["number 4", "number 1"]})
     assert await bench.tools(asked) == [*ALL, "search_tools"]
     asked = bench.context(meta={"dev.armory/query": ["4", "1"]})

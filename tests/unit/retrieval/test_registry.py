@@ -1,4 +1,4 @@
-"""Names to parts, absent extras, and the shipped rankers over a small catalogue."""
+"""Names to parts, absent extras, and the shipped rankers over a small catalog."""
 
 from __future__ import annotations
 

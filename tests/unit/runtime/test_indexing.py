@@ -11,7 +11,7 @@ from structlog.testing import capture_logs
 from armory.cli.gateway.serve import Indexing
 from armory.domain.catalog import Catalog, ServerLists
 from armory.domain.tool import ToolRecord
-from armory.runtime.catalogue import CatalogueKeeper
+from armory.runtime.catalog import CatalogKeeper
 
 
 class Held:
@@ -30,10 +30,10 @@ class Held:
 async def test_the_log_says_when_a_late_index_is_complete(
     monkeypatch: pytest.MonkeyPatch, late: bool
 ) -> None:
-    monkeypatch.setattr("armory.runtime.catalogue.FIRST_INDEX_S", 0.0 if late else 60.0)
+    monkeypatch.setattr("armory.runtime.catalog.FIRST_INDEX_S", 0.0 if late else 60.0)
     index, published = Held(), list[Catalog]()
     lists = {"a": ServerLists(tools=[{"name": "x"}])}
-    keeper = CatalogueKeeper(index, {})
+    keeper = CatalogKeeper(index, {})
     keeper.start(lambda: lists, published.append)
     try:
         with capture_logs() as logs:

@@ -41,7 +41,7 @@ def stdio(key: str, *options: str, **more: Any) -> UpstreamSpec:
 
 
 class House:
-    """A pool, its supervisor, and what the catalogue would have been told."""
+    """A pool, its supervisor, and what the catalog would have been told."""
 
     def __init__(self, *specs: UpstreamSpec, clock: Clock | None = None) -> None:
         self.told: list[tuple[str, ServerLists]] = []

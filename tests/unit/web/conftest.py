@@ -1,4 +1,4 @@
-"""A REST service over a small catalogue, and a client that keeps what it was answered."""
+"""A REST service over a small catalog, and a client that keeps what it was answered."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from armory.domain.catalog import ToolRules
 from armory.security.authentication import StaticToken
 from armory.security.policy import Rule
 from armory.testing.embedder import HashingEmbedder
-from armory.testing.service import Service, catalogue, running_service
+from armory.testing.service import Service, catalog_of, running_service
 
 ANN, BOB = "the-token-of-ann", "the-token-of-bob"
 LIMITED = "the-token-of-lim"
@@ -80,7 +80,7 @@ async def client(tmp_path: Path) -> AsyncIterator[Client]:
         Rule(who=("ann", "bob", "lim", "service"), allow=("*",), deny=("secret__*",)),
     ]
     settings = AccountSettings(enabled=True, plans={"free": None, "tiny": 2})
-    catalog = catalogue(SERVERS, {"slack": ToolRules(category="chat", tags={"*": ("async",)})})
+    catalog = catalog_of(SERVERS, {"slack": ToolRules(category="chat", tags={"*": ("async",)})})
     async with (
         running_service(
             f"sqlite:///{tmp_path / 'armory.db'}",

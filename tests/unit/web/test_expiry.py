@@ -16,7 +16,7 @@ from armory.agent.findings import AgentResult, Event
 from armory.security.jwt import JwtScheme
 from armory.security.settings import JwtSettings
 from armory.testing.embedder import HashingEmbedder
-from armory.testing.service import catalogue, running_service
+from armory.testing.service import catalog_of, running_service
 
 SECRET = "a-secret-of-more-than-thirty-two-bytes"
 
@@ -44,7 +44,7 @@ async def test_the_stream_of_an_expired_token_ends(tmp_path: Path) -> None:
     async with (
         running_service(
             f"sqlite:///{tmp_path / 'armory.db'}",
-            catalogue({"a": [{"name": "b", "description": "c"}]}),
+            catalog_of({"a": [{"name": "b", "description": "c"}]}),
             embedder=HashingEmbedder(),
             agent=agent,
             schemes=[

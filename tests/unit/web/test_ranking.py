@@ -9,13 +9,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from armory.agent.catalogue import CatalogueSource
+from armory.agent.catalog import CatalogSource
 from armory.agent.loop import RetrievalAgent
 from armory.llm.client import ChatClient
 from armory.retrieval.rankers.base import RankSettings
 from armory.testing.chat import ScriptedChat
 from armory.testing.embedder import HashingEmbedder
-from armory.testing.service import ADMIN_TOKEN, catalogue, running_service
+from armory.testing.service import ADMIN_TOKEN, catalog_of, running_service
 
 pytestmark = pytest.mark.anyio
 HEADERS = {"Authorization": f"Bearer {ADMIN_TOKEN}"}
@@ -44,7 +44,7 @@ async def ranked(url: str, **body: Any) -> dict[str, Any]:
 async def test_context_boosts_multiply_where_configuration_switches_them_on(
     tmp_path: Path,
 ) -> None:
-    catalog = catalogue(TOOLS)
+    catalog = catalog_of(TOOLS)
     scores: dict[bool, dict[str, Any]] = {}
     for on in (False, True):
         async with running_service(
@@ -73,7 +73,7 @@ async def test_without_an_hour_the_local_time_counts(tmp_path: Path) -> None:
     tools = {"mail": [{"name": "send", "description": "Send a message", "_meta": tags}]}
     async with running_service(
         f"sqlite:///{tmp_path / 'armory.db'}",
-        catalogue(tools),
+        catalog_of(tools),
         embedder=HashingEmbedder(),
         rank=RankSettings(context_boosts=True),
     ) as service:
@@ -86,7 +86,7 @@ async def test_other_weights_change_the_sum(tmp_path: Path) -> None:
     weights = {"similarity": 0.7, "popularity": 0.1, "history": 0.1, "performance": 0.1}
     async with running_service(
         f"sqlite:///{tmp_path / 'armory.db'}",
-        catalogue(TOOLS),
+        catalog_of(TOOLS),
         embedder=HashingEmbedder(),
         rank=RankSettings(weights=weights),
     ) as service:
@@ -107,7 +107,7 @@ async def test_the_agent_answers_with_its_trace_and_streams_it(tmp_path: Path) -
         ScriptedChat(TURNS) as chat,
         ChatClient(chat.url, "scripted") as model,
     ):
-        catalog = catalogue(TOOLS)
+        catalog = catalog_of(TOOLS)
         late: list[Any] = []
 
         class Later:
@@ -125,7 +125,7 @@ async def test_the_agent_answers_with_its_trace_and_streams_it(tmp_path: Path) -
             embedder=HashingEmbedder(),
             agent=Later(),
         ) as service:
-            late.append(RetrievalAgent(model, [CatalogueSource(service.retriever)]))
+            late.append(RetrievalAgent(model, [CatalogSource(service.retriever)]))
             body = {"query": "send a message", "mode": "agent"}
             url = f"{service.url}/v1/retrieve_tools"
             async with aiohttp.ClientSession(headers=HEADERS) as session:

@@ -10,7 +10,7 @@ import pytest
 from armory.storage.redis_cache import RedisCache
 from armory.testing.embedder import HashingEmbedder
 from armory.testing.servers import RedisServer, redis_binary
-from armory.testing.service import ADMIN_TOKEN, catalogue, running_service
+from armory.testing.service import ADMIN_TOKEN, catalog_of, running_service
 from tests.unit.web.conftest import SERVERS
 
 pytestmark = [pytest.mark.anyio, pytest.mark.redis]
@@ -25,13 +25,13 @@ async def test_an_answer_of_one_replica_is_given_by_the_other(tmp_path: Path) ->
         async with (
             running_service(
                 f"sqlite:///{tmp_path / 'armory.db'}",
-                catalogue(SERVERS),
+                catalog_of(SERVERS),
                 cache=RedisCache(redis.url),
                 embedder=HashingEmbedder(),
             ) as one,
             running_service(
                 f"sqlite:///{tmp_path / 'armory.db'}",
-                catalogue(SERVERS),
+                catalog_of(SERVERS),
                 cache=RedisCache(redis.url),
                 embedder=HashingEmbedder(),
             ) as other,

@@ -1,4 +1,4 @@
-"""Vectors in two bytes a component, and the exact index of a catalogue large enough for them."""
+"""Vectors in two bytes a component, and the exact index of a catalog large enough for them."""
 
 from __future__ import annotations
 
@@ -133,10 +133,10 @@ def test_few_vectors_and_other_processors_are_left_alone(monkeypatch: pytest.Mon
     assert not worth(many)
 
 
-# a large catalogue in the index, whatever the processor
+# a large catalog in the index, whatever the processor
 
 
-def catalogue() -> tuple[list[Row], dict[str, FloatArray], Segments]:
+def catalog() -> tuple[list[Row], dict[str, FloatArray], Segments]:
     sizes = [1 + i % 3 for i in range(TOOLS)]
     given = segments(normal(sum(sizes), DIM, 5), sizes)
     rows = [Row(f"t{i}", f"d{i}") for i in range(TOOLS)]
@@ -153,8 +153,8 @@ def assert_right(hits: VectorHits, wanted: FloatArray) -> None:
     np.testing.assert_allclose(hits.std, wanted.std(1), atol=1e-5)
 
 
-async def test_a_large_catalogue_and_subsets_of_it() -> None:
-    rows, vectors, given = catalogue()
+async def test_a_large_catalog_and_subsets_of_it() -> None:
+    rows, vectors, given = catalog()
     view = await ExactIndex().update(rows, vectors)
     queries = normal(4, DIM, 6)
     wanted = truth(queries, given)
@@ -171,8 +171,8 @@ async def test_a_large_catalogue_and_subsets_of_it() -> None:
     np.testing.assert_array_equal(found, [vectors["t5000"][0], vectors["t1"][0]])
 
 
-async def test_updates_of_a_large_catalogue_leave_no_trace() -> None:
-    rows, vectors, given = catalogue()
+async def test_updates_of_a_large_catalog_leave_no_trace() -> None:
+    rows, vectors, given = catalog()
     index = ExactIndex()
     old = await index.update(rows, vectors)
     fresh = {"t9": normal(3, DIM, 70), "new": normal(1, DIM, 71)}

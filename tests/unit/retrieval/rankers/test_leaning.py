@@ -1,4 +1,4 @@
-"""What the learned order leans on in a large catalogue."""
+"""What the learned order leans on in a large catalog."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from armory.retrieval.scoring.calibration import Calibration, Linear, parse_cali
 GAIN = Linear({"clauses": 0.03, "apart": -0.02}, -0.03)
 
 
-def test_a_small_catalogue_trusts_what_was_learned() -> None:
+def test_a_small_catalog_trusts_what_was_learned() -> None:
     assert trust(GAIN, {"clauses": 0.0, "apart": 5.0}, 4) == 1.0
     assert trust(GAIN, {"clauses": 0.0, "apart": 5.0}, 300) == 1.0
 

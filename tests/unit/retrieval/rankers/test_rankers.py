@@ -282,7 +282,7 @@ def test_the_best_by_words_is_judged_though_nothing_of_it_is_meant() -> None:
     assert (np.diff(fusion.total[fusion.best]) <= 0).all()
 
 
-def test_a_large_catalogue_leans_on_the_plain_order() -> None:
+def test_a_large_catalog_leans_on_the_plain_order() -> None:
     records = tools()
     found = features(["send an email"], {"mail__send": 0.7}, records)
     constants = calibration_for("relevance", "e")

@@ -52,7 +52,7 @@ async def test_a_hundred_copies_of_the_obvious_tool(make_tool: MakeTool) -> None
     assert all(name.endswith("__send_email") for name in found)
 
 
-async def test_a_question_in_a_large_catalogue_is_not_refused(make_tool: MakeTool) -> None:
+async def test_a_question_in_a_large_catalog_is_not_refused(make_tool: MakeTool) -> None:
     clock = make_tool("current_time", "Tell the time of a city", server="clock")
     found = await listed([*crowd(make_tool, 10_000), clock], "what time is it in Tokyo")
     assert found == ["clock__current_time"]

@@ -1,6 +1,6 @@
 """What the list benchmark lists, and what it asks for.
 
-Owns: the catalogues (real tools from DATA/toucan-pool, repeated under other names where there are
+Owns: the catalogs (real tools from DATA/toucan-pool, repeated under other names where there are
 too few) and the queries (DATA/*/queries.jsonl, each asked once, so that no cache answers).
 """
 
@@ -15,7 +15,7 @@ SERVER = "pool"
 SETS = ("livemcpbench", "mcpproxy-golden", "sealtools", "toolbench-stable")
 
 
-def catalogue(data: Path, count: int) -> list[dict[str, Any]]:
+def catalog(data: Path, count: int) -> list[dict[str, Any]]:
     """`count` tools with distinct names."""
     lines = (data / "toucan-pool" / "tools.jsonl").read_text().splitlines()
     real = [json.loads(line) for line in lines]

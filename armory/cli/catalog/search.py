@@ -12,7 +12,7 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from armory.cli.catalogue.tools import first_line
+from armory.cli.catalog.tools import first_line
 from armory.cli.options import config_option, gateway_options, json_option, loaded_config
 from armory.cli.output import out, print_json
 from armory.domain.query import MAX_TOP_K, Query
@@ -49,7 +49,7 @@ def search(
     """Search tools. Each QUERY is one intent; quote it if it has several words."""
     if agent:
         _check_agent(url, servers, threshold, ranker, explain=explain)
-        from armory.cli.catalogue.agent import run_agent
+        from armory.cli.catalog.agent import run_agent
 
         question = " ".join(query)
         asyncio.run(run_agent(question, config, top_k=top_k, as_json=as_json))

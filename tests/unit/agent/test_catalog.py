@@ -1,4 +1,4 @@
-"""The catalogue as the agent's source: the real engine's own cosines and BM25 scores."""
+"""The catalog as the agent's source: the real engine's own cosines and BM25 scores."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator
 
 import pytest
 
-from armory.agent.catalogue import CatalogueSource, tool_text
+from armory.agent.catalog import CatalogSource, tool_text
 from armory.agent.chunks import Ask
 from armory.domain.query import Query, VisibleSet
 from armory.domain.tool import ToolRecord, fingerprint
@@ -57,7 +57,7 @@ def test_a_tool_s_document_says_name_purpose_and_parameters() -> None:
 
 
 async def test_keyword_scores_are_bm25_and_nothing_matches_nothing(engine: Retriever) -> None:
-    source = CatalogueSource(engine)
+    source = CatalogSource(engine)
     hits = await source.search("keyword_search", Ask("deploy release", 5))
     assert hits[0].chunk.id == "ci__deploy#0"
     assert hits[0].match is not None
@@ -69,7 +69,7 @@ async def test_keyword_scores_are_bm25_and_nothing_matches_nothing(engine: Retri
 
 
 async def test_vector_scores_are_cosines_best_first(engine: Retriever) -> None:
-    hits = await CatalogueSource(engine).search(
+    hits = await CatalogSource(engine).search(
         "vector_search", Ask("Deploy a release to production", 3)
     )
     scores = [hit.score for hit in hits]
@@ -82,12 +82,12 @@ async def test_vector_scores_are_cosines_best_first(engine: Retriever) -> None:
 async def test_only_what_the_caller_may_see_is_found(engine: Retriever) -> None:
     seen = VisibleSet(frozenset({"ci__rollback"}))
     for search in ("vector_search", "keyword_search"):
-        hits = await CatalogueSource(engine).search(search, Ask("deploy release", 5, seen))
+        hits = await CatalogSource(engine).search(search, Ask("deploy release", 5, seen))
         assert [hit.chunk.tool for hit in hits] == ["ci__rollback"]
 
 
 async def test_the_chunk_that_shares_words_stands_for_a_long_tool(engine: Retriever) -> None:
-    source = CatalogueSource(engine)
+    source = CatalogSource(engine)
     hits = await source.search("vector_search", Ask("zebra word690", 4))
     story = next(hit for hit in hits if hit.chunk.tool == "long__story")
     assert story.chunk.id == "long__story#1"
@@ -95,7 +95,7 @@ async def test_the_chunk_that_shares_words_stands_for_a_long_tool(engine: Retrie
 
 
 async def test_without_an_embedder_only_words_can_be_searched(words_only: Retriever) -> None:
-    source = CatalogueSource(words_only)
+    source = CatalogSource(words_only)
     assert (await source.search("keyword_search", Ask("deploy", 5)))[0].chunk.tool == "ci__deploy"
     with pytest.raises(BackendError, match="semantic search is not available"):
         await source.search("vector_search", Ask("deploy", 5))

@@ -1,4 +1,4 @@
-"""The tool catalogue as something that the agent can search.
+"""The tool catalog as something that the agent can search.
 
 Owns: turning ranked tools into chunks of their documents. Never imports the loop; the engine comes
 in as a Protocol, so its vectors and postings are used, not built again.
@@ -25,7 +25,7 @@ _CACHED = 4_096
 
 
 class Engine(Protocol):
-    """Search over the catalogue (`armory.retrieval.retriever.Retriever`)."""
+    """Search over the catalog (`armory.retrieval.retriever.Retriever`)."""
 
     async def rank(self, query: Query, visible: VisibleSet | None = None) -> Ranking:
         """Every candidate of a query, ordered and scored; nothing is cut."""
@@ -44,7 +44,7 @@ def tool_text(tool: ToolRecord) -> str:
     return "\n".join(lines)
 
 
-class CatalogueSource:
+class CatalogSource:
     """Searches tools with the cosines and BM25 scores of the retrieval engine.
 
     A tool's document is cut into chunks; the engine scores the tool, and the chunk that shares most

@@ -10,7 +10,7 @@ import pytest
 from armory.domain.catalog import Catalog, ServerLists, ToolRules
 from armory.domain.tool import ToolRecord, fingerprint
 from armory.errors import BackendError
-from armory.runtime.catalogue import CatalogueKeeper
+from armory.runtime.catalog import CatalogKeeper
 from armory.security.pinning import Pinning
 
 
@@ -38,7 +38,7 @@ class House:
         self.lists: dict[str, ServerLists] = {}
         self.published: list[Catalog] = []
         self.index = Index()
-        self.keeper = CatalogueKeeper(self.index, {}, pinning)
+        self.keeper = CatalogKeeper(self.index, {}, pinning)
 
     async def __aenter__(self) -> House:
         self.keeper.start(lambda: self.lists, self.published.append)
@@ -124,7 +124,7 @@ async def test_it_tells_how_many_tools_are_being_indexed() -> None:
 
     house = House()
     house.index = slow = Slow()
-    house.keeper = CatalogueKeeper(slow, {})
+    house.keeper = CatalogKeeper(slow, {})
     async with house:
         assert house.keeper.indexing == 0
         house.lists = {"a": lists("x", "y")}

@@ -35,7 +35,7 @@ class Searchable(Protocol):
         ...
 
 
-class CatalogueKeeper:
+class CatalogKeeper:
     """Two tasks: one builds and publishes snapshots, the other makes their tools searchable.
 
     A snapshot is published as soon as its tools are indexed, or after a few seconds without
@@ -156,7 +156,7 @@ class CatalogueKeeper:
         await self._searchable(list(catalog.tools.values()))
         publish(catalog)
         _log.info(
-            "catalogue_published",
+            "catalog_published",
             version=catalog.version,
             servers=len(catalog.servers),
             tools=len(catalog.tools),
@@ -215,5 +215,5 @@ class CatalogueKeeper:
         """Log what is new among the problems."""
         for problem in problems:
             if problem not in self._reported:
-                _log.warning("catalogue_problem", problem=problem)
+                _log.warning("catalog_problem", problem=problem)
         self._reported = set(problems)
