@@ -9,7 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 JSON_DEPTH = 256
+PARKED = 1_000
 PARKED_TIMEOUT_S = 300.0
+SESSIONS = 10_000
+SESSION_IDLE_S = 1_800.0
 
 
 @dataclass(frozen=True, slots=True)

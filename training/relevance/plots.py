@@ -125,6 +125,13 @@ def table(report: Report) -> str:
     return "\n".join(lines)
 
 
+def insert(page: Path, begin: str, end: str, text: str) -> None:
+    """Put `text` between two marks of `page`, in place of what stands there."""
+    head, rest = page.read_text(encoding="utf-8").split(begin)
+    _, tail = rest.split(end)
+    page.write_text(f"{head}{begin}\n\n{text}\n\n{end}{tail}", encoding="utf-8")
+
+
 def main() -> None:
     """Command line."""
     report = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
@@ -134,11 +141,7 @@ def main() -> None:
         reliability(report, folder / "reliability.svg")
         thresholds(report, folder / "thresholds.svg")
     if len(sys.argv) > 3:
-        page = Path(sys.argv[3])
-        text = page.read_text(encoding="utf-8")
-        head, rest = text.split(BEGIN)
-        _, tail = rest.split(END)
-        page.write_text(f"{head}{BEGIN}\n\n{table(report)}\n\n{END}{tail}", encoding="utf-8")
+        insert(Path(sys.argv[3]), BEGIN, END, table(report))
 
 
 if __name__ == "__main__":

@@ -103,11 +103,9 @@ def main() -> None:
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     report = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     plot(report, Path(sys.argv[2]))
-    page = Path(sys.argv[3])
-    text = page.read_text(encoding="utf-8")
-    head, rest = text.split(BEGIN)
-    _, tail = rest.split(END)
-    page.write_text(f"{head}{BEGIN}\n\n{table(report)}\n\n{END}{tail}", encoding="utf-8")
+    from training.relevance.plots import insert
+
+    insert(Path(sys.argv[3]), BEGIN, END, table(report))
 
 
 if __name__ == "__main__":

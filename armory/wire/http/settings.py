@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from armory.protocol.jsonrpc import BATCH_BYTES, BATCH_ITEMS
-from armory.wire.settings import JSON_DEPTH, PARKED_TIMEOUT_S
+from armory.wire.settings import JSON_DEPTH, PARKED, PARKED_TIMEOUT_S, SESSION_IDLE_S, SESSIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,12 +43,12 @@ class HttpSettings:
     json_depth: int = JSON_DEPTH
     batch_items: int = BATCH_ITEMS
     batch_answer_bytes: int = BATCH_BYTES
-    sessions: int = 10_000
+    sessions: int = SESSIONS
     sessions_per_principal: int = 5_000
     streams: int = 10_000
     streams_per_principal: int = 5_000
-    parked: int = 1_000
+    parked: int = PARKED
     parked_per_principal: int = 500
     parked_timeout_s: float = PARKED_TIMEOUT_S
-    session_idle_s: float = 1_800.0
+    session_idle_s: float = SESSION_IDLE_S
     state_keys: Sequence[bytes] = ()

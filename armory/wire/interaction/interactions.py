@@ -25,6 +25,7 @@ from armory.wire.eras.questions import may_ask
 from armory.wire.interaction.legacy_rounds import RESPONSES, STATE, answer_rounds, asks_for_input
 from armory.wire.interaction.parked import ParkedCall
 from armory.wire.interaction.state import Binding, RequestStates, refused_state
+from armory.wire.settings import PARKED, PARKED_TIMEOUT_S
 
 _log = structlog.get_logger(__name__)
 Handler = Callable[[RequestContext, dict[str, Raw]], Coroutine[Any, Any, Reply]]
@@ -46,8 +47,8 @@ class Interactions:
         self,
         keys: Sequence[bytes] | None = None,
         *,
-        ttl_s: float = 300.0,
-        capacity: int = 1_000,
+        ttl_s: float = PARKED_TIMEOUT_S,
+        capacity: int = PARKED,
         per_principal: int | None = None,
         replica: str = "",
     ) -> None:

@@ -23,6 +23,7 @@ from armory.wire.caller import Caller
 from armory.wire.eras.handshakes import capabilities_of, negotiated
 from armory.wire.messages import cancelled_id
 from armory.wire.sessions.session import Session
+from armory.wire.settings import SESSION_IDLE_S, SESSIONS
 from armory.wire.streams import EventStream
 
 _log = structlog.get_logger(__name__)
@@ -63,9 +64,9 @@ class Sessions:
         self,
         gateway: Gateway,
         *,
-        capacity: int = 10_000,
+        capacity: int = SESSIONS,
         per_principal: int | None = None,
-        idle_s: float = 1_800.0,
+        idle_s: float = SESSION_IDLE_S,
         directory: SessionDirectory | None = None,
     ) -> None:
         self._gateway = gateway
