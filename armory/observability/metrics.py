@@ -66,12 +66,14 @@ class Metrics:
     Args:
         upstreams: asked at scrape time; figures by server key.
         edge: likewise, None while nothing listens.
+        store: likewise, whether the vector store is there; None: it is in this process.
     """
 
     def __init__(
         self,
         upstreams: Callable[[], Mapping[str, UpstreamFigures]],
         edge: Callable[[], EdgeFigures | None],
+        store: Callable[[], bool | None] = lambda: None,
     ) -> None:
         self.registry = CollectorRegistry()
         self._calls = CallTallies(_CALL_S)
@@ -111,7 +113,7 @@ class Metrics:
         self._rest_seconds = self._histogram(
             "rest_request_seconds", "Duration of requests to the REST API.", _CALL_S, "route"
         )
-        self.registry.register(_Live(upstreams, edge))
+        self.registry.register(_Live(upstreams, edge, store))
         ProcessCollector(registry=self.registry)  # memory, descriptors and CPU, where /proc is
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
@@ -172,9 +174,11 @@ class _Live(Collector):
         self,
         upstreams: Callable[[], Mapping[str, UpstreamFigures]],
         edge: Callable[[], EdgeFigures | None],
+        store: Callable[[], bool | None],
     ) -> None:
         self._upstreams = upstreams
         self._edge = edge
+        self._store = store
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         return ()
@@ -207,6 +211,11 @@ class _Live(Collector):
         ):
             yield GaugeMetricFamily(
                 f"armory_client_{name}", text, value=getattr(edge, name) if edge else 0
+            )
+        there = self._store()
+        if there is not None:
+            yield GaugeMetricFamily(
+                "armory_vector_store_up", "Whether the vector store answers.", value=float(there)
             )
         yield GaugeMetricFamily("armory_tasks", "Tasks of the event loop.", value=_tasks())
 

@@ -129,6 +129,19 @@ class VectorView(Protocol):
         ...
 
 
+@runtime_checkable
+class Probed(Protocol):
+    """What a view also is whose store is elsewhere: it can be asked whether the store is there."""
+
+    async def probe(self) -> bool:
+        """Whether the store holds what this view needs; cheap.
+
+        Raises:
+            BackendError: the store does not answer.
+        """
+        ...
+
+
 class VectorIndex(Protocol):
     """Where vectors live. Several vectors a tool; the best one counts."""
 

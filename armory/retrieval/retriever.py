@@ -37,6 +37,7 @@ from armory.retrieval.search.candidates import CandidateSearch, Experience, Find
 from armory.retrieval.search.dense import BACKOFF_S, DenseSide
 from armory.retrieval.search.queue import SearchQueue
 from armory.retrieval.search.scope import Scope, check_query, rows_of, scope_of
+from armory.retrieval.search.watch import PROBE_S
 from armory.retrieval.settings import RetrieverSettings
 from armory.retrieval.snapshot import Snapshot
 from armory.tasks import spawn, stop
@@ -82,7 +83,13 @@ class Retriever:
         self._rankers = dict(rankers)
         self._pool = ThreadPoolExecutor(2, "armory-search")
         self._queue = SearchQueue(self.settings.searches, self.settings.searches_per_caller)
-        self._dense = DenseSide(cached, self.settings.dense_timeout_s, self.settings.candidates)
+        self._dense = DenseSide(
+            cached,
+            self.settings.dense_timeout_s,
+            self.settings.candidates,
+            lambda: None if self._snapshot is None else self._snapshot.view,
+            self._mend,
+        )
         self._candidates = CandidateSearch(self._dense, experience or Experience(), self._pool)
         self._indexer = Indexer(embedder, index, indexing)
         self._reorder = Reorder(reranker, self._indexer.document)
@@ -107,6 +114,7 @@ class Retriever:
 
     async def aclose(self) -> None:
         """Stop recovering, close embedder and index."""
+        await self._dense.watch.stop()
         await stop(self._recovery)
         self._pool.shutdown(wait=False, cancel_futures=True)
         if self._embedder is not None:
@@ -127,7 +135,14 @@ class Retriever:
     @property
     def degraded(self) -> str | None:
         """What searching lacks at the moment, or None."""
-        return self._problem or None
+        return self._problem or self._dense.problem or None
+
+    @property
+    def store_there(self) -> bool | None:
+        """Whether the vector store answers; None where it is in this process."""
+        if not self._dense.watch.watching:
+            return None
+        return not self._dense.watch.problem
 
     # -- searching -----------------------------------------------------------------------------
 
@@ -264,6 +279,7 @@ class Retriever:
         the background.
         """
         self._tools = tools
+        self._dense.watch.start()
         async with self._lock:
             first = self._snapshot is None
             snapshot, report = await self._indexer.run(tools, self._publish, first=first)
@@ -296,7 +312,21 @@ class Retriever:
     async def _recover(self) -> None:
         """Index again, ever more patiently, until nothing is missing."""
         for attempt in itertools.count():
-            await asyncio.sleep(BACKOFF_S[min(attempt, len(BACKOFF_S) - 1)])
+            await self._pause(BACKOFF_S[min(attempt, len(BACKOFF_S) - 1)])
             await self.index(self._tools)
             if not self._problem:
                 return
+
+    async def _pause(self, seconds: float) -> None:
+        """Wait so long, or until a store that did not answer answers."""
+        away, end = False, time.monotonic() + seconds
+        while (left := end - time.monotonic()) > 0:
+            await asyncio.sleep(min(left, PROBE_S))
+            try:
+                if self._index is not None:
+                    await self._index.stored(())
+            except BackendError:
+                away = True
+            else:
+                if away:
+                    return

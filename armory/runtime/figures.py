@@ -24,6 +24,7 @@ class Figures:
     Args:
         pool, supervisor: give the upstreams; functions, since they exist later.
         edge: gives the HTTP front, None while nothing listens.
+        retriever: gives the retriever, None where Tool RAG is off.
     """
 
     def __init__(
@@ -31,11 +32,13 @@ class Figures:
         pool: Pool,
         supervisor: Callable[[], Supervisor],
         edge: Callable[[], HttpEdge | None],
+        retriever: Callable[[], Retriever | None],
     ) -> None:
         self._pool = pool
         self._supervisor = supervisor
         self._edge = edge
-        self.metrics = Metrics(self._upstreams, self._clients)
+        self._retriever = retriever
+        self.metrics = Metrics(self._upstreams, self._clients, self._store)
 
     def readiness(
         self,
@@ -102,6 +105,10 @@ class Figures:
     def metrics_text(self) -> tuple[bytes, str]:
         """(body, content type) of `/metrics`."""
         return self.metrics.text(), CONTENT_TYPE
+
+    def _store(self) -> bool | None:
+        retriever = self._retriever()
+        return None if retriever is None else retriever.store_there
 
     def _upstreams(self) -> dict[str, UpstreamFigures]:
         pool = self._pool.status()

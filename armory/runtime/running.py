@@ -118,7 +118,9 @@ class Runtime:
             ),
             generator=generator,
         )
-        self.figures = Figures(self.pool, lambda: self.supervisor, lambda: self.edge)
+        self.figures = Figures(
+            self.pool, lambda: self.supervisor, lambda: self.edge, lambda: self.retriever
+        )
         self._trusted = trusted
         self.limits = Limits(loaded.config, accounts, self.figures.metrics.rate_limited)
         self._indexing: WithRegisteredTools | None = None

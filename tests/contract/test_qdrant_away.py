@@ -15,6 +15,8 @@ from armory.retrieval.indexes.qdrant import QdrantIndex
 from armory.retrieval.ports import FloatArray, Row
 from armory.retrieval.registry import make_rankers
 from armory.retrieval.retriever import Retriever
+from armory.retrieval.search.dense import Backoff
+from armory.retrieval.settings import RetrieverSettings
 from armory.testing.embedder import HashingEmbedder
 from armory.testing.waiting import until
 from tests.contract.qdrant_server import QdrantServer
@@ -108,6 +110,14 @@ async def test_a_refused_key_is_told(server: QdrantServer) -> None:
     await right.aclose()
 
 
+@pytest.fixture
+def watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A watch that takes no time."""
+    monkeypatch.setattr("armory.retrieval.retriever.BACKOFF_S", (0.02,))
+    for name, seconds in (("PROBE_S", 0.05), ("IDLE_S", 0.05), ("SLOW_S", 0.1)):
+        monkeypatch.setattr(f"armory.retrieval.search.watch.{name}", seconds)
+
+
 def tools() -> list[ToolRecord]:
     def tool(name: str, description: str) -> ToolRecord:
         definition = {"name": name, "description": description, "inputSchema": {"type": "object"}}
@@ -163,6 +173,68 @@ async def test_a_server_that_is_away_at_start_is_used_once_it_is_there(
         server.start()
         await until(lambda: one.degraded is None)
         assert (await names(one))[1] == ""
+
+
+async def test_a_stall_is_told_and_cuts_the_searches_that_wait_for_it(
+    server: QdrantServer, watched: None
+) -> None:
+    model = HashingEmbedder()
+    index = QdrantIndex(model.identity, model.dimension, url=server.url, timeout_s=30)
+    settings = RetrieverSettings(dense_timeout_s=30)
+    async with Retriever(model, index, make_rankers(), settings) as one:
+        await one.index(tools())
+        server.fault = "hang"
+        async with asyncio.timeout(10):
+            found = await asyncio.gather(*(names(one) for _ in range(16)))
+        assert {why for _, why in found} == {
+            "lexical only: the vector store does not answer within 0.1 s"
+        }
+        server.fault = None
+        server.released.set()
+        await until(lambda: one.degraded is None)
+        assert (await names(one))[1] == "", "the searches that were cut do not count"
+
+
+async def test_a_dead_server_is_told_before_anybody_searches(
+    server: QdrantServer, watched: None
+) -> None:
+    async with retriever(server) as one:
+        await one.index(tools())
+        assert one.store_there
+        server.stop()
+        await until(lambda: one.degraded is not None)
+        assert f"Qdrant at {server.url} does not answer" in (one.degraded or "")
+        assert one.store_there is False
+        server.start()
+        await until(lambda: one.degraded is None)
+        assert one.store_there
+
+
+async def test_a_server_that_was_emptied_is_filled_before_anybody_searches(
+    server: QdrantServer, watched: None
+) -> None:
+    async with retriever(server) as one:
+        await one.index(tools())
+        before = len(server.sizes)
+        server.forget()
+        await until(lambda: any(path.endswith("/points") and verb == "PUT" for verb, path, _ in
+                                server.sizes[before:]))  # fmt: skip
+
+
+def test_failures_at_the_same_time_count_as_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("armory.retrieval.search.dense.time.monotonic", lambda: now[0])
+    backoff = Backoff()
+    for began in (95.0, 95.1, 99.9):  # a stall of five seconds under many searches
+        backoff.failed(TimeoutError(), 5.0, began)
+        now[0] += 0.1
+    assert backoff.waiting
+    assert not backoff.lost
+    now[0] = 101.1
+    assert not backoff.waiting
+    backoff.failed(TimeoutError(), 5.0, 101.05)
+    now[0] = 103.0
+    assert backoff.waiting, "the second failure counts, and lasts longer"
 
 
 async def test_a_server_that_comes_back_empty_is_filled_again(

@@ -25,8 +25,9 @@ from armory.errors import BackendError, ConfigError
 from armory.retrieval.embedders.base import text_hash
 from armory.retrieval.indexes.base import Background, check_vectors
 from armory.retrieval.indexes.exact import ExactIndex
+from armory.retrieval.indexes.qdrant_access import Access, Searches
 from armory.retrieval.indexes.qdrant_points import LAYOUT, Points, point_id
-from armory.retrieval.indexes.qdrant_view import Access, QdrantView
+from armory.retrieval.indexes.qdrant_view import QdrantView
 from armory.retrieval.options import PartOptions
 from armory.retrieval.ports import Embedder, FloatArray, Row, VectorView
 
@@ -84,6 +85,7 @@ class QdrantIndex:
                 path="tool_rag.qdrant",
             ) from error
         self._access = Access(client, where, local=not url)
+        self._searches = Searches(where, api_key, self.collection, timeout_s)
         self._points = Points(self.collection, dimension, local=not url)
         self._exact = ExactIndex()  # what the local mode is searched by
         self._named: dict[str, tuple[Row, str]] = {}  # the point of each row, by key
@@ -120,11 +122,15 @@ class QdrantIndex:
                 self._points.count(client),
             )
         )
-        return QdrantView(self._access, self._points, rows, ids, background, total)
+        return QdrantView(self._searches, rows, ids, background, total, self._doubt)
 
     async def aclose(self) -> None:
         """Close the connection or the folder."""
+        await self._searches.aclose()
         await self._access.aclose()
+
+    def _doubt(self) -> None:
+        self._access.doubted = True
 
     def _ids(self, rows: Sequence[Row]) -> list[str]:
         """The point of each row, made once for as long as the row stays."""

@@ -1,13 +1,16 @@
 """The dense half of a search: the query's vectors and the vector store, within deadlines.
 
 Owns: time limits, what is said when the embedder or the store fails, how long it is then left in
-peace. Never imports a concrete embedder or index, rankers or the retriever.
+peace; whether a store is there at all, `watch` knows. Never imports a concrete embedder or index,
+rankers or the retriever.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import time
+from collections.abc import Callable
 
 import numpy as np
 import structlog
@@ -16,6 +19,7 @@ from armory.errors import BackendError
 from armory.retrieval.embedders.cache import CachedEmbedder
 from armory.retrieval.ports import FloatArray, IntArray, VectorHits
 from armory.retrieval.search.scope import Scope
+from armory.retrieval.search.watch import StoreWatch
 from armory.retrieval.snapshot import Snapshot
 
 _log = structlog.get_logger(__name__)
@@ -24,15 +28,19 @@ BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 #: Failures in a row after which the tools are indexed again.
 _LOST = 3
 _LOST_SOME = "incomplete: the vector store has lost the vectors of {} tools, words find them"
-_WAITING = "lexical only: the embedder or the vector store failed a moment ago"
 
 
 class Backoff:
-    """When a dense side that failed may be asked again: ever later, at most every 30 seconds."""
+    """When a dense side that failed may be asked again: ever later, at most every 30 seconds.
+
+    Failures at the same time are one: what began before the last counted one says nothing new.
+    """
 
     def __init__(self) -> None:
         self._failures = 0
+        self._counted_at = -math.inf
         self._retry_at = 0.0
+        self._why = ""
 
     @property
     def waiting(self) -> bool:
@@ -44,14 +52,22 @@ class Backoff:
         """Whether it failed so often that what was stored may be gone."""
         return self._failures >= _LOST
 
-    def failed(self, error: Exception, timeout_s: float) -> str:
-        """Count a failure; what the answer says of it."""
-        wait = BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)]
-        self._failures += 1
-        self._retry_at = time.monotonic() + wait
-        why = str(error) or f"no answer within {timeout_s} s"
-        _log.warning("dense_search_failed", error=why, retry_in_s=wait)
-        return f"lexical only: {why}"
+    @property
+    def problem(self) -> str:
+        """Why it is not asked at the moment; "" while it is."""
+        return self._why if self.waiting else ""
+
+    def failed(self, error: Exception, timeout_s: float, began: float) -> str:
+        """Count a failure of what began then; what the answer says of it."""
+        why = f"lexical only: {str(error) or f'no answer within {timeout_s} s'}"
+        if began > self._counted_at:
+            wait = BACKOFF_S[min(self._failures, len(BACKOFF_S) - 1)]
+            self._failures += 1
+            self._counted_at = time.monotonic()
+            self._retry_at = self._counted_at + wait
+            self._why = why
+            _log.warning("dense_search_failed", error=why, retry_in_s=wait)
+        return why
 
     def succeeded(self) -> None:
         """All is well again."""
@@ -65,13 +81,23 @@ class DenseSide:
         embedder: None: there is no dense side.
         timeout_s: how long each of the two may take.
         candidates: best tools by cosine that an index which does not score everything returns.
+        view: gives the view that is served.
+        on_loss: called when its store lacks what was put there.
     """
 
-    def __init__(self, embedder: CachedEmbedder | None, timeout_s: float, candidates: int) -> None:
+    def __init__(
+        self,
+        embedder: CachedEmbedder | None,
+        timeout_s: float,
+        candidates: int,
+        view: Callable[[], object],
+        on_loss: Callable[[], None],
+    ) -> None:
         self.embedder = embedder
         self._timeout_s = timeout_s
         self._candidates = candidates
         self._backoff = Backoff()
+        self.watch = StoreWatch(view, self._backoff.succeeded, on_loss)
 
     @property
     def identity(self) -> str:
@@ -82,6 +108,12 @@ class DenseSide:
     def lost(self) -> bool:
         """Whether it failed so often that what was stored may be gone."""
         return self._backoff.lost
+
+    @property
+    def problem(self) -> str:
+        """Why queries are answered by words at the moment; "" while they are not."""
+        away = self.watch.problem
+        return f"lexical only: {away}" if away else self._backoff.problem
 
     def succeeded(self) -> None:
         """All is well again."""
@@ -101,14 +133,15 @@ class DenseSide:
         """(m, d) vectors of the subqueries, or None and why, "" where nothing was lost."""
         if self.embedder is None or scope.snapshot.view is None:
             return None, ""
-        if self._backoff.waiting:
-            return None, _WAITING
+        if lacking := self.problem:
+            return None, lacking
+        began = time.monotonic()
         try:
             async with asyncio.timeout(self._timeout_s):
                 passages = [part.passage for part in scope.texts]
                 return await self.embedder.embed_passages(passages), ""
         except (BackendError, TimeoutError) as error:
-            return None, self._backoff.failed(error, self._timeout_s)
+            return None, self._backoff.failed(error, self._timeout_s, began)
 
     async def hits(
         self, scope: Scope, vectors: FloatArray, also: IntArray
@@ -117,12 +150,18 @@ class DenseSide:
         view = scope.snapshot.view
         if view is None:
             return None, ""
+        if lacking := self.problem:
+            return None, lacking
         inside, extra = _in_view(scope.snapshot, scope.allowed), _in_view(scope.snapshot, also)
+        began = time.monotonic()
         try:
-            async with asyncio.timeout(self._timeout_s):
-                hits = await view.search(vectors, self._candidates, inside, extra)
+            async with asyncio.timeout(self._timeout_s) as limit:
+                with self.watch.limited(limit):
+                    hits = await view.search(vectors, self._candidates, inside, extra)
         except (BackendError, TimeoutError) as error:
-            return None, self._backoff.failed(error, self._timeout_s)
+            if self.watch.problem:  # which says why, and when it is over
+                return None, self.problem
+            return None, self._backoff.failed(error, self._timeout_s, began)
         self._backoff.succeeded()
         return hits, _LOST_SOME.format(hits.lost) if hits.lost else ""
 

@@ -13,7 +13,7 @@ from armory.observability.metrics import EdgeFigures, Metrics, UpstreamFigures
 
 def test_calls_listings_and_the_state_of_upstreams_are_counted() -> None:
     figures = {"a": UpstreamFigures(True, 3, 2, 1, 0, "open")}
-    metrics = Metrics(lambda: figures, lambda: EdgeFigures(4, 5, 6))
+    metrics = Metrics(lambda: figures, lambda: EdgeFigures(4, 5, 6), lambda: False)
     metrics.called(ANONYMOUS, "a__b", ok=True, latency_ms=20)
     metrics.called(ANONYMOUS, "a__b", ok=False, latency_ms=20)
     listing = Listing(
@@ -44,6 +44,7 @@ def test_calls_listings_and_the_state_of_upstreams_are_counted() -> None:
         "armory_client_sessions 4.0",
         "armory_client_streams 5.0",
         "armory_client_parked 6.0",
+        "armory_vector_store_up 0.0",
     ):
         assert line in lines, line
 
@@ -52,6 +53,7 @@ def test_two_gateways_in_one_process_count_apart() -> None:
     first, second = (Metrics(dict, lambda: None) for _ in range(2))
     first.called(ANONYMOUS, "a__b", ok=True, latency_ms=1)
     assert 'server="a"' in first.text().decode()
+    assert "armory_vector_store_up" not in second.text().decode(), "it has none elsewhere"
     assert 'server="a"' not in second.text().decode()
 
 
