@@ -58,6 +58,16 @@ class AccessDenied(ArmoryError):
     code = "access_denied"
 
 
+class InsufficientScope(AccessDenied):
+    """The credential lacks scopes that every request needs; `scopes` are all of those."""
+
+    code = "insufficient_scope"
+
+    def __init__(self, message: str, *, scopes: Sequence[str]) -> None:
+        super().__init__(message)
+        self.scopes = tuple(scopes)
+
+
 class UnknownTool(ArmoryError):
     """No such tool, prompt or resource for this principal; says the same for hidden ones.
 

@@ -149,6 +149,28 @@ def _jwt(config: Config) -> Found:
         yield ("security", "jwt"), "give exactly one of 'jwks_url' and 'secret'"
 
 
+def _oauth(config: Config) -> Found:
+    oauth, server = config.security.oauth, config.server
+    if oauth is None:
+        return
+    from armory.oauth.metadata import is_secure  # yarl: only where there is something to check
+
+    for issuer in oauth.issuer:
+        if not is_secure(issuer):
+            yield (
+                ("security", "oauth", "issuer"),
+                f"{issuer!r} is no https URL; give the issuer identifier, as in the provider's "
+                "/.well-known/openid-configuration",
+            )
+    named = server.allowed_hosts and "*" not in server.allowed_hosts
+    if not (named or oauth.audience or _is_local(server.host)):
+        yield (
+            ("security", "oauth"),
+            "a token must be for this gateway, and it does not know its own name: give the names "
+            "that clients use under server.allowed_hosts, or security.oauth.audience",
+        )
+
+
 def _tool_counts(config: Config) -> Found:
     rag = config.tool_rag
     if rag.min_tools > rag.max_tools:
@@ -218,6 +240,7 @@ _CHECKS: tuple[tuple[Callable[[Config], Found], tuple[Path, ...]], ...] = (
     (_proxies, (("server", "trusted_proxies"),)),
     (_accounts, (("accounts", "plans"), ("accounts", "default_plan"), ("accounts", "enabled"))),
     (_jwt, (("security", "jwt", "jwks_url"), ("security", "jwt", "secret"))),
+    (_oauth, (("security", "oauth"), ("server", "allowed_hosts"), ("server", "host"))),
     (_tool_counts, (("tool_rag", "min_tools"), ("tool_rag", "max_tools"))),
     (_qdrant, (("tool_rag", "qdrant", "url"), ("tool_rag", "qdrant", "path"))),
     (_patterns, (("observability", "query_log", "redact"),)),

@@ -27,7 +27,7 @@ from armory.config.upstream import UpstreamConfig
 from armory.gateway.settings import WithoutQuery
 from armory.observability.settings import LogFormat, LogLevel, LogSettings
 from armory.retrieval.options import SEARCHES, SEARCHES_PER_CALLER
-from armory.security.settings import JwtSettings, PinningMode
+from armory.security.settings import JwtSettings, OAuthSettings, PinningMode
 from armory.upstreams.spec import UpstreamSpec
 from armory.web.settings import ListenSettings, ReadyWhen
 from armory.wire.http.settings import HttpSettings
@@ -36,6 +36,7 @@ _LISTEN = defaults_of(ListenSettings)
 _HTTP = defaults_of(HttpSettings)
 _SPEC = defaults_of(UpstreamSpec)
 _JWT = defaults_of(JwtSettings)
+_OAUTH = defaults_of(OAuthSettings)
 _ACCOUNTS = defaults_of(AccountSettings)
 _AGENT = defaults_of(AgentLimits)
 _LOGS = defaults_of(LogSettings)
@@ -176,6 +177,34 @@ class JwtConfig(Block):
     """Claim with the scopes (a list, or words in a text)."""
 
 
+class IntrospectionConfig(Block):
+    """How opaque tokens are checked."""
+
+    url: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
+    """Introspection endpoint (RFC 7662); null: the one that the issuer's metadata name."""
+    client_id: str = Field(min_length=1)
+    """The gateway there."""
+    client_secret: SecretStr
+    """Its secret; take it from a variable."""
+
+
+class OAuthConfig(Block):
+    """Access tokens of authorization servers, which clients log in to by themselves."""
+
+    issuer: Annotated[Texts, Field(min_length=1)]
+    """Issuer identifier of the authorization server, or several; an https URL."""
+    audience: Texts = Field(default_factory=list[str])
+    """What a token may be for, beside the endpoint's own URL."""
+    scopes: Texts = Field(default_factory=list[str])
+    """That every token needs; clients are told to ask for them."""
+    user_claim: str = _OAUTH.user_claim
+    """Claim with the user's id."""
+    scopes_claim: str = _OAUTH.scopes_claim
+    """Claim with the scopes (a list, or words in a text), e.g. `scp`, `roles`."""
+    introspection: IntrospectionConfig | None = None
+    """How opaque tokens are checked; null: only signed ones (JWTs) are taken."""
+
+
 class PolicyConfig(Block):
     """One rule; with any rule, what no rule allows is denied."""
 
@@ -205,8 +234,11 @@ class SecurityConfig(Block):
     """Whether keys of the accounts database are accepted."""
     jwt: JwtConfig | None = None
     """Session tokens of an identity provider."""
+    oauth: OAuthConfig | None = None
+    """Access tokens of authorization servers, which clients log in to by themselves."""
     allow_anonymous: Literal["auto"] | bool = "auto"
-    """`auto`: requests without a credential are served only on loopback binds."""
+    """`auto`: requests without a credential are served only on loopback binds, and not where
+    `oauth` says whom to log in with."""
     policies: list[PolicyConfig] = Field(default_factory=list[PolicyConfig])
     """Rules; none: everything is allowed."""
     rate_limit: RateLimitConfig | None = None

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Literal
 
-Method = Literal["anonymous", "token", "api_key", "jwt", "environment", "internal"]
+Method = Literal["anonymous", "token", "api_key", "jwt", "oauth", "environment", "internal"]
 
 OWNER_CHARS = 200
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]+")
@@ -27,6 +27,8 @@ class Principal:
         method: how the caller proved who it is.
         expires_at: seconds since 1970 from which on the credential is not valid any more; None:
             never. No part of who it is: a renewed credential makes the same principal.
+        audience: URLs of the endpoints that the credential is for; None: all. Likewise no part of
+            who it is.
     """
 
     subject: str
@@ -34,6 +36,7 @@ class Principal:
     scopes: frozenset[str] = frozenset()
     method: Method = "token"
     expires_at: float | None = field(default=None, compare=False)
+    audience: frozenset[str] | None = field(default=None, compare=False)
 
     @property
     def key(self) -> str:

@@ -13,7 +13,7 @@ from armory.runtime.retrieval import ENGINE_KEYS
 _RESTART_BLOCKS = ("server", "accounts", "storage", "agent", "observability")
 _FIXED_KEYS = {
     "tool_rag": ENGINE_KEYS,
-    "security": ("tokens", "api_keys", "jwt", "allow_anonymous"),
+    "security": ("tokens", "api_keys", "jwt", "oauth", "allow_anonymous"),
 }
 """Keys that take a restart in blocks of which the rest is swapped."""
 

@@ -52,6 +52,7 @@ def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestS
         stderr=stderr,
         agent=runtime.agent,
         gate=edge.hosts,
+        resources=edge.resources,
         body_bytes=config.server.limits.body_bytes,
         base_path=base_path(config),
         variant=configured,

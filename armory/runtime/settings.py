@@ -24,7 +24,13 @@ from armory.gateway.settings import GatewaySettings, Personal, SetSpec
 from armory.observability.settings import LogSettings
 from armory.runtime.blocks.grants import grant
 from armory.runtime.version import armory_version
-from armory.security.authentication import Admission, Authenticator, Scheme, StaticToken
+from armory.security.authentication import (
+    Admission,
+    Authenticator,
+    ProtectedResource,
+    Scheme,
+    StaticToken,
+)
 from armory.security.policy import Packs, Policy, Rule
 from armory.upstreams.spec import UpstreamSpec
 from armory.web.settings import ListenSettings
@@ -236,7 +242,8 @@ def stdio_settings(config: Config) -> StdioSettings:
 def has_credentials(config: Config) -> bool:
     """Whether anybody could authenticate at all."""
     security = config.security
-    return bool(security.tokens) or security.api_keys or security.jwt is not None
+    signed = security.jwt is not None or security.oauth is not None
+    return bool(security.tokens) or security.api_keys or signed
 
 
 def authenticator(
@@ -258,7 +265,7 @@ def authenticator(
         ConfigError: nobody could connect, everybody could without meaning to, or a token is bad.
     """
     security = config.security
-    loopback = is_loopback(config.server.host)
+    loopback = is_loopback(config.server.host) and security.oauth is None
     anonymous = loopback if security.allow_anonymous == "auto" else security.allow_anonymous
     if not anonymous and not has_credentials(config):
         raise ConfigError(
@@ -281,4 +288,13 @@ def authenticator(
         schemes,
         allow_anonymous=anonymous,
         admission=admission,
+        protected=protected_resource(config),
     )
+
+
+def protected_resource(config: Config) -> ProtectedResource | None:
+    """What the gateway says of itself as a resource of OAuth; None where it is none."""
+    oauth = config.security.oauth
+    if oauth is None:
+        return None
+    return ProtectedResource(tuple(oauth.issuer), tuple(oauth.scopes))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from armory.domain.principal import ANONYMOUS, Principal
-from armory.errors import AuthenticationFailed, ConfigError
+from armory.errors import ArmoryError, AuthenticationFailed, ConfigError, InsufficientScope
 
 _MIN_TOKEN_CHARS = 8
 
@@ -60,6 +60,19 @@ class Admission(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class ProtectedResource:
+    """What the gateway says of itself as an OAuth resource.
+
+    Attributes:
+        issuers: authorization servers whose tokens are taken.
+        scopes: that every token needs.
+    """
+
+    issuers: tuple[str, ...]
+    scopes: tuple[str, ...] = ()
+
+
 class Authenticator:
     """The chain: a credential is tried against the static tokens, then each scheme in order.
 
@@ -71,7 +84,7 @@ class Authenticator:
         schemes: further ways, in the order in which they are tried.
         allow_anonymous: whether a request without any credential is `ANONYMOUS`. Whoever builds
             this decides it from the bind address (loopback only, unless configured otherwise).
-        resource_metadata: URL of the protected-resource metadata, for the challenge.
+        protected: the authorization servers, where access tokens are taken; None: none are.
         admission: asked about every principal that has a user.
 
     Raises:
@@ -84,16 +97,14 @@ class Authenticator:
         schemes: Sequence[Scheme] = (),
         *,
         allow_anonymous: bool,
-        resource_metadata: str | None = None,
+        protected: ProtectedResource | None = None,
         admission: Admission | None = None,
     ) -> None:
         self._admission = admission
         self._schemes = tuple(schemes)
         self._allow_anonymous = allow_anonymous
         self._by_digest: dict[bytes, tuple[bytes, Principal]] = {}
-        self.challenge = "Bearer" + (
-            f' resource_metadata="{resource_metadata}"' if resource_metadata else ""
-        )
+        self.protected = protected
         for entry in tokens:
             path = f"security.tokens.{entry.name}.token"
             if len(entry.token) < _MIN_TOKEN_CHARS:
@@ -109,15 +120,45 @@ class Authenticator:
             principal = Principal(entry.name, entry.user, entry.scopes, "token")
             self._by_digest[digest] = (digest, principal)
 
-    async def authenticate(self, headers: Mapping[str, str], remote: str | None) -> Principal:
+    def challenge(
+        self, failure: ArmoryError, headers: Mapping[str, str], metadata_url: str | None = None
+    ) -> str:
+        """The `WWW-Authenticate` header of a refusal.
+
+        Args:
+            failure: why.
+            headers: of the request.
+            metadata_url: of the endpoint's protected-resource metadata (RFC 9728).
+        """
+        if self.protected is None:
+            return "Bearer"
+        parts: list[str] = []
+        scopes = self.protected.scopes
+        if isinstance(failure, InsufficientScope):
+            parts.append('error="insufficient_scope"')
+            scopes = failure.scopes
+        elif "Authorization" in headers:
+            parts.append('error="invalid_token"')
+        if scopes:
+            parts.append(f'scope="{" ".join(scopes)}"')
+        if metadata_url is not None:
+            parts.append(f'resource_metadata="{metadata_url}"')
+        return f"Bearer {', '.join(parts)}" if parts else "Bearer"
+
+    async def authenticate(
+        self, headers: Mapping[str, str], remote: str | None, resource: str | None = None
+    ) -> Principal:
         """The principal behind one request.
 
         Args:
             headers: the request's headers, case-insensitive.
             remote: the client's address, for the error message's benefit only.
+            resource: URL of what is asked for, as its audience; None: it has none that a token
+                could be for.
 
         Raises:
             AuthenticationFailed: no credential where one is needed, or one that is not valid.
+            InsufficientScope: one that is valid and does not grant enough.
         """
         header = headers.get("Authorization")
         if header is None:
@@ -136,6 +177,13 @@ class Authenticator:
                     "the Authorization header is not of the form `Bearer <token>`"
                 )
         principal = await self._identify(credential)
+        audience = principal.audience
+        if audience is not None and (
+            resource is None or (resource not in audience and f"{resource}/" not in audience)
+        ):
+            raise AuthenticationFailed(
+                "the token is for another resource; ask for one for this endpoint"
+            )
         if self._admission is not None and principal.user is not None:
             await self._admission.admit(principal)
         return principal

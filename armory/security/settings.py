@@ -33,3 +33,39 @@ class JwtSettings:
     algorithms: Sequence[str] = ("RS256", "ES256")
     user_claim: str = "sub"
     scopes_claim: str = "scope"
+
+
+@dataclass(frozen=True, slots=True)
+class IntrospectionSettings:
+    """How opaque tokens are checked: by asking the provider (RFC 7662).
+
+    Attributes:
+        url: of the endpoint; None: the one in the issuer's metadata.
+        client_id, client_secret: who the gateway is there.
+    """
+
+    client_id: str
+    client_secret: str = field(repr=False)
+    url: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OAuthSettings:
+    """The gateway as a resource server: whose access tokens it takes, and for what.
+
+    Attributes:
+        issuers: authorization servers whose tokens are taken; the first one's users keep their
+            plain names, those of the others are called `ISSUER|NAME`.
+        audience: what a token may be for, beside the endpoint's own URL.
+        scopes: that every token needs.
+        user_claim: claim with the user's id.
+        scopes_claim: claim with the scopes, a list or words in a text.
+        introspection: for opaque tokens; None: they are not taken.
+    """
+
+    issuers: Sequence[str]
+    audience: Sequence[str] = ()
+    scopes: Sequence[str] = ()
+    user_claim: str = "sub"
+    scopes_claim: str = "scope"
+    introspection: IntrospectionSettings | None = None

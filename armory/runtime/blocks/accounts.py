@@ -14,12 +14,14 @@ from armory.accounts.settings import AccountSettings
 from armory.config import Config, Loaded
 from armory.config.base import values_for
 from armory.security.authentication import Scheme
-from armory.security.settings import JwtSettings
+from armory.security.settings import IntrospectionSettings, JwtSettings, OAuthSettings
 from armory.storage.database import Database
 from armory.storage.opening import make_cache
 
 if TYPE_CHECKING:
+    from armory.config.model import OAuthConfig
     from armory.security.jwt import JwtScheme
+    from armory.security.oauth import OAuthScheme
 
 
 def make_accounts(
@@ -70,6 +72,8 @@ def schemes(config: Config, accounts: Accounts | None) -> list[Scheme]:
     found: list[Scheme] = []
     if accounts is not None and config.security.api_keys:
         found.append(accounts.keys)
+    if config.security.oauth is not None:
+        found.append(oauth_scheme(config.security.oauth))
     if config.security.jwt is not None:
         found.append(jwt_scheme(config))
     return found
@@ -89,3 +93,19 @@ def jwt_scheme(config: Config) -> JwtScheme:
     if block.secret is not None and "algorithms" not in block.model_fields_set:
         settings = replace(settings, algorithms=("HS256",))
     return JwtScheme(settings)
+
+
+def oauth_scheme(block: OAuthConfig) -> OAuthScheme:
+    """The check of access tokens."""
+    from armory.security.issuer import Issuer  # cryptography: only where tokens are checked
+    from armory.security.oauth import OAuthScheme
+
+    asked = block.introspection
+    settings = OAuthSettings(
+        **values_for(OAuthSettings, block),
+        issuers=tuple(block.issuer),
+        introspection=None
+        if asked is None
+        else IntrospectionSettings(**values_for(IntrospectionSettings, asked)),
+    )
+    return OAuthScheme(settings, [Issuer(name) for name in block.issuer])

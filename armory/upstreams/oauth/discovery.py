@@ -1,32 +1,32 @@
 """Discovery of the authorization server that an upstream trusts, and of its endpoints.
 
-Owns: protected-resource metadata (RFC 9728) and authorization-server metadata (RFC 8414 and OpenID
-Connect discovery), and what of them is believed. Never sees a secret; never imports the protocol.
+Owns: protected-resource metadata (RFC 9728), and what of them and of the authorization server's is
+believed. Never sees a secret; never imports the protocol.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from yarl import URL
 
-Fetch = Callable[[str], Awaitable[Mapping[str, Any] | None]]
-"""Fetches a JSON object; None where there is none."""
+from armory.oauth.metadata import (
+    LOOPBACK,
+    Fetch,
+    Undiscovered,
+    same_issuer,
+    server_metadata,
+    text,
+    texts,
+)
 
 _PARAMETER = re.compile(
     r'(?<![A-Za-z0-9_-])([A-Za-z0-9_-]++)\s*+=\s*+(?:"((?:[^"\\]++|\\.)*+)"|([^\s,"]++))'
 )
-_LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
 _RESOURCE = "/.well-known/oauth-protected-resource"
-_SERVER = "/.well-known/oauth-authorization-server"
-_OPENID = "/.well-known/openid-configuration"
-
-
-class Undiscovered(Exception):
-    """No token endpoint can be found out, or what was found is not to be trusted; says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +106,10 @@ async def discover(
         Undiscovered: nothing usable was found.
     """
     resource = await _resource(url, challenge, fetch)
-    named = _texts(resource.get("authorization_servers"))
+    named = texts(resource.get("authorization_servers"))
     wanted = issuer or known
     if wanted:
-        if named and not any(_same(wanted, name) for name in named):
+        if named and not any(same_issuer(wanted, name) for name in named):
             raise Undiscovered(
                 f"it names the authorization server {named[0]!r}, not {wanted!r}; the credentials "
                 "are for the latter (auth.issuer)"
@@ -121,28 +121,31 @@ async def discover(
         chosen = str(url.origin())
     if chosen != issuer and not may_carry_secrets(chosen, url):
         raise Undiscovered(f"its authorization server {chosen!r} is not reached over https")
-    server = await _server(chosen, fetch)
+    try:
+        server = await server_metadata(chosen, fetch)
+    except Undiscovered as error:
+        raise Undiscovered(f"{error}; give 'auth.token_url' or 'auth.issuer'") from None
     token_url = server.get("token_endpoint")
     if not isinstance(token_url, str):
         raise Undiscovered(f"the metadata of {chosen!r} name no token_endpoint")
     if not (may_carry_secrets(token_url, url) or issuer.startswith("http://")):
         raise Undiscovered(f"the token_endpoint {token_url!r} is not reached over https")
     for key in ("authorization_endpoint", "registration_endpoint"):
-        place = _text(server.get(key))
+        place = text(server.get(key))
         if place and not (may_carry_secrets(place, url) or issuer.startswith("http://")):
             raise Undiscovered(f"the {key} {place!r} is not reached over https")
     return AuthServerMetadata(
         token_url,
-        _text(server.get("issuer")),
-        tuple(_texts(server.get("token_endpoint_auth_methods_supported"))),
-        tuple(_texts(resource.get("scopes_supported"))),
-        _text(resource.get("resource")) or canonical(url),
-        login_url=_text(server.get("authorization_endpoint")),
-        register_url=_text(server.get("registration_endpoint")),
-        pkce="S256" in _texts(server.get("code_challenge_methods_supported")),
+        text(server.get("issuer")),
+        tuple(texts(server.get("token_endpoint_auth_methods_supported"))),
+        tuple(texts(resource.get("scopes_supported"))),
+        text(resource.get("resource")) or canonical(url),
+        login_url=text(server.get("authorization_endpoint")),
+        register_url=text(server.get("registration_endpoint")),
+        pkce="S256" in texts(server.get("code_challenge_methods_supported")),
         says_issuer=server.get("authorization_response_iss_parameter_supported") is True,
         takes_documents=server.get("client_id_metadata_document_supported") is True,
-        refreshes="offline_access" in _texts(server.get("scopes_supported")),
+        refreshes="offline_access" in texts(server.get("scopes_supported")),
     )
 
 
@@ -161,33 +164,13 @@ async def _resource(url: URL, challenge: Challenge, fetch: Fetch) -> Mapping[str
         found = await fetch(place)
         if found is None:
             continue
-        said = _text(found.get("resource"))
+        said = text(found.get("resource"))
         if said and not _covers(said, url):
             raise Undiscovered(
                 f"its metadata at {place} are about {said!r}, not {canonical(url)!r}"
             )
         return found
     return {}
-
-
-async def _server(issuer: str, fetch: Fetch) -> Mapping[str, Any]:
-    """The metadata of an authorization server, whose `issuer` must be itself."""
-    base = URL(issuer)
-    origin, path = str(base.origin()), base.raw_path.rstrip("/")
-    places = [f"{origin}{_SERVER}{path}", f"{origin}{_OPENID}{path}"]
-    if path:
-        places.append(f"{origin}{path}{_OPENID}")
-    for place in places:
-        found = await fetch(place)
-        if found is None:
-            continue
-        said = _text(found.get("issuer"))
-        if not _same(said, issuer):
-            raise Undiscovered(f"the metadata at {place} are of issuer {said!r}, not {issuer!r}")
-        return found
-    raise Undiscovered(
-        f"the authorization server {issuer!r} publishes no metadata; give 'auth.token_url'"
-    )
 
 
 def may_carry_secrets(place: str, upstream: URL) -> bool:
@@ -198,7 +181,7 @@ def may_carry_secrets(place: str, upstream: URL) -> bool:
         return False
     if named.scheme == "https":
         return True
-    return named.scheme == "http" and named.host in _LOOPBACK and upstream.host in _LOOPBACK
+    return named.scheme == "http" and named.host in LOOPBACK and upstream.host in LOOPBACK
 
 
 def _origin(url: str) -> URL | None:
@@ -218,16 +201,3 @@ def _covers(resource: str, url: URL) -> bool:
         return False
     path = named.path.rstrip("/")
     return url.path.rstrip("/") == path or url.path.startswith(f"{path}/")
-
-
-def _same(one: str, other: str) -> bool:
-    return one.rstrip("/") == other.rstrip("/")
-
-
-def _text(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _texts(value: object) -> list[str]:
-    listed = cast("list[object]", value) if isinstance(value, list) else []
-    return [entry for entry in listed if isinstance(entry, str)]

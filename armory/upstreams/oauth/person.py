@@ -17,7 +17,9 @@ from typing import Any
 import msgspec
 from yarl import URL
 
-from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, Undiscovered, discover
+from armory.oauth.exchange import json_object
+from armory.oauth.metadata import Undiscovered
+from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, discover
 from armory.upstreams.oauth.grants import AuthorizationCode, Grant
 from armory.upstreams.oauth.logins import Login, Logins
 from armory.upstreams.oauth.tokens import (
@@ -27,7 +29,6 @@ from armory.upstreams.oauth.tokens import (
     TokenResponse,
     Tokens,
     authenticated,
-    json_object,
     secret_method,
     why,
 )

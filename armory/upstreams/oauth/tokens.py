@@ -7,7 +7,6 @@ protocol's eras; never logs or repeats a secret.
 from __future__ import annotations
 
 import asyncio
-import base64
 import secrets
 import time
 from abc import ABC, abstractmethod
@@ -15,18 +14,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from ssl import SSLContext
 from typing import Any
-from urllib.parse import quote_plus
 
-import aiohttp
-import msgspec
 import structlog
 from yarl import URL
 
 from armory.errors import UpstreamUnavailable
+from armory.oauth.exchange import NoAnswer, Route, basic, exchange, json_object
+from armory.oauth.metadata import Undiscovered
 from armory.upstreams.oauth.discovery import (
     AuthServerMetadata,
     Challenge,
-    Undiscovered,
     canonical,
     discover,
 )
@@ -36,9 +33,7 @@ _log = structlog.get_logger(__name__)
 LEAD_S = 30.0
 _AGAIN_S = 5.0
 _ASSERTION_S = 120
-_BODY_BYTES = 1 << 20
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
-_decode = msgspec.json.Decoder(dict[str, Any]).decode
 
 
 class NoToken(UpstreamUnavailable):
@@ -81,9 +76,7 @@ class Tokens(ABC):
         timeout_s: float = 15.0,
     ) -> None:
         self._server = server
-        self._tls = tls
-        self._proxy = proxy
-        self._timeout = aiohttp.ClientTimeout(total=timeout_s)
+        self._route = Route(tls, proxy, timeout_s)
         self._lock = asyncio.Lock()
 
     @abstractmethod
@@ -152,22 +145,9 @@ class Tokens(ABC):
             NoToken: there was no answer.
         """
         try:
-            async with (
-                aiohttp.ClientSession(
-                    timeout=self._timeout, cookie_jar=aiohttp.DummyCookieJar()
-                ) as http,
-                http.request(
-                    method, url, headers=headers, data=form, json=json,
-                    ssl=self._tls, proxy=self._proxy, allow_redirects=False,
-                ) as answer,
-            ):  # fmt: skip
-                body = b""
-                while len(body) < _BODY_BYTES and (chunk := await answer.content.readany()):
-                    body += chunk
-                return answer.status, body
-        except (aiohttp.ClientError, OSError, ValueError, TimeoutError) as error:
-            where = url.partition("?")[0]
-            raise self.failed(f"{where} did not answer ({type(error).__name__})") from None
+            return await exchange(method, url, headers, form=form, json=json, route=self._route)
+        except NoAnswer as error:
+            raise self.failed(str(error)) from None
 
     def failed(self, reason: str) -> NoToken:
         """The error that says why there is no token."""
@@ -281,20 +261,11 @@ def secret_method(place: AuthServerMetadata) -> str:
 def authenticated(method: str, id: str, secret: str, form: dict[str, str]) -> dict[str, str]:
     """Headers (and members of `form`) with which a client says who it is, in a `method`."""
     if method == "client_secret_basic":
-        pair = f"{quote_plus(id)}:{quote_plus(secret)}"
-        return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
+        return basic(id, secret)
     form["client_id"] = id
     if method == "client_secret_post":
         form["client_secret"] = secret
     return {}
-
-
-def json_object(body: bytes) -> Mapping[str, Any] | None:
-    """A JSON object; None for anything else."""
-    try:
-        return _decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        return None
 
 
 def why(status: int, answer: Mapping[str, Any]) -> str:

@@ -20,7 +20,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from armory.domain.principal import ANONYMOUS, Principal
-from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed
+from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed, InsufficientScope
 from armory.web.rest.problems import Problem, problem_of, problem_response
 from armory.web.rest.routes import Reply, RestCall, Route
 from armory.web.rest.services import RestServices
@@ -57,9 +57,9 @@ async def _answer(services: RestServices, route: Route, request: web.Request) ->
         done = await route.handler(call)
     except Problem as problem:
         response = problem_response(problem, request_id)
-    except AuthenticationFailed as error:
+    except (AuthenticationFailed, InsufficientScope) as error:
         problem = problem_of(error)
-        problem.headers["WWW-Authenticate"] = services.authenticator.challenge
+        problem.headers["WWW-Authenticate"] = _challenge(services, request, error)
         response = problem_response(problem, request_id)
     except ArmoryError as error:
         response = problem_response(problem_of(error), request_id)
@@ -144,7 +144,9 @@ async def _principal(services: RestServices, route: Route, request: web.Request)
     remote = request.remote
     if services.gate is not None:
         remote, _ = services.gate.seen_as(request.remote, request.headers)
-    principal = await services.authenticator.authenticate(request.headers, remote)
+    resources = services.resources
+    resource = resources.whole(request) if resources is not None else None
+    principal = await services.authenticator.authenticate(request.headers, remote, resource)
     if route.access == "admin" and "admin" not in principal.scopes:
         raise AccessDenied("this needs a credential with the scope `admin`")
     if route.access == "user" and principal.user is None and "admin" not in principal.scopes:
@@ -152,6 +154,12 @@ async def _principal(services: RestServices, route: Route, request: web.Request)
     if services.take is not None:
         services.take(principal)
     return principal
+
+
+def _challenge(services: RestServices, request: web.Request, error: ArmoryError) -> str:
+    resources = services.resources
+    url = resources.metadata_url(request, "/mcp") if resources is not None else None
+    return services.authenticator.challenge(error, request.headers, url)
 
 
 def _path_part(name: str, value: str) -> str:

@@ -9,6 +9,8 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+from aiohttp import web
+
 from armory.accounts.service import Accounts
 from armory.agent.findings import AgentResult, Event
 from armory.domain.catalog import Catalog, Dropped
@@ -105,6 +107,18 @@ class Gate(Protocol):
         ...
 
 
+class Resources(Protocol):
+    """The gateway as a resource of OAuth (`wire.http.resources.ProtectedResources`)."""
+
+    def whole(self, request: web.Request) -> str | None:
+        """What a token must be for."""
+        ...
+
+    def metadata_url(self, request: web.Request, path: str | None = None) -> str | None:
+        """Where an endpoint's metadata are, by its path."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class UpstreamInfo:
     """One upstream, for the status page.
@@ -155,6 +169,7 @@ class RestServices:
         stderr: what is kept of an upstream's standard error; None: there is no such upstream.
         agent: the retrieval agent, where enabled.
         gate: Host and Origin checks, where there are any.
+        resources: the gateway as a resource of OAuth; None: no access tokens are taken.
         limits: see `RestLimits`.
         base_path: prefix of every route, without a trailing slash.
         variant: gives a text that differs whenever the retrieval configuration does.
@@ -176,6 +191,7 @@ class RestServices:
     stderr: Callable[[str], Sequence[str] | None] = lambda _server: None
     agent: Agent | None = None
     gate: Gate | None = None
+    resources: Resources | None = None
     limits: RestLimits = field(default_factory=RestLimits)
     base_path: str = ""
     variant: Callable[[], str] = str

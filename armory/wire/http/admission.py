@@ -11,7 +11,7 @@ from typing import Literal
 from aiohttp import web
 
 from armory.domain.principal import Principal
-from armory.errors import ArmoryError, AuthenticationFailed
+from armory.errors import ArmoryError, AuthenticationFailed, InsufficientScope
 from armory.gateway.endpoint import ALL, Endpoint
 from armory.gateway.gateway import Gateway
 from armory.protocol import codes
@@ -21,6 +21,7 @@ from armory.wire.caller import Caller
 from armory.wire.http.admitted import AdmittedRequest, accepts, refusal, url_of
 from armory.wire.http.answers import JsonAnswer
 from armory.wire.http.host_checks import HostChecks, cors_headers, preflight_headers
+from armory.wire.http.resources import ProtectedResources
 
 Kind = Literal["all", "set", "server"]
 Serve = Callable[[AdmittedRequest], Awaitable[web.StreamResponse]]
@@ -41,10 +42,18 @@ class Admission:
         hosts: which Host and Origin values are taken.
         authenticator: who is it.
         gateway: which endpoints there are, and for whom.
+        resources: the endpoints as resources of OAuth.
     """
 
-    def __init__(self, hosts: HostChecks, authenticator: Authenticator, gateway: Gateway) -> None:
+    def __init__(
+        self,
+        hosts: HostChecks,
+        authenticator: Authenticator,
+        gateway: Gateway,
+        resources: ProtectedResources,
+    ) -> None:
         self._hosts = hosts
+        self._resources = resources
         self._authenticator = authenticator
         self._gateway = gateway
 
@@ -69,7 +78,8 @@ class Admission:
         if not self._hosts.host_allowed(host):
             raise RequestRejected(refusal(403, codes.INVALID_REQUEST, "this Host is not allowed"))
         try:
-            return await self._authenticator.authenticate(request.headers, remote)
+            resource = self._resources.whole(request)
+            return await self._authenticator.authenticate(request.headers, remote, resource)
         except ArmoryError:
             return None
 
@@ -103,11 +113,16 @@ class Admission:
     async def _authenticated(
         self, request: web.Request, remote: str | None, extra: dict[str, str]
     ) -> Principal:
+        headers = request.headers
         try:
-            return await self._authenticator.authenticate(request.headers, remote)
-        except AuthenticationFailed as failure:
-            challenge = {**extra, "WWW-Authenticate": self._authenticator.challenge}
-            response = _refused(401, codes.INVALID_REQUEST, failure, challenge)
+            resource = self._resources.own(request)
+            return await self._authenticator.authenticate(headers, remote, resource)
+        except (AuthenticationFailed, InsufficientScope) as failure:
+            metadata_url = self._resources.metadata_url(request)
+            challenge = self._authenticator.challenge(failure, headers, metadata_url)
+            status = 401 if isinstance(failure, AuthenticationFailed) else 403
+            every = {**extra, "WWW-Authenticate": challenge}
+            response = _refused(status, codes.INVALID_REQUEST, failure, every)
         except ArmoryError as failure:
             response = _refused(503, codes.BACKEND, failure, extra)
         raise RequestRejected(response)

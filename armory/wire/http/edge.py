@@ -30,6 +30,7 @@ from armory.wire.http.legacy import LegacyEndpoint
 from armory.wire.http.modern import ModernEndpoint
 from armory.wire.http.open_streams import OpenStreams
 from armory.wire.http.replicas import Replicas
+from armory.wire.http.resources import ProtectedResources
 from armory.wire.http.settings import HttpSettings
 from armory.wire.http.sse_front import SseFront
 from armory.wire.interaction.interactions import Interactions
@@ -50,6 +51,7 @@ class HttpEdge:
     Attributes:
         authenticator: who is it.
         hosts: which Host and Origin values are taken.
+        resources: the endpoints as resources of OAuth.
         interactions: the parked calls.
         sessions: those of legacy clients.
         streams: the open event streams.
@@ -100,7 +102,9 @@ class HttpEdge:
             batch_items=settings.batch_items,
             batch_answer_bytes=settings.batch_answer_bytes,
         )
-        self._admission = Admission(self.hosts, authenticator, gateway)
+        protected = authenticator.protected
+        self.resources = ProtectedResources(self.hosts, settings.base_path, protected)
+        self._admission = Admission(self.hosts, authenticator, gateway, self.resources)
         self._modern = ModernEndpoint(shared)
         self._legacy = LegacyEndpoint(shared)
         self._sse = SseFront(shared, self._admission, settings.base_path)
@@ -121,6 +125,7 @@ class HttpEdge:
         app.router.add_route("*", f"{base}/sse", self._sse.stream)
         app.router.add_route("*", f"{base}/messages", self._sse.message)
         app.router.add_route("*", f"{base}/.well-known/mcp.json", self.discovery)
+        self.resources.register(app)
 
     def straight(self) -> dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]]:
         """Handlers of what `register` adds under a path without parameters, by path."""

@@ -19,6 +19,7 @@ from armory.protocol.headers import (
 )
 
 _LOOPBACK_NAMES = frozenset(("localhost", "127.0.0.1", "::1"))
+_PORTS = {"http": ":80", "https": ":443"}
 _METHODS = "GET, POST, DELETE, OPTIONS"
 _EXPOSED = f"{SESSION_HEADER}, {VERSION_HEADER}, WWW-Authenticate, Retry-After"
 _DEFAULT_HEADERS = (
@@ -118,6 +119,28 @@ class HostChecks:
             if not self.trusts(hop):
                 break
         return peer, host
+
+    def origin_of(self, peer: str | None, scheme: str, headers: Mapping[str, str]) -> str:
+        """`scheme://host` under which a request was sent, through trusted proxies.
+
+        Args:
+            peer: address of whoever is connected.
+            scheme: of that connection.
+            headers: of the request.
+        """
+        _, host = self.seen_as(peer, headers)
+        if self.trusts(peer):
+            said = headers.get("X-Forwarded-Proto", "").partition(",")[0].strip().lower()
+            scheme = said if said in _PORTS else scheme
+        host = (host or "").lower()
+        return f"{scheme}://{host.removesuffix(_PORTS[scheme])}"
+
+    @property
+    def names_itself(self) -> bool:
+        """Whether only names that somebody vouches for are taken as Host: then the URL of a request
+        is the gateway's own, and no name that its sender chose.
+        """
+        return "*" not in self._hosts and (self.loopback or bool(self._hosts))
 
 
 def is_loopback(host: str) -> bool:

@@ -173,6 +173,12 @@ def test_problems_of_imported_servers_are_named_where_they_are_written() -> None
         ("accounts: {default_plan: gold}", "accounts.default_plan"),
         ("security: {api_keys: true}", "security.api_keys"),
         ("security: {jwt: {issuer: x}}", "security.jwt"),
+        ("security: {oauth: {issuer: 'http://id.example'}}", "security.oauth.issuer"),
+        ("security: {oauth: {issuer: []}}", "security.oauth.issuer"),
+        (
+            "server: {host: 0.0.0.0}\nsecurity: {oauth: {issuer: 'https://id.example'}}",
+            "security.oauth",
+        ),
         ("tool_rag: {min_tools: 30}", "tool_rag.min_tools"),
         ("tool_rag: {index: qdrant}", "tool_rag.qdrant"),
         ("observability: {query_log: {redact: ['(']}}", "observability.query_log.redact[0]"),
@@ -185,6 +191,12 @@ def test_problems_of_imported_servers_are_named_where_they_are_written() -> None
 )
 def test_what_does_not_fit_is_named(text: str, path: str) -> None:
     assert list(problems(text)) == [path]
+
+
+def test_an_issuer_is_enough() -> None:
+    config = load_text("security: {oauth: {issuer: 'https://id.example'}}", environ={}).config
+    assert config.security.oauth is not None
+    assert config.security.oauth.issuer == ["https://id.example"]
 
 
 def test_zero_is_a_threshold() -> None:

@@ -7,7 +7,7 @@ from multidict import CIMultiDict
 
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import AuthenticationFailed, ConfigError
-from armory.security.authentication import Authenticator, StaticToken
+from armory.security.authentication import Authenticator, ProtectedResource, StaticToken
 
 pytestmark = pytest.mark.anyio
 TOKENS = [StaticToken("ci", "ci-secret-token", frozenset(("run",)), "robot")]
@@ -77,7 +77,14 @@ def test_tokens_that_are_no_secrets() -> None:
         )
 
 
-def test_the_challenge_names_the_metadata() -> None:
-    assert Authenticator(allow_anonymous=True).challenge == "Bearer"
-    chain = Authenticator(allow_anonymous=True, resource_metadata="https://x/.well-known")
-    assert chain.challenge == 'Bearer resource_metadata="https://x/.well-known"'
+def test_the_challenge_says_where_to_log_in_where_somebody_can() -> None:
+    failure = AuthenticationFailed("no")
+    assert Authenticator(allow_anonymous=True).challenge(failure, {}) == "Bearer"
+    protected = ProtectedResource(("https://id.example",), ("read", "write"))
+    chain = Authenticator(allow_anonymous=False, protected=protected)
+    said = 'scope="read write", resource_metadata="https://x/.well-known"'
+    assert chain.challenge(failure, {}, "https://x/.well-known") == f"Bearer {said}"
+    sent = {"Authorization": "Bearer old"}
+    assert chain.challenge(failure, sent, "https://x/.well-known") == (
+        f'Bearer error="invalid_token", {said}'
+    )

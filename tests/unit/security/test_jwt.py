@@ -14,7 +14,8 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, rsa
 
 from armory.errors import AuthenticationFailed, BackendError, ConfigError
-from armory.security.jwt import JwtScheme, KeySet
+from armory.security.jwt import JwtScheme
+from armory.security.keys import KeySet
 from armory.security.settings import JwtSettings
 
 pytestmark = pytest.mark.anyio

@@ -1,0 +1,89 @@
+"""One HTTP exchange with an authorization server: bounded, without redirects, without cookies.
+
+Owns: the request and its bounds. Never logs or repeats what is sent; never imports the protocol.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Mapping
+from dataclasses import dataclass
+from ssl import SSLContext
+from typing import Any
+from urllib.parse import quote_plus
+
+import aiohttp
+import msgspec
+
+_BODY_BYTES = 1 << 20
+_decode = msgspec.json.Decoder(dict[str, Any]).decode
+
+
+class NoAnswer(Exception):
+    """There was no answer; says where and why, without the query of the URL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """How an authorization server is reached.
+
+    Attributes:
+        tls: as for aiohttp: True, False (unchecked), or a context.
+        proxy: URL of an HTTP proxy.
+        timeout_s: for each exchange.
+        body_bytes: longest answer; what is longer is cut.
+    """
+
+    tls: SSLContext | bool = True
+    proxy: str | None = None
+    timeout_s: float = 15.0
+    body_bytes: int = _BODY_BYTES
+
+
+DIRECT = Route()
+
+
+async def exchange(
+    method: str,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    *,
+    form: Mapping[str, str] | None = None,
+    json: Any = None,
+    route: Route = DIRECT,
+) -> tuple[int, bytes]:
+    """(status, beginning of the body).
+
+    Raises:
+        NoAnswer: none came in time.
+    """
+    timeout = aiohttp.ClientTimeout(total=route.timeout_s)
+    try:
+        async with (
+            aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as http,
+            http.request(
+                method, url, headers=headers, data=form, json=json,
+                ssl=route.tls, proxy=route.proxy, allow_redirects=False,
+            ) as answer,
+        ):  # fmt: skip
+            body = b""
+            while len(body) < route.body_bytes and (chunk := await answer.content.readany()):
+                body += chunk
+            return answer.status, body
+    except (aiohttp.ClientError, OSError, ValueError, TimeoutError) as error:
+        where = url.partition("?")[0]
+        raise NoAnswer(f"{where} did not answer ({type(error).__name__})") from None
+
+
+def json_object(body: bytes) -> Mapping[str, Any] | None:
+    """A JSON object; None for anything else."""
+    try:
+        return _decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def basic(id: str, secret: str) -> dict[str, str]:
+    """The header with which a client says who it is (RFC 6749, 2.3.1)."""
+    pair = f"{quote_plus(id)}:{quote_plus(secret)}"
+    return {"Authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}

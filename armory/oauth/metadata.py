@@ -1,0 +1,72 @@
+"""What an authorization server says about itself: RFC 8414 and OpenID Connect discovery.
+
+Owns: where the document is looked for, and that its issuer must be the one that was asked for.
+Never sees a secret; never imports the protocol.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, cast
+
+from yarl import URL
+
+Fetch = Callable[[str], Awaitable[Mapping[str, Any] | None]]
+"""Fetches a JSON object; None where there is none."""
+
+_SERVER = "/.well-known/oauth-authorization-server"
+_OPENID = "/.well-known/openid-configuration"
+LOOPBACK = frozenset(("localhost", "127.0.0.1", "::1"))
+
+
+class Undiscovered(Exception):
+    """Metadata that cannot be found, or are not to be trusted; says why."""
+
+
+async def server_metadata(issuer: str, fetch: Fetch) -> Mapping[str, Any]:
+    """The metadata of an authorization server, whose `issuer` must be itself.
+
+    Raises:
+        Undiscovered: it publishes none, or somebody else's.
+    """
+    base = URL(issuer)
+    origin, path = str(base.origin()), base.raw_path.rstrip("/")
+    places = [f"{origin}{_SERVER}{path}", f"{origin}{_OPENID}{path}"]
+    if path:
+        places.append(f"{origin}{path}{_OPENID}")
+    for place in places:
+        found = await fetch(place)
+        if found is None:
+            continue
+        said = text(found.get("issuer"))
+        if not same_issuer(said, issuer):
+            raise Undiscovered(f"the metadata at {place} are of issuer {said!r}, not {issuer!r}")
+        return found
+    raise Undiscovered(f"the authorization server {issuer!r} publishes no metadata")
+
+
+def same_issuer(one: str, other: str) -> bool:
+    """Whether two texts name one issuer; a slash at the end is often forgotten."""
+    return one.rstrip("/") == other.rstrip("/")
+
+
+def is_secure(url: str) -> bool:
+    """Whether a URL is https, or http on this machine."""
+    try:
+        named = URL(url)
+    except ValueError:
+        return False
+    return bool(named.host) and (
+        named.scheme == "https" or (named.scheme == "http" and named.host in LOOPBACK)
+    )
+
+
+def text(value: object) -> str:
+    """A text; anything else is none."""
+    return value if isinstance(value, str) else ""
+
+
+def texts(value: object) -> list[str]:
+    """The texts of a list; anything else is none."""
+    listed = cast("list[object]", value) if isinstance(value, list) else []
+    return [entry for entry in listed if isinstance(entry, str)]

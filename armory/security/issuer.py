@@ -1,0 +1,171 @@
+"""One authorization server: what it says about itself, its keys, and what it says of opaque tokens.
+
+Owns: finding an issuer's endpoints, and asking them. Never decides what a token may do.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, cast
+
+import jwt
+import structlog
+
+from armory.errors import BackendError
+from armory.oauth.exchange import DIRECT, NoAnswer, Route, basic, exchange, json_object
+from armory.oauth.metadata import Undiscovered, is_secure, server_metadata, text
+from armory.security.keys import Fetch, KeySet, NoDocument, fetch
+from armory.security.settings import IntrospectionSettings
+
+_log = structlog.get_logger(__name__)
+ALGORITHMS = (
+    "RS256",
+    "RS384",
+    "RS512",
+    "PS256",
+    "PS384",
+    "PS512",
+    "ES256",
+    "ES384",
+    "ES512",
+    "EdDSA",
+)
+"""Public-key signatures; whoever knows a public key cannot sign with it."""
+_TYPES = frozenset(("jwt", "at+jwt", "application/at+jwt"))
+_COOLDOWN_S = 10.0
+_METADATA_S = 3_600.0
+
+
+class Issuer:
+    """One authorization server, asked when it is needed.
+
+    Args:
+        name: its issuer identifier, as configured.
+        leeway_s: how far clocks may be apart.
+        route: how it is reached.
+        fetch: gets its documents.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        leeway_s: float = 30.0,
+        route: Route = DIRECT,
+        fetch: Fetch = fetch,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.name = name
+        self._leeway_s = leeway_s
+        self._route = route
+        self._fetch = fetch
+        self._clock = clock
+        self._metadata: Mapping[str, Any] | None = None
+        self._asked_at = self._tried_at = float("-inf")
+        self._lock = asyncio.Lock()
+        self.keys = KeySet(self._keys_url, ALGORITHMS, fetch=fetch, clock=clock)
+
+    async def claims(self, token: str) -> Mapping[str, Any]:
+        """The claims of an access token that this issuer signed; audiences are not checked.
+
+        Raises:
+            jwt.PyJWTError: it did not, or the token does not hold now.
+            BackendError: its keys cannot be had.
+        """
+        header = jwt.get_unverified_header(token)
+        algorithm, kid, kind = header.get("alg"), header.get("kid"), header.get("typ", "jwt")
+        if algorithm not in ALGORITHMS:
+            raise jwt.InvalidAlgorithmError
+        if not isinstance(kind, str) or kind.lower() not in _TYPES:
+            raise jwt.InvalidTokenError  # an assertion, a logout token: no access token
+        key = await self.keys.key(kid if isinstance(kid, str) else None)
+        if key is None:
+            raise jwt.InvalidKeyError
+        metadata = await self.metadata()
+        claims: dict[str, Any] = jwt.decode(
+            token,
+            key,
+            algorithms=[algorithm],
+            issuer=text(metadata.get("issuer")),
+            leeway=self._leeway_s,
+            options={"require": ["exp", "iss", "sub"], "verify_aud": False},
+        )
+        if isinstance(claims.get("cnf"), Mapping):
+            raise jwt.InvalidTokenError  # bound to a key that a bearer does not show
+        return claims
+
+    async def metadata(self) -> Mapping[str, Any]:
+        """What it says about itself; kept for an hour, and for longer while it is away.
+
+        Raises:
+            BackendError: it cannot be had, or is not to be trusted.
+        """
+        known = self._metadata
+        if known is not None and self._clock() - self._asked_at < _METADATA_S:
+            return known
+        async with self._lock:
+            known = self._metadata
+            if self._clock() - self._tried_at < _COOLDOWN_S:
+                if known is None:
+                    raise BackendError(f"the identity provider {self.name!r} cannot be asked")
+                return known
+            self._tried_at = self._clock()
+            try:
+                known = await server_metadata(self.name, self._object)
+            except (Undiscovered, BackendError) as error:
+                _log.warning("issuer_not_asked", issuer=self.name, error=str(error))
+                if self._metadata is None:
+                    raise BackendError(f"the identity provider: {error}") from None
+                return self._metadata
+            self._metadata, self._asked_at, self._tried_at = known, self._clock(), float("-inf")
+            return known
+
+    async def _object(self, url: str) -> Mapping[str, Any] | None:
+        try:
+            return json_object(await self._fetch(url))
+        except NoDocument:
+            return None
+
+    async def _keys_url(self) -> str:
+        return await self._endpoint("jwks_uri")
+
+    async def _endpoint(self, name: str) -> str:
+        url = text((await self.metadata()).get(name))
+        if not url:
+            raise BackendError(f"the metadata of {self.name!r} name no {name}")
+        if not is_secure(url):
+            raise BackendError(f"the {name} of {self.name!r} is not reached over https")
+        return url
+
+    async def introspect(
+        self, token: str, settings: IntrospectionSettings
+    ) -> Mapping[str, Any] | None:
+        """What it says of a token (RFC 7662); None: that it does not hold.
+
+        Raises:
+            BackendError: it cannot be asked.
+        """
+        url = settings.url or await self._endpoint("introspection_endpoint")
+        form = {"token": token, "token_type_hint": "access_token"}
+        headers = basic(settings.client_id, settings.client_secret)
+        try:
+            status, body = await exchange("POST", url, headers, form=form, route=self._route)
+        except NoAnswer as error:
+            raise BackendError(f"the token cannot be checked: {error}") from None
+        answer = json_object(body)
+        if status != 200 or answer is None:
+            raise BackendError(f"the token cannot be checked: {url} answered HTTP {status}")
+        return answer if answer.get("active") is True else None
+
+
+def issuer_of(token: str, known: Sequence[Issuer]) -> Issuer | None:
+    """The issuer that a JWT says it is of, not yet checked; None: another one."""
+    try:
+        claims = jwt.decode(token, options={"verify_signature": False, "verify_exp": False})
+    except jwt.PyJWTError:
+        return None
+    named = text(cast("Mapping[str, Any]", claims).get("iss")).rstrip("/")
+    return next((one for one in known if one.name.rstrip("/") == named), None)

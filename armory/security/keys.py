@@ -1,0 +1,134 @@
+"""The public keys of an identity provider, by id.
+
+Owns: fetching them, keeping them while the provider is away, and fetching them anew for an unknown
+id. Never follows anything that a token's header points to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Sequence
+
+import jwt
+import structlog
+
+from armory.errors import BackendError
+from armory.oauth.exchange import NoAnswer, Route, exchange
+
+_log = structlog.get_logger(__name__)
+Fetch = Callable[[str], Awaitable[bytes]]
+_KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
+_MAX_JWKS_BYTES = 1_048_576
+_FRESH_S = 600.0
+_STALE_S = 86_400.0
+_COOLDOWN_S = 10.0
+_FETCH_S = 5.0
+
+
+class NoDocument(BackendError):
+    """The provider answers, and has no such document."""
+
+
+async def fetch(url: str) -> bytes:
+    """The document at an http(s) URL, at most 1 MiB.
+
+    Raises:
+        NoDocument: there is none.
+        BackendError: it cannot be had.
+    """
+    route = Route(timeout_s=_FETCH_S, body_bytes=_MAX_JWKS_BYTES + 1)
+    try:
+        status, data = await exchange("GET", url, {"Accept": "application/json"}, route=route)
+    except NoAnswer as error:
+        raise BackendError(f"the identity provider's keys cannot be had: {error}") from None
+    if status != 200:
+        kind = NoDocument if 400 <= status < 500 else BackendError
+        raise kind(f"the identity provider's keys cannot be had: {url} answered HTTP {status}")
+    if len(data) > _MAX_JWKS_BYTES:
+        raise BackendError("the identity provider's key document is over 1 MiB")
+    return data
+
+
+class KeySet:
+    """The provider's keys by id: fetched when needed, again when an unknown id turns up.
+
+    Args:
+        url: of the JWKS document, or what finds it out.
+        algorithms: accepted ones; keys of other kinds are left out.
+        fetch: gets a document.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        url: str | Callable[[], Awaitable[str]],
+        algorithms: Sequence[str],
+        *,
+        fetch: Fetch = fetch,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._url = url
+        self._types = {_KEY_TYPES[a[:2]] for a in algorithms if a[:2] in _KEY_TYPES}
+        self._fetch = fetch
+        self._clock = clock
+        self._keys: dict[str, jwt.PyJWK] = {}
+        self._fetched_at = float("-inf")
+        self._tried_at = float("-inf")
+        self._lock = asyncio.Lock()
+        self.generation = 0
+
+    async def key(self, key_id: str | None) -> jwt.PyJWK | None:
+        """The key of that id (without one: the only key there is); None: no such key.
+
+        Raises:
+            BackendError: the keys cannot be had and none are kept.
+        """
+        found = self._find(key_id)
+        age = self._clock() - self._fetched_at
+        if found is not None and age < _FRESH_S:
+            return found
+        async with self._lock:
+            if self._clock() - self._tried_at >= _COOLDOWN_S:
+                await self._refresh()
+        if self._clock() - self._fetched_at >= _STALE_S:
+            raise BackendError("the identity provider's keys cannot be had")
+        return self._find(key_id)
+
+    def _find(self, key_id: str | None) -> jwt.PyJWK | None:
+        if key_id is not None:
+            return self._keys.get(key_id)
+        return next(iter(self._keys.values())) if len(self._keys) == 1 else None
+
+    async def _refresh(self) -> None:
+        self._tried_at = self._clock()
+        try:
+            url = self._url if isinstance(self._url, str) else await self._url()
+            keys = self._read(await self._fetch(url))
+        except BackendError as error:
+            if not self._keys:
+                raise
+            _log.warning("jwks_not_refreshed", error=error.message)
+            return
+        if keys.keys() != self._keys.keys():
+            self.generation += 1
+        self._keys = keys
+        self._fetched_at = self._clock()
+
+    def _read(self, data: bytes) -> dict[str, jwt.PyJWK]:
+        try:
+            entries = json.loads(data)["keys"]
+        except (ValueError, KeyError, TypeError):
+            raise BackendError("the identity provider's key document is not a JWKS") from None
+        keys: dict[str, jwt.PyJWK] = {}
+        for entry in entries if isinstance(entries, list) else ():
+            if not isinstance(entry, dict) or entry.get("kty") not in self._types:
+                continue
+            if entry.get("use", "sig") != "sig":
+                continue
+            try:
+                keys[str(entry.get("kid", ""))] = jwt.PyJWK(entry)
+            except jwt.PyJWTError as error:
+                _log.warning("jwk_left_out", error=type(error).__name__)
+        return keys

@@ -1,0 +1,147 @@
+"""Access tokens of authorization servers: the gateway as an OAuth 2.1 resource server.
+
+Owns: what of a token is required, and which principal it makes. Satisfies `authentication.Scheme`.
+Never fetches anything itself.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jwt
+import structlog
+from cachetools import TLRUCache
+
+from armory.domain.principal import Principal
+from armory.errors import AuthenticationFailed, InsufficientScope
+from armory.oauth.metadata import same_issuer, text
+from armory.security.claims import (
+    FORM,
+    MAX_TOKEN_CHARS,
+    REFUSED,
+    audience_of,
+    expiry_of,
+    scopes_of,
+    user_of,
+)
+from armory.security.issuer import Issuer, issuer_of
+from armory.security.settings import OAuthSettings
+
+_log = structlog.get_logger(__name__)
+_CHECKED_S = 60.0
+_REFUSED_S = 10.0
+LEEWAY_S = 30.0
+
+
+class OAuthScheme:
+    """The check of access tokens.
+
+    Args:
+        settings: what is required of them.
+        issuers: the authorization servers, as `settings.issuers` names them.
+        clock: seconds since 1970.
+    """
+
+    def __init__(
+        self,
+        settings: OAuthSettings,
+        issuers: Sequence[Issuer],
+        *,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._settings = settings
+        self._issuers = tuple(issuers)
+        self._anywhere = frozenset(settings.audience)
+        self._needed = frozenset(settings.scopes)
+        self._clock = clock
+        self._checked: TLRUCache[bytes, tuple[Principal | None, float, int]] = TLRUCache(
+            10_000, ttu=lambda _key, entry, _now: entry[1], timer=clock
+        )
+
+    async def identify(self, credential: str) -> Principal | None:
+        """The principal behind a token; None when it is of nobody that is known here.
+
+        Raises:
+            AuthenticationFailed: a token that is not valid; which check failed is logged.
+            InsufficientScope: a token without the scopes that every one needs.
+            BackendError: the authorization server cannot be asked.
+        """
+        digest = hashlib.sha256(credential.encode("utf-8", "surrogatepass")).digest()
+        kept = self._checked.get(digest)
+        if kept is not None and kept[2] == self._generation:
+            if kept[0] is None:
+                raise AuthenticationFailed(REFUSED)
+            return kept[0]
+        if len(credential) > MAX_TOKEN_CHARS:
+            return None
+        signed = FORM.fullmatch(credential) is not None
+        issuer = issuer_of(credential, self._issuers) if signed else None
+        if issuer is not None:
+            principal = self._principal(issuer, await self._verified(issuer, credential))
+        elif self._settings.introspection is not None and credential.isprintable():
+            principal = await self._introspected(credential, digest)
+        else:
+            return None
+        assert principal.expires_at is not None
+        until = min(self._clock() + _CHECKED_S, principal.expires_at)
+        self._checked[digest] = (principal, until, self._generation)
+        return principal
+
+    @property
+    def _generation(self) -> int:
+        return sum(issuer.keys.generation for issuer in self._issuers)
+
+    async def _verified(self, issuer: Issuer, token: str) -> Mapping[str, Any]:
+        try:
+            return await issuer.claims(token)
+        except jwt.PyJWTError as error:
+            _log.info("access_token_refused", reason=type(error).__name__, issuer=issuer.name)
+            raise AuthenticationFailed(REFUSED) from None
+
+    async def _introspected(self, token: str, digest: bytes) -> Principal:
+        settings = self._settings.introspection
+        assert settings is not None
+        first = self._issuers[0]
+        said = await first.introspect(token, settings)
+        named = text(said.get("iss")) if said is not None else ""
+        if said is None or (named and not same_issuer(named, first.name)):
+            _log.info("access_token_refused", reason="not active" if said is None else "issuer")
+            self._checked[digest] = (None, self._clock() + _REFUSED_S, self._generation)
+            raise AuthenticationFailed(REFUSED)
+        now = self._clock()
+        claims = {"exp": now + _CHECKED_S, **said}
+        if "sub" not in claims and "username" in claims:
+            claims["sub"] = claims["username"]
+        starts = claims.get("nbf")
+        if expiry_of(claims) + LEEWAY_S <= now or (
+            isinstance(starts, int | float) and starts > now + LEEWAY_S
+        ):
+            raise AuthenticationFailed(REFUSED)
+        return self._principal(first, claims)
+
+    def _principal(self, issuer: Issuer, claims: Mapping[str, Any]) -> Principal:
+        audience = audience_of(claims)
+        if not audience:
+            _log.info("access_token_refused", reason="no audience", issuer=issuer.name)
+            raise AuthenticationFailed(REFUSED)
+        subject, user = user_of(claims, "sub"), user_of(claims, self._settings.user_claim)
+        if issuer is not self._issuers[0]:  # what it calls its users is not what the first one does
+            user = f"{issuer.name}|{user}"
+        scopes = scopes_of(claims, self._settings.scopes_claim)
+        if not self._needed <= scopes:
+            missing = " ".join(sorted(self._needed - scopes))
+            raise InsufficientScope(
+                f"the token lacks scopes that every one needs here: {missing}",
+                scopes=self._settings.scopes,
+            )
+        return Principal(
+            f"{issuer.name}|{subject}",
+            user,
+            scopes,
+            "oauth",
+            expiry_of(claims) + LEEWAY_S,
+            None if audience & self._anywhere else audience,
+        )

@@ -1,0 +1,94 @@
+"""The endpoints as protected resources of OAuth (RFC 9728): their URLs, and what is said of them.
+
+Owns: which URL an endpoint is known by, and the metadata documents. Never checks a token.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+from aiohttp import web
+
+from armory.security.authentication import ProtectedResource
+from armory.wire.http.host_checks import HostChecks
+
+WELL_KNOWN = "/.well-known/oauth-protected-resource"
+_ENDPOINT = re.compile(r"/mcp(?:/[A-Za-z0-9-]{1,100}|/set/[A-Za-z0-9-]{1,100})?|/sse")
+_ANYBODY = {"Access-Control-Allow-Origin": "*", "Cache-Control": "max-age=300"}
+
+
+class ProtectedResources:
+    """See the module; without `protected` no endpoint is one.
+
+    Args:
+        hosts: under which names the gateway is known.
+        base_path: before every route.
+        protected: what is said of each.
+    """
+
+    def __init__(
+        self, hosts: HostChecks, base_path: str, protected: ProtectedResource | None
+    ) -> None:
+        self._hosts = hosts
+        self._base = base_path
+        self._protected = protected
+
+    def own(self, request: web.Request) -> str | None:
+        """The URL of the endpoint that a request is for; None where it proves nothing, because
+        whoever sends the request chooses the host.
+        """
+        if self._protected is None or not self._hosts.names_itself:
+            return None
+        path = request.path
+        if path == f"{self._base}/messages":
+            path = f"{self._base}/sse"
+        return f"{self._origin(request)}{path}"
+
+    def whole(self, request: web.Request) -> str | None:
+        """Likewise of `/mcp`, for what is asked of the gateway besides."""
+        if self._protected is None or not self._hosts.names_itself:
+            return None
+        return f"{self._origin(request)}{self._base}/mcp"
+
+    def metadata_url(self, request: web.Request, path: str | None = None) -> str | None:
+        """Where the metadata of an endpoint are, by its path below `base_path`."""
+        if self._protected is None:
+            return None
+        path = request.path.removeprefix(self._base) if path is None else path
+        path = "/sse" if path == "/messages" else path
+        return f"{self._origin(request)}{self._base}{WELL_KNOWN}{path}"
+
+    def register(self, app: web.Application) -> None:
+        """Add the routes: at the root, as RFC 9728 has it, and below `base_path`, which is all
+        that some proxies pass on.
+        """
+        if self._protected is None:
+            return
+        for prefix in dict.fromkeys(("", self._base)):
+            app.router.add_get(f"{prefix}{WELL_KNOWN}{{path:.*}}", self._document)
+
+    async def _document(self, request: web.Request) -> web.Response:
+        assert self._protected is not None
+        _, host = self._hosts.seen_as(request.remote, request.headers)
+        if not self._hosts.host_allowed(host):
+            raise web.HTTPForbidden(text="this Host is not in server.allowed_hosts\n")
+        path = request.match_info["path"]
+        if request.path.startswith(WELL_KNOWN):
+            path = path.removeprefix(self._base)
+        path = path.rstrip("/") or "/mcp"
+        if _ENDPOINT.fullmatch(path) is None:
+            raise web.HTTPNotFound(text=f"there is no MCP endpoint {path!r}\n", headers=_ANYBODY)
+        found = {
+            "resource": f"{self._origin(request)}{self._base}{path}",
+            "authorization_servers": self._protected.issuers,
+            "bearer_methods_supported": ["header"],
+            "resource_name": "Armory",
+        }
+        if self._protected.scopes:
+            found["scopes_supported"] = self._protected.scopes
+        body = msgspec.json.encode(found)
+        return web.Response(body=body, content_type="application/json", headers=_ANYBODY)
+
+    def _origin(self, request: web.Request) -> str:
+        return self._hosts.origin_of(request.remote, request.scheme, request.headers)

@@ -1,0 +1,224 @@
+"""Access tokens of authorization servers: which are taken, and every other one refused."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from typing import Any
+
+import jwt
+import pytest
+
+from armory.errors import AuthenticationFailed, BackendError, InsufficientScope
+from armory.security.authentication import Authenticator, ProtectedResource
+from armory.security.issuer import Issuer
+from armory.security.oauth import OAuthScheme
+from armory.security.settings import IntrospectionSettings, OAuthSettings
+from armory.testing.clock import FakeClock
+from armory.testing.identity import IdentityProvider
+
+pytestmark = pytest.mark.anyio
+HERE = "https://gateway.example/mcp"
+
+
+@pytest.fixture
+async def provider() -> AsyncGenerator[IdentityProvider]:
+    async with IdentityProvider() as found:
+        yield found
+
+
+def scheme(*providers: IdentityProvider, clock: Any = time.monotonic, **more: Any) -> OAuthScheme:
+    names = [provider.issuer for provider in providers]
+    issuers = [Issuer(name, clock=clock) for name in names]
+    return OAuthScheme(OAuthSettings(names, **more), issuers)
+
+
+def chain(*providers: IdentityProvider, **more: Any) -> Authenticator:
+    protected = ProtectedResource(tuple(one.issuer for one in providers))
+    return Authenticator(
+        (), [scheme(*providers, **more)], allow_anonymous=False, protected=protected
+    )
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+async def test_a_token_for_this_endpoint_names_user_and_scopes(provider: IdentityProvider) -> None:
+    checks = chain(provider)
+    token = provider.sign(aud=[HERE, "https://other.example"], scope="read write")
+    found = await checks.authenticate(bearer(token), None, HERE)
+    assert (found.user, found.method, found.scopes) == ("ann", "oauth", {"read", "write"})
+    assert found.subject == f"{provider.issuer}|ann"
+    assert found.expires_at is not None
+    assert found.expires_at > time.time()
+
+
+async def test_claims_are_read_where_the_configuration_says(provider: IdentityProvider) -> None:
+    checks = scheme(provider, user_claim="email", scopes_claim="roles", audience=["armory"])
+    token = provider.sign(aud="armory", email="ann@example.org", roles=["admin"])
+    found = await checks.identify(token)
+    assert found is not None
+    assert (found.user, found.scopes, found.audience) == ("ann@example.org", {"admin"}, None)
+
+
+@pytest.mark.parametrize(
+    "claims",
+    [
+        {"aud": "https://gateway.example/mcp/other"},
+        {"aud": "https://gateway.example"},
+        {"aud": "https://gateway.example.evil.org/mcp"},
+        {"aud": None},
+        {"aud": []},
+        {"aud": HERE, "exp": None},
+        {"aud": HERE, "exp": 1},
+        {"aud": HERE, "exp": 10**400},
+        {"aud": HERE, "nbf": 2**40},
+        {"aud": HERE, "sub": None},
+        {"aud": HERE, "sub": ""},
+        {"aud": HERE, "iss": None},
+        {"aud": HERE, "cnf": {"jkt": "a-key"}},
+        {"aud": HERE, "typ": "oauth-id-jag+jwt"},
+        {"aud": HERE, "typ": "logout+jwt"},
+    ],
+)
+async def test_a_token_that_is_not_for_here_and_now_is_refused(
+    provider: IdentityProvider, claims: dict[str, Any]
+) -> None:
+    checks = chain(provider)
+    with pytest.raises(AuthenticationFailed):
+        await checks.authenticate(bearer(provider.sign(**claims)), None, HERE)
+
+
+async def test_nobody_elses_signature_counts(provider: IdentityProvider) -> None:
+    checks = chain(provider)
+    good = provider.sign(aud=HERE)
+    claims = jwt.decode(good, options={"verify_signature": False})
+    head, body, signature = good.split(".")
+    other = jwt.encode({"iss": provider.issuer}, "x" * 32, "HS256").split(".")[0]
+    async with IdentityProvider() as stranger:
+        forged = [
+            jwt.encode(claims, "", "none"),
+            jwt.encode(claims, "x" * 32, "HS256", headers={"kid": "one"}),
+            f"{other}.{body}.{signature}",
+            f"{head}.{body}.{signature[:-4]}AAAA",
+            stranger.sign(iss=provider.issuer, aud=HERE),
+            stranger.sign(aud=HERE),
+            stranger.sign(aud=HERE, jku=f"{stranger.issuer}/jwks"),
+        ]
+        for token in forged:
+            with pytest.raises(AuthenticationFailed):
+                await checks.authenticate(bearer(token), None, HERE)
+        assert stranger.fetched == {}
+    assert await checks.authenticate(bearer(good), None, HERE)
+
+
+async def test_two_issuers_are_not_mixed_up(provider: IdentityProvider) -> None:
+    async with IdentityProvider() as other:
+        checks = chain(provider, other)
+        first = await checks.authenticate(bearer(provider.sign(aud=HERE)), None, HERE)
+        second = await checks.authenticate(bearer(other.sign(aud=HERE)), None, HERE)
+        assert first.user == "ann"
+        assert second.user == f"{other.issuer}|ann"
+        assert first.key != second.key
+        mixed = other.sign(aud=HERE, iss=provider.issuer)
+        with pytest.raises(AuthenticationFailed):
+            await checks.authenticate(bearer(mixed), None, HERE)
+
+
+async def test_metadata_of_somebody_else_are_not_believed(provider: IdentityProvider) -> None:
+    provider.metadata = {"issuer": "https://evil.example"}
+    with pytest.raises(BackendError, match="evil"):
+        await chain(provider).authenticate(bearer(provider.sign(aud=HERE)), None, HERE)
+
+
+async def test_a_token_holds_where_only_the_configured_audience_is_known(
+    provider: IdentityProvider,
+) -> None:
+    checks = chain(provider, audience=["api://armory"])
+    assert await checks.authenticate(bearer(provider.sign(aud="api://armory")), None, None)
+    with pytest.raises(AuthenticationFailed, match="another resource"):
+        await checks.authenticate(bearer(provider.sign(aud=HERE)), None, None)
+
+
+async def test_scopes_that_every_token_needs(provider: IdentityProvider) -> None:
+    checks = chain(provider, scopes=["mcp:use", "mcp:read"])
+    with pytest.raises(InsufficientScope) as refused:
+        await checks.authenticate(bearer(provider.sign(aud=HERE, scope="mcp:use")), None, HERE)
+    said = checks.challenge(refused.value, bearer("x"), "https://gateway.example/metadata")
+    assert said == (
+        'Bearer error="insufficient_scope", scope="mcp:use mcp:read", '
+        'resource_metadata="https://gateway.example/metadata"'
+    )
+
+
+async def test_keys_rotate_and_serve_while_the_provider_is_away(provider: IdentityProvider) -> None:
+    clock = FakeClock()
+    checks = scheme(provider, clock=clock.now)
+    assert await checks.identify(provider.sign(aud=HERE, jti="1"))
+    provider.add_key("two")
+    await clock.advance(11)
+    assert await checks.identify(provider.sign(aud=HERE, jti="2"))
+    provider.away = True
+    await clock.advance(3_700)
+    assert await checks.identify(provider.sign(aud=HERE, jti="3"))
+    provider.away = False
+    provider.forget_key("one")
+    provider.add_key("three")
+    await clock.advance(11)
+    assert await checks.identify(provider.sign(aud=HERE, jti="4"))
+
+
+async def test_a_provider_that_was_never_reached_is_no_reason_to_refuse_the_token(
+    provider: IdentityProvider,
+) -> None:
+    provider.away = True
+    checks = scheme(provider)
+    for _ in range(3):
+        with pytest.raises(BackendError):
+            await checks.identify(provider.sign(aud=HERE))
+    assert sum(provider.fetched.values()) <= 3
+
+
+@pytest.mark.parametrize(("off_s", "taken"), [(-25, True), (25, True), (-300, False), (300, False)])
+async def test_clocks_may_be_apart_by_half_a_minute(
+    provider: IdentityProvider, off_s: int, taken: bool
+) -> None:
+    now = int(time.time())
+    expiry = now + off_s if off_s < 0 else now + 600
+    token = provider.sign(aud=HERE, exp=expiry, nbf=now + max(off_s, 0) if off_s > 0 else None)
+    if taken:
+        assert await scheme(provider).identify(token)
+    else:
+        with pytest.raises(AuthenticationFailed):
+            await scheme(provider).identify(token)
+
+
+async def test_opaque_tokens_are_asked_about(provider: IdentityProvider) -> None:
+    checks = scheme(provider, introspection=IntrospectionSettings("armory", "armory-secret"))
+    now = int(time.time())
+    good = {"active": True, "sub": "ann", "aud": HERE, "scope": "read", "exp": now + 60}
+    provider.opaque = {
+        "good": good,
+        "elsewhere": {**good, "iss": "https://evil.example"},
+        "over": {**good, "exp": now - 3_600},
+        "nowhere": {**good, "aud": None},
+        "text": {**good, "active": "true"},
+    }
+    for _ in range(3):
+        found = await checks.identify("good")
+        assert found is not None
+        assert (found.user, found.scopes, found.audience) == ("ann", {"read"}, {HERE})
+    assert provider.fetched["/idp/introspect"] == 1
+    for token in ("unknown", "unknown", "elsewhere", "over", "nowhere", "text"):
+        with pytest.raises(AuthenticationFailed):
+            await checks.identify(token)
+    assert provider.fetched["/idp/introspect"] == 6
+    assert await scheme(provider).identify("good") is None
+
+
+async def test_introspection_that_fails_refuses_nobody(provider: IdentityProvider) -> None:
+    checks = scheme(provider, introspection=IntrospectionSettings("armory", "wrong"))
+    with pytest.raises(BackendError, match="401") as failed:
+        await checks.identify("a-secret-token")
+    assert "a-secret-token" not in str(failed.value)
