@@ -184,6 +184,13 @@ def _qdrant(config: Config) -> Found:
     rag = config.tool_rag
     if rag.index == "qdrant" and (rag.qdrant.url is None) == (rag.qdrant.path is None):
         yield ("tool_rag", "qdrant"), "`index: qdrant` needs exactly one of 'url' and 'path'"
+    name = rag.qdrant.collection
+    if not re.fullmatch(r'[^<>:"/\\|?*\x00-\x1f]{1,150}', name):
+        yield (
+            ("tool_rag", "qdrant", "collection"),
+            f"{name!r} cannot begin the name of a Qdrant collection; expected 1 to 150 characters, "
+            'none of < > : " / \\ | ? * and no control characters',
+        )
 
 
 def _patterns(config: Config) -> Found:

@@ -59,7 +59,7 @@ class QdrantConfig(Block):
     api_key: OptionalSecret = None
     """Key of the server."""
     collection: str = _QDRANT.collection
-    """First part of the collections' names."""
+    """First part of the collections' names: 1 to 150 characters, none of `<>:"/\\|?*`."""
 
 
 class MultiFactorConfig(Block):

@@ -111,6 +111,24 @@ def own_query(request: ClientRequest) -> str | None:
     return texts[0] if len(texts) == 1 else None
 
 
+def meta_threshold(request: ClientRequest) -> float | None:
+    """`_meta[dev.armory/threshold]`, on whatever request.
+
+    Raises:
+        RpcError: it is out of range.
+    """
+    return _meta_item(request, "threshold", _threshold)
+
+
+def meta_ranker(request: ClientRequest) -> str | None:
+    """`_meta[dev.armory/ranker]`, on whatever request.
+
+    Raises:
+        RpcError: there is no such ranker.
+    """
+    return _meta_item(request, "ranker", _ranker)
+
+
 def check_texts(given: object, where: str) -> tuple[str, ...]:
     """One or several intents out of a JSON value.
 
@@ -220,10 +238,15 @@ def _percent(parts: list[str], where: str) -> list[str]:
         raise _bad(where, ",".join(parts), "percent-encoded UTF-8") from None
 
 
-def _item(request: ClientRequest, name: str, parse: Callable[[Any, str], T]) -> T | None:
+def _meta_item(request: ClientRequest, name: str, parse: Callable[[Any, str], T]) -> T | None:
     there, given = _meta(request, name)
-    if there:
-        return parse(given, f"_meta[{OWN_PREFIX}{name}]")
+    return parse(given, f"_meta[{OWN_PREFIX}{name}]") if there else None
+
+
+def _item(request: ClientRequest, name: str, parse: Callable[[Any, str], T]) -> T | None:
+    given = _meta_item(request, name, parse)
+    if given is not None:
+        return given
     header = request.headers.get(_HEADERS[name])
     if header is not None:
         return parse(_percent([header], _HEADERS[name])[0], _HEADERS[name])

@@ -144,6 +144,15 @@ class Retriever:
             return None
         return not self._dense.watch.problem
 
+    async def check_store(self) -> str:
+        """Ask the vector store, whatever is known of it; what is wrong with it, "" for nothing."""
+        if self._index is not None:
+            try:
+                await self._index.stored(())
+            except BackendError as error:
+                return str(error)
+        return ""
+
     # -- searching -----------------------------------------------------------------------------
 
     async def search(

@@ -98,7 +98,6 @@ async def test_a_server_that_goes_and_comes_back(server: QdrantServer, index: Qd
     assert len(await index.stored(ROWS)) == len(ROWS), "nothing lost"
 
 
-@pytest.mark.filterwarnings("ignore:Api key is used with an insecure connection")
 async def test_a_refused_key_is_told(server: QdrantServer) -> None:
     server.api_key = "right"
     wrong = QdrantIndex("model", DIM, url=server.url, api_key="wrong")

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.contract.qdrant_server import QdrantServer
+
 Run = Callable[..., Any]
 pytestmark = pytest.mark.timeout(400)
 
@@ -87,12 +89,23 @@ def test_upstreams_that_cannot_be_reached(armory: Run, tmp_path: Path) -> None:
     )
     done = armory("validate", "--connect", "--json")
     assert done.returncode == 3, done.stderr
+    assert json.loads(done.stdout)["index"] == {"name": "exact", "state": "ready", "error": ""}
     upstreams = json.loads(done.stdout)["upstreams"]
     assert {found["state"] for found in upstreams.values()} == {"down"}
     assert "no-such-program" in upstreams["gone"]["error"]
     assert "no_such_module" in upstreams["notes"]["error"]
     failed(armory("call", "gone__anything"), 3, "no-such-program")
     failed(armory("call", "nobody__anything"), 1, "nobody__anything")
+
+
+def test_a_vector_store_that_refuses_the_key(armory: Run, tmp_path: Path) -> None:
+    server = QdrantServer()
+    server.api_key = "right"
+    server.start()
+    store = {"url": server.url, "api_key": "wrong"}
+    write(tmp_path, {"upstreams": {}, "tool_rag": {"index": "qdrant", "qdrant": store}})
+    failed(armory("validate", "--connect"), 3, "HTTP 401", "check tool_rag.qdrant.api_key")
+    server.close()
 
 
 def test_a_gateway_that_is_not_there(armory: Run) -> None:

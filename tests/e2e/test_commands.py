@@ -134,6 +134,9 @@ def test_a_running_gateway_answers_the_same(
     assert len([tool for tool in there if "__" in tool["name"]]) == 14
     found = armory("search", "--url", served.base, "write down a reminder", "-k", "2", "--json")
     assert json.loads(found.stdout)["tools"][0]["name"] == "notes__add_note"
+    most = ["--threshold", "1", "--ranker", "hybrid"]
+    found = armory("search", "--url", served.base, "write down a reminder", *most, "--json")
+    assert json.loads(found.stdout)["tools"] == [], "by the threshold of the query"
     called = armory("call", "--url", served.url, "notes__add_note", '{"title": "milk"}')
     assert called.returncode == 0
     assert "milk" in called.stdout

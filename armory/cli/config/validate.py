@@ -22,7 +22,7 @@ from armory.runtime.checking import checked
 
 
 @click.command()
-@click.option("--connect", is_flag=True, help="Also connect to every upstream.")
+@click.option("--connect", is_flag=True, help="Also connect to upstreams and the vector index.")
 @config_option
 @json_option
 def validate(connect: bool, config: str | None, as_json: bool) -> None:
@@ -42,8 +42,9 @@ def validate(connect: bool, config: str | None, as_json: bool) -> None:
     }
     code = 0 if wrong is None else 2
     if connect and loaded is not None:
-        report["upstreams"] = asyncio.run(_connect(loaded))
-        if any(found["state"] != "ready" for found in report["upstreams"].values()):
+        report["upstreams"], report["index"] = asyncio.run(_connect(loaded))
+        found = [report["index"], *report["upstreams"].values()]
+        if any(part["state"] != "ready" for part in found):
             report["ok"], code = False, 3
     if as_json:
         print_json(report)
@@ -52,13 +53,21 @@ def validate(connect: bool, config: str | None, as_json: bool) -> None:
     sys.exit(code)
 
 
-async def _connect(loaded: Loaded) -> dict[str, Any]:
+async def _connect(loaded: Loaded) -> tuple[dict[str, Any], dict[str, str]]:
+    """How the upstreams are, by key, and the vector index."""
     from armory.runtime.opening import open_runtime  # a whole gateway: only to connect
 
     upstreams = loaded.config.upstreams
     with waiting(f"connecting to {len(upstreams)} upstreams"):
         async with open_runtime(loaded, trusted=True) as runtime:
             await runtime.supervisor.wait_first(None)
+            retriever = runtime.retriever
+            problem = "" if retriever is None else await retriever.check_store()
+            index = {
+                "name": loaded.config.tool_rag.index,
+                "state": "failed" if problem else "ready",
+                "error": problem,
+            }
             return {
                 key: {
                     "state": found.state,
@@ -69,7 +78,7 @@ async def _connect(loaded: Loaded) -> dict[str, Any]:
                     "dropped": [asdict(dropped) for dropped in found.dropped],
                 }
                 for key, found in runtime.supervisor.status().items()
-            }
+            }, index
 
 
 def _show(report: dict[str, Any], problems: Sequence[Problem], loaded: Loaded | None) -> None:
@@ -100,6 +109,8 @@ def _show(report: dict[str, Any], problems: Sequence[Problem], loaded: Loaded | 
                 text = f"left out of {left['list']}: {left['entry']}: {left['reason']}"
                 table.add_row("", "", "", "", escape(text))
         console.print(table)
+        if error := report["index"]["error"]:
+            say_error(f"tool_rag.index: {error}")
     upstreams = len(loaded.config.upstreams)
     console.print(
         f"{report['file']} is valid: {upstreams} upstream{'s' if upstreams != 1 else ''}",

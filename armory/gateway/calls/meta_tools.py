@@ -79,7 +79,7 @@ class MetaTools:
         started = time.perf_counter()
         arguments = read_search(params)
         await self._limiter.acquire(context.principal, CALL_METHOD, SEARCH)
-        query = arguments.as_query(context.user)
+        query = arguments.as_query(context)
         selection = await self._lists.search(context, query)
         structure = shapes.found_structure(selection, lambda: _servers(context), ui_meta)
         if selection.degraded:

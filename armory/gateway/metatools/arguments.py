@@ -12,7 +12,14 @@ from typing import Any
 from msgspec import Raw
 
 from armory.domain.query import Query
-from armory.gateway.query_parsing import check_names, check_texts, check_top_k
+from armory.gateway.query_parsing import (
+    check_names,
+    check_texts,
+    check_top_k,
+    meta_ranker,
+    meta_threshold,
+)
+from armory.gateway.requests import ClientRequest
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.rawjson import brief, members_or_none, text_of, value
@@ -26,9 +33,22 @@ class SearchArguments:
     top_k: int | None
     servers: frozenset[str] | None
 
-    def as_query(self, user: str | None) -> Query:
-        """The query that it stands for."""
-        return Query(self.texts, top_k=self.top_k, servers=self.servers, source="tool", user=user)
+    def as_query(self, request: ClientRequest) -> Query:
+        """The query that it stands for, with the threshold and ranker that the request's `_meta`
+        names.
+
+        Raises:
+            RpcError: one of them is out of range.
+        """
+        return Query(
+            self.texts,
+            threshold=meta_threshold(request),
+            top_k=self.top_k,
+            servers=self.servers,
+            ranker=meta_ranker(request),
+            source="tool",
+            user=request.user,
+        )
 
 
 def read_search(params: Mapping[str, Raw]) -> SearchArguments:

@@ -16,7 +16,9 @@ the points are what is kept, and a matrix beside them is what is searched.
 from __future__ import annotations
 
 import re
+import warnings
 from collections.abc import Mapping, Sequence
+from urllib.parse import urlsplit
 
 import structlog
 from qdrant_client import QdrantClient
@@ -71,9 +73,14 @@ class QdrantIndex:
         where = url or path or "memory"
         try:
             if url:
-                client = QdrantClient(
-                    url=url, api_key=api_key, timeout=int(timeout_s) or 1, check_compatibility=False
-                )
+                with warnings.catch_warnings():  # what it warns of is logged below
+                    warnings.filterwarnings("ignore", "Api key is used with an insecure connection")
+                    client = QdrantClient(
+                        url=url,
+                        api_key=api_key,
+                        timeout=int(timeout_s) or 1,
+                        check_compatibility=False,
+                    )
             elif path:
                 client = QdrantClient(path=path, force_disable_check_same_thread=True)
             else:
@@ -84,6 +91,8 @@ class QdrantIndex:
                 "process at a time: stop the other one, or use a server (url)",
                 path="tool_rag.qdrant",
             ) from error
+        if url and api_key and urlsplit(url).scheme == "http" and not _loopback(url):
+            _log.warning("qdrant_key_sent_in_clear", url=url, fix="use https")
         self._access = Access(client, where, local=not url)
         self._searches = Searches(where, api_key, self.collection, timeout_s)
         self._points = Points(self.collection, dimension, local=not url)
@@ -202,6 +211,10 @@ class QdrantIndex:
         background = Background(rows, groups, self._dimension)
         self._sampled = {places[key]: vectors for key, vectors in background.groups(rows)}
         return background
+
+
+def _loopback(url: str) -> bool:
+    return (urlsplit(url).hostname or "") in ("localhost", "127.0.0.1", "::1")
 
 
 def open_index(embedder: Embedder, options: PartOptions) -> QdrantIndex:

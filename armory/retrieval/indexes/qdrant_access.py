@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import aiohttp
 from qdrant_client import QdrantClient
@@ -102,7 +102,8 @@ class Searches:
     def __init__(self, url: str, api_key: str | None, collection: str, timeout_s: float) -> None:
         self.where = url
         self.collection = collection
-        self._base = f"{_base(url, secure=api_key is not None)}/collections/{collection}/points"
+        named = quote(collection, safe="")
+        self._base = f"{_base(url, secure=api_key is not None)}/collections/{named}/points"
         self._headers = {"Content-Type": "application/json"}
         if api_key is not None:
             self._headers["api-key"] = api_key

@@ -181,6 +181,7 @@ def test_problems_of_imported_servers_are_named_where_they_are_written() -> None
         ),
         ("tool_rag: {min_tools: 30}", "tool_rag.min_tools"),
         ("tool_rag: {index: qdrant}", "tool_rag.qdrant"),
+        ("tool_rag: {qdrant: {collection: 'with/slash'}}", "tool_rag.qdrant.collection"),
         ("observability: {query_log: {redact: ['(']}}", "observability.query_log.redact[0]"),
         ("storage: {url: 'mysql://x'}", "storage.url"),
         ("storage: {redis: 'http://x'}", "storage.redis"),
