@@ -58,5 +58,10 @@ def loaded_config(given: str | None, *, quiet: bool = False) -> Loaded:
 
 def say_notices(loaded: Loaded) -> None:
     """What is worth knowing of a configuration that holds, on standard error."""
-    for line in (*loaded.notices, *warnings_of(loaded.config)):
+    for line in notices_of(loaded):
         say_notice(line)
+
+
+def notices_of(loaded: Loaded) -> list[str]:
+    """What is worth knowing of a configuration that holds."""
+    return [*loaded.notices, *warnings_of(loaded.config)]

@@ -1,4 +1,4 @@
-"""How events are logged: readable on a terminal, JSON elsewhere, never a secret.
+"""How events are logged: one short line each on a terminal, JSON elsewhere, never a secret.
 
 Owns: structlog's set-up. Never imports a room above `domain`.
 """
@@ -6,6 +6,7 @@ Owns: structlog's set-up. Never imports a room above `domain`.
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from collections.abc import MutableMapping
 from typing import Any, TextIO
@@ -14,6 +15,7 @@ import structlog
 
 from armory.observability.redaction import redacted_value
 from armory.observability.settings import LogSettings
+from armory.observability.terminal import TerminalRenderer
 
 _NOISY = ("aiohttp.access", "asyncio", "alembic", "httpx", "openai", "qdrant_client")
 
@@ -27,23 +29,20 @@ def configure_logging(settings: LogSettings, *, stream: TextIO | None = None) ->
     """
     out: TextIO = stream or sys.stderr
     number = getattr(logging, settings.log_level.upper())
-    chosen = settings.log_format
-    console = chosen == "console" or (chosen == "auto" and out.isatty())
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.format_exc_info,
         redact,
     ]
     renderer: Any = (
-        structlog.dev.ConsoleRenderer(colors=out.isatty())
-        if console
-        else structlog.processors.JSONRenderer(default=str)
+        structlog.processors.JSONRenderer(default=str)
+        if logs_json(settings, out)
+        else TerminalRenderer(colours=out.isatty() and not os.environ.get("NO_COLOR"))
     )
     structlog.configure(
-        processors=[*shared, structlog.processors.format_exc_info, renderer]
-        if not console
-        else [*shared, renderer],
+        processors=[*shared, renderer],
         wrapper_class=structlog.make_filtering_bound_logger(number),
         logger_factory=structlog.PrintLoggerFactory(out),
         cache_logger_on_first_use=False,
@@ -62,6 +61,12 @@ def configure_logging(settings: LogSettings, *, stream: TextIO | None = None) ->
     root.setLevel(logging.WARNING if number > logging.DEBUG else logging.INFO)
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
+
+
+def logs_json(settings: LogSettings, stream: TextIO | None = None) -> bool:
+    """Whether each line of the log is a JSON object."""
+    chosen = settings.log_format
+    return chosen == "json" or (chosen == "auto" and not (stream or sys.stderr).isatty())
 
 
 def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

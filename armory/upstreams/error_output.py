@@ -61,20 +61,25 @@ class ErrorOutput:
         return [redacted(text) for number, text in self._lines if number > since]
 
     def last(self, since: int = 0) -> str:
-        """The last line after the first `since`; "" where there is none."""
-        if not self._lines or self._lines[-1][0] <= since:
-            return ""
-        return redacted(self._lines[-1][1])[:_QUOTED]
+        """The last line after the first `since` that says something; "" where there is none."""
+        for number, text in reversed(self._lines):
+            if number <= since:
+                break
+            if not _NOISE.match(text):
+                return _shown(text)
+        return ""
 
     def telling(self, since: int = 0) -> str:
-        """The line after the first `since` that says most of what went wrong; "" without any."""
+        """The line after the first `since` that says most of what went wrong; "" where none does,
+        as npm's warnings do not.
+        """
         lines = [text for number, text in self._lines if number > since]
         named = [text for text in lines if _NAMED.match(text.strip()) and not _NOISE.match(text)]
         if named:
             return _shown(named[-1])
         spoken = [_PREFIX.sub("", text, count=1) for text in lines if not _NOISE.match(text)]
         words = [text for text in spoken if _WORDS.search(text)]
-        return _shown(words[0] if words else (spoken or lines or [""])[-1])
+        return _shown(words[0] if words else (spoken or [""])[-1])
 
 
 def _shown(text: str) -> str:

@@ -290,7 +290,7 @@ class Connector:
         return link
 
     def _tell(self, link: BaseLink) -> None:
-        log.info(
+        log.debug(
             "upstream_connected",
             upstream=link.server,
             era=link.era,

@@ -39,7 +39,8 @@ LONGEST_PAUSE_S = 60.0
 STABLE_S = 30.0
 _LOGIN = "login_required"
 TELL_S = 15.0
-"""So often the log says what a start is waited for."""
+"""After so long the log says which starts are waited for, then after twice as long, and so on."""
+_LONGEST_SILENCE_S = 240.0
 _SETTLE_S = 0.05
 _SHOWN_LINES = 10
 _TOLD = 50
@@ -114,7 +115,7 @@ class _Supervised:
         while True:
             began = self._clock.now()
             try:
-                link = await self._own_link()
+                link = await self.upstream.own_link()
                 self._lost = None
                 await self._refresh(link)
                 await self._follow(link)
@@ -126,24 +127,6 @@ class _Supervised:
             failures += 1
             self.status = replace(self.status, attempts=failures)
             await self._clock.sleep(pause_s(failures))
-
-    async def _own_link(self) -> BaseLink:
-        """As `Upstream.own_link`; says from time to time what is waited for."""
-        if not self.upstream.spec.starts_slowly:
-            return await self.upstream.own_link()
-        teller = start(self._tell(), f"start of {self.upstream.spec.key}")
-        try:
-            return await self.upstream.own_link()
-        finally:
-            await stop(teller)
-
-    async def _tell(self) -> None:
-        while True:
-            await asyncio.sleep(TELL_S)
-            starting = self.upstream.connector.starting
-            if starting is not None:
-                key = self.upstream.spec.key
-                log.info("upstream_starting", upstream=key, awaited=starting.said)
 
     def shown(self) -> UpstreamStatus:
         """The status, with what is waited for."""
@@ -248,7 +231,8 @@ class _Supervised:
         lists = self.lists if self.lists is not None else ServerLists()
         tools = len(lists.tools)
         if self.status.state != "ready":
-            log.info("upstream_ready", upstream=link.server, tools=tools)
+            revision = link.protocol_version
+            log.info("upstream_ready", upstream=link.server, tools=tools, revision=revision)
         since = self.status.since if self.status.state == "ready" else self._clock.now()
         self.status = UpstreamStatus(
             "ready",
@@ -290,10 +274,12 @@ class Supervisor:
         self._on_lists = on_lists
         self._clock = clock or SystemClock()
         self._supervised: dict[str, _Supervised] = {}
+        self._teller: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Start connecting to every upstream at once; returns immediately."""
         await self._align()
+        self._teller = start(self._tell(), "say which upstreams are starting")
 
     async def wait_first(self, timeout_s: float | None) -> bool:
         """Wait until each upstream has listed, or failed once; False when time ran out.
@@ -335,8 +321,20 @@ class Supervisor:
 
     async def stop(self) -> None:
         """End every owner task; the pool closes the sessions."""
+        await stop(self._teller)
         owners, self._supervised = tuple(self._supervised.values()), {}
         await _end(owners)
+
+    async def _tell(self) -> None:
+        pause_s = TELL_S
+        while True:
+            await asyncio.sleep(pause_s)
+            awaited = {key: found.awaited for key, found in self.status().items() if found.awaited}
+            pause_s = min(2 * pause_s, _LONGEST_SILENCE_S) if awaited else TELL_S
+            if awaited:
+                key, said = next(iter(awaited.items()))
+                first = f"{key!r} {said}"
+                log.info("upstreams_starting", upstreams=[*awaited], first=first)
 
     def _run(self, owner: _Supervised) -> None:
         task = start(owner.run(), f"upstream {owner.upstream.spec.key}")

@@ -59,7 +59,7 @@ def main() -> None:
     assert serving.stderr is not None
     url = ""
     for line in serving.stderr:
-        if told := re.search(r"listening on (\S+)", line):
+        if told := re.search(r'listening on ([^\s"]+)', line):
             url = told[1]
         if "armory: ready" in line:
             break

@@ -69,7 +69,7 @@ class Served:
 
     def listening(self) -> Served:
         """Wait until it listens."""
-        self.url = self.wait_for(r"listening on (\S+)")[1]
+        self.url = self.wait_for(r'listening on ([^\s"]+)')[1]
         self.base = self.url.removesuffix("/mcp")
         return self
 

@@ -210,7 +210,7 @@ def test_a_changed_file_is_put_in_force_and_a_broken_one_changes_nothing(
     file.write_text(yaml.safe_dump({"upstreams": {"time": demo_upstreams["time"]}}))
     served = serve(file).ready()
     file.write_text(yaml.safe_dump({"upstreams": demo_upstreams, "agent": {"model": "x"}}))
-    assert "upstreams" in served.wait_for(r"reloaded .*: (.*)")[1]
+    assert "upstreams" in served.wait_for(r'reloaded \S+: ([^"]*)')[1]
     served.wait_for(r"after a restart: agent")
     end = time.monotonic() + 30
     while set(fetch(f"{served.base}/.well-known/mcp.json")[1]["servers"]) != {"time", "notes"}:
@@ -218,8 +218,8 @@ def test_a_changed_file_is_put_in_force_and_a_broken_one_changes_nothing(
         time.sleep(0.1)
     file.write_text("upstreams: {time: {command: [}")
     served.process.send_signal(signal.SIGHUP)
-    served.wait_for("broken YAML")
-    served.wait_for("configuration in force stays")
+    served.wait_for("broken YAML.*configuration in force stays")
+    assert [json.loads(line) for line in served.log], "no line of a piped log is anything but JSON"
     assert set(fetch(f"{served.base}/.well-known/mcp.json")[1]["servers"]) == {"time", "notes"}
 
 

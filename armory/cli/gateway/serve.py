@@ -16,8 +16,9 @@ from dataclasses import replace
 
 import click
 
-from armory.cli.options import config_option, say_notices
-from armory.cli.output import err, print_json, say_error, say_notice
+from armory.cli.gateway.announcing import Announcer
+from armory.cli.options import config_option, notices_of
+from armory.cli.output import print_json
 from armory.config import Loaded, find_config
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import ConfigError
@@ -49,9 +50,14 @@ def serve(
     configuration in force.
     """
     loaded = _with_address(checked(find_config(config)), host, port)
-    say_notices(loaded)
     configure_logging(log_settings(loaded.config))
-    asyncio.run(_serve_stdio(loaded) if stdio else _serve(loaded, host, port, as_json))
+    announcer = Announcer(log_settings(loaded.config))
+    for line in notices_of(loaded):
+        announcer.note("configuration", line)
+    given = host, port
+    asyncio.run(
+        _serve_stdio(loaded, announcer) if stdio else _serve(loaded, given, announcer, as_json)
+    )
 
 
 def _with_address(loaded: Loaded, host: str | None, port: int | None) -> Loaded:
@@ -68,13 +74,18 @@ class Indexing:
     """Says how far the embedding of tools has come, where it takes long.
 
     Args:
+        announcer: where it is said.
         every_s: seconds between two lines; what ends earlier is not spoken of.
         clock: seconds, monotonic.
     """
 
     def __init__(
-        self, every_s: float = PROGRESS_S, clock: Callable[[], float] = time.monotonic
+        self,
+        announcer: Announcer,
+        every_s: float = PROGRESS_S,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._announcer = announcer
         self._every_s = every_s
         self._clock = clock
         self._said: float | None = None
@@ -86,18 +97,23 @@ class Indexing:
             self._said = now
         if done < total and now - self._said >= self._every_s:
             self._said = now
-            err().print(f"armory: embedding tools, {done:,} of {total:,} texts", markup=False)
+            text = f"embedding tools, {done:,} of {total:,} texts"
+            self._announcer.say("embedding_tools", text, done=done, total=total)
         elif done >= total:
             self._said = None
 
 
-async def _serve(loaded: Loaded, host: str | None, port: int | None, as_json: bool) -> None:
+async def _serve(
+    loaded: Loaded, given: tuple[str | None, int | None], announcer: Announcer, as_json: bool
+) -> None:
     server = loaded.config.server
     stop = asyncio.Event()
     reload = asyncio.Event()
     _on_signals(stop, reload)
     address = server.host, server.port
-    async with open_runtime(loaded, address=address, on_progress=Indexing().shown) as runtime:
+    async with open_runtime(
+        loaded, address=address, on_progress=Indexing(announcer).shown
+    ) as runtime:
         assert runtime.listening is not None
         url = f"{runtime.listening.url}/mcp"
         bound = runtime.listening
@@ -106,24 +122,24 @@ async def _serve(loaded: Loaded, host: str | None, port: int | None, as_json: bo
             print_json(told)
         else:
             also = f" (bound to {bound.address}: every address)" if bound.everywhere else ""
-            err().print(f"armory: listening on {url}{also}", soft_wrap=True, markup=False)
+            announcer.say("listening", f"listening on {url}{also}", url=url, pid=os.getpid())
         tasks = [
-            start(_say_ready(runtime), "say when it is ready"),
+            start(_say_ready(runtime, announcer), "say when it is ready"),
             start(_watch(loaded, reload), "watch the configuration"),
-            start(_reload_on(reload, runtime, host, port), "reload"),
+            start(_reload_on(reload, runtime, given, announcer), "reload"),
         ]
         try:
             await stop.wait()
             if server.drain_delay_s:
                 wait_s = server.drain_delay_s
-                err().print(f"armory: ends in {wait_s:g} s, requests may still come", markup=False)
+                announcer.say("leaving", f"ends in {wait_s:g} s, requests may still come")
                 await runtime.leave(wait_s)
         finally:
             await end(*tasks)
-        err().print("armory: shutting down, calls in flight may finish")
+        announcer.say("shutting_down", "shutting down, calls in flight may finish")
 
 
-async def _serve_stdio(loaded: Loaded) -> None:
+async def _serve_stdio(loaded: Loaded, announcer: Announcer) -> None:
     principal = ANONYMOUS
     for variable in _USER_VARIABLES:
         if user := os.environ.get(variable):
@@ -140,7 +156,7 @@ async def _serve_stdio(loaded: Loaded) -> None:
         served = serve_stdio(runtime.gateway, principal, settings=stdio_settings(loaded.config))
         serving = start(served, "serve standard input")
         stopping = start(stop.wait(), "wait for a signal")
-        reloading = start(_reload_on(reload, runtime, None, None), "reload")
+        reloading = start(_reload_on(reload, runtime, (None, None), announcer), "reload")
         watching = start(_watch(loaded, reload), "watch the configuration")
         await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
         await end(serving, stopping, reloading, watching)
@@ -162,22 +178,23 @@ def _on_signals(stop: asyncio.Event, reload: asyncio.Event) -> None:
         loop.add_signal_handler(signal.SIGHUP, reload.set)
 
 
-async def _say_ready(runtime: Runtime) -> None:
+async def _say_ready(runtime: Runtime, announcer: Announcer) -> None:
     await runtime.ready()
     _settle_memory()
     status = runtime.supervisor.status()
-    down = {key: found for key, found in status.items() if found.state != "ready"}
+    awaited = [key for key, found in status.items() if found.state != "ready" and not found.error]
+    down = [key for key, found in status.items() if found.error]
+    up = len(status) - len(awaited) - len(down)
     tools = len(runtime.gateway.view.catalog.tools)
-    console = err()
-    console.print(
-        f"armory: ready, {len(status) - len(down)} of {len(status)} upstreams, {tools} tools",
-        markup=False,
-    )
+    text = f"ready, {up} of {len(status)} upstreams, {tools} tools"
+    announcer.say("ready", text, upstreams=len(status), up=up, tools=tools)
     readiness = runtime.readiness()
     if not readiness.ready:
-        say_notice(f"/readyz says no for now: {readiness.missing[0]}")
-    for key, found in down.items():
-        say_notice(found.error or f"upstream {key!r}: {found.awaited or 'still connecting'}")
+        announcer.note("not_ready", f"/readyz says no for now: {readiness.missing[0]}")
+    for what, keys in (("down", down), ("still starting", awaited)):
+        if keys:
+            text = f"{what}: {', '.join(keys)}; `armory status` says why"
+            announcer.note("upstreams_missing", text, state=what, upstreams=keys)
 
 
 def _settle_memory() -> None:
@@ -212,7 +229,10 @@ def _stamp(loaded: Loaded) -> tuple[int, int] | None:
 
 
 async def _reload_on(
-    reload: asyncio.Event, runtime: Runtime, host: str | None, port: int | None
+    reload: asyncio.Event,
+    runtime: Runtime,
+    given: tuple[str | None, int | None],
+    announcer: Announcer,
 ) -> None:
     while True:
         await reload.wait()
@@ -222,13 +242,14 @@ async def _reload_on(
             continue
         try:
             loaded = await asyncio.to_thread(checked, path)
-            report = await runtime.reload(_with_address(loaded, host, port))
+            report = await runtime.reload(_with_address(loaded, *given))
         except ConfigError as error:
-            say_error(f"{error}\nThe configuration in force stays.")
+            announcer.error("reload_refused", f"{error}\nThe configuration in force stays.")
             continue
         if not report.applied and not report.needs_restart:
             continue
         applied = ", ".join(report.applied) or "nothing"
-        err().print(f"armory: reloaded {path}: {applied}", markup=False, soft_wrap=True)
+        announcer.say("reloaded", f"reloaded {path}: {applied}", applied=report.applied)
         if report.needs_restart:
-            say_notice(f"takes effect after a restart: {', '.join(report.needs_restart)}")
+            text = f"takes effect after a restart: {', '.join(report.needs_restart)}"
+            announcer.note("needs_restart", text, keys=report.needs_restart)

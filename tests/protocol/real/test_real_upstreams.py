@@ -47,7 +47,7 @@ class Gateway(Protocol):
 def test_each_upstream_speaks_its_own_revision(gateway: Gateway) -> None:
     connected: dict[str, str] = {}
     for line in gateway.errors(1 << 24).splitlines():
-        if '"upstream_connected"' in line:
+        if '"upstream_ready"' in line:
             said = json.loads(line)
             connected.setdefault(said["upstream"], said["revision"])
     assert connected == REVISIONS

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 import pytest
 from structlog.testing import capture_logs
 
+from armory.cli.gateway.announcing import Announcer
 from armory.cli.gateway.serve import Indexing
 from armory.domain.catalog import Catalog, ServerLists
 from armory.domain.tool import ToolRecord
+from armory.observability.settings import LogSettings
 from armory.runtime.catalog import CatalogKeeper
 
 
@@ -56,7 +58,7 @@ def test_progress_is_said_now_and_then_and_never_of_what_is_quick(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     now = 0.0
-    indexing = Indexing(10.0, clock=lambda: now)
+    indexing = Indexing(Announcer(LogSettings(log_format="console")), 10.0, clock=lambda: now)
     indexing.shown(100, 4_000)
     indexing.shown(4_000, 4_000)
     assert capsys.readouterr().err == ""

@@ -49,6 +49,7 @@ usage: server [options]
         (NPM, "404 Not Found - GET https://registry.npmjs.org/no-such - Not found"),
         (PLAIN, "Please set GITHUB_TOKEN"),
         ("one\ntwo\n", "two"),
+        ("npm warn Unknown user config\n", ""),
         ("", ""),
     ],
 )
@@ -69,4 +70,7 @@ def test_the_last_64_kib_are_kept_without_secrets() -> None:
     lines = kept.lines()
     assert sum(len(line) + 1 for line in lines) <= KEPT_BYTES
     assert lines[-2:] == ["line 9999", "password=***"]
+    assert kept.last() == "password=***"
+    kept.add(b"}")
+    kept.add(b"npm warn deprecated: something")
     assert kept.last() == "password=***"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,25 @@ async def test_while_it_starts_the_status_says_so_and_a_call_does_not_wait_for_e
     finally:
         await supervisor.stop()
         await pool.close()
+
+
+async def test_one_line_says_which_upstreams_are_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("armory.upstreams.supervisor.TELL_S", 0.01)
+    slow = [replace(patient("sh", "-c", "exec cat >/dev/null"), key=f"up-{n}") for n in range(3)]
+    pool = Pool(slow)
+    supervisor = Supervisor(pool, lambda _server, _lists: None)
+    with structlog.testing.capture_logs() as log:
+        await supervisor.start()
+        try:
+            await until(lambda: any(len(entry.get("upstreams", ())) == 3 for entry in log))
+        finally:
+            await supervisor.stop()
+            await pool.close()
+    said = [entry for entry in log if entry["log_level"] != "debug"]
+    assert {entry["event"] for entry in said} == {"upstreams_starting"}
+    assert len(said) <= 20, "each line is followed by a longer silence"
+    assert said[-1]["upstreams"] == ["up-0", "up-1", "up-2"]
+    assert said[-1]["first"].startswith("'up-0' started 0 s ago")
 
 
 async def test_each_failure_is_logged_once_and_a_retry_is_one_process(tmp_path: Path) -> None:
