@@ -102,7 +102,7 @@ def oauth_scheme(block: OAuthConfig) -> OAuthScheme:
 
     asked = block.introspection
     settings = OAuthSettings(
-        **values_for(OAuthSettings, block),
+        **values_for(OAuthSettings, block, but=("introspection",)),
         issuers=tuple(block.issuer),
         introspection=None
         if asked is None
