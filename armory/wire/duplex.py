@@ -24,6 +24,7 @@ from armory.wire.caller import Caller
 from armory.wire.channels import Write
 from armory.wire.dispatch import Dispatcher
 from armory.wire.eras import inbound
+from armory.wire.errors import error_object
 from armory.wire.interaction.state import REFUSED_STATE, OwnedByReplica
 from armory.wire.listening import Listening
 from armory.wire.messages import cancelled_id, encoded, opened, refused
@@ -195,8 +196,7 @@ class Duplex:
         version = text_of(meta, PROTOCOL_VERSION)
         rejected = inbound.refusal(method, version, params, meta, named_parameter(method), None)
         if rejected is not None:
-            error = jsonrpc.error(rejected.code, rejected.message, rejected.data)
-            return jsonrpc.error_response(key, error)
+            return jsonrpc.error_response(key, error_object(rejected))
         version = version or versions.MODERN_VERSIONS[-1]
         request = modern_request(self._caller, version, meta, self._out.write)
         if method == "subscriptions/listen":

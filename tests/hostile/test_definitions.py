@@ -18,7 +18,8 @@ from msgspec import Raw
 
 from armory.domain.catalog import ServerLists, build_catalog
 from armory.gateway.calls.task_tools import needs_task
-from armory.gateway.views.definitions import Form, header_map, listed_bytes, tool_bytes
+from armory.gateway.views.definitions import Form, listed_bytes, tool_bytes
+from armory.protocol.headers import declared_headers
 from armory.protocol.link import Call, Reply
 from armory.retrieval.indexing.document import document_of
 from armory.retrieval.options import Strategy
@@ -119,7 +120,7 @@ def walk(lists: ServerLists) -> None:
         for form in forms:
             shown = msgspec.json.decode(tool_bytes(record, form))
             assert json.loads(json.dumps(shown)) == shown
-        header_map(record.input_schema)
+        declared_headers(record.input_schema)
         needs_task(record, {})
         definition_tokens(record.definition)
         boost_of(record, 20, None)

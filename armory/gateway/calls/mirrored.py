@@ -1,19 +1,16 @@
 """`Mcp-Param-*` headers toward an upstream, made anew from the body.
 
-Owns: rendering argument values as header values. Never imports the MCP SDK or a transport.
+Owns: which argument goes into which header. Never imports a transport.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from msgspec import Raw
 
-from armory.protocol.headers import header_value
+from armory.protocol.headers import Declared, header_value, rendered
 from armory.protocol.rawjson import members_or_none, value
-
-Declared = Mapping[str, tuple[tuple[str, ...], str]]
 
 
 def mirrored_headers(declared: Declared, params: Mapping[str, Raw]) -> Mapping[str, str]:
@@ -27,13 +24,7 @@ def mirrored_headers(declared: Declared, params: Mapping[str, Raw]) -> Mapping[s
             opened = members_or_none(node)
             node = opened.get(key) if opened is not None else None
         if node is not None:
-            rendered = _render(value(node))
-            if rendered is not None:
-                headers[header] = header_value(rendered)
+            text = rendered(value(node))
+            if text is not None:
+                headers[header] = header_value(text)
     return headers
-
-
-def _render(given: Any) -> str | None:
-    if isinstance(given, bool):
-        return "true" if given else "false"
-    return str(given) if isinstance(given, str | int | float) else None

@@ -6,8 +6,6 @@ Never imports retrieval, policy or a transport.
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
@@ -15,13 +13,10 @@ import msgspec
 
 from armory.domain.naming import expose_uri
 from armory.domain.tool import ListedRecord, ToolRecord
-from armory.protocol.headers import PARAM_PREFIX
+from armory.protocol.headers import HEADER_KEY
 from armory.protocol.meta import ALWAYS_LOAD, UI, UI_RESOURCE
 from armory.protocol.versions import Era
 
-HEADER_KEY = "x-mcp-header"
-_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_MIRRORED = ("string", "integer", "boolean")
 _encode = msgspec.json.encode
 Kind = Literal["prompts", "resources", "templates"]
 
@@ -126,28 +121,6 @@ def _without_headers(node: Any) -> Any:
 
 def _annotation(key: str, child: object) -> bool:
     return key == HEADER_KEY and not isinstance(child, dict)  # a property may bear this name
-
-
-def header_map(schema: Mapping[str, Any]) -> dict[str, tuple[tuple[str, ...], str]]:
-    """The `Mcp-Param-*` headers that a schema asks for: header -> (path in arguments, type).
-
-    Only annotations on a chain of `properties` count, as the specification demands; malformed ones
-    are left out.
-    """
-    found: dict[str, tuple[tuple[str, ...], str]] = {}
-    stack: list[tuple[tuple[str, ...], Mapping[str, Any]]] = [((), schema)]
-    while stack:
-        path, node = stack.pop()
-        token = node.get(HEADER_KEY)
-        kind = node.get("type")
-        if path and isinstance(token, str) and kind in _MIRRORED and _TOKEN.fullmatch(token):
-            found[f"{PARAM_PREFIX}{token}"] = (path, cast("str", kind))
-        properties = node.get("properties")
-        if isinstance(properties, dict):
-            for name, child in cast("dict[str, Any]", properties).items():
-                if isinstance(child, dict):
-                    stack.append(((*path, name), cast("dict[str, Any]", child)))
-    return found
 
 
 def for_models(tool: ToolRecord) -> bool:

@@ -28,11 +28,11 @@ from armory.gateway.views.definitions import (
     Form,
     Kind,
     for_models,
-    header_map,
     listed_bytes,
     tool_bytes,
 )
 from armory.gateway.views.names import ToolNames
+from armory.protocol.headers import declared_headers
 from armory.security.policy import Policy, Scope, VisibleCatalog
 
 _encode = msgspec.json.encode
@@ -177,10 +177,10 @@ class View:
         )
 
     def headers_of(self, record: ToolRecord) -> dict[str, tuple[tuple[str, ...], str]]:
-        """The `Mcp-Param-*` headers of a tool (see `header_map`)."""
+        """The `Mcp-Param-*` headers of a tool (see `declared_headers`)."""
         headers = self._headers.get(record.name)
         if headers is None:
-            headers = self._headers[record.name] = header_map(record.input_schema)
+            headers = self._headers[record.name] = declared_headers(record.input_schema)
         return headers
 
     def pinned(self, visible: VisibleCatalog) -> tuple[str, ...]:

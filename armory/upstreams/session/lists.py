@@ -15,6 +15,7 @@ from msgspec import Raw
 from armory.domain.catalog import ServerLists
 from armory.errors import UpstreamUnavailable
 from armory.protocol.codes import METHOD_NOT_FOUND
+from armory.protocol.headers import HEADER_KEY, annotation_problem
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import Call
 from armory.protocol.rawjson import NULL, encode, items, members, value
@@ -41,7 +42,7 @@ KEY = {TOOLS: "name", PROMPTS: "name", RESOURCES: "uri", TEMPLATES: "uriTemplate
 CAPABILITY = {TOOLS: "tools", PROMPTS: "prompts", RESOURCES: "resources", TEMPLATES: "resources"}
 
 Entries = list[Mapping[str, Any]]
-_HEADER_KEY = b'"x-mcp-header"'
+_HEADER_KEY = f'"{HEADER_KEY}"'.encode()
 
 
 class BadList(UpstreamUnavailable):
@@ -198,9 +199,7 @@ def _previous(before: ServerLists | None, method: str) -> Entries:
 def _headers_valid(tool: Mapping[str, Any], omitted: Omissions) -> bool:
     if _HEADER_KEY not in encode(tool.get("inputSchema")):
         return True
-    from mcp.shared.inbound import find_invalid_x_mcp_header  # heavy: only for such a tool
-
-    why = find_invalid_x_mcp_header(tool.get("inputSchema"))
+    why = annotation_problem(tool.get("inputSchema"))
     if why is not None:
         omitted.add(TOOLS, tool["name"], why)
     return why is None

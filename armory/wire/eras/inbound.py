@@ -1,28 +1,21 @@
 """Which era a message is in, and whether a modern request is as its headers and `_meta` say.
 
-Owns: that decision and the checks of the modern revision, in order. Pure; never does I/O.
+Owns: that decision and the order of the modern revision's checks. Pure; never does I/O.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
 
-from mcp.shared.inbound import (
-    InboundLadderRejection,
-    classify_inbound_request,
-    find_duplicated_routing_header,
-    unsupported_protocol_version_rejection,
-    validate_mcp_param_headers,
-)
 from msgspec import Raw
 
 from armory.protocol import codes
+from armory.protocol.errors import RpcError
 from armory.protocol.headers import METHOD_HEADER, NAME_HEADER, VERSION_HEADER
 from armory.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
-from armory.protocol.rawjson import brief, text_of, value
+from armory.protocol.rawjson import brief, text_of
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS
-from armory.wire.eras.mismatch import explained, task_name
+from armory.wire.eras.mismatch import mismatch, repeated
 
 
 def is_modern(version_header: str | None, meta: Mapping[str, Raw], method: str | None) -> bool:
@@ -46,7 +39,7 @@ def refusal(
     named: str | None,
     headers: Mapping[str, str] | None,
     header_items: Iterable[tuple[str, str]] = (),
-) -> InboundLadderRejection | None:
+) -> RpcError | None:
     """Why a modern request cannot be served; None when nothing is wrong.
 
     Args:
@@ -59,39 +52,29 @@ def refusal(
         header_items: the same as raw lines, which alone show duplicates.
     """
     if headers is not None:
-        duplicated = find_duplicated_routing_header(header_items)
-        if duplicated is not None:
-            return InboundLadderRejection(
-                codes.HEADER_MISMATCH, f"{duplicated} header appears more than once"
-            )
-    if version is None or not _clean(method, version, named, params, headers) or not _object(meta):
-        folded = None if headers is None else {k.lower(): v for k, v in headers.items()}
-        body: dict[str, Any] = {"method": method, "params": {}}
-        if "_meta" in params:
-            body["params"]["_meta"] = value(params["_meta"])
-        if named is not None and named in params:
-            body["params"][named] = value(params[named])
-        verdict = classify_inbound_request(
-            body, headers=folded, supported_modern_versions=MODERN_VERSIONS
-        )
-        if isinstance(verdict, InboundLadderRejection):
-            name = body["params"].get(named)
-            in_body = {VERSION_HEADER: version, METHOD_HEADER: method, NAME_HEADER: name}
-            return verdict if folded is None else explained(verdict, folded, in_body)
-        if not _object(meta):
-            return InboundLadderRejection(
-                codes.INVALID_PARAMS,
-                f"params._meta[{CLIENT_CAPABILITIES}] is {brief(meta[CLIENT_CAPABILITIES])}; "
-                "expected an object",
-            )
-        if named is not None and headers is not None:
-            return task_name(named, params, headers)
-    return None
+        twice = repeated(header_items)
+        if twice is not None:
+            return twice
+    if _clean(method, version, named, params, headers) and _object(meta):
+        return None
+    missing = [key for key in (PROTOCOL_VERSION, CLIENT_CAPABILITIES) if key not in meta]
+    if missing:
+        lacking = ", ".join(missing)
+        return RpcError(codes.INVALID_PARAMS, f"params._meta lacks what it must have: {lacking}")
+    if headers is not None:
+        wrong = mismatch(headers, meta[PROTOCOL_VERSION], method, named, params)
+        if wrong is not None:
+            return wrong
+    if version is None:
+        return _no(PROTOCOL_VERSION, meta, "a string")
+    if version not in MODERN_VERSIONS:
+        return version_refusal(version)
+    return None if _object(meta) else _no(CLIENT_CAPABILITIES, meta, "an object")
 
 
 def _clean(
     method: str,
-    version: str,
+    version: str | None,
     named: str | None,
     params: Mapping[str, Raw],
     headers: Mapping[str, str] | None,
@@ -111,17 +94,14 @@ def _object(meta: Mapping[str, Raw]) -> bool:
     return raw is not None and bytes(memoryview(raw)[:1]) == b"{"
 
 
-def version_refusal(version: str) -> InboundLadderRejection | None:
-    """Why a modern notification's version is not served; None when it is."""
-    return unsupported_protocol_version_rejection(version, MODERN_VERSIONS)
+def _no(key: str, meta: Mapping[str, Raw], expected: str) -> RpcError:
+    shown = brief(meta[key])
+    return RpcError(codes.INVALID_PARAMS, f"params._meta[{key}] is {shown}; expected {expected}")
 
 
-def param_refusal(
-    schema: Mapping[str, Any], params: Mapping[str, Raw], headers: Mapping[str, str]
-) -> InboundLadderRejection | None:
-    """Why the `Mcp-Param-*` headers of a call do not fit its arguments; None when they do."""
-    raw = params.get("arguments")
-    arguments: Any = value(raw) if raw is not None else {}
-    if not isinstance(arguments, dict):
-        arguments = {}
-    return validate_mcp_param_headers(schema, arguments, headers)  # pyright: ignore
+def version_refusal(version: str) -> RpcError | None:
+    """Why a modern message's version is not served; None when it is."""
+    if version in MODERN_VERSIONS:
+        return None
+    data = {"supported": list(MODERN_VERSIONS), "requested": version}
+    return RpcError(codes.UNSUPPORTED_VERSION, "Unsupported protocol version", data)

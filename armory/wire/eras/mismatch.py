@@ -1,54 +1,137 @@
-"""What a header says and what the body says, for whoever sent two different things.
+"""What the HTTP headers of a modern request say, against its body.
 
-Owns: the words of a refusal for a header that does not match, and the one check of a header that
-the SDK's ladder lacks.
+Owns: the refusal of a header that is missing, doubled or says something else. Pure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import Any
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
-from mcp.shared.inbound import InboundLadderRejection, decode_header_value
 from msgspec import Raw
 
 from armory.protocol.codes import HEADER_MISMATCH
-from armory.protocol.headers import NAME_HEADER
-from armory.protocol.rawjson import brief, text_of
+from armory.protocol.errors import RpcError
+from armory.protocol.headers import (
+    METHOD_HEADER,
+    NAME_HEADER,
+    VERSION_HEADER,
+    annotation_problem,
+    declared_headers,
+    header_text,
+    rendered,
+)
+from armory.protocol.rawjson import brief, value
+
+_ONCE = frozenset(name.lower() for name in (VERSION_HEADER, METHOD_HEADER, NAME_HEADER))
+_DECIMAL = re.compile(r"(-?[0-9]+)(?:\.0+)?")
 
 
-def explained(
-    verdict: InboundLadderRejection, headers: Mapping[str, str], in_body: Mapping[str, Any]
-) -> InboundLadderRejection:
-    """The refusal with both values, where it is about a header.
+def repeated(header_items: Iterable[tuple[str, str]]) -> RpcError | None:
+    """The refusal of a request that sends a header twice: two readers may see two values."""
+    seen: set[str] = set()
+    for name, _ in header_items:
+        key = name.lower()
+        if key in seen:
+            return RpcError(HEADER_MISMATCH, f"{key} header appears more than once")
+        if key in _ONCE:
+            seen.add(key)
+    return None
+
+
+def mismatch(
+    headers: Mapping[str, str],
+    version: Raw,
+    method: str,
+    named: str | None,
+    params: Mapping[str, Raw],
+) -> RpcError | None:
+    """The refusal for the first header that does not say what the body does.
 
     Args:
-        verdict: the refusal.
-        headers: by lower-case name.
-        in_body: what each header has to repeat, by name.
+        headers: case-insensitive.
+        version: the revision in the body.
+        method: the body's method.
+        named: the parameter that `Mcp-Name` repeats for this method, or None.
+        params: members of the body's params.
     """
-    name = verdict.message.partition(" ")[0]
-    expected = {header.lower(): value for header, value in in_body.items()}
-    if verdict.code != HEADER_MISMATCH or name not in expected:
-        return verdict
-    given, wanted = headers.get(name), expected[name]
+    given = headers.get(VERSION_HEADER)
+    if given is None or given != value(version):  # where the body says null, too
+        return _refused(headers, VERSION_HEADER, "_meta's protocol version", version)
+    if headers.get(METHOD_HEADER) != method:
+        return _refused(headers, METHOD_HEADER, "method", method)
+    name = params.get(named) if named is not None else None
+    if name is not None:
+        wanted: Any = value(name)
+        if wanted is not None and header_text(headers.get(NAME_HEADER)) != wanted:
+            return _refused(headers, NAME_HEADER, f"{named!r} parameter", name)
+    return None
+
+
+def _refused(headers: Mapping[str, str], header: str, part: str, wanted: object) -> RpcError:
+    given = headers.get(header)
     said = "is missing" if given is None else f"is {brief(given)}"
-    message = f"{verdict.message}: it {said}; expected {brief(wanted)}, as in the body"
-    return replace(verdict, message=message)
+    return RpcError(
+        HEADER_MISMATCH,
+        f"{header.lower()} header does not match the request body's {part}: it {said}; "
+        f"expected {brief(wanted)}, as in the body",
+    )
 
 
-def task_name(
-    field: str, params: Mapping[str, Raw], headers: Mapping[str, str]
-) -> InboundLadderRejection | None:
-    """Why `Mcp-Name` of tasks/* does not fit; None when it does, or the method is another."""
-    if field != "taskId":
+def param_refusal(
+    schema: Mapping[str, Any], params: Mapping[str, Raw], headers: Mapping[str, str]
+) -> RpcError | None:
+    """Why the `Mcp-Param-*` headers of a call do not fit its arguments; None when they do.
+
+    Nothing is checked for a schema whose annotations do not hold: clients leave such a tool out.
+    """
+    if annotation_problem(schema) is not None:
         return None
-    named, given = text_of(params, field), headers.get(NAME_HEADER)
-    if named is None or decode_header_value(given) == named:
-        return None
-    folded_name = NAME_HEADER.lower()
-    message = f"{folded_name} header does not match the request body's {field!r} parameter"
-    verdict = InboundLadderRejection(HEADER_MISMATCH, message)
-    folded = {} if given is None else {folded_name: given}
-    return explained(verdict, folded, {NAME_HEADER: named})
+    raw = params.get("arguments")
+    arguments: Any = value(raw) if raw is not None else {}
+    given: dict[str, list[str]] = {}
+    for name, text in headers.items():
+        given.setdefault(name.lower(), []).append(text)
+    for header, (path, kind) in declared_headers(schema).items():
+        problem = _param_problem(given.get(header.lower(), ()), _at(arguments, path), kind)
+        if problem is not None:
+            where = f"the argument {'.'.join(path)!r}"
+            return RpcError(HEADER_MISMATCH, f"{header} header {problem.format(where)}")
+    return None
+
+
+def _param_problem(given: Sequence[str], argument: Any, kind: str) -> str | None:
+    """What is wrong with one such header, the argument's name to be put in."""
+    if len(given) > 1:
+        return "appears more than once"
+    text = rendered(argument)
+    if text is None:
+        return "is there, but {} has no value for it" if given else None
+    if not given:
+        return "is missing, but {} has a value"
+    said = header_text(given[0])
+    if said is None:
+        return "holds no valid base64"
+    return None if _same(said, text, argument, kind) else "does not match {}"
+
+
+def _same(said: str, text: str, argument: Any, kind: str) -> bool:
+    """Whether a header says what the argument is; whole numbers compare as numbers."""
+    number = _DECIMAL.fullmatch(said) if kind == "integer" else None
+    whole = isinstance(argument, int) or (isinstance(argument, float) and argument.is_integer())
+    if number is None or isinstance(argument, bool) or not whole:
+        return said == text
+    try:
+        return int(number[1]) == int(argument)
+    except ValueError:  # more digits than Python reads
+        return False
+
+
+def _at(arguments: object, path: tuple[str, ...]) -> Any:
+    node = arguments
+    for key in path:
+        if not isinstance(node, dict):
+            return None
+        node = cast("dict[str, Any]", node).get(key)
+    return node

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from contextlib import suppress
 
 from aiohttp import web
-from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS, InboundLadderRejection
 from msgspec import UNSET, Raw
 
 from armory.gateway.context import RequestContext
@@ -25,7 +24,8 @@ from armory.protocol.rawjson import text_of
 from armory.protocol.versions import MODERN_VERSIONS
 from armory.security.expiry import while_valid
 from armory.wire.eras import inbound
-from armory.wire.errors import status_of
+from armory.wire.eras.mismatch import param_refusal
+from armory.wire.errors import error_object, status_of
 from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream, refusal
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.lazy_answer import LazyAnswer
@@ -149,9 +149,9 @@ def _verify_mirrored(context: RequestContext, params: Mapping[str, Raw]) -> None
         return
     if not shown:
         return
-    rejected = inbound.param_refusal(record.input_schema, params, context.headers)
+    rejected = param_refusal(record.input_schema, params, context.headers)
     if rejected is not None:
-        raise RpcError(rejected.code, rejected.message, rejected.data)
+        raise rejected
 
 
 def _not_a_request(admitted: AdmittedRequest, message: Message) -> web.StreamResponse:
@@ -169,9 +169,6 @@ def _not_a_request(admitted: AdmittedRequest, message: Message) -> web.StreamRes
     )
 
 
-def _rejected(
-    admitted: AdmittedRequest, rejected: InboundLadderRejection, id: bytes
-) -> web.StreamResponse:
-    status = ERROR_CODE_HTTP_STATUS.get(rejected.code, 400)
-    error = jsonrpc.error(rejected.code, rejected.message, rejected.data)
-    return json_answer(admitted, jsonrpc.error_response(id, error), status)
+def _rejected(admitted: AdmittedRequest, rejected: RpcError, id: bytes) -> web.StreamResponse:
+    error = error_object(rejected)
+    return json_answer(admitted, jsonrpc.error_response(id, error), status_of(error))

@@ -14,7 +14,6 @@ from typing import Any, Literal, cast
 
 import msgspec
 import structlog
-from mcp.server.request_state import AESGCMRequestStateCodec, InvalidRequestState
 from msgspec import Raw
 
 from armory.gateway.context import RequestContext
@@ -22,6 +21,7 @@ from armory.protocol import jsonrpc
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.rawjson import encode, text_of, value
+from armory.wire.interaction.sealing import SECRET_BYTES, BrokenSeal, Seals
 
 _log = structlog.get_logger(__name__)
 _sorted = msgspec.json.Encoder(order="deterministic").encode
@@ -81,7 +81,7 @@ class RequestStates:
     """
 
     def __init__(self, keys: Sequence[bytes] | None, ttl_s: float, replica: str) -> None:
-        self._codec = AESGCMRequestStateCodec(list(keys) if keys else [os.urandom(32)])
+        self._seals = Seals(keys or [os.urandom(SECRET_BYTES)])
         self._ttl_s = ttl_s
         self._replica = replica
 
@@ -94,7 +94,7 @@ class RequestStates:
             "r": self._replica,
             "e": time.time() + self._ttl_s,
         }
-        return self._codec.seal(encode(claims))
+        return self._seals.seal(encode(claims))
 
     def unseal(self, sealed: str | None, binding: Binding) -> tuple[Kind, str]:
         """(kind, inner state) of what a client sent.
@@ -106,8 +106,8 @@ class RequestStates:
         if sealed is None:
             raise refused_state()
         try:
-            claims: Any = value(self._codec.unseal(sealed))
-        except (InvalidRequestState, msgspec.DecodeError) as error:
+            claims: Any = value(self._seals.unseal(sealed))
+        except (BrokenSeal, msgspec.DecodeError) as error:
             _log.info("request_state_refused", reason=str(error))
             raise refused_state() from None
         if claims["d"] != binding.digest or not time.time() < claims["e"]:

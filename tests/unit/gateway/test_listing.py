@@ -16,9 +16,10 @@ from armory.gateway.gateway import Gateway
 from armory.gateway.lists.entries import list_entries
 from armory.gateway.metatools.definitions import MAX_DESCRIPTION, search_definition
 from armory.gateway.settings import GatewaySettings, SetSpec
-from armory.gateway.views.definitions import Form, header_map, listed_bytes, tool_bytes
+from armory.gateway.views.definitions import Form, listed_bytes, tool_bytes
 from armory.gateway.views.view import View
 from armory.protocol.errors import RpcError
+from armory.protocol.headers import declared_headers
 from armory.security.policy import Policy, Rule
 from armory.testing.front import raws, tool
 
@@ -249,7 +250,7 @@ def test_header_annotations() -> None:
         },
         "anyOf": [{"x-mcp-header": "no"}, {"a": 1}],
     }
-    assert header_map(schema) == {
+    assert declared_headers(schema) == {
         "Mcp-Param-Zone": (("zone",), "string"),
         "Mcp-Param-N": (("deep", "n"), "integer"),
     }

@@ -10,7 +10,8 @@ from multidict import CIMultiDict
 
 from armory.protocol import meta as meta_keys
 from armory.testing.front import raws
-from armory.wire.eras.inbound import is_modern, param_refusal, refusal
+from armory.wire.eras.inbound import is_modern, refusal
+from armory.wire.eras.mismatch import param_refusal
 from armory.wire.methods import named_parameter
 
 INFO = {"name": "armory", "version": "1"}

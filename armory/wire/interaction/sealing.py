@@ -1,0 +1,95 @@
+"""Texts that only this gateway and its replicas can read, in the hands of clients.
+
+Owns: the form of a seal: AES-256-GCM under keys derived with HKDF-SHA256, the form that the MCP
+SDK's servers use. Never knows what is sealed.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+from collections.abc import Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+SECRET_BYTES = 32
+_FORM = "v1."
+_KEY_INFO = b"mcp/request-state/v1/aes-256-gcm"
+_ID_INFO = b"mcp/request-state/v1/kid:"
+_ID, _NONCE, _TAG = 4, 12, 16
+
+
+class BrokenSeal(Exception):
+    """A text that none of the keys has sealed as it is."""
+
+
+class Seals:
+    """Seals bytes and opens them again.
+
+    Args:
+        secrets: 32 bytes or more each; the first one seals, all of them open.
+
+    Raises:
+        ValueError: there is none, or one is too short.
+    """
+
+    def __init__(self, secrets: Sequence[bytes]) -> None:
+        if not secrets or min(len(secret) for secret in secrets) < SECRET_BYTES:
+            raise ValueError(f"seals need secrets of {SECRET_BYTES} bytes or more")
+        self._secrets = tuple(secrets)
+
+    @cached_property
+    def _keys(self) -> dict[bytes, AESGCM]:
+        """The keys by what a seal names them with, the one that seals first."""
+        from cryptography.hazmat.primitives.ciphers.aead import AESGCM  # only where one is sealed
+        from cryptography.hazmat.primitives.hashes import SHA256
+        from cryptography.hazmat.primitives.kdf.hkdf import HKDF
+
+        keys: dict[bytes, AESGCM] = {}
+        for secret in self._secrets:
+            key = HKDF(algorithm=SHA256(), length=32, salt=None, info=_KEY_INFO).derive(secret)
+            keys.setdefault(hashlib.sha256(_ID_INFO + key).digest()[:_ID], AESGCM(key))
+        return keys
+
+    def seal(self, data: bytes) -> str:
+        """A text, safe in a URL, that holds `data`."""
+        id, key = next(iter(self._keys.items()))
+        nonce = os.urandom(_NONCE)
+        return _FORM + _text(id + nonce + key.encrypt(nonce, data, _FORM.encode() + id))
+
+    def unseal(self, text: str) -> bytes:
+        """What `seal` got.
+
+        Raises:
+            BrokenSeal: it was not sealed here, or is no longer as it was.
+        """
+        from cryptography.exceptions import InvalidTag
+
+        raw = _bytes(text.removeprefix(_FORM)) if text.startswith(_FORM) else b""
+        if len(raw) < _ID + _NONCE + _TAG:
+            raise BrokenSeal("malformed")
+        id, nonce, sealed = raw[:_ID], raw[_ID : _ID + _NONCE], raw[_ID + _NONCE :]
+        key = self._keys.get(id)
+        if key is None:
+            raise BrokenSeal("sealed with another key")
+        try:
+            return key.decrypt(nonce, sealed, _FORM.encode() + id)
+        except InvalidTag:
+            raise BrokenSeal("changed") from None
+
+
+def _text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).decode("ascii").rstrip("=")
+
+
+def _bytes(text: str) -> bytes:
+    """What `_text` got; nothing for what it never gives."""
+    try:
+        data = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:
+        return b""
+    return data if _text(data) == text else b""
