@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import MISSING, fields
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_args
 
 from pydantic import (
     BaseModel,
@@ -19,6 +19,8 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     SecretStr,
+    ValidationInfo,
+    field_validator,
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
@@ -37,6 +39,17 @@ class Block(BaseModel):
         use_attribute_docstrings=True,
         hide_input_in_errors=True,
     )
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """`true` where a number is expected becomes a text, which is refused: pydantic takes it
+        for 1.
+        """
+        if not isinstance(value, (bool, list, dict)):
+            return value
+        kinds = _kinds(cls.model_fields[info.field_name or ""].annotation)
+        return _without_truth(value) if kinds & {int, float} and bool not in kinds else value
 
 
 class Named:
@@ -110,6 +123,21 @@ def values_for(
         for name in sorted(names.difference(but))
         if not isinstance(value := getattr(block, name), BaseModel)
     }
+
+
+def _kinds(annotation: Any) -> set[Any]:
+    """The types that an annotation is made of."""
+    return {annotation}.union(*map(_kinds, get_args(annotation)))
+
+
+def _without_truth(value: Any) -> Any:
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return [_without_truth(item) for item in cast("list[Any]", value)]
+    if isinstance(value, dict):
+        return {key: _without_truth(item) for key, item in cast("dict[Any, Any]", value).items()}
+    return value
 
 
 def _plain(value: Any) -> Any:

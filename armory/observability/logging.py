@@ -34,7 +34,7 @@ def configure_logging(settings: LogSettings, *, stream: TextIO | None = None) ->
         structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
-        redact,
+        redact,  # last: a traceback may show a secret, too
     ]
     renderer: Any = (
         structlog.processors.JSONRenderer(default=str)

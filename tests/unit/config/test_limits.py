@@ -66,3 +66,31 @@ def test_they_arrive_where_they_are_kept() -> None:
     (spec,) = upstream_specs(loaded)
     assert (spec.list_entries, spec.message_bytes) == (5, 6)
     assert (spec.max_queue, spec.health_interval_s) == (3, 2)
+
+
+@pytest.mark.parametrize(
+    ("text", "path", "message"),
+    [
+        ("server:\n  limits: {batch_items: true}", f"{LIMITS}.batch_items", "a valid integer"),
+        ("server:\n  limits: {connections: true}", f"{LIMITS}.connections", "a valid integer"),
+        (
+            "server:\n  limits: {write_timeout_s: true}",
+            f"{LIMITS}.write_timeout_s",
+            "a valid number",
+        ),
+        ("tool_rag:\n  miss_cost: false", "tool_rag.miss_cost", "a valid number"),
+        (
+            "tool_rag:\n  multi_factor: {weights: {dense: true}}",
+            "tool_rag.multi_factor.weights.dense",
+            "a valid number",
+        ),
+    ],
+)
+def test_truth_is_no_number(text: str, path: str, message: str) -> None:
+    with pytest.raises(ConfigProblems) as caught:
+        load_text(text, environ={})
+    (problem,) = caught.value.problems
+    assert problem.path == path
+    assert problem.line == 2
+    assert message in problem.message
+    assert f"it is {'false' if 'false' in text else 'true'}" in problem.message.lower()

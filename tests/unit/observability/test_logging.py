@@ -5,14 +5,14 @@ import json
 import logging
 import re
 from collections.abc import Generator
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import structlog
 
 from armory.cli.gateway.announcing import Announcer
 from armory.observability.logging import configure_logging
-from armory.observability.redaction import redacted
+from armory.observability.redaction import hide, redacted
 from armory.observability.settings import LogSettings
 
 
@@ -54,6 +54,22 @@ def test_the_standard_library_s_log_is_redacted_too(log: io.StringIO) -> None:
     logging.getLogger("somebody").warning("sent Bearer very-secret-token")
     assert "very-secret" not in log.getvalue()
     assert "Bearer ***" in log.getvalue()
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_a_traceback_shows_no_secret(log: io.StringIO, log_format: Any) -> None:
+    configure_logging(LogSettings("info", log_format), stream=log)
+    hide(["configured-value"])
+    for logger in (structlog.get_logger(), logging.getLogger("somebody")):
+        try:
+            raise ValueError("refused: configured-value, Bearer very-secret-token")
+        except ValueError:
+            logger.exception("failed")
+    text = log.getvalue()
+    assert text.count("ValueError: refused: ***, Bearer ***") == 2
+    assert text.count("Traceback (most recent call last)") == 2
+    assert "configured-value" not in text
+    assert "very-secret" not in text
 
 
 def test_plain_text_stays() -> None:
