@@ -9,6 +9,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Protocol
 
 import structlog
@@ -25,6 +26,8 @@ Publish = Callable[[Catalog], None]
 SETTLE_S = 0.02
 FIRST_INDEX_S = 20.0
 INDEX_S = 3.0
+LARGE = 2_000
+"""Tools and resources from which on a snapshot is built beside the event loop: some 50 ms."""
 
 
 class Searchable(Protocol):
@@ -144,11 +147,14 @@ class CatalogKeeper:
 
     async def _renew(self, lists: Mapping[str, ServerLists], publish: Publish) -> None:
         """One new snapshot, if anything differs."""
-        catalog, problems = build_catalog(lists, self._rules, self._catalog)
+        again, self._again = self._again, False
+        lists = dict(lists)
+        work = partial(build_catalog, lists, self._rules, self._catalog)
+        large = sum(len(server.tools) + len(server.resources) for server in lists.values()) > LARGE
+        catalog, problems = await asyncio.to_thread(work) if large else work()
         self._report(problems)
-        if self._again and catalog is self._catalog:
+        if again and catalog is self._catalog:
             catalog = replace(catalog, version=catalog.version + 1)
-        self._again = False
         if catalog is self._catalog:
             return
         self._catalog = catalog

@@ -5,7 +5,9 @@ Owns: paging, its limits, what a broken list costs. Never imports a transport.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
+from time import monotonic
 from typing import Any
 
 import msgspec
@@ -26,6 +28,8 @@ log = structlog.get_logger(__name__)
 
 MAX_PAGES = 2_000
 MAX_ENTRIES = 250_000
+_TURN_S = 0.005
+"""What opening entries may take of the event loop at a time."""
 
 TOOLS = "tools/list"
 PROMPTS = "prompts/list"
@@ -123,7 +127,7 @@ async def _fetch(
                 upstream=server,
             )
         page = _members(server, method, reply.result)
-        _collect(server, method, page, entries, omitted)
+        await _collect(server, method, page, entries, omitted)
         if len(entries) > max_entries:
             raise BadList(
                 f"upstream {server!r}: {method} has more than {max_entries:,} entries; "
@@ -153,9 +157,10 @@ def _members(server: str, method: str, result: Raw | None) -> dict[str, Raw]:
         ) from None
 
 
-def _collect(
+async def _collect(
     server: str, method: str, page: Mapping[str, Raw], entries: Entries, omitted: Omissions
 ) -> None:
+    """Open a page's entries; a long one leaves the loop to others now and then."""
     member = MEMBER[method]
     try:
         raws = items(page.get(member, NULL))
@@ -163,7 +168,11 @@ def _collect(
         raise BadList(
             f"upstream {server!r}: the result of {method} has no array {member!r}", upstream=server
         ) from None
+    turn_ends = monotonic() + _TURN_S
     for position, raw in enumerate(raws):
+        if monotonic() > turn_ends:
+            await asyncio.sleep(0)
+            turn_ends = monotonic() + _TURN_S
         try:
             entries.append(opened(raw, KEY[method]))
         except Unusable as error:

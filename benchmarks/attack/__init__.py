@@ -1,0 +1,1 @@
+"""Attacks: a gateway with hostile clients and upstreams; the good clients must not notice."""

@@ -1,0 +1,174 @@
+"""What a run of attacks came to.
+
+Owns: percentiles with and without each attack, gaps between answers, memory, log, upstreams that
+were touched, and which bars were missed (`failures`). Never starts anything.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from benchmarks.load.processes import machine, versions
+
+SETTLE_S = 2.0
+"""Left out of each quiet that follows an attack: what was begun in the attack may end in it."""
+MAX_RSS_MB, MAX_LOG_MB = 600, 20
+Answer = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Window:
+    """One time of an attack, or of quiet (no name)."""
+
+    attack: str
+    begin: float
+    end: float
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """By the nearest rank; 0.0 of nothing."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0
+
+
+def longest_gap(times: Iterable[float]) -> float:
+    """Seconds between two neighbours."""
+    ordered = sorted(times)
+    return max((b - a for a, b in itertools.pairwise(ordered)), default=0.0)
+
+
+def _figures(windows: list[Window], answers: list[Answer], samples: list[Answer]) -> dict[str, Any]:
+    """What all windows of one attack, or those of quiet, showed."""
+    times: dict[str, list[float]] = defaultdict(list)
+    gaps: dict[str, float] = defaultdict(float)
+    wrong: list[str] = []
+    cpu = rss = 0.0
+    for window in windows:
+        inside = [a for a in answers if window.begin <= a["due"] < window.end]
+        for answer in inside:
+            times[answer["kind"]].append(1_000 * (answer["came"] - answer["due"]))
+            if "wrong" in answer:
+                wrong.append(f"{answer['kind']}: {answer['wrong']}")
+        for kind in ("health", "control"):
+            came = (a["came"] for a in inside if a["kind"] == kind and "wrong" not in a)
+            gaps[kind] = max(gaps[kind], longest_gap(came))
+        seen = [s for s in samples if window.begin <= s["t"] < window.end]
+        rss = max([rss, *(s["rss_mb"] for s in seen)])
+        cpu += seen[-1]["cpu_s"] - seen[0]["cpu_s"] if seen else 0.0
+    seconds = sum(window.end - window.begin for window in windows)
+    return {
+        "seconds": round(seconds, 1),
+        "ms": {
+            kind: {
+                "answers": len(found),
+                "p50": round(percentile(found, 0.5), 1),
+                "p99": round(percentile(found, 0.99), 1),
+                "most": round(max(found), 1),
+            }
+            for kind, found in sorted(times.items())
+        },
+        "gap_ms": {kind: round(1_000 * gap) for kind, gap in gaps.items()},
+        "wrong": len(wrong),
+        "wrong_examples": sorted(set(wrong))[:5],
+        "rss_most_mb": rss,
+        "cpu_share": round(cpu / seconds, 3) if seconds else 0.0,
+    }
+
+
+def _quiet_around(windows: list[Window], name: str) -> list[Window]:
+    """The quiet before and after each time of an attack."""
+    found: list[Window] = []
+    for place, window in enumerate(windows):
+        if window.attack != name:
+            continue
+        beside = [*windows[max(0, place - 1) : place], *windows[place + 1 : place + 2]]
+        found += [Window("", w.begin + SETTLE_S, w.end) for w in beside if not w.attack]
+    return found
+
+
+def _compared(under: Answer, quiet: Answer) -> dict[str, float]:
+    """p99 of each kind with the attack by that without."""
+    return {
+        kind: round(figures["p99"] / max(quiet["ms"][kind]["p99"], 0.1), 2)
+        for kind, figures in under["ms"].items()
+        if kind in quiet["ms"]
+    }
+
+
+def _touched(windows: list[Window], samples: list[Answer]) -> dict[str, list[str]]:
+    """Upstreams that were down while they had no part in the attack of the time."""
+    found: dict[str, set[str]] = defaultdict(set)
+    before = ""
+    for window in windows:
+        guilty = {window.attack.removeprefix("upstream: "), before.removeprefix("upstream: ")}
+        if "all at once" not in guilty:
+            for sample in samples:
+                if window.begin <= sample["t"] < window.end:
+                    found[window.attack or "quiet"] |= set(sample.get("down", ())) - guilty
+        before = window.attack or before
+    return {name: sorted(names) for name, names in found.items() if names}
+
+
+def report(
+    windows: list[Window],
+    answers: list[Answer],
+    samples: list[Answer],
+    log: str,
+    good: tuple[str, ...],
+) -> dict[str, Any]:
+    """The JSON of a run.
+
+    Args:
+        windows: in order.
+        answers: to the good clients.
+        samples: of the gateway.
+        log: what it wrote.
+        good: upstreams that take no part in any attack.
+    """
+    quiet = [w for w in windows if not w.attack]
+    settled = [Window("", w.begin + SETTLE_S, w.end) for w in quiet]
+    attacks: dict[str, Any] = {}
+    for name in dict.fromkeys(w.attack for w in windows if w.attack):
+        under = _figures([w for w in windows if w.attack == name], answers, samples)
+        beside = _figures(_quiet_around(windows, name), answers, samples)
+        under["p99_ratio"] = _compared(under, beside)
+        under["gap_quiet_ms"] = beside["gap_ms"]
+        attacks[name] = under
+    without = _figures(settled, answers, samples)
+    quiet_rss = [
+        [s["rss_mb"] for s in samples if w.begin <= s["t"] < w.end] or [0.0] for w in settled
+    ]
+    down = {name for s in samples for name in s.get("down", ()) if name in good}
+    tracebacks = len(re.findall(r"Traceback \(most recent", log))
+    most = max((s["rss_mb"] for s in samples), default=0.0)
+    summary = {
+        "answers": sum(f["answers"] for f in without["ms"].values())
+        + sum(f["answers"] for a in attacks.values() for f in a["ms"].values()),
+        "wrong_quiet": without["wrong"],
+        "wrong_attacked": sum(a["wrong"] for a in attacks.values()),
+        "rss_most_mb": most,
+        "rss_quiet_mb": [round(min(values), 1) for values in quiet_rss],
+        "log_mb": round(len(log) / 1e6, 2),
+        "tracebacks": tracebacks,
+        "good_upstreams_down": sorted(down),
+        "touched": _touched(windows, samples),
+        "gap_most_ms": max((a["gap_ms"]["health"] for a in attacks.values()), default=0),
+        "tasks": [samples[0].get("tasks"), samples[-1].get("tasks")] if samples else [],
+        "fds": [samples[0].get("fds"), samples[-1].get("fds")] if samples else [],
+    }
+    failures = [
+        *(["a good client got a wrong answer"] if summary["wrong_attacked"] else []),
+        *(["memory"] if most > MAX_RSS_MB else []),
+        *(["log"] if len(log) > 1e6 * MAX_LOG_MB else []),
+        *(["a traceback"] if tracebacks else []),
+        *(["a good upstream went down"] if down else []),
+    ]
+    return {
+        "versions": versions(), "machine": machine(), "failures": failures, "summary": summary,
+        "quiet": without, "attacks": attacks,
+    }  # fmt: skip
