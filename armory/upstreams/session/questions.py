@@ -281,7 +281,7 @@ class Questions:
         try:
             await self._send(data)
         except UpstreamUnavailable as error:
-            log.info("upstream_answer_unsent", upstream=self._link.server, error=str(error))
+            self._link.budget.say(log.info, "upstream_answer_unsent", error=str(error))
 
 
 def _key_in(request_id: Raw | None) -> bytes:
