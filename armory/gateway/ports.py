@@ -52,6 +52,14 @@ class Pool(Protocol):
         """Name of the session that serves `owner`: `SessionEvent.owner`."""
         ...
 
+    async def settle(self, server: str, owner: Owner) -> None:
+        """Have it known which session serves `owner`: `key` may differ afterwards.
+
+        Raises:
+            UpstreamUnavailable: it cannot be found out.
+        """
+        ...
+
     async def release_session(self, session_id: str) -> None:
         """A legacy client session ended: let go what was kept for it alone."""
         ...

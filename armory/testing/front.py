@@ -127,6 +127,9 @@ class ScriptedPool:
         del owner
         return self.upstreams[server].lists
 
+    async def settle(self, server: str, owner: Owner) -> None:
+        """It is always known."""
+
     def key(self, server: str, owner: Owner) -> str:
         """Sessions are per principal."""
         del server

@@ -20,7 +20,7 @@ from armory.protocol.methods import may_be_asked
 from armory.protocol.session_events import Lost, SessionEvent, SessionObserver
 from armory.tasks import Tasks
 from armory.upstreams.clock import Clock
-from armory.upstreams.negotiate import Connector
+from armory.upstreams.negotiate import Connector, NoHandshake
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.spec import UpstreamSpec
 
@@ -38,7 +38,11 @@ _sorted = msgspec.json.Encoder(order="sorted")
 
 
 class LinkSlot:
-    """One session, open or not: observes its links."""
+    """One session, open or not: observes its links.
+
+    Attributes:
+        legacy: whether it must be one with a handshake, as its client speaks.
+    """
 
     def __init__(
         self,
@@ -46,10 +50,13 @@ class LinkSlot:
         whose: Owner,
         capabilities: Mapping[str, Any],
         sessions: LinkPool,
+        *,
+        legacy: bool = False,
     ) -> None:
         self.owner = owner
         self.whose = whose
         self.capabilities = capabilities
+        self.legacy = legacy
         self.link: BaseLink | None = None
         self.watched: BaseLink | None = None
         self.connecting: asyncio.Task[BaseLink] | None = None
@@ -101,18 +108,27 @@ class LinkPool:
         return Owner(owner.principal) if self._shared(owner) else owner
 
     def _shared(self, owner: Owner) -> bool:
-        """Whether clients of one principal share what `owner` uses.
-
-        A session in which the upstream may ask its client something is that client's own: roots
-        and answers are kept there. Modern upstreams keep nothing: they ask in each call anew.
-        """
+        """Whether clients of one principal share what `owner` uses."""
         if owner.session_id is None:
             return True
-        if self.spec.isolation == "session":
-            return False
+        return self.spec.isolation != "session" and not self._legacy(owner)
+
+    def _legacy(self, owner: Owner) -> bool:
+        """Whether `owner` needs a session with a handshake, and it can be had.
+
+        In such a session the upstream may ask its client something at any time, and keeps roots
+        and answers there. Modern upstreams keep nothing: they ask in each call anew, and one that
+        speaks both eras may ask only in the client's.
+        """
+        bound = owner.session_id is not None and may_be_asked(owner.capabilities)
+        return bound and self._connector.may_shake_hands
+
+    def settled(self, owner: Owner) -> bool:
+        """Whether it is known which session serves `owner`."""
         verdict = self._connector.verdict
-        modern = verdict is not None and verdict.era == "modern"
-        return modern or not may_be_asked(owner.capabilities)
+        if not self._legacy(owner):
+            return True
+        return verdict is not None and (verdict.era == "legacy" or verdict.handshake is not None)
 
     def slot(self, owner: Owner, capabilities: Mapping[str, Any]) -> LinkSlot:
         """The slot that serves `owner`, made if need be; its link may still have to be opened.
@@ -121,22 +137,40 @@ class LinkPool:
             UpstreamOverloaded: the cap is reached and every session is busy.
         """
         verdict = self._connector.verdict
-        modern = verdict is not None and verdict.era == "modern"
+        legacy = self._legacy(owner)
+        modern = verdict is not None and verdict.era == "modern" and not legacy
         text = NO_CAPABILITIES if modern or not capabilities else capability_profile(capabilities)
         key = (self.owner_key(owner), text)
         slot = self._slots.get(key)
         if slot is None:
             self._make_room(key[0])
             declared = {} if modern else dict(capabilities)
-            slot = LinkSlot(key[0], self._counted(owner), declared, self)
+            slot = LinkSlot(key[0], self._counted(owner), declared, self, legacy=legacy)
             slot.last_used = self._clock.now()
             self._slots[key] = slot
         return slot
+
+    async def opened(
+        self, owner: Owner, capabilities: Mapping[str, Any]
+    ) -> tuple[LinkSlot, BaseLink]:
+        """The slot that serves `owner`, and its live link.
+
+        Raises:
+            UpstreamUnavailable: it could not be opened; `UpstreamOverloaded`: see `slot`.
+        """
+        slot = self.slot(owner, capabilities)
+        try:
+            return slot, await self.link(slot)
+        except NoHandshake:  # known from now on
+            slot = self.slot(owner, capabilities)
+            return slot, await self.link(slot)
 
     async def link(self, slot: LinkSlot) -> BaseLink:
         """The slot's live link, opened if need be.
 
         Raises:
+            NoHandshake: the slot is gone, since it must have a handshake and the upstream takes
+                none; another one serves its owner.
             UpstreamUnavailable: it could not be opened.
         """
         link = slot.link
@@ -185,10 +219,10 @@ class LinkPool:
             Refused: the upstream said no.
             UpstreamUnavailable: it cannot be asked.
         """
-        key = self.owner_key(owner)
-        links = self._live(key)
+        links = self._live(self.owner_key(owner))
         if uris and not links:
-            links = [await self.link(self.slot(owner, owner.capabilities))]
+            links = [(await self.opened(owner, owner.capabilities))[1]]
+        key = self.owner_key(owner)
         for link in links:
             await link.set_subscriptions(uris)
         if uris:
@@ -237,13 +271,7 @@ class LinkPool:
         old, slot.link = slot.link, None
         if old is not None:
             await old.close()
-        link = await self._connector.connect(
-            slot.whose,
-            slot.capabilities,
-            slot,
-            key=slot.owner,
-            fresh=slot.owner == OWN,
-        )
+        link = await self._linked(slot)
         if self._closing:
             await link.close()
             raise UpstreamUnavailable(
@@ -255,6 +283,19 @@ class LinkPool:
         self._rekey(slot)
         await self._resubscribe(slot.owner, link)
         return link
+
+    async def _linked(self, slot: LinkSlot) -> BaseLink:
+        connector, key = self._connector, slot.owner
+        if not slot.legacy:
+            return await connector.connect(
+                slot.whose, slot.capabilities, slot, key=key, fresh=key == OWN
+            )
+        try:
+            return await connector.connect_legacy(slot.whose, slot.capabilities, slot, key=key)
+        except NoHandshake:
+            for place in [place for place, other in self._slots.items() if other is slot]:
+                del self._slots[place]
+            raise
 
     def _rekey(self, slot: LinkSlot) -> None:
         """A modern link serves every capability profile of its owner."""

@@ -1,15 +1,14 @@
 """Protocol negotiation: what an upstream speaks, and opening links to it.
 
 Owns: the order of attempts, and the verdict that is remembered. A modern probe first; whatever is
-no modern answer falls back to `initialize`, and over HTTP from there to HTTP+SSE. Never imports
-the pool.
+no modern answer falls back to `initialize`, and over HTTP from there to HTTP+SSE. Links with a
+handshake to an upstream that is modern as well are opened apart. Never imports the pool.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 import structlog
@@ -18,8 +17,8 @@ from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.protocol.link import Owner
 from armory.protocol.session_events import SessionObserver
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, Era
-from armory.tasks import start, stop
 from armory.upstreams.error_output import ErrorOutput
+from armory.upstreams.meeting import meet
 from armory.upstreams.session.base import BaseLink, Identity, LinkContext, Unintelligible
 from armory.upstreams.session.budget import Budget
 from armory.upstreams.session.duplex import DuplexLink
@@ -39,12 +38,23 @@ _NO_VERDICT = frozenset((401, 403, 407, 429, 502, 503, 504))
 """HTTP statuses that say nothing about what the upstream speaks."""
 
 
+class NoHandshake(Exception):
+    """The upstream is modern alone: no client can have a session with a handshake."""
+
+
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What an upstream was found to speak."""
+    """What an upstream was found to speak.
+
+    Attributes:
+        era: the newest that it speaks.
+        transport: over which.
+        handshake: whether it takes a handshake, too; None: a modern one that nobody tried yet.
+    """
 
     era: Era
     transport: Literal["stdio", "streamable-http", "sse"]
+    handshake: bool | None = None
 
 
 class Connector:
@@ -81,6 +91,14 @@ class Connector:
         pinned = self.spec.protocol
         return pinned if pinned in LEGACY_VERSIONS else LEGACY_VERSIONS[-1]
 
+    @property
+    def may_shake_hands(self) -> bool:
+        """Whether a session with a handshake can be had, as far as is known."""
+        if self.spec.protocol in MODERN_VERSIONS:
+            return False
+        verdict = self.verdict
+        return verdict is None or verdict.era == "legacy" or verdict.handshake is not False
+
     async def close(self) -> None:
         """Close the pooled connections; every link is to be closed before."""
         client, self._client = self._client, None
@@ -108,16 +126,13 @@ class Connector:
         Raises:
             UpstreamUnavailable: it cannot be reached, or speaks nothing known here.
         """
-        spec = self.spec.filled_for(owner.principal)
-        context = LinkContext(
-            spec, self._client_info, observer, key, self._errors, self._budget, owner.client
-        )
+        context = self._context(owner, observer, key)
         known = self.verdict
         if not fresh and self._identity is not None and self._client is not None:
             link = HttpLink(context, self._client)
             link.adopt(self._identity)
             return link
-        connect = self._connect_stdio if spec.is_stdio else self._connect_http
+        connect = self._connect_stdio if self.spec.is_stdio else self._connect_http
         try:
             return await connect(context, capabilities)
         except (Incompatible, Unintelligible, HttpFailure):
@@ -126,6 +141,66 @@ class Connector:
             # It was another server, or another release of it, when the verdict was found.
             self.verdict = self._identity = None
             return await connect(context, capabilities)
+
+    async def connect_legacy(
+        self,
+        owner: Owner,
+        capabilities: Mapping[str, Any],
+        observer: SessionObserver,
+        *,
+        key: str,
+    ) -> BaseLink:
+        """A live link with a handshake, of an upstream that may speak both eras.
+
+        Takes what `connect` takes. What the upstream is asked otherwise does not change.
+
+        Raises:
+            NoHandshake: it has none; it is not tried again.
+            UpstreamUnavailable: as for `connect`.
+        """
+        if self.verdict is None or self.verdict.era == "legacy":
+            link = await self.connect(owner, capabilities, observer, key=key)
+            if link.era == "legacy":
+                return link
+            await link.close()
+        context = self._context(owner, observer, key)
+        try:
+            link = await self._handshaken(context, capabilities)
+        except UpstreamUnavailable as error:
+            if not (_refuses(error) or self.spec.is_stdio):
+                raise
+            log.debug("upstream_without_handshake", upstream=self.spec.key, error=str(error))
+            self._found(handshake=False)
+            raise NoHandshake from None
+        self._found(handshake=True)
+        self._tell(link)
+        return link
+
+    async def _handshaken(self, context: LinkContext, capabilities: Mapping[str, Any]) -> BaseLink:
+        if self.spec.is_stdio:
+            return await self._initialized(context, capabilities)
+        legacy = LegacyHttpLink(context, self._http(), capabilities, self.offer)
+        try:
+            await legacy.open()
+        except BaseException:
+            await legacy.close()
+            raise
+        return legacy
+
+    def _found(self, *, handshake: bool) -> None:
+        if self.verdict is not None:
+            self.verdict = replace(self.verdict, handshake=handshake)
+
+    def _context(self, owner: Owner, observer: SessionObserver, key: str) -> LinkContext:
+        return LinkContext(
+            self.spec.filled_for(owner.principal),
+            self._client_info,
+            observer,
+            key,
+            self._errors,
+            self._budget,
+            owner.client,
+        )
 
     def _tries(self, era: Era) -> bool:
         if self.spec.protocol != "auto":
@@ -140,7 +215,7 @@ class Connector:
         if self._tries("modern") and not self._dies:
             link = StdioLink(context)
             identity = await self._started(
-                link, lambda within_s: self._meet(link, capabilities, within_s)
+                link, lambda within_s: self._met(link, capabilities, within_s)
             )
             if identity is not None:
                 return await self._settled(link, identity, "stdio")
@@ -148,9 +223,7 @@ class Connector:
             log.debug("upstream_respawned_for_initialize", upstream=self.spec.key, death=link.death)
         link = StdioLink(context)
         try:
-            identity = await self._started(
-                link, lambda within_s: initialize(link, self.offer, capabilities, within_s)
-            )
+            identity = await self._shaken(link, capabilities)
         except UpstreamUnavailable:
             died, self._dies = self._dies, link.death is not None and self._tries("modern")
             if not died or self._dies:
@@ -158,6 +231,17 @@ class Connector:
             return await self._connect_stdio(context, capabilities)  # it lives again: ask it all
         self._dies = False
         return await self._settled(link, identity, "stdio")
+
+    async def _initialized(self, context: LinkContext, capabilities: Mapping[str, Any]) -> BaseLink:
+        """A link to a process of its own that is initialised at once."""
+        link = StdioLink(context)
+        await self._adopted(link, await self._shaken(link, capabilities))
+        return link
+
+    async def _shaken(self, link: StdioLink, capabilities: Mapping[str, Any]) -> Identity:
+        return await self._started(
+            link, lambda within_s: initialize(link, self.offer, capabilities, within_s)
+        )
 
     async def _started(self, link: StdioLink, meet: Callable[[float], Awaitable[_Found]]) -> _Found:
         self.starting = starting = Starting(link)
@@ -171,34 +255,13 @@ class Connector:
             if self.starting is starting:
                 self.starting = None
 
-    async def _meet(
+    async def _met(
         self, link: StdioLink, capabilities: Mapping[str, Any], within_s: float
     ) -> Identity | None:
-        """Probe a fresh process; None when it must be started anew to be initialised.
-
-        A process that is silent for a third of the time gets `initialize` beside the probe: it may
-        be slow to start, or one that answers nothing that it does not know.
-        """
-        third = self.spec.connect_timeout_s / 3
-        probe = start(discover(link, within_s), f"probe {link.server}")
-        tasks = {probe}
         try:
-            await asyncio.wait(tasks, timeout=third)
-            if not self._tries("legacy"):
-                return await self._only_modern(probe)
-            if probe.done() and (identity := _outcome(probe)) is not None:
-                return identity
-            if link.closed:
-                return None
-            handshake = initialize(link, self.offer, capabilities, within_s - third)
-            tasks.add(start(handshake, f"initialize {link.server}"))
-            return await _first_of(tasks, link)
-        finally:
-            await stop(*tasks)
-
-    async def _only_modern(self, probe: asyncio.Task[Identity]) -> Identity:
-        try:
-            return await probe
+            return await meet(
+                link, self.offer if self._tries("legacy") else None, capabilities, within_s
+            )
         except NotModern as sign:
             raise self._only_legacy(sign) from None
 
@@ -207,9 +270,7 @@ class Connector:
     async def _connect_http(
         self, context: LinkContext, capabilities: Mapping[str, Any]
     ) -> BaseLink:
-        client = self._client
-        if client is None:
-            client = self._client = HttpClient(self.spec)
+        client = self._http()
         if self.spec.transport == "sse" or (self.verdict and self.verdict.transport == "sse"):
             return await self._connect_sse(context, capabilities, client)
         if self._tries("modern"):
@@ -238,6 +299,11 @@ class Connector:
         self.verdict = Verdict("legacy", "streamable-http")
         self._tell(legacy)
         return legacy
+
+    def _http(self) -> HttpClient:
+        if self._client is None:
+            self._client = HttpClient(self.spec)
+        return self._client
 
     async def _try_modern(self, context: LinkContext, client: HttpClient) -> BaseLink | None:
         """A modern link; None when the upstream may speak an older revision."""
@@ -276,6 +342,16 @@ class Connector:
         identity: Identity,
         transport: Literal["stdio", "streamable-http", "sse"],
     ) -> BaseLink:
+        await self._adopted(link, identity)
+        verdict = self.verdict
+        if verdict is None or (verdict.era, verdict.transport) != (identity.era, transport):
+            self.verdict = Verdict(identity.era, transport)
+        if link.stateless and not self.spec.templated:
+            self._identity = identity
+        self._tell(link)
+        return link
+
+    async def _adopted(self, link: DuplexLink | HttpLink, identity: Identity) -> None:
         link.adopt(identity)
         if identity.era == "legacy":
             try:
@@ -283,11 +359,6 @@ class Connector:
             except BaseException:
                 await link.close()
                 raise
-        self.verdict = Verdict(identity.era, transport)
-        if link.stateless and not self.spec.templated:
-            self._identity = identity
-        self._tell(link)
-        return link
 
     def _tell(self, link: BaseLink) -> None:
         log.debug(
@@ -306,31 +377,8 @@ class Connector:
         )
 
 
-async def _first_of(tasks: set[asyncio.Task[Identity]], link: StdioLink) -> Identity | None:
-    """What the first successful attempt found; None when the process is of no more use."""
-    waiting, refusal = set(tasks), None
-    while waiting:
-        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-        for task in done:
-            try:
-                return task.result()
-            except (NotModern, UpstreamTimeout):
-                continue
-            except UpstreamUnavailable as error:
-                refusal = error
-    if link.closed or refusal is None:
-        return None
-    raise refusal
-
-
-def _outcome(probe: asyncio.Task[Identity]) -> Identity | None:
-    """The identity that a finished probe found; None when it found no modern server."""
-    try:
-        return probe.result()
-    except NotModern:
-        return None
-    except Incompatible:
-        raise
-    except UpstreamUnavailable as error:
-        log.debug("upstream_probe_failed", error=str(error))
-        return None
+def _refuses(error: UpstreamUnavailable) -> bool:
+    """Whether an upstream that is there takes no handshake; silence says so as well."""
+    if isinstance(error, HttpFailure):
+        return error.status < 500 and error.status not in _NO_VERDICT
+    return isinstance(error, Incompatible | Unintelligible | UpstreamTimeout)

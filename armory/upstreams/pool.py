@@ -112,7 +112,7 @@ class Pool:
         """
         sessions = self.upstream(server).links
         declared = declared_by(owner) if capabilities is None else capabilities
-        return await sessions.link(sessions.slot(owner, declared))
+        return (await sessions.opened(owner, declared))[1]
 
     async def fetch_lists(self, server: str, owner: Owner) -> ServerLists:
         """All lists as `owner` sees them, where an upstream says that they are private.
@@ -123,10 +123,9 @@ class Pool:
             UpstreamUnavailable: they cannot be had.
         """
         upstream = self.upstream(server)
-        slot = upstream.links.slot(owner, declared_by(owner))
+        slot, link = await upstream.links.opened(owner, declared_by(owner))
         slot.in_flight += 1
         try:
-            link = await upstream.links.link(slot)
             if slot.watched is not link and await link.watch_lists():
                 slot.watched = link
             return await upstream.lists_over(link)
@@ -144,6 +143,16 @@ class Pool:
             UpstreamUnavailable: it cannot be asked.
         """
         await self.upstream(server).links.subscribe(owner, uris)
+
+    async def settle(self, server: str, owner: Owner) -> None:
+        """Have it known which session serves `owner`: until then `key` is what it probably will be.
+
+        Raises:
+            UpstreamUnavailable: it cannot be found out.
+        """
+        links = self.upstream(server).links
+        if not links.settled(owner):
+            await links.opened(owner, declared_by(owner))
 
     async def roots_changed(self, owner: Owner, client: ClientChannel) -> None:
         """A client's roots changed: tell the legacy sessions that were told that it has some.

@@ -21,7 +21,7 @@ from armory.upstreams.breaker import Breaker, State
 from armory.upstreams.clock import Clock
 from armory.upstreams.error_output import ErrorOutput
 from armory.upstreams.link_pool import LinkPool, LinkSlot
-from armory.upstreams.negotiate import Connector
+from armory.upstreams.negotiate import Connector, NoHandshake
 from armory.upstreams.queue import CallQueue, QueueFull
 from armory.upstreams.session.base import BaseLink, Unintelligible
 from armory.upstreams.session.lists import fetch_lists
@@ -167,6 +167,8 @@ class Upstream:
                 link = await self._opened(slot, call)
             used.append(link)
             return await link.request(call)
+        except NoHandshake:  # nothing was sent; what serves the owner instead is known now
+            return await self._send_once(owner, call, used)
         finally:
             slot.in_flight -= 1
             slot.last_used = self._clock.now()

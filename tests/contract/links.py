@@ -29,6 +29,8 @@ HTTP = {
     "http-modern-stream": ("modern", True),
     "http-legacy": ("legacy", False),
     "http-legacy-stream": ("legacy", True),
+    "http-both": ("both", False),
+    "http-both-stream": ("both", True),
     "sse": ("", False),
 }
 BOUND_S = 10.0

@@ -65,6 +65,8 @@ class ResourceWatches:
 
     async def _count(self, subscription: Subscription, server: str, uri: str, step: int) -> None:
         owner = subscription.owner
+        if step > 0:
+            await self._pool.settle(server, owner)
         key = (server, self._pool.key(server, owner))
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:

@@ -177,12 +177,21 @@ class PrincipalLists:
                 _log.warning("private_lists_not_fetched", upstream=held.server, error=error.message)
                 held.until = time.monotonic() + RETRY_S
                 return
+            self._place(held)
             self._take(held, lists)
             if held.until:
                 ttls = [ttl for ttl, _ in lists.cache.values()]
                 held.until = time.monotonic() + max(FRESH_S, min(ttls, default=0) / 1_000)
                 return
             await asyncio.sleep(SETTLE_S)
+
+    def _place(self, held: HeldLists) -> None:
+        """Keep it under the key of the session that serves its owner, found out just now."""
+        key = self._pool.key(held.server, held.owner)
+        if key != held.key and self._held.get((held.server, held.key)) is held:
+            del self._held[held.server, held.key]
+            held.key = key
+            self._held.setdefault((held.server, key), held)
 
     def _take(self, held: HeldLists, lists: ServerLists) -> None:
         before, held.lists = held.lists, lists

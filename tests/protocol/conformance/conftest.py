@@ -56,12 +56,22 @@ def fixture_url() -> Iterator[str]:
 
 
 @pytest.fixture(scope="session")
-def gateway(fixture_url: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """Armory in front of it, once pinned to each era."""
+def one_way_url() -> Iterator[str]:
+    """The fixture server whose tools ask in one era's way each, reached directly."""
+    with Program([sys.executable, str(HERE / "fixture_server.py"), "--one-way"]) as server:
+        yield server.line()
+
+
+@pytest.fixture(scope="session")
+def gateway(
+    fixture_url: str, one_way_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[GatewayProcess]:
+    """Armory in front of them: pinned to each era, and left to choose."""
     config = {
         "upstreams": {
             "modern": {"url": fixture_url, "protocol": "2026-07-28"},
             "legacy": {"url": fixture_url, "protocol": "2025-11-25"},
+            "auto": {"url": one_way_url},
         },
         "tool_rag": {"enabled": False},
     }

@@ -1,7 +1,8 @@
 """What the fixture server's tools are made of: registering them, asking the client.
 
 A tool that needs something of the client asks in the way of the client's era: on 2026-07-28 it
-answers `input_required` and finishes on the retry, before that it sends requests of its own.
+answers `input_required` and finishes on the retry, before that it sends requests of its own. With
+`ONE_WAY` each tool knows one of the two, as those of the official SDKs' own servers do.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ Handler = Callable[[Ctx, types.CallToolRequestParams], Awaitable[Result]]
 BUS = InMemorySubscriptionBus()
 SESSIONS: dict[int, ServerSession] = {}
 """Legacy sessions that have listed or called something, to be told of changes."""
+ONE_WAY = {"chosen": False}
+"""Whether `test_input_required_*` alone answer `input_required`, and all others never do."""
 CHANGED = {"tools": False, "prompts": False}
 """Whether the list has its extra entry at the moment."""
 
@@ -79,6 +82,15 @@ def modern(ctx: Ctx) -> bool:
     return is_version_at_least(ctx.protocol_version, MODERN)
 
 
+def asks_in_results(
+    ctx: Ctx, params: types.CallToolRequestParams | types.GetPromptRequestParams
+) -> bool:
+    """Whether what is asked goes into the result."""
+    if ONE_WAY["chosen"]:
+        return params.name.startswith("test_input_required")
+    return modern(ctx)
+
+
 def strings(*names: str) -> dict[str, Any]:
     """An object schema of required texts."""
     return {
@@ -114,7 +126,7 @@ async def gather(
     state: str | None = None,
 ) -> Answered | types.InputRequiredResult:
     """The client's answers by key, or what to send so that they come."""
-    if modern(ctx):
+    if asks_in_results(ctx, params):
         _declared(ctx, asked)
         given = params.input_responses or {}
         if all(_fits(request, given.get(key)) for key, request in asked.items()):

@@ -1,6 +1,6 @@
 """A server of both eras with the names that the conformance suite expects; written on the SDK.
 
-    python fixture_server.py [--port 0]
+    python fixture_server.py [--port 0] [--one-way]
 
 Prints its URL on the first line of standard output.
 """
@@ -19,6 +19,7 @@ import uvicorn
 from fixture_kit import (
     BUS,
     CHANGED,
+    ONE_WAY,
     PNG,
     SESSIONS,
     TOOLS,
@@ -253,9 +254,12 @@ def main() -> None:
     warnings.simplefilter("ignore", MCPDeprecationWarning)
     parser = argparse.ArgumentParser()
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--one-way", action="store_true", help="as the official SDKs' servers")
+    given = parser.parse_args()
+    ONE_WAY["chosen"] = given.one_way
     listening = socket.socket()
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.bind(("127.0.0.1", parser.parse_args().port))
+    listening.bind(("127.0.0.1", given.port))
     port = listening.getsockname()[1]
     print(f"http://127.0.0.1:{port}/mcp", flush=True)  # noqa: T201 # the answer to the caller
     app = build().streamable_http_app()

@@ -1,0 +1,86 @@
+"""What a process that was just started speaks.
+
+Owns: the probe, and `initialize` beside it where that stays unanswered. Never imports the pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import Any
+
+import structlog
+
+from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.tasks import start, stop
+from armory.upstreams.session.base import Identity
+from armory.upstreams.session.handshake import Incompatible, NotModern, discover, initialize
+from armory.upstreams.transports.stdio import StdioLink
+
+log = structlog.get_logger(__name__)
+
+
+async def meet(
+    link: StdioLink, offer: str | None, capabilities: Mapping[str, Any], within_s: float
+) -> Identity | None:
+    """Probe a fresh process; None when it must be started anew to be initialised.
+
+    A process that is silent for a third of the time gets `initialize` beside the probe: it may be
+    slow to start, or one that answers nothing that it does not know.
+
+    Args:
+        link: to the process.
+        offer: the legacy revision to offer; None: it must be modern.
+        capabilities: declared in `initialize`.
+        within_s: deadline of all of it.
+
+    Raises:
+        NotModern: it must be, and is not.
+        UpstreamUnavailable: it spoke, and nothing that is known here.
+    """
+    third = link.spec.connect_timeout_s / 3
+    probe = start(discover(link, within_s), f"probe {link.server}")
+    tasks = {probe}
+    try:
+        await asyncio.wait(tasks, timeout=third)
+        if offer is None:
+            return await probe
+        if probe.done() and (identity := _outcome(probe)) is not None:
+            return identity
+        if link.closed:
+            return None
+        handshake = initialize(link, offer, capabilities, within_s - third)
+        tasks.add(start(handshake, f"initialize {link.server}"))
+        return await _first_of(tasks, link)
+    finally:
+        await stop(*tasks)
+
+
+async def _first_of(tasks: set[asyncio.Task[Identity]], link: StdioLink) -> Identity | None:
+    """What the first successful attempt found; None when the process is of no more use."""
+    waiting, refusal = set(tasks), None
+    while waiting:
+        done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        for task in done:
+            try:
+                return task.result()
+            except (NotModern, UpstreamTimeout):
+                continue
+            except UpstreamUnavailable as error:
+                refusal = error
+    if link.closed or refusal is None:
+        return None
+    raise refusal
+
+
+def _outcome(probe: asyncio.Task[Identity]) -> Identity | None:
+    """The identity that a finished probe found; None when it found no modern server."""
+    try:
+        return probe.result()
+    except NotModern:
+        return None
+    except Incompatible:
+        raise
+    except UpstreamUnavailable as error:
+        log.debug("upstream_probe_failed", error=str(error))
+        return None
