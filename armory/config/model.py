@@ -28,6 +28,7 @@ from armory.gateway.settings import WithoutQuery
 from armory.observability.settings import LogFormat, LogLevel, LogSettings
 from armory.retrieval.options import SEARCHES, SEARCHES_PER_CALLER
 from armory.security.settings import JwtSettings, OAuthSettings, PinningMode
+from armory.telemetry.settings import Enabled, OtelSettings
 from armory.upstreams.spec import UpstreamSpec
 from armory.web.settings import ListenSettings, ReadyWhen
 from armory.wire.http.settings import HttpSettings
@@ -40,6 +41,7 @@ _OAUTH = defaults_of(OAuthSettings)
 _ACCOUNTS = defaults_of(AccountSettings)
 _AGENT = defaults_of(AgentLimits)
 _LOGS = defaults_of(LogSettings)
+_OTEL = defaults_of(OtelSettings)
 
 
 class LimitsConfig(Block):
@@ -309,8 +311,17 @@ class QueryLogConfig(Block):
     """Regular expressions; what they match is replaced before it is stored."""
 
 
+class OtelConfig(Block):
+    """OpenTelemetry: spans and metrics over OTLP, as its standard environment variables say."""
+
+    enabled: Enabled = _OTEL.enabled
+    """`auto`: when `OTEL_EXPORTER_OTLP_ENDPOINT`, or that of a signal, is set."""
+    queries: bool = _OTEL.queries
+    """Whether spans of retrieval carry the text that was searched for."""
+
+
 class ObservabilityConfig(Block):
-    """Logs and metrics."""
+    """Logs, metrics, traces."""
 
     log_level: LogLevel = _LOGS.log_level
     """Least important events that are logged."""
@@ -318,6 +329,8 @@ class ObservabilityConfig(Block):
     """`auto`: readable on a terminal, JSON otherwise."""
     metrics: bool = True
     """Whether `/metrics` is served."""
+    otel: OtelConfig = Field(default_factory=OtelConfig)
+    """OpenTelemetry."""
     query_log: QueryLogConfig = Field(default_factory=QueryLogConfig)
     """The log of queries."""
 

@@ -39,5 +39,7 @@ def served_from(request: ClientRequest, view: View) -> RequestContext:
         request.meta,
         request.headers,
         request.url,
+        request.id,
+        request.remote,
         view=view,
     )

@@ -53,6 +53,8 @@ class ClientRequest(msgspec.Struct, frozen=True, eq=False):
         meta: members of `params._meta`, as sent.
         headers: the HTTP request's headers, case-insensitive; empty elsewhere.
         url: the HTTP request's query parameters by name, each a list; empty elsewhere.
+        id: the JSON-RPC id, as JSON; empty where there is none.
+        remote: the HTTP client's address; None elsewhere.
     """
 
     principal: Principal
@@ -64,6 +66,8 @@ class ClientRequest(msgspec.Struct, frozen=True, eq=False):
     meta: Mapping[str, Raw] = {}
     headers: Mapping[str, str] = {}
     url: Mapping[str, list[str]] = {}
+    id: bytes = b""
+    remote: str | None = None
 
     @property
     def session_id(self) -> str | None:

@@ -13,6 +13,7 @@ from typing import Any, TextIO
 
 import structlog
 
+from armory.observability.operation import CURRENT
 from armory.observability.redaction import redacted_value
 from armory.observability.settings import LogSettings
 from armory.observability.terminal import TerminalRenderer
@@ -32,6 +33,7 @@ def configure_logging(settings: LogSettings, *, stream: TextIO | None = None) ->
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
+        trace_ids,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
         structlog.processors.format_exc_info,
         redact,  # last: a traceback may show a secret, too
@@ -67,6 +69,16 @@ def logs_json(settings: LogSettings, stream: TextIO | None = None) -> bool:
     """Whether each line of the log is a JSON object."""
     chosen = settings.log_format
     return chosen == "json" or (chosen == "auto" and not (stream or sys.stderr).isatty())
+
+
+def trace_ids(
+    _logger: Any, _method: str, event: MutableMapping[str, Any]
+) -> MutableMapping[str, Any]:
+    """Structlog processor: name the trace of the request that is being served."""
+    operation = CURRENT.get()
+    if operation is not None and operation.trace_id:
+        event["trace_id"], event["span_id"] = operation.trace_id, operation.span_id
+    return event
 
 
 def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

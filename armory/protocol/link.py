@@ -118,6 +118,20 @@ class ClientChannel(Protocol):
         ...
 
 
+class CallObserver(Protocol):
+    """Is told by the link what it sent."""
+
+    def sent(self, request_id: int, version: str, session_id: str | None) -> None:
+        """A call went upstream.
+
+        Args:
+            request_id: its JSON-RPC id.
+            version: the revision that is spoken.
+            session_id: the upstream's `Mcp-Session-Id`, None where it has none.
+        """
+        ...
+
+
 @dataclass(slots=True)
 class Call:
     """One request toward an upstream, in the upstream's own names.
@@ -135,6 +149,7 @@ class Call:
         param_headers: `Mcp-Param-*` header name -> value, from the tool's schema and arguments.
         safe_to_retry: whether sending it twice is harmless (lists, reads, read-only or idempotent
             tools).
+        observer: is told what was sent; None: nobody watches.
     """
 
     method: str
@@ -144,6 +159,7 @@ class Call:
     name_header: str | None = None
     param_headers: Mapping[str, str] = field(default_factory=dict[str, str])
     safe_to_retry: bool = False
+    observer: CallObserver | None = None
 
 
 class Owner(msgspec.Struct, frozen=True):

@@ -59,7 +59,24 @@ class Lost:
     reason: str
 
 
-SessionEvent = Notified | Renewed | Lost
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A session of the legacy era is over, whoever ended it.
+
+    Attributes:
+        server: key of the upstream.
+        seconds: how long it lasted.
+        version: the revision that was spoken.
+        process: whether the upstream is a process.
+    """
+
+    server: str
+    seconds: float
+    version: str
+    process: bool
+
+
+SessionEvent = Notified | Renewed | Lost | Ended
 
 
 class SessionObserver(Protocol):

@@ -15,9 +15,12 @@ from armory.runtime.health import bind_metrics
 from armory.runtime.retrieval import Progress
 from armory.runtime.running import Runtime
 from armory.runtime.serving import serve
-from armory.runtime.settings import base_path
+from armory.runtime.settings import base_path, otel_settings
+from armory.runtime.version import armory_version
 from armory.storage.private import private_folder
+from armory.telemetry.export import opened_tracing
 from armory.web.binding import Bound, bind
+from armory.wire.observed import Observers
 
 
 @asynccontextmanager
@@ -55,7 +58,13 @@ async def open_runtime(
             prefix = base_path(loaded.config)
             joined = await shared(loaded.config, stack, bound.host, bound.port, prefix)
         private_folder(loaded.home)
-        runtime = Runtime(loaded, joined, trusted=trusted, on_progress=on_progress)
+        observers = Observers()
+        if not trusted:
+            sending = opened_tracing(otel_settings(loaded.config), armory_version())
+            observers = Observers(await stack.enter_async_context(sending))
+        runtime = Runtime(
+            loaded, joined, trusted=trusted, on_progress=on_progress, observers=observers
+        )
         if runtime.accounts is not None:
             runtime.opening = await stack.enter_async_context(opened(runtime.accounts))
         stack.push_async_callback(runtime.stop_upstreams)

@@ -33,6 +33,7 @@ from armory.runtime.blocks.chat import chat_of
 from armory.runtime.blocks.pins import pinning_of
 from armory.runtime.blocks.replicas import Shared
 from armory.runtime.blocks.secrets import hide_secrets
+from armory.runtime.blocks.watching import watched
 from armory.runtime.catalog import CatalogKeeper
 from armory.runtime.figures import Figures
 from armory.runtime.limits import Limits
@@ -52,6 +53,7 @@ from armory.web.app import Listening
 from armory.web.health import Readiness
 from armory.web.settings import ReadyWhen
 from armory.wire.http.edge import HttpEdge
+from armory.wire.observed import Observers
 
 if TYPE_CHECKING:
     from armory.agent.loop import RetrievalAgent
@@ -78,6 +80,7 @@ class Runtime:
         edge: MCP over HTTP; None while nothing listens.
         listening: the bound server; None likewise.
         joined: what it shares with other replicas.
+        observers: who watches what clients ask.
         first_snapshot: set when the first snapshot is served.
         opening: whether the accounts are open; None before and for the operator's own commands.
     """
@@ -89,9 +92,11 @@ class Runtime:
         *,
         trusted: bool = False,
         on_progress: Progress | None = None,
+        observers: Observers | None = None,
     ) -> None:
         hide_secrets(loaded.config)
         self.joined = joined
+        self.observers = observers or Observers()
         count, up = self._tool_count, self._upstreams_up
         self.accounts = None if trusted else make_accounts(loaded, tools=count, upstreams=up)
         parts = reloadable(loaded, self.packs())
@@ -151,7 +156,10 @@ class Runtime:
             private_tools=self.keeper,
             tasks=TaskRegister(self.joined.store),
         )
-        return Gateway(self.pool, self.retriever, policy, settings, services)
+        pool, retriever = watched(
+            self.pool, self.retriever, self.observers, lambda: self.gateway.view.catalog.version
+        )
+        return Gateway(pool, retriever, policy, settings, services)
 
     def _learning(self, loaded: Loaded) -> Learning | None:
         rag, accounts = loaded.config.tool_rag, self.accounts

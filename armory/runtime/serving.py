@@ -38,6 +38,7 @@ async def serve(
         checks,
         replace(http_settings(config), state_keys=runtime.joined.state_keys),
         replicas=runtime.joined.replicas,
+        observers=runtime.observers,
     )
     logs = config.observability.log_level == "debug"
     app = make_app(

@@ -32,6 +32,7 @@ from armory.security.authentication import (
     StaticToken,
 )
 from armory.security.policy import Packs, Policy, Rule
+from armory.telemetry.settings import OtelSettings
 from armory.upstreams.spec import UpstreamSpec
 from armory.web.settings import ListenSettings
 from armory.wire.http.host_checks import is_loopback
@@ -204,6 +205,11 @@ def gateway_settings(config: Config) -> GatewaySettings:
 def log_settings(config: Config) -> LogSettings:
     """What is logged, and how."""
     return LogSettings(**values_for(LogSettings, config.observability))
+
+
+def otel_settings(config: Config) -> OtelSettings:
+    """What OpenTelemetry is told, and whether."""
+    return OtelSettings(**values_for(OtelSettings, config.observability.otel))
 
 
 def listen_settings(server: ServerConfig) -> ListenSettings:

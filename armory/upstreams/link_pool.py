@@ -7,6 +7,7 @@ time-outs and the cap. Never imports the pool.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,7 +18,7 @@ from armory.domain.principal import INTERNAL
 from armory.errors import UpstreamOverloaded, UpstreamUnavailable
 from armory.protocol.link import Owner, Refused
 from armory.protocol.methods import may_be_asked
-from armory.protocol.session_events import Lost, SessionEvent, SessionObserver
+from armory.protocol.session_events import Ended, Lost, SessionEvent, SessionObserver
 from armory.tasks import Tasks
 from armory.upstreams.clock import Clock
 from armory.upstreams.negotiate import Connector, NoHandshake
@@ -206,7 +207,7 @@ class LinkPool:
         if link is None:
             return
         log.warning("upstream_session_lost", upstream=self.spec.key, reason=event.reason)
-        self._tasks.spawn(link.close(), f"close {self.spec.key}")
+        self._tasks.spawn(self._end(link), f"close {self.spec.key}")
         self._observer.on_session_event(event)
         if self._wanted.get(slot.owner) and not slot.pinned and not self._closing:
             self._tasks.spawn(self._restore(slot.owner), f"resubscribe {self.spec.key}")
@@ -254,7 +255,7 @@ class LinkPool:
                 slot.connecting.cancel()
             link, slot.link = slot.link, None
             if link is not None:
-                self._tasks.spawn(link.close(), f"close {self.spec.key}")
+                self._tasks.spawn(self._end(link), f"close {self.spec.key}")
         await self._tasks.ended()
 
     def rooted(self, owner: Owner, capabilities: Mapping[str, Any]) -> list[BaseLink]:
@@ -270,10 +271,10 @@ class LinkPool:
     async def _connect(self, slot: LinkSlot) -> BaseLink:
         old, slot.link = slot.link, None
         if old is not None:
-            await old.close()
+            await self._end(old)
         link = await self._linked(slot)
         if self._closing:
-            await link.close()
+            await self._end(link)
             raise UpstreamUnavailable(
                 f"upstream {self.spec.key!r} is being shut down or reconfigured",
                 upstream=self.spec.key,
@@ -346,7 +347,14 @@ class LinkPool:
         link, slot.link = slot.link, None
         if link is not None:
             log.info("upstream_session_closed", upstream=self.spec.key)
-            self._tasks.spawn(link.close(), f"close {self.spec.key}")
+            self._tasks.spawn(self._end(link), f"close {self.spec.key}")
+
+    async def _end(self, link: BaseLink) -> None:
+        await link.close()
+        if link.era == "legacy":
+            seconds = time.monotonic() - link.opened
+            ended = Ended(self.spec.key, seconds, link.protocol_version, self.spec.is_stdio)
+            self._observer.on_session_event(ended)
 
     def _live(self, owner: str) -> list[BaseLink]:
         slots = (slot for (key, _), slot in self._slots.items() if key == owner)

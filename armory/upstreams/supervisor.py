@@ -18,7 +18,7 @@ import structlog
 from armory.domain.catalog import Dropped, ServerLists
 from armory.errors import UpstreamUnavailable
 from armory.observability.redaction import redacted
-from armory.protocol.session_events import Lost, Notified, SessionEvent
+from armory.protocol.session_events import Ended, Lost, Notified, SessionEvent
 from armory.protocol.versions import Era
 from armory.tasks import start, stop
 from armory.upstreams.clock import Clock, SystemClock
@@ -104,7 +104,7 @@ class _Supervised:
         if isinstance(event, Notified):
             if event.list_changed:
                 self._dirty.set()
-        elif event.owner == OWN:
+        elif not isinstance(event, Ended) and event.owner == OWN:
             if isinstance(event, Lost):
                 self._lost = event.reason
             self._dirty.set()

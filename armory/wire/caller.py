@@ -21,9 +21,11 @@ class Caller(msgspec.Struct, frozen=True):
         endpoint: where it asks.
         headers: of the HTTP request, case-insensitive; empty elsewhere.
         url: its query parameters by name, each a list; empty elsewhere.
+        remote: the HTTP client's address; None elsewhere.
     """
 
     principal: Principal
     endpoint: Endpoint = ALL
     headers: Mapping[str, str] = {}
     url: Mapping[str, list[str]] = {}
+    remote: str | None = None

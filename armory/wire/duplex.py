@@ -147,7 +147,7 @@ class Duplex:
             await self._out.write(refused(message.key, codes.LIMITED, str(full)))
             return
         self._session = session
-        request = session_request(self._caller, session, self._out, {})
+        request = session_request(self._caller, session, self._out, {}, message.key)
         reply = await self._dispatcher.answer(request, "initialize", {})
         await self._out.write(encoded(message.key, reply))
 
@@ -187,7 +187,7 @@ class Duplex:
             if method == "ping":
                 return jsonrpc.response(key, EMPTY_OBJECT)
             return refused(key, codes.INVALID_REQUEST, "send initialize first")
-        request = session_request(self._caller, session, self._out, meta)
+        request = session_request(self._caller, session, self._out, meta, key)
         return encoded(key, await self._dispatcher.answer(request, method, params))
 
     async def _modern(
@@ -198,7 +198,7 @@ class Duplex:
         if rejected is not None:
             return jsonrpc.error_response(key, error_object(rejected))
         version = version or versions.MODERN_VERSIONS[-1]
-        request = modern_request(self._caller, version, meta, self._out.write)
+        request = modern_request(self._caller, version, meta, self._out.write, key)
         if method == "subscriptions/listen":
             return await self._listen(request, key, params)
         try:

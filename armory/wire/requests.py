@@ -21,7 +21,7 @@ from armory.wire.streams import EventStream
 
 
 def modern_request(
-    caller: Caller, version: str, meta: Mapping[str, Raw], write: Write
+    caller: Caller, version: str, meta: Mapping[str, Raw], write: Write, id: bytes = b""
 ) -> ClientRequest:
     """A self-contained request.
 
@@ -30,6 +30,7 @@ def modern_request(
         version: the revision that it names.
         meta: members of its `_meta`.
         write: puts messages that come before the result on the way to the client.
+        id: its JSON-RPC id, as JSON.
     """
     return ClientRequest(
         principal=caller.principal,
@@ -45,11 +46,17 @@ def modern_request(
         meta=meta,
         headers=caller.headers,
         url=caller.url,
+        id=id,
+        remote=caller.remote,
     )
 
 
 def session_request(
-    caller: Caller, session: Session, stream: EventStream, meta: Mapping[str, Raw]
+    caller: Caller,
+    session: Session,
+    stream: EventStream,
+    meta: Mapping[str, Raw],
+    id: bytes = b"",
 ) -> ClientRequest:
     """A request within a session.
 
@@ -58,6 +65,7 @@ def session_request(
         session: what its handshake said.
         stream: takes messages that come before the result.
         meta: members of its `_meta`.
+        id: its JSON-RPC id, as JSON.
     """
     return ClientRequest(
         principal=caller.principal,
@@ -69,4 +77,6 @@ def session_request(
         meta=meta,
         headers=caller.headers,
         url=caller.url,
+        id=id,
+        remote=caller.remote,
     )

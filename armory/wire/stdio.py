@@ -18,9 +18,9 @@ from armory.gateway.gateway import Gateway
 from armory.protocol import codes
 from armory.tasks import spawn, start
 from armory.wire.caller import Caller
-from armory.wire.dispatch import Dispatcher
 from armory.wire.duplex import Duplex
 from armory.wire.interaction.interactions import Interactions
+from armory.wire.observed import Observers, dispatcher_of
 from armory.wire.sessions.registry import Sessions
 from armory.wire.settings import StdioSettings
 from armory.wire.streams import EventStream
@@ -36,6 +36,7 @@ async def serve_stdio(
     settings: StdioSettings | None = None,
     stdin: BinaryIO | None = None,
     stdout: BinaryIO | None = None,
+    observers: Observers | None = None,
 ) -> None:
     """Serve one client until its input ends; then what is in flight may finish.
 
@@ -46,6 +47,7 @@ async def serve_stdio(
         settings: limits and times.
         stdin: a binary pipe; the process's own by default.
         stdout: likewise.
+        observers: who watches what the client asks; None: nobody.
     """
     settings = settings or StdioSettings()
     loop = asyncio.get_running_loop()
@@ -55,8 +57,9 @@ async def serve_stdio(
     transport, _ = await loop.connect_read_pipe(lambda: protocol, source)
     out = EventStream("stdio", keep_bytes=0)
     interactions = Interactions(ttl_s=settings.parked_timeout_s)
-    sessions = Sessions(gateway, capacity=1)
-    dispatcher = Dispatcher(gateway, interactions)
+    ended = observers.session_ended("pipe") if observers else None
+    sessions = Sessions(gateway, capacity=1, on_ended=ended)
+    dispatcher = dispatcher_of(gateway, interactions, observers)
     caller = Caller(principal, endpoint)
     duplex = Duplex(dispatcher, sessions, caller, out, json_depth=settings.json_depth)
     sink = stdout or sys.stdout.buffer

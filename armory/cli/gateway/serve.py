@@ -153,7 +153,12 @@ async def _serve_stdio(loaded: Loaded, announcer: Announcer) -> None:
         await runtime.admit(principal)
         await runtime.ready()
         _settle_memory()
-        served = serve_stdio(runtime.gateway, principal, settings=stdio_settings(loaded.config))
+        served = serve_stdio(
+            runtime.gateway,
+            principal,
+            settings=stdio_settings(loaded.config),
+            observers=runtime.observers,
+        )
         serving = start(served, "serve standard input")
         stopping = start(stop.wait(), "wait for a signal")
         reloading = start(_reload_on(reload, runtime, (None, None), announcer), "reload")

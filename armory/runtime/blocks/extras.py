@@ -9,8 +9,11 @@ import importlib.util
 from collections.abc import Iterator
 
 from armory.config import Loaded
+from armory.config.base import values_for
 from armory.config.checks import provider
 from armory.errors import ConfigError
+from armory.telemetry.export import wanted
+from armory.telemetry.settings import OtelSettings
 
 
 def absent_extras(loaded: Loaded) -> list[ConfigError]:
@@ -36,3 +39,6 @@ def _asked(loaded: Loaded) -> Iterator[tuple[str, str, str, str]]:
         yield "storage.redis", "Redis", "redis", "redis"
     if storage.url.startswith("postgres"):
         yield "storage.url", "Postgres", "asyncpg", "postgres"
+    otel = loaded.config.observability.otel
+    if any(wanted(OtelSettings(**values_for(OtelSettings, otel)))):
+        yield "observability.otel.enabled", "OpenTelemetry", "opentelemetry.sdk", "otel"

@@ -7,6 +7,7 @@ subscriptions, health probes. Never imports a transport.
 from __future__ import annotations
 
 import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass, field
@@ -104,6 +105,7 @@ class BaseLink(ABC):
         self.spec = context.spec
         self.client_info = context.client_info
         self.identity = UNKNOWN
+        self.opened = time.monotonic()
         self._context = context
         self.budget = context.budget or Budget(context.spec.key)
         self._stamp = MetaStamp(MODERN_VERSIONS[-1], context.client_info)
@@ -122,6 +124,11 @@ class BaseLink(ABC):
     def server(self) -> str:
         """Key of the upstream."""
         return self.spec.key
+
+    @property
+    def session_id(self) -> str | None:
+        """Id of the session, where the upstream gave one."""
+        return None
 
     @property
     def era(self) -> Era:
@@ -220,6 +227,8 @@ class BaseLink(ABC):
 
     def stamped(self, call: Call, request_id: int) -> Params:
         """The call's parameters with the `_meta` that this hop owes the upstream's era."""
+        if call.observer is not None:
+            call.observer.sent(request_id, self.identity.protocol_version, self.session_id)
         client = call.client
         token = None
         if client is not None and client.progress_token is not None:

@@ -76,6 +76,11 @@ class LegacyHttpLink(StatefulLink):
         self._closing = False
 
     @property
+    def session_id(self) -> str | None:
+        """As `BaseLink.session_id`."""
+        return self._session_id
+
+    @property
     def closed(self) -> bool:
         """Whether `close` was called."""
         return self._closing

@@ -107,7 +107,7 @@ class Admission:
                 "that there are"
             )
             raise RequestRejected(refusal(404, codes.INVALID_REQUEST, message, headers=extra))
-        caller = Caller(principal, endpoint, headers, url_of(request))
+        caller = Caller(principal, endpoint, headers, url_of(request), remote)
         return AdmittedRequest(request, caller, extra, *accepts(headers.get("Accept")))
 
     async def _authenticated(

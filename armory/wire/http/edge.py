@@ -19,7 +19,6 @@ from armory.protocol.headers import SESSION_HEADER, VERSION_HEADER
 from armory.protocol.rawjson import encode, members_or_none
 from armory.security.authentication import Authenticator
 from armory.tasks import spawn, stop
-from armory.wire.dispatch import Dispatcher
 from armory.wire.eras.inbound import is_modern
 from armory.wire.http.admission import Admission, Kind, RequestRejected
 from armory.wire.http.admitted import AdmittedRequest, json_answer, read_body, refusal
@@ -34,6 +33,7 @@ from armory.wire.http.resources import ProtectedResources
 from armory.wire.http.settings import HttpSettings
 from armory.wire.http.sse_front import SseFront
 from armory.wire.interaction.interactions import Interactions
+from armory.wire.observed import Observers, dispatcher_of
 from armory.wire.sessions.registry import Sessions
 
 _SWEEP_S = 15.0
@@ -47,6 +47,7 @@ class HttpEdge:
         authenticator: who is it.
         settings: see `HttpSettings`.
         replicas: the other replicas, if there are any.
+        observers: who watches what clients ask; None: nobody.
 
     Attributes:
         authenticator: who is it.
@@ -64,6 +65,7 @@ class HttpEdge:
         settings: HttpSettings | None = None,
         *,
         replicas: Replicas | None = None,
+        observers: Observers | None = None,
     ) -> None:
         self._settings = settings = settings or HttpSettings()
         self.authenticator = authenticator
@@ -88,11 +90,12 @@ class HttpEdge:
             per_principal=settings.sessions_per_principal,
             idle_s=settings.session_idle_s,
             directory=replicas,
+            on_ended=observers.session_ended("tcp") if observers else None,
         )
         self.streams = OpenStreams(settings.streams, settings.streams_per_principal)
         self._keepalive = KeepaliveTimer()
         shared = EdgeContext(
-            dispatcher=Dispatcher(gateway, self.interactions),
+            dispatcher=dispatcher_of(gateway, self.interactions, observers),
             sessions=self.sessions,
             streams=self.streams,
             keepalive=self._keepalive,

@@ -175,7 +175,7 @@ class LegacyEndpoint:
             session = await self._edge.sessions.open(caller, message)
         except TooMany as full:
             return refusal(503, codes.LIMITED, str(full), id=id, headers=admitted.extra)
-        request = session_request(caller, session, session.general, {})
+        request = session_request(caller, session, session.general, {}, id)
         reply = await self._edge.dispatcher.answer(request, "initialize", {})
         return json_answer(admitted, encoded(id, reply), headers={SESSION_HEADER: session.id})
 
@@ -208,7 +208,7 @@ class LegacyEndpoint:
         key = message.key
         try:
             params, meta = opened(message)
-            request = session_request(admitted.caller, session, before, meta)
+            request = session_request(admitted.caller, session, before, meta, key)
             method = message.method if message.method is not UNSET else ""
             reply = await self._edge.dispatcher.answer(request, method, params)
             stream.put(encoded(key, reply))

@@ -70,7 +70,7 @@ class ModernEndpoint:
         if method == "subscriptions/listen":
             return await self._listen(admitted, version, id, params)
         answer = LazyAnswer(admitted, self._edge.keepalive)
-        request = modern_request(admitted.caller, version, meta, answer.event)
+        request = modern_request(admitted.caller, version, meta, answer.event, id)
         verify = _verify_mirrored if method == "tools/call" else None
         try:
             reply = await self._edge.dispatcher.answer(request, method, params, verify)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
+from collections.abc import Callable
 from typing import Protocol
 
 import structlog
@@ -31,6 +32,10 @@ _log = structlog.get_logger(__name__)
 
 class TooMany(Exception):
     """A cap is reached; the message says which."""
+
+
+OnEnded = Callable[[float, str], None]
+"""Is told of a session that ended: how many seconds it lasted, which revision it spoke."""
 
 
 class SessionDirectory(Protocol):
@@ -58,6 +63,7 @@ class Sessions:
         per_principal: the same for one principal; None: no other.
         idle_s: seconds after which an unused session ends.
         directory: where other replicas look sessions up, if there are any.
+        on_ended: is told of sessions that ended.
     """
 
     def __init__(
@@ -68,6 +74,7 @@ class Sessions:
         per_principal: int | None = None,
         idle_s: float = SESSION_IDLE_S,
         directory: SessionDirectory | None = None,
+        on_ended: OnEnded | None = None,
     ) -> None:
         self._gateway = gateway
         self._capacity = capacity
@@ -75,6 +82,7 @@ class Sessions:
         self._of: Counter[str] = Counter()
         self._idle_s = idle_s
         self.directory = directory
+        self._on_ended = on_ended
         self._sessions: dict[str, Session] = {}
 
     def __len__(self) -> int:
@@ -161,6 +169,8 @@ class Sessions:
         if not self._of[key]:
             del self._of[key]
         await session.close()
+        if self._on_ended is not None:
+            self._on_ended(time.monotonic() - session.opened, session.version)
         await self._gateway.changes.remove(session.subscription)
         await self._gateway.session_ended(session.id)
         if self.directory is not None:

@@ -68,7 +68,7 @@ class Session:
         self.revealed: set[str] = set()
         self.general = general or EventStream(GENERAL)
         self.inflight: dict[bytes, asyncio.Task[None]] = {}
-        self.used = time.monotonic()
+        self.opened = self.used = time.monotonic()
         self.closed = False
         self.channel = SessionChannel(self, self.general, None)
         self.subscription = Subscription(

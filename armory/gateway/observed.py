@@ -1,0 +1,273 @@
+"""The pool and the retriever as they are watched: a span for each request upstream and each search.
+
+Owns: `ObservedPool`, `ObservedRetriever`. They stand in for the plain ones only where something
+watches, so that nothing watched costs nothing. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from armory.domain.catalog import ServerLists
+from armory.domain.query import Query, VisibleSet
+from armory.domain.results import Selection
+from armory.errors import ArmoryError
+from armory.gateway.ports import Pool, Retriever
+from armory.gateway.results.answers import succeeded
+from armory.observability.operation import CURRENT, Operation
+from armory.protocol.jsonrpc import code_of
+from armory.protocol.link import Call, ClientChannel, Owner, Reply
+from armory.protocol.rawjson import text_of
+from armory.protocol.session_events import Ended, SessionEvent
+from armory.protocol.versions import Era
+from armory.telemetry import conventions as c
+
+if TYPE_CHECKING:
+    from armory.telemetry.tracing import Tracing
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """Where an upstream is; both None for a process.
+
+    Attributes:
+        host: of its URL.
+        port: likewise.
+    """
+
+    host: str | None = None
+    port: int | None = None
+
+
+class _Sent:
+    """What the link says about the request that it sent; the last one, where it sent two."""
+
+    __slots__ = ("request_id", "session_id", "version")
+
+    def __init__(self) -> None:
+        self.request_id: int | None = None
+        self.version: str | None = None
+        self.session_id: str | None = None
+
+    def sent(self, request_id: int, version: str, session_id: str | None) -> None:
+        """As `CallObserver.sent`."""
+        self.request_id, self.version, self.session_id = request_id, version, session_id
+
+
+class ObservedPool:
+    """A pool that is watched.
+
+    Args:
+        pool: does the work.
+        tracing: makes spans; None: only the operation is told where its request went.
+        address: where an upstream is.
+    """
+
+    def __init__(
+        self, pool: Pool, tracing: Tracing | None, address: Callable[[str], Address]
+    ) -> None:
+        self._pool = pool
+        self._tracing = tracing
+        self._address = address
+
+    async def request(self, server: str, owner: Owner, call: Call) -> Reply:
+        """As `Pool.request`."""
+        operation = CURRENT.get()
+        if operation is not None:
+            operation.upstream, operation.asked, operation.failure = server, True, None
+        tracing = self._tracing
+        if tracing is None:
+            try:
+                reply = await self._pool.request(server, owner, call)
+            except ArmoryError as error:
+                if operation is not None:
+                    operation.failure = error.code
+                raise
+            if operation is not None:
+                operation.failure = failure_of(reply)
+            return reply
+        return await self._traced(tracing, operation, server, owner, call)
+
+    async def _traced(
+        self,
+        tracing: Tracing,
+        operation: Operation | None,
+        server: str,
+        owner: Owner,
+        call: Call,
+    ) -> Reply:
+        target = c.target(call.method)
+        kind, name = None, None
+        if target is not None:
+            kind, name = target[1], text_of(call.params, target[0])
+        above = None if operation is None else operation.span
+        span = tracing.client(call.method, None if kind == "resource" else name, above)
+        baggage = None if operation is None else operation.baggage
+        call.params = tracing.passed_on(call.params, span, baggage)
+        observer = call.observer = _Sent()
+        started = time.perf_counter()
+        reply: Reply | None = None
+        failure, why = None, ""
+        try:
+            reply = await self._pool.request(server, owner, call)
+            failure = failure_of(reply)
+            return reply
+        except ArmoryError as error:
+            failure, why = error.code, error.message
+            raise
+        except asyncio.CancelledError:
+            failure = "cancelled"
+            raise
+        finally:
+            if operation is not None:
+                operation.failure = failure
+            address = self._address(server)
+            code = None if reply is None or reply.error is None else code_of(reply.error)
+            status = None if code is None else str(code)
+            transport = "pipe" if address.host is None else "tcp"
+            tracing.measured(
+                "client",
+                time.perf_counter() - started,
+                c.Series(
+                    call.method,
+                    kind,
+                    name,
+                    failure,
+                    status,
+                    observer.version,
+                    transport,
+                    address.host,
+                    address.port,
+                ),
+            )
+            if span is not above and span.is_recording():
+                attributes = _facts(kind, name, observer, address)
+                if status is not None:
+                    attributes[c.STATUS_CODE] = status
+                tracing.finish(span, attributes, failure, why)
+
+    async def set_subscriptions(self, server: str, owner: Owner, uris: frozenset[str]) -> None:
+        """As `Pool.set_subscriptions`."""
+        await self._pool.set_subscriptions(server, owner, uris)
+
+    async def fetch_lists(self, server: str, owner: Owner) -> ServerLists:
+        """As `Pool.fetch_lists`."""
+        return await self._pool.fetch_lists(server, owner)
+
+    def key(self, server: str, owner: Owner) -> str:
+        """As `Pool.key`."""
+        return self._pool.key(server, owner)
+
+    async def release_session(self, session_id: str) -> None:
+        """As `Pool.release_session`."""
+        await self._pool.release_session(session_id)
+
+    async def roots_changed(self, owner: Owner, client: ClientChannel) -> None:
+        """As `Pool.roots_changed`."""
+        await self._pool.roots_changed(owner, client)
+
+    def era(self, server: str) -> Era | None:
+        """As `Pool.era`."""
+        return self._pool.era(server)
+
+    def servers(self) -> list[str]:
+        """As `Pool.servers`."""
+        return self._pool.servers()
+
+
+def failure_of(reply: Reply) -> str | None:
+    """What is wrong with an answer, as `error.type`; None: nothing."""
+    if reply.error is not None:
+        return str(code_of(reply.error))
+    return None if succeeded(reply) else c.TOOL_ERROR
+
+
+def _facts(kind: c.When | None, name: str | None, sent: _Sent, address: Address) -> dict[str, Any]:
+    found: dict[str, Any] = {c.TRANSPORT: "pipe" if address.host is None else "tcp"}
+    if kind is not None and name is not None:
+        found[c.TARGET_ATTRIBUTE[kind]] = name
+        if kind == "tool":
+            found[c.OPERATION] = c.EXECUTE_TOOL
+    if sent.request_id is not None:
+        found[c.REQUEST_ID] = str(sent.request_id)
+    if sent.version is not None:
+        found[c.VERSION] = sent.version
+    if sent.session_id is not None:
+        found[c.SESSION] = sent.session_id
+    if address.host is not None:
+        found[c.PROTOCOL] = "http"
+        found[c.SERVER_ADDRESS] = address.host
+        found[c.SERVER_PORT] = address.port
+    return found
+
+
+class SessionDurations:
+    """Measures how long sessions with upstreams last.
+
+    Args:
+        tracing: takes what was measured.
+    """
+
+    def __init__(self, tracing: Tracing) -> None:
+        self._tracing = tracing
+
+    def on_session_event(self, event: SessionEvent) -> None:
+        """As `SessionObserver.on_session_event`."""
+        if isinstance(event, Ended):
+            transport = "pipe" if event.process else "tcp"
+            self._tracing.session_ended("client", event.seconds, event.version, transport)
+
+
+class ObservedRetriever:
+    """A retriever that is watched.
+
+    Args:
+        retriever: does the work.
+        tracing: makes spans.
+        catalog_version: of the catalog that is served.
+    """
+
+    def __init__(
+        self, retriever: Retriever, tracing: Tracing, catalog_version: Callable[[], int]
+    ) -> None:
+        self._retriever = retriever
+        self._tracing = tracing
+        self._catalog_version = catalog_version
+
+    async def search(
+        self, query: Query, visible: VisibleSet | None, *, explain: bool = False
+    ) -> Selection:
+        """As `Retriever.search`."""
+        operation = CURRENT.get()
+        span = self._tracing.retrieval(None if operation is None else operation.span)
+        failure: str | None = "cancelled"
+        facts: dict[str, Any] = {}
+        try:
+            found = await self._retriever.search(query, visible, explain=explain)
+            failure = None
+            if span.is_recording():
+                facts = self._found(query, found)
+            return found
+        except Exception as error:
+            failure = getattr(error, "code", None) or type(error).__name__
+            raise
+        finally:
+            self._tracing.finish(span, facts, failure)
+
+    def _found(self, query: Query, found: Selection) -> dict[str, Any]:
+        facts: dict[str, Any] = {
+            c.CANDIDATES: found.visible,
+            c.RETURNED: len(found.matches),
+            c.THRESHOLD: found.threshold,
+            c.TOP_SCORE: float(found.top_score),
+            c.CATALOG_VERSION: self._catalog_version(),
+        }
+        if found.degraded is not None:
+            facts[c.DEGRADED] = found.degraded
+        if self._tracing.queries:
+            facts[c.QUERY] = list(query.texts)
+        return facts

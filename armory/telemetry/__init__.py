@@ -1,0 +1,1 @@
+"""OpenTelemetry: spans and metrics by the MCP and GenAI conventions."""

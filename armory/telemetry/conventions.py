@@ -1,0 +1,141 @@
+"""The semantic conventions for MCP that Armory follows, as one table.
+
+Owns: names of attributes and metrics, which attribute is owed when, and which errors are the
+caller's. The conventions are in development: a name that changes is changed here and nowhere else.
+Never imports anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+Level = Literal["required", "conditional", "recommended", "opt-in"]
+Side = Literal["server", "client"]
+When = Literal[
+    "always", "tool", "prompt", "resource", "id", "error", "code", "session", "http", "address"
+]
+
+METHOD = "mcp.method.name"
+VERSION = "mcp.protocol.version"
+SESSION = "mcp.session.id"
+RESOURCE = "mcp.resource.uri"
+TOOL = "gen_ai.tool.name"
+PROMPT = "gen_ai.prompt.name"
+OPERATION = "gen_ai.operation.name"
+REQUEST_ID = "jsonrpc.request.id"
+STATUS_CODE = "rpc.response.status_code"
+ERROR = "error.type"
+TRANSPORT = "network.transport"
+PROTOCOL = "network.protocol.name"
+CLIENT_ADDRESS = "client.address"
+SERVER_ADDRESS = "server.address"
+SERVER_PORT = "server.port"
+EXECUTE_TOOL = "execute_tool"
+TOOL_ERROR = "tool_error"
+OTHER = "_OTHER"
+"""Stands for a method that no specification knows, where a name would make a series of its own."""
+
+_BOTH: frozenset[Side] = frozenset(("server", "client"))
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """One attribute of a span.
+
+    Attributes:
+        name: as in the conventions.
+        level: how strongly they want it.
+        when: what a request must have for it to apply; `code`: a JSON-RPC error came back;
+            `session`: of the legacy era; `address`: the address of the other side is known.
+        sides: the spans that it is for.
+    """
+
+    name: str
+    level: Level
+    when: When
+    sides: frozenset[Side] = _BOTH
+
+
+class Series(NamedTuple):
+    """What tells the series of a duration apart.
+
+    Attributes:
+        method: of the request; `OTHER` for one that is not known.
+        kind: what it is about.
+        name: the tool or prompt, where it exists.
+        failure: `error.type`; None: it went well.
+        status: code of a JSON-RPC error; None: there was none.
+        version: the revision that is spoken; None where it is not known.
+        transport: `tcp` or `pipe`.
+        host, port: of the server, on the client's side.
+    """
+
+    method: str
+    kind: When | None
+    name: str | None
+    failure: str | None
+    status: str | None
+    version: str | None
+    transport: str
+    host: str | None = None
+    port: int | None = None
+
+
+ATTRIBUTES: tuple[Attribute, ...] = (
+    Attribute(METHOD, "required", "always"),
+    Attribute(ERROR, "conditional", "error"),
+    Attribute(TOOL, "conditional", "tool"),
+    Attribute(PROMPT, "conditional", "prompt"),
+    Attribute(REQUEST_ID, "conditional", "id"),
+    Attribute(RESOURCE, "conditional", "resource"),
+    Attribute(STATUS_CODE, "conditional", "code"),
+    Attribute(OPERATION, "recommended", "tool"),
+    Attribute(VERSION, "recommended", "always"),
+    Attribute(SESSION, "recommended", "session"),
+    Attribute(TRANSPORT, "recommended", "always"),
+    Attribute(PROTOCOL, "recommended", "http"),
+    Attribute(CLIENT_ADDRESS, "recommended", "address", frozenset(("server",))),
+    Attribute(SERVER_ADDRESS, "recommended", "address", frozenset(("client",))),
+    Attribute(SERVER_PORT, "recommended", "address", frozenset(("client",))),
+)
+
+DURATION: Mapping[Side, str] = {
+    "server": "mcp.server.operation.duration",
+    "client": "mcp.client.operation.duration",
+}
+SESSION_DURATION: Mapping[Side, str] = {
+    "server": "mcp.server.session.duration",
+    "client": "mcp.client.session.duration",
+}
+BOUNDARIES_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
+
+CALLERS_FAULT = frozenset((-32700, -32600, -32601, -32602, -32002))
+"""Codes that are no errors of whoever answers: a server's span is not marked for them."""
+
+RETRIEVAL = "retrieval"
+"""Name of the span of a search, and value of its `gen_ai.operation.name`."""
+CANDIDATES = "armory.retrieval.candidates"
+RETURNED = "armory.retrieval.returned"
+THRESHOLD = "armory.retrieval.threshold"
+TOP_SCORE = "armory.retrieval.top_score"
+CATALOG_VERSION = "armory.catalog.version"
+DEGRADED = "armory.retrieval.degraded"
+QUERY = "armory.retrieval.query"
+"""Only where `observability.otel.queries` asks for it."""
+
+
+def target(method: str) -> tuple[str, When] | None:
+    """(parameter, kind) of what a method is about; None: nothing by name."""
+    return _TARGETS.get(method)
+
+
+_TARGETS: Mapping[str, tuple[str, When]] = {
+    "tools/call": ("name", "tool"),
+    "prompts/get": ("name", "prompt"),
+    "resources/read": ("uri", "resource"),
+    "resources/subscribe": ("uri", "resource"),
+    "resources/unsubscribe": ("uri", "resource"),
+}
+TARGET_ATTRIBUTE: Mapping[When, str] = {"tool": TOOL, "prompt": PROMPT, "resource": RESOURCE}

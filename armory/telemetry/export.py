@@ -1,0 +1,153 @@
+"""Where spans and metrics go: OTLP over HTTP, as the standard environment variables say.
+
+Owns: reading those variables, the SDK's providers, sending what is left at the end. Imports
+OpenTelemetry's SDK inside functions only: it is an extra.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import os
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any
+
+from armory.errors import ConfigError
+from armory.telemetry.settings import OtelSettings
+
+if TYPE_CHECKING:
+    from armory.telemetry.tracing import Tracing
+
+ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
+TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
+METRICS_ENDPOINT = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
+_PROTOCOLS = ("OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_{}_PROTOCOL")
+_PATH = "observability.otel.enabled"
+_END_MS = 5_000
+MODULE = "opentelemetry.exporter.otlp.proto.http"
+
+
+def wanted(settings: OtelSettings, environ: Mapping[str, str] = os.environ) -> tuple[bool, bool]:
+    """(spans, metrics): which of them are to be sent.
+
+    Args:
+        settings: what the configuration says.
+        environ: the environment variables.
+    """
+    if settings.enabled is False or environ.get("OTEL_SDK_DISABLED", "").lower() == "true":
+        return False, False
+    return (
+        _signal(settings, environ, TRACES_ENDPOINT, "OTEL_TRACES_EXPORTER"),
+        _signal(settings, environ, METRICS_ENDPOINT, "OTEL_METRICS_EXPORTER"),
+    )
+
+
+def _signal(
+    settings: OtelSettings, environ: Mapping[str, str], endpoint: str, exporter: str
+) -> bool:
+    if environ.get(exporter, "otlp").strip().lower() == "none":
+        return False
+    addressed = environ.get(ENDPOINT) or environ.get(endpoint)
+    return settings.enabled is True or bool(addressed)
+
+
+def check(settings: OtelSettings, environ: Mapping[str, str] = os.environ) -> None:
+    """Check that telemetry can be sent as it is asked for.
+
+    Raises:
+        ConfigError: the extra is missing, or the environment asks for what there is not.
+    """
+    spans, metrics = wanted(settings, environ)
+    if not (spans or metrics):
+        return
+    if not installed():
+        raise ConfigError(
+            "OpenTelemetry is asked for (by this key, or by OTEL_EXPORTER_OTLP_ENDPOINT) and needs "
+            'an extra: pip install "armory-mcp-gateway[otel]"; or set this key to false',
+            path=_PATH,
+        )
+    for signal, on in (("TRACES", spans), ("METRICS", metrics)):
+        for variable in _PROTOCOLS:
+            name = variable.format(signal)
+            protocol = environ.get(name, "")
+            if on and protocol not in ("", "http/protobuf"):
+                raise ConfigError(
+                    f"{name} is {protocol!r}; expected http/protobuf (port 4318 of a collector)",
+                    path=_PATH,
+                )
+
+
+def installed() -> bool:
+    """Whether the extra is there."""
+    try:
+        return importlib.util.find_spec(MODULE) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+@asynccontextmanager
+async def opened_tracing(settings: OtelSettings, version: str) -> AsyncGenerator[Tracing | None]:
+    """What makes the spans, for as long as the context lasts; what is left is sent at its end.
+
+    Args:
+        settings: what the configuration says.
+        version: of Armory.
+
+    Raises:
+        ConfigError: as `check`.
+    """
+    check(settings)
+    spans, metrics = wanted(settings)
+    if not (spans or metrics):
+        yield None
+        return
+    from armory.telemetry.tracing import Tracing
+
+    resource = _resource(version)
+    traces = _tracer_provider(resource) if spans else None
+    meters = _meter_provider(resource) if metrics else None
+    tracing = Tracing(
+        traces.get_tracer("armory", version) if traces else None,
+        meters.get_meter("armory", version) if meters else None,
+        queries=settings.queries,
+    )
+    try:
+        yield tracing
+    finally:
+        for provider in (traces, meters):
+            if provider is not None:
+                await asyncio.to_thread(_ended, provider)
+
+
+def _ended(provider: Any) -> None:
+    provider.force_flush(_END_MS)
+    provider.shutdown()
+
+
+def _resource(version: str) -> Any:
+    from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
+
+    found = Resource.create({SERVICE_VERSION: version})
+    if str(found.attributes.get(SERVICE_NAME, "")).startswith("unknown_service"):
+        return found.merge(Resource({SERVICE_NAME: "armory"}))
+    return found
+
+
+def _tracer_provider(resource: Any) -> Any:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    return provider
+
+
+def _meter_provider(resource: Any) -> Any:
+    from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+
+    reader = PeriodicExportingMetricReader(OTLPMetricExporter())
+    return MeterProvider([reader], resource, shutdown_on_exit=False)

@@ -1,0 +1,167 @@
+"""The dispatcher as it is watched: a span for each request of a client, and the audit's record.
+
+Owns: `ObservedDispatcher` and what it is made with. It stands in for the plain one only where
+something watches, so that nothing watched costs nothing. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from msgspec import Raw
+
+from armory.gateway.gateway import Gateway
+from armory.gateway.metatools.definitions import META_TOOLS
+from armory.gateway.observed import failure_of
+from armory.gateway.requests import ClientRequest
+from armory.observability.operation import CURRENT, Operation
+from armory.protocol.jsonrpc import code_of
+from armory.protocol.link import Reply
+from armory.protocol.rawjson import text_of
+from armory.telemetry import conventions as c
+from armory.wire.dispatch import Dispatcher, Verify
+from armory.wire.interaction.interactions import Interactions
+from armory.wire.methods import METHODS
+from armory.wire.sessions.registry import OnEnded
+
+if TYPE_CHECKING:
+    from armory.telemetry.tracing import Tracing
+
+
+@dataclass(frozen=True, slots=True)
+class Observers:
+    """Who watches what clients ask.
+
+    Attributes:
+        tracing: makes spans; None: none are wanted.
+    """
+
+    tracing: Tracing | None = None
+
+    def __bool__(self) -> bool:
+        return self.tracing is not None
+
+    def session_ended(self, transport: str) -> OnEnded | None:
+        """Who is told of client sessions that ended; None: nobody."""
+        tracing = self.tracing
+        if tracing is None:
+            return None
+        return lambda seconds, version: tracing.session_ended("server", seconds, version, transport)
+
+
+def dispatcher_of(
+    gateway: Gateway, interactions: Interactions, observers: Observers | None
+) -> Dispatcher:
+    """The dispatcher of one edge, watched where anybody watches."""
+    if not observers:
+        return Dispatcher(gateway, interactions)
+    return ObservedDispatcher(gateway, interactions, observers)
+
+
+class ObservedDispatcher(Dispatcher):
+    """A dispatcher that is watched.
+
+    Args:
+        gateway: the request path.
+        interactions: multi-round-trip requests and their parking place.
+        observers: who watches.
+    """
+
+    def __init__(self, gateway: Gateway, interactions: Interactions, observers: Observers) -> None:
+        super().__init__(gateway, interactions)
+        self._tracing = observers.tracing
+
+    async def answer(
+        self,
+        request: ClientRequest,
+        method: str,
+        params: dict[str, Raw],
+        verify: Verify | None = None,
+    ) -> Reply:
+        """As `Dispatcher.answer`."""
+        target = c.target(method)
+        kind = name = None
+        if target is not None and target[0] in params:
+            kind, name = target[1], text_of(params, target[0])
+        operation = Operation()
+        if self._tracing is not None:
+            title = None if kind == "resource" else name
+            self._tracing.server(operation, method, title, request.meta, request.headers)
+        token = CURRENT.set(operation)
+        started = time.perf_counter()
+        reply: Reply | None = None
+        try:
+            reply = await super().answer(request, method, params, verify)
+            return reply
+        finally:
+            CURRENT.reset(token)
+            seconds = time.perf_counter() - started
+            outcome = _outcome(operation, reply)
+            if self._tracing is not None:
+                self._traced(operation, request, (method, kind, name), outcome, seconds)
+
+    def _traced(
+        self,
+        operation: Operation,
+        request: ClientRequest,
+        asked: tuple[str, c.When | None, str | None],
+        outcome: tuple[str | None, int | None],
+        seconds: float,
+    ) -> None:
+        tracing = self._tracing
+        assert tracing is not None
+        method, kind, name = asked
+        failure, code = outcome
+        status = None if code is None else str(code)
+        transport = "tcp" if request.headers else "pipe"
+        known = kind == "tool" and (operation.asked or name in META_TOOLS)
+        known = known or (kind == "prompt" and operation.asked)
+        series = c.Series(
+            method if method in METHODS else c.OTHER,
+            kind,
+            name if known else None,
+            failure,
+            status,
+            request.version,
+            transport,
+        )
+        tracing.measured("server", seconds, series)
+        span = operation.span
+        if span.is_recording():
+            facts = _facts(request, kind, name, transport)
+            if status is not None:
+                facts[c.STATUS_CODE] = status
+            tracing.finish(span, facts, failure)
+
+
+def _outcome(operation: Operation, reply: Reply | None) -> tuple[str | None, int | None]:
+    """(`error.type` or None, code of the JSON-RPC error or None) of an answer."""
+    if reply is None:
+        return "cancelled", None
+    if reply.error is not None:
+        code = code_of(reply.error)
+        return (None if code in c.CALLERS_FAULT else str(code)), code
+    if operation.asked:
+        return (c.TOOL_ERROR if operation.failure is not None else None), None
+    return failure_of(reply), None
+
+
+def _facts(
+    request: ClientRequest, kind: c.When | None, name: str | None, transport: str
+) -> dict[str, Any]:
+    found: dict[str, Any] = {c.VERSION: request.version, c.TRANSPORT: transport}
+    if kind is not None and name is not None:
+        found[c.TARGET_ATTRIBUTE[kind]] = name
+        if kind == "tool":
+            found[c.OPERATION] = c.EXECUTE_TOOL
+    if request.id:
+        found[c.REQUEST_ID] = request.id.decode("utf-8", "replace").strip('"')
+    if request.session_id is not None:
+        found[c.SESSION] = request.session_id
+    if transport == "tcp":
+        found[c.PROTOCOL] = "http"
+    if request.remote is not None:
+        found[c.CLIENT_ADDRESS] = request.remote
+    return found

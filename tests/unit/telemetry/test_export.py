@@ -1,0 +1,55 @@
+"""When telemetry is sent, and what is said when it cannot be."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from armory.config import load_text
+from armory.errors import ConfigError
+from armory.runtime import open_runtime
+from armory.runtime.blocks.extras import absent_extras
+from armory.telemetry.export import MODULE, check, wanted
+from armory.telemetry.settings import OtelSettings
+
+pytestmark = pytest.mark.anyio
+ALL = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "environ", "expected"),
+    [
+        (OtelSettings(), {}, (False, False)),
+        (OtelSettings(), ALL, (True, True)),
+        (OtelSettings(), {"OTEL_EXPORTER_OTLP_TRACES_ENDPOINT": "http://x"}, (True, False)),
+        (OtelSettings(), {"OTEL_EXPORTER_OTLP_METRICS_ENDPOINT": "http://x"}, (False, True)),
+        (OtelSettings(), ALL | {"OTEL_METRICS_EXPORTER": "none"}, (True, False)),
+        (OtelSettings(), ALL | {"OTEL_SDK_DISABLED": "true"}, (False, False)),
+        (OtelSettings(enabled=False), ALL, (False, False)),
+        (OtelSettings(enabled=True), {}, (True, True)),
+    ],
+)
+def test_the_environment_says_what_is_sent(
+    settings: OtelSettings, environ: dict[str, str], expected: tuple[bool, bool]
+) -> None:
+    assert wanted(settings, environ) == expected
+
+
+def test_a_protocol_that_is_not_there_is_refused_by_name() -> None:
+    with pytest.raises(ConfigError, match="OTEL_EXPORTER_OTLP_PROTOCOL is 'grpc'; expected http"):
+        check(OtelSettings(), ALL | {"OTEL_EXPORTER_OTLP_PROTOCOL": "grpc"})
+    only = {"OTEL_EXPORTER_OTLP_METRICS_PROTOCOL": "http/json", "OTEL_METRICS_EXPORTER": "none"}
+    check(OtelSettings(), ALL | only)
+
+
+async def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = load_text("observability: {otel: {enabled: true}}\ntool_rag: {enabled: false}")
+    assert absent_extras(loaded) == []
+    monkeypatch.setitem(sys.modules, MODULE, None)
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk", None)
+    with pytest.raises(ConfigError, match=r"armory-mcp-gateway\[otel\]") as refused:
+        async with open_runtime(loaded):
+            pass
+    assert refused.value.path == "observability.otel.enabled"
+    assert [error.path for error in absent_extras(loaded)] == ["observability.otel.enabled"]
