@@ -44,6 +44,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "packs": ("accounts.packs", "packs", "Packs of tools, and who has installed them."),
     "usage": ("accounts.usage", "usage", "What was called, how it fared, what is left."),
     "status": ("gateway.status", "status", "What runs, what is down, and why."),
+    "console": ("gateway.console", "console", "A link to the console, logged in."),
     "logs": ("gateway.logs", "logs", "What a server wrote to standard error."),
     "login": ("gateway.login", "login", "Log in at an upstream that wants a person."),
     "logout": ("gateway.login", "logout", "Forget that login."),

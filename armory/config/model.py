@@ -134,6 +134,8 @@ class ServerConfig(Block):
     every one is."""
     metrics: MetricsConfig = Field(default_factory=MetricsConfig)
     """Where `/metrics` is served."""
+    console: bool = True
+    """Whether `/console` is served, and `/` sends a browser there."""
 
 
 class SetConfig(Block):

@@ -6,14 +6,23 @@ Owns: `RestServices` out of a `Runtime`. Opens nothing.
 from __future__ import annotations
 
 import hashlib
+import time
+from collections.abc import Mapping
+from typing import Any
 
 from armory.accounts.service import Accounts
+from armory.domain.principal import Principal
+from armory.evaluation.marks import MarkedQueries
+from armory.observability.activity import Activity
 from armory.observability.redaction import redacted
 from armory.runtime.running import Runtime
 from armory.runtime.settings import base_path
 from armory.runtime.version import armory_version
+from armory.web.rest.live.access import LiveGateway
 from armory.web.rest.services import RestServices, RetrievalOff, UpstreamInfo
 from armory.wire.http.edge import HttpEdge
+
+_LABELS = "labels"
 
 
 def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestServices:
@@ -26,17 +35,7 @@ def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestS
         return hashlib.sha256(described.encode()).hexdigest() + learned
 
     def upstreams() -> dict[str, UpstreamInfo]:
-        return {
-            key: UpstreamInfo(
-                found.state,
-                redacted(found.error),
-                found.era,
-                found.protocol_version,
-                found.dropped,
-                found.dropped_count,
-            )
-            for key, found in runtime.supervisor.status().items()
-        }
+        return upstreams_of(runtime)
 
     def stderr(server: str) -> list[str] | None:
         pool = runtime.pool
@@ -61,4 +60,77 @@ def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestS
         answered=runtime.figures.metrics.answered,
         api_keys=config.security.api_keys,
         info={"title": "Armory", "version": armory_version()},
+        live=live_gateway(runtime),
+        search_defaults=lambda: search_defaults(runtime),
     )
+
+
+def live_gateway(runtime: Runtime) -> LiveGateway:
+    """The gateway of `runtime`; what a reload swaps is read at each request."""
+
+    def tokens() -> Mapping[str, Principal]:
+        return {
+            name: Principal(name, entry.user, frozenset(entry.scopes))
+            for name, entry in runtime.loaded.config.security.tokens.items()
+        }
+
+    loaded = runtime.loaded
+    project = str((loaded.path or loaded.folder).resolve())
+    name = hashlib.sha256(project.encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return LiveGateway(
+        runtime.gateway,
+        runtime.activity or Activity(),
+        MarkedQueries(loaded.home / _LABELS / name),
+        admit=runtime.admit,
+        tokens=tokens,
+        restart=runtime.supervisor.restart,
+    )
+
+
+def search_defaults(runtime: Runtime) -> Mapping[str, Any]:
+    """Threshold, ranker and most tools as configured."""
+    rag = runtime.loaded.config.tool_rag
+    if runtime.retriever is None:
+        return {"threshold": None, "ranker": None, "max_tools": None}
+    return {
+        "threshold": rag.similarity_threshold,
+        "ranker": rag.ranker,
+        "max_tools": rag.max_tools,
+    }
+
+
+def upstreams_of(runtime: Runtime) -> dict[str, UpstreamInfo]:
+    """Every upstream as supervisor and pool see it."""
+    pool, now = runtime.pool.status(), time.monotonic()
+    found: dict[str, UpstreamInfo] = {}
+    for key, seen in runtime.supervisor.status().items():
+        if key not in pool:
+            continue
+        served = pool[key]
+        found[key] = UpstreamInfo(
+            seen.state,
+            redacted(seen.error),
+            seen.era,
+            seen.protocol_version,
+            seen.dropped,
+            seen.dropped_count,
+            transport=_transport(runtime, key),
+            since_s=max(0.0, now - seen.since),
+            attempts=seen.attempts,
+            awaited=seen.awaited,
+            sessions=served.sessions,
+            in_flight=served.in_flight,
+            queued=served.queued,
+            breaker=served.breaker,
+        )
+    return found
+
+
+def _transport(runtime: Runtime, key: str) -> str:
+    upstream = runtime.pool.upstream(key)
+    if upstream.spec.command is not None:
+        return "stdio"
+    verdict = upstream.connector.verdict
+    if verdict is not None:
+        return verdict.transport
+    return "" if upstream.spec.transport == "auto" else upstream.spec.transport

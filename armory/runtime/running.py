@@ -22,6 +22,7 @@ from armory.gateway.events import EventFanOut
 from armory.gateway.gateway import Gateway, Services
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.tasks.register import TaskRegister
+from armory.observability.activity import Activity
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.search.candidates import Experience
 from armory.runtime.blocks.accounts import (
@@ -77,6 +78,7 @@ class Runtime:
         attribution: remembers queries; None where nothing is learned from use.
         limits: how often each caller may ask.
         figures: what health and metrics read.
+        activity: the latest calls and queries; None for the operator's own commands.
         edge: MCP over HTTP; None while nothing listens.
         listening: the bound server; None likewise.
         joined: what it shares with other replicas.
@@ -135,6 +137,8 @@ class Runtime:
             self._indexing or self.retriever, parts.rules, self._pinning(loaded)
         )
         self.supervisor = Supervisor(self.pool, self.keeper.changed)
+        redact = self.accounts.query_log.redacted if self.accounts else str
+        self.activity = None if trusted else Activity(redact)
         self.attribution = QueryAttribution() if self.learning else None
         self.gateway = self._request_path(Policy() if trusted else parts.policy, parts.gateway)
         self.pool.observers.add(self.gateway)
@@ -144,7 +148,7 @@ class Runtime:
         self._starting: asyncio.Task[None] | None = None
 
     def _request_path(self, policy: Policy, settings: GatewaySettings) -> Gateway:
-        sinks = (self.figures.metrics, self.accounts, self.learning)
+        sinks = (self.figures.metrics, self.accounts, self.learning, self.activity)
         services = Services(
             limiter=self.limits,
             events=EventFanOut([sink for sink in sinks if sink]),

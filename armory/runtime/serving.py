@@ -18,6 +18,7 @@ from armory.runtime.running import Runtime
 from armory.runtime.settings import authenticator, base_path, http_settings, listen_settings
 from armory.web.app import Shortcut, listen, make_app
 from armory.web.binding import Bound
+from armory.web.console.pages import register_console
 from armory.web.rest.api import register_rest
 from armory.wire.http.edge import HttpEdge
 
@@ -57,6 +58,8 @@ async def serve(
             await edge.end_principal(f"api_key:{key_id}")
 
         accounts.feed.subscribe(ENDED, key_ended)
+        if config.server.console:
+            register_console(app, prefix)
 
     async def end_streams(_app: object) -> None:
         edge.end_streams()

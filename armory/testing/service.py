@@ -5,15 +5,21 @@ Owns: putting the parts together without upstreams. Never used by the gateway it
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from armory.accounts.registry import TOOLS
 from armory.accounts.service import Accounts
 from armory.accounts.settings import AccountSettings
 from armory.domain.catalog import Catalog, ServerLists, ToolRules, build_catalog
+from armory.evaluation.marks import MarkedQueries
+from armory.gateway.events import EventFanOut
+from armory.gateway.gateway import Gateway, Services
+from armory.observability.activity import Activity
 from armory.retrieval.embedders.embedded import EmbeddedEmbedder
 from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.ports import Embedder
@@ -27,9 +33,11 @@ from armory.security.policy import Policy, Rule
 from armory.storage.cache import Cache, MemoryCache
 from armory.storage.database import Database
 from armory.tasks import spawn, stop
+from armory.upstreams.pool import Pool
 from armory.web.app import listen, make_app
 from armory.web.binding import bind
 from armory.web.rest.api import register_rest
+from armory.web.rest.live.access import LiveGateway
 from armory.web.rest.services import Agent, RestLimits, RestServices, UpstreamInfo
 from armory.web.settings import ListenSettings
 
@@ -46,6 +54,7 @@ class Service:
         url: where it is reached.
         accounts, policy, retriever: its parts.
         catalog: what it serves.
+        gateway: the request path over it, which has no upstreams.
         follows_registry: whether tools that are registered over REST are indexed at once.
     """
 
@@ -54,6 +63,7 @@ class Service:
     policy: Policy
     retriever: Retriever
     catalog: Catalog
+    gateway: Gateway
     follows_registry: bool = True
 
     async def publish(self, catalog: Catalog) -> None:
@@ -62,6 +72,7 @@ class Service:
             [*catalog.tools.values(), *self.accounts.registry.records.values()]
         )
         self.catalog = catalog
+        self.gateway.publish(catalog)
 
     def follow_registry(self) -> None:
         """Index tools that are registered over REST, as long as `follows_registry` says so."""
@@ -123,7 +134,11 @@ async def running_service(
     await accounts.open()
     packs = accounts.scopes if accounts.enabled else None
     retriever = _retriever(accounts, embedder, rank)
-    service = Service("", accounts, Policy(list(rules), packs), retriever, catalog)
+    policy, activity = Policy(list(rules), packs), Activity()
+    events = EventFanOut([accounts, activity])
+    gateway = Gateway(Pool(), retriever, policy, services=Services(events=events))
+    service = Service("", accounts, policy, retriever, catalog, gateway)
+    labels = tempfile.TemporaryDirectory()
 
     service.follow_registry()
     await service.publish(catalog)
@@ -146,6 +161,7 @@ async def running_service(
         body_bytes=1 << 22,
         api_keys=True,
         limits=limits or RestLimits(),
+        live=LiveGateway(gateway, activity, MarkedQueries(Path(labels.name) / "labels")),
     )
     app = make_app(body_bytes=services.body_bytes)
     register_rest(app, services)
@@ -158,8 +174,10 @@ async def running_service(
     finally:
         await listening.close()
         await stop(task)
+        await gateway.close()
         await retriever.aclose()
         await accounts.close()
+        labels.cleanup()
 
 
 def _retriever(

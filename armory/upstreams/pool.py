@@ -206,6 +206,16 @@ class Pool:
             key: self._upstreams.get(key) or self._make(spec) for key, spec in new.items()
         }
 
+    def renew(self, server: str) -> None:
+        """Serve from new sessions from now on; calls in flight on the old ones end.
+
+        Raises:
+            UpstreamUnavailable: there is no such upstream.
+        """
+        old = self.upstream(server)
+        self._upstreams[server] = self._make(old.spec)
+        self._retire(old)
+
     async def close(self) -> None:
         """Close everything; leaves no process, task or socket."""
         self._closed = True

@@ -319,6 +319,16 @@ class Supervisor:
         await self._pool.update(specs)
         await self._align()
 
+    async def restart(self, server: str) -> None:
+        """Connect one upstream anew, at once: its process or sessions are replaced, calls in flight
+        end, its last good lists stay until it answers.
+
+        Raises:
+            UpstreamUnavailable: it is unknown.
+        """
+        self._pool.renew(server)
+        await self._align()
+
     async def stop(self) -> None:
         """End every owner task; the pool closes the sessions."""
         await stop(self._teller)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import structlog
 from msgspec import Raw
@@ -37,6 +37,21 @@ _MEMBER = b"tools"
 _BYTES_PER_TOKEN = 4
 _CALLED = 20
 """Tools that a query finds by its being a name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """What a listing with a query shows.
+
+    Attributes:
+        selection: what was found.
+        names: exposed names of the listed tools, in the catalog's order.
+        body: the listed definitions as JSON, separated by commas, meta-tools included.
+    """
+
+    selection: Selection
+    names: list[str]
+    body: bytes
 
 
 class ToolLists:
@@ -81,16 +96,11 @@ class ToolLists:
         started = time.perf_counter()
         view = context.view
         await self._limiter.acquire(context.principal, LIST, "")
-        selection = await self.search(context, query)
-        visible = view.visible(context)
-        form = Form(context.era, load=True)
-        chosen = _within_budget(view, form, view.pinned(visible), selection)
-        names = _in_order(view, chosen)
-        cut = len(names) < len(visible.tools)
-        body = _with_meta_tools(context, view.tools_json(names, form), cut=cut)
+        filtered = await self.choose(context, query)
+        selection, names, body = filtered.selection, filtered.names, filtered.body
         described = {
             "returned": len(names),
-            "visible": len(visible.tools),
+            "visible": len(view.visible(context).tools),
             "threshold": selection.threshold,
             "degraded": selection.degraded,
             "catalog_version": view.catalog.version,
@@ -101,12 +111,38 @@ class ToolLists:
         self._outcomes.listed(context, query, selection, names, len(body), started)
         return reply
 
-    async def search(self, context: RequestContext, query: Query) -> Selection:
+    async def choose(
+        self, context: RequestContext, query: Query, *, explain: bool = False
+    ) -> Filtered:
+        """What a listing with a query shows.
+
+        Args:
+            context: whose request it is.
+            query: what to search for.
+            explain: fill the selection's `ranking` and `withheld`.
+
+        Raises:
+            RateLimited: too many searches run or wait already.
+        """
+        view = context.view
+        selection = await self.search(context, query, explain=explain)
+        visible = view.visible(context)
+        form = Form(context.era, load=True)
+        chosen = _within_budget(view, form, view.pinned(visible), selection)
+        names = _in_order(view, chosen)
+        cut = len(names) < len(visible.tools)
+        body = _with_meta_tools(context, view.tools_json(names, form), cut=cut)
+        return Filtered(selection, names, body)
+
+    async def search(
+        self, context: RequestContext, query: Query, *, explain: bool = False
+    ) -> Selection:
         """What was found within what is visible; a search that breaks is an empty one that says so.
 
         Args:
             context: whose request it is.
             query: what to search for.
+            explain: fill `ranking` and `withheld`.
 
         Raises:
             RateLimited: too many searches run or wait already.
@@ -117,7 +153,7 @@ class ToolLists:
             return _nothing(query, len(visible.tools), "no retriever")
         searched = view.searchable(visible)
         try:
-            found = view.named(await self._retriever.search(query, searched))
+            found = view.named(await self._retriever.search(query, searched, explain=explain))
             lacking = found.degraded or view.lacks(context)
             return _called(view, query, visible, replace(found, degraded=lacking))
         except RateLimited:

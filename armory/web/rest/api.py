@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 
 from armory.web.rest import keys, packs, status
+from armory.web.rest.live import labels, me, operating, search, tools
 from armory.web.rest.openapi import describe, page
 from armory.web.rest.requests import refuse_method, serve
 from armory.web.rest.retrieve import RetrieveHandlers
@@ -31,6 +32,10 @@ def all_routes(services: RestServices) -> list[Route]:
     found = [*retrieve.routes(), *packs.routes(), *status.routes()]
     if services.api_keys or services.accounts.enabled:
         found += keys.routes()
+    live = services.live
+    if live is not None:
+        found += [me.route(live), *tools.routes(live), search.route(live)]
+        found += [*labels.routes(live), *operating.routes(live)]
     return found
 
 

@@ -22,6 +22,7 @@ from armory.retrieval.ports import FloatArray
 from armory.retrieval.ranking.answer import Ranking
 from armory.security.authentication import Authenticator
 from armory.security.policy import Policy
+from armory.web.rest.live.access import LiveGateway
 
 
 class Engine(Protocol):
@@ -130,6 +131,12 @@ class UpstreamInfo:
         protocol_version: revision spoken, or "".
         dropped: the first entries of its lists that were left out; for administrators.
         dropped_count: how many were left out in all.
+        transport: stdio, streamable-http or sse; "" while unknown.
+        since_s: for so many seconds it has been in this state.
+        attempts: attempts to connect since it was last stable.
+        awaited: what its process has not done yet while it starts, or "".
+        sessions, in_flight, queued: sessions, calls under way, calls that wait.
+        breaker: closed, open or half_open.
     """
 
     state: str
@@ -138,6 +145,14 @@ class UpstreamInfo:
     protocol_version: str = ""
     dropped: Sequence[Dropped] = ()
     dropped_count: int = 0
+    transport: str = ""
+    since_s: float = 0.0
+    attempts: int = 0
+    awaited: str = ""
+    sessions: int = 0
+    in_flight: int = 0
+    queued: int = 0
+    breaker: str = "closed"
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +193,9 @@ class RestServices:
         take: counts one request of a principal; raises `RateLimited` where it is one too many.
         answered: told of every request: method, the route's path, status, seconds.
         info: title and version for the API description.
+        live: the gateway that runs; None: routes that look at it are not there.
+        search_defaults: threshold, ranker and max_tools as configured; None where nothing is
+            searched.
     """
 
     engine: Engine
@@ -201,3 +219,9 @@ class RestServices:
     info: Mapping[str, Any] = field(
         default_factory=lambda: {"title": "Armory", "version": "0"},
     )
+    live: LiveGateway | None = None
+    search_defaults: Callable[[], Mapping[str, Any]] = lambda: {
+        "threshold": None,
+        "ranker": None,
+        "max_tools": None,
+    }

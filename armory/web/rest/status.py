@@ -113,7 +113,19 @@ class UpstreamAnswer(Answer):
     protocol_version: str
     tools: int
     uptime: float
+    transport: str = Field(description="stdio, streamable-http, sse; empty while unknown.")
+    since_s: float = Field(description="For so long it has been in this state.")
     error: str | None = Field(default=None, description="For administrators.")
+    attempts: int | None = Field(
+        default=None, description="Since it was last stable. For administrators."
+    )
+    awaited: str | None = Field(
+        default=None, description="What its start waits for. For administrators."
+    )
+    sessions: int | None = Field(default=None, description="For administrators.")
+    in_flight: int | None = Field(default=None, description="For administrators.")
+    queued: int | None = Field(default=None, description="For administrators.")
+    breaker: str | None = Field(default=None, description="For administrators.")
     dropped_count: int | None = Field(
         default=None,
         description="Entries of its lists left out as unusable. For administrators.",
@@ -250,9 +262,14 @@ async def upstreams(call: RestCall) -> Reply:
             "protocol_version": info.protocol_version,
             "tools": counts[server],
             "uptime": round(services.accounts.usage.uptime(server), 6),
+            "transport": info.transport,
+            "since_s": round(info.since_s, 1),
         }
         if call.admin:
             entry["error"] = info.error or None
+            entry["awaited"] = info.awaited or None
+            for name in ("attempts", "sessions", "in_flight", "queued", "breaker"):
+                entry[name] = getattr(info, name)
             entry["dropped_count"] = info.dropped_count
             entry["dropped"] = [asdict(dropped) for dropped in info.dropped]
         shown.append(entry)

@@ -287,6 +287,21 @@ async def test_an_update_starts_stops_and_keeps(houses: Build) -> None:
         assert list(house.supervisor.lists()) == ["b"]
 
 
+async def test_restarted_it_is_another_process_and_its_tools_never_left(houses: Build) -> None:
+    house = houses(stdio("a"), stdio("b"))
+    await house.supervisor.start()
+    await until(lambda: house.state("a") == house.state("b") == "ready")
+    before, other = house.pool.upstream("a"), house.pool.upstream("b")
+    names = house.names("a")
+    await house.supervisor.restart("a")
+    assert house.names("a") == names
+    await until(lambda: house.state("a") == "ready")
+    assert house.pool.upstream("a") is not before
+    assert house.pool.upstream("b") is other
+    with pytest.raises(UpstreamUnavailable, match="no upstream 'c'"):
+        await house.supervisor.restart("c")
+
+
 async def test_what_a_retired_upstream_loses_is_not_its_successors_loss(houses: Build) -> None:
     async with ScriptedUpstream() as server:
         house = houses(UpstreamSpec("up", url=server.url))

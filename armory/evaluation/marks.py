@@ -1,0 +1,148 @@
+"""Queries that people label while they look at what is found: a set that `eval` and `tune` take.
+
+Owns: the folder with `queries.jsonl` and `tools.jsonl`, and how a mark changes them. Never imports
+retrieval.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from armory.domain.tool import ToolRecord
+from armory.errors import BackendError
+
+QUERIES, TOOLS = "queries.jsonl", "tools.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """One query with what was said of it.
+
+    Attributes:
+        query: its text.
+        right: names of the tools that it wants.
+        wrong: names of tools that it does not want.
+        none: whether no tool fits it.
+    """
+
+    query: str
+    right: tuple[str, ...] = ()
+    wrong: tuple[str, ...] = ()
+    none: bool = False
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """As `queries.jsonl` has it."""
+        digest = hashlib.sha256(self.query.encode("utf-8", "replace")).hexdigest()[:12]
+        row: dict[str, Any] = {"id": digest, "query": self.query, "relevant": list(self.right)}
+        return row | ({"wrong": list(self.wrong)} if self.wrong else {})
+
+
+class MarkedQueries:
+    """A labelled set that grows mark by mark.
+
+    A query of which only wrong tools are known says nothing that can be measured: it is kept in
+    `undecided.jsonl` beside the set until a right one is known, or that none fits.
+
+    Args:
+        folder: made on the first mark.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def all(self) -> list[Marked]:
+        """Every query that was marked, oldest first.
+
+        Raises:
+            BackendError: the files cannot be read.
+        """
+        found = [_marked(row, whole=True) for row in _rows(self.folder / QUERIES)]
+        return found + [_marked(row, whole=False) for row in _rows(self.folder / "undecided.jsonl")]
+
+    def mark(
+        self, query: str, tool: str | None, right: bool | None, tools: Iterable[ToolRecord]
+    ) -> Marked:
+        """Say of a tool that a query wants it, or does not.
+
+        Args:
+            query: the text.
+            tool: exposed name; None: of all tools, which with `right=False` means that none fits.
+            right: None takes back what was said.
+            tools: the catalog, for `tools.jsonl`; tools that earlier marks name stay in it.
+
+        Raises:
+            BackendError: the files cannot be written.
+        """
+        known = {marked.query: marked for marked in self.all()}
+        before = known.get(query, Marked(query))
+        if tool is None:
+            after = Marked(query, none=right is False)
+        else:
+            rights = [name for name in before.right if name != tool]
+            wrongs = [name for name in before.wrong if name != tool]
+            if right is not None:
+                (rights if right else wrongs).append(tool)
+            after = Marked(query, tuple(rights), tuple(wrongs), before.none and not rights)
+        known[query] = after
+        kept = [m for m in known.values() if m.right or m.wrong or m.none]
+        wanted = {name for marked in kept for name in marked.right}
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._write_tools(tools, wanted)
+            _write(self.folder / QUERIES, [m.row for m in kept if m.right or m.none])
+            rest = [m.row for m in kept if not (m.right or m.none)]
+            _write(self.folder / "undecided.jsonl", rest)
+        except OSError as error:
+            raise BackendError(
+                f"{self.folder} cannot be written: {error.strerror or error}"
+            ) from error
+        return after
+
+    def _write_tools(self, tools: Iterable[ToolRecord], wanted: set[str]) -> None:
+        path = self.folder / TOOLS
+        rows = {tool.name: _tool_row(tool) for tool in tools}
+        for row in _rows(path):
+            name = str(row.get("id"))
+            if name in wanted and name not in rows:
+                rows[name] = dict(row)
+        _write(path, rows.values())
+
+
+def _tool_row(tool: ToolRecord) -> dict[str, Any]:
+    row: dict[str, Any] = {"id": tool.name, **tool.definition, "name": tool.original_name}
+    row |= {"server": tool.server, "server_title": tool.server_title}
+    row["description"] = tool.description
+    return row
+
+
+def _marked(row: Mapping[str, Any], *, whole: bool) -> Marked:
+    right = tuple(map(str, row.get("relevant") or ()))
+    wrong = tuple(map(str, row.get("wrong") or ()))
+    return Marked(str(row.get("query", "")), right, wrong, whole and not right)
+
+
+def _rows(path: Path) -> list[Mapping[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+        rows: list[object] = [json.loads(line) for line in text.split("\n") if line.strip()]
+    except FileNotFoundError:
+        return []
+    except (OSError, ValueError) as error:
+        raise BackendError(f"{path} cannot be read: {error}") from error
+    return [cast("Mapping[str, Any]", row) for row in rows if isinstance(row, dict)]
+
+
+def _write(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=path.name)
+    with os.fdopen(handle, "w", encoding="utf-8", errors="backslashreplace") as file:
+        for row in rows:
+            file.write(json.dumps(row) + "\n")
+    Path(name).replace(path)

@@ -1,0 +1,1 @@
+"""The console: static files, and the page that a browser opens."""

@@ -1,0 +1,1 @@
+"""The running gateway over REST: what it is, holds, finds and does."""

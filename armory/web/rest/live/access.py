@@ -1,0 +1,125 @@
+"""What routes that look at the running gateway use of it, handed over by the runtime.
+
+Owns: the seam. Never makes any of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from msgspec import Raw
+
+from armory.domain.principal import Principal
+from armory.domain.tool import ToolRecord
+from armory.errors import UnknownTool
+from armory.evaluation.marks import MarkedQueries
+from armory.gateway.context import RequestContext
+from armory.gateway.endpoint import ALL, Endpoint
+from armory.gateway.gateway import Gateway
+from armory.gateway.requests import ClientRequest
+from armory.observability.activity import Activity
+from armory.protocol.link import Answer, ClientGone, Params
+from armory.protocol.versions import MODERN_VERSIONS
+from armory.web.rest.problems import Problem
+
+
+class RestClient:
+    """A caller over REST, as an upstream sees it: it can be told nothing and asked nothing."""
+
+    capabilities: Mapping[str, Any] = {}
+    log_level: str | None = None
+    progress_token: Raw | None = None
+
+    async def notify(self, method: str, params: Params) -> None:
+        """Nobody reads notifications."""
+
+    async def ask(self, method: str, params: Params) -> Answer:
+        """As `ClientChannel.ask`.
+
+        Raises:
+            ClientGone: always.
+        """
+        raise ClientGone(f"{method} cannot be put to a caller over REST")
+
+
+async def _admitted(_principal: Principal) -> None:
+    return
+
+
+async def _unknown(server: str) -> None:
+    raise UnknownTool(f"there is no upstream {server!r}")
+
+
+def _nobody() -> Mapping[str, Principal]:
+    return {}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class LiveGateway:
+    """A gateway that runs.
+
+    Attributes:
+        gateway: the request path.
+        activity: the latest calls and queries.
+        marks: queries that people have labelled; None: there is no place for them.
+        admit: has what policy needs of a principal's account in memory.
+        tokens: the principals of the static tokens by name, for administrators to look through
+            their eyes.
+        restart: connects an upstream anew; raises `UnknownTool` where there is none.
+        marking: held while a label is written.
+    """
+
+    gateway: Gateway
+    activity: Activity = field(default_factory=Activity)
+    marks: MarkedQueries | None = None
+    admit: Callable[[Principal], Awaitable[None]] = _admitted
+    tokens: Callable[[], Mapping[str, Principal]] = _nobody
+    restart: Callable[[str], Awaitable[None]] = _unknown
+    marking: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def context(
+        self, principal: Principal, endpoint: Endpoint = ALL, *, current: bool = False
+    ) -> RequestContext:
+        """A request of `principal` at an endpoint, with what it is served from."""
+        request = ClientRequest(principal, RestClient(), "modern", MODERN_VERSIONS[-1], endpoint)
+        return await self.gateway.context(request, own_lists="current" if current else "known")
+
+    def endpoint(self, path: str) -> Endpoint:
+        """The endpoint of a path below `/mcp`: "", `set/NAME` or `SERVER`.
+
+        Raises:
+            Problem: there is none.
+        """
+        kind, name = "all", ""
+        if path:
+            kind, name = "server", path
+            if path.startswith("set/"):
+                kind, name = "set", path.removeprefix("set/")
+        found = self.gateway.view.endpoint(kind, name)
+        if found is None:
+            raise Problem(
+                422,
+                "invalid_request",
+                f"there is no endpoint {path[:80]!r}; expected nothing, a server or set/NAME",
+                parameter="endpoint",
+            )
+        return found
+
+    def endpoints(self, servers: Sequence[str]) -> list[str]:
+        """Paths of the endpoints below `/mcp`, those of other servers left out."""
+        return ["", *(f"set/{name}" for name in self.gateway.view.settings.sets), *servers]
+
+
+def tool_of(context: RequestContext, name: str) -> ToolRecord:
+    """The tool of that name that the caller sees.
+
+    Raises:
+        Problem: there is none.
+    """
+    record = context.view.tool(context, name)
+    if record is None:
+        raise Problem(404, "unknown_tool", f"there is no tool {name[:200]!r}")
+    return record

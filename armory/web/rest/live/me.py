@@ -1,0 +1,86 @@
+"""Who asks, and what this gateway offers to it.
+
+Owns: the route. Shows an administrator more than others, and nobody a secret.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from armory.retrieval.names import RANKERS
+from armory.web.rest.live.access import LiveGateway
+from armory.web.rest.routes import Answer, Reply, RestCall, Route
+from armory.web.rest.services import RetrievalOff
+
+
+class Features(Answer):
+    """What can be used here."""
+
+    search: bool = Field(description="Whether tools can be searched for (`tool_rag.enabled`).")
+    accounts: bool = Field(description="Whether packs and plans hold (`accounts.enabled`).")
+    api_keys: bool
+    agent: bool
+    labels: bool = Field(description="Whether queries can be labelled, which is for `admin`.")
+    restart: bool = Field(description="Whether upstreams can be restarted, which is for `admin`.")
+
+
+class MeAnswer(Answer):
+    """The caller, and the gateway as it may use it."""
+
+    subject: str
+    user: str | None
+    method: str
+    scopes: list[str]
+    admin: bool
+    title: str
+    version: str
+    endpoints: list[str] = Field(description="Paths below `/mcp`; the empty one is `/mcp` itself.")
+    rankers: list[str]
+    threshold: float | None = Field(description="As configured; null where nothing is searched.")
+    ranker: str | None = Field(description="Likewise.")
+    max_tools: int | None = Field(description="Likewise.")
+    principals: list[str] = Field(
+        description="Names of static tokens through whose eyes an administrator may look."
+    )
+    features: Features
+
+
+def route(live: LiveGateway) -> Route:
+    """The route."""
+
+    async def me(call: RestCall) -> Reply:
+        services, who = call.services, call.principal
+        catalog = services.catalog()
+        names = services.policy().visible_tools(catalog, who).names
+        servers = [
+            key
+            for key in catalog.servers
+            if call.admin or any(t.server == key for n, t in catalog.tools.items() if n in names)
+        ]
+        limits = services.search_defaults()
+        body: dict[str, Any] = {
+            "subject": who.subject,
+            "user": who.user,
+            "method": who.method,
+            "scopes": sorted(who.scopes),
+            "admin": call.admin,
+            "title": services.info["title"],
+            "version": str(services.info["version"]),
+            "endpoints": live.endpoints(servers),
+            "rankers": list(RANKERS),
+            **limits,
+            "principals": sorted(live.tokens()) if call.admin else [],
+            "features": {
+                "search": not isinstance(services.engine, RetrievalOff),
+                "accounts": services.accounts.enabled,
+                "api_keys": services.api_keys,
+                "agent": services.agent is not None,
+                "labels": live.marks is not None and call.admin,
+                "restart": call.admin,
+            },
+        }
+        return Reply(body)
+
+    return Route("GET", "/v1/me", me, "The caller, and what it may use", MeAnswer, tag="gateway")

@@ -1,0 +1,275 @@
+"""What a listing with a query would show, with every number that decided.
+
+Owns: the route. Searches as the request path does; reads policy once more to say what hides what.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from armory.domain.principal import Principal
+from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, MAX_TOP_K, Query
+from armory.domain.results import Listing, Match, Selection
+from armory.errors import AccessDenied, InvalidRequest
+from armory.gateway.context import RequestContext
+from armory.gateway.views.definitions import Form
+from armory.retrieval.names import RANKERS
+from armory.web.rest.live.access import LiveGateway
+from armory.web.rest.problems import limit_headers
+from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape, Text
+from armory.web.rest.shapes import Name
+
+_DESCRIBED = 400
+_BYTES_PER_TOKEN = 4
+_FORM = Form("modern")
+_Intent = Annotated[Text, Field(min_length=1, max_length=MAX_QUERY_CHARS, pattern=r"\S")]
+
+
+class Eyes(Shape):
+    """Through whose eyes to look; for administrators. A token's name, or a user and scopes."""
+
+    token: Name | None = Field(default=None, description="Name of a static token.")
+    user: Name | None = None
+    scopes: Annotated[list[Name], Field(max_length=50)] = Field(default=[])
+
+
+class SearchBody(Shape):
+    """A query and how to answer it; what is left out is as configured."""
+
+    queries: Annotated[list[_Intent], Field(min_length=1, max_length=MAX_TEXTS)] = Field(
+        description="The intents; each is searched for."
+    )
+    endpoint: Annotated[str, Field(max_length=200)] = Field(
+        default="", description="Path below `/mcp`: nothing, a server, or `set/NAME`."
+    )
+    ranker: Literal[tuple(RANKERS)] | None = None  # pyright: ignore[reportInvalidTypeForm]
+    threshold: Annotated[float, Field(ge=0, le=1)] | None = None
+    top_k: Annotated[int, Field(ge=1, le=MAX_TOP_K)] | None = None
+    servers: Annotated[list[Name], Field(max_length=100)] | None = None
+    categories: Annotated[list[Name], Field(max_length=100)] | None = None
+    candidates: Annotated[int, Field(ge=0, le=MAX_TOP_K)] = Field(
+        default=50, description="So many of the ranked tools are described, listed or not."
+    )
+    principal: Eyes | None = Field(default=None, description="For administrators.")
+
+
+class Candidate(Answer):
+    """One ranked tool."""
+
+    name: str
+    server: str
+    title: str
+    description: str
+    score: float = Field(description="Calibrated, in [0, 1]; the threshold is compared with it.")
+    probability: float
+    raw_score: float = Field(description="The ranker's own formula.")
+    signals: dict[str, float]
+    reason: str
+    withheld: str | None = Field(description="Why the listing lacks it; null: it is listed.")
+    tokens: int
+
+
+class Hidden(Answer):
+    """Tools of the catalog that were not searched, by what hides them."""
+
+    endpoint: int
+    policy: int
+    packs: int
+    apps: int = Field(description="Tools for apps alone, which models may not call.")
+
+
+class SearchAnswer(Answer):
+    """What a listing would show, and why."""
+
+    listed: list[str] = Field(description="Exposed names, pinned ones included.")
+    pinned: list[str]
+    candidates: list[Candidate]
+    ranked: int = Field(description="Tools that were ranked.")
+    visible: int
+    threshold: float
+    refused: bool = Field(description="Whether the query was judged to need no tool.")
+    degraded: str | None
+    hidden: Hidden | None = Field(description="For administrators.")
+    tokens: dict[str, int] = Field(description="Estimates: `all` definitions, those `listed`.")
+    ms: dict[str, float] = Field(description="By stage.")
+
+
+def route(live: LiveGateway) -> Route:
+    """The route."""
+    return Route(
+        "POST",
+        "/v1/search",
+        partial(_search, live),
+        "What a listing with a query shows, and why",
+        SearchAnswer,
+        tag="gateway",
+        body=SearchBody,
+        limit_headers=True,
+        problems=(429,),
+        description="Counts as a query; nothing is learned from it.",
+    )
+
+
+async def _search(live: LiveGateway, call: RestCall) -> Reply:
+    given: SearchBody = call.body
+    if sum(map(len, given.queries)) > MAX_QUERY_CHARS:
+        said = f"the queries have more than {MAX_QUERY_CHARS} characters together"
+        raise InvalidRequest(said, parameter="queries")
+    who = await _principal(live, call)
+    quota = await call.services.accounts.spend(call.principal)
+    started = time.perf_counter()
+    context = await live.context(who, live.endpoint(given.endpoint))
+    view = context.view
+    visible = view.visible(context)
+    decided = time.perf_counter()
+    if not live.gateway.tool_lists.filters(view.settings):
+        raise InvalidRequest("retrieval is off here; see tool_rag.enabled")
+    for text in given.queries:
+        await call.services.engine.embedding(text)
+    embedded = time.perf_counter()
+    query = _query(given, context.user)
+    filtered = await live.gateway.tool_lists.choose(context, query, explain=True)
+    ended = time.perf_counter()
+    selection = filtered.selection
+    whole = len(view.all_tools_json(visible, _FORM))
+    listing = Listing(
+        query,
+        visible=len(visible.tools),
+        visible_bytes=whole,
+        returned_bytes=len(filtered.body),
+        top_score=selection.top_score,
+        latency_ms=(ended - started) * 1_000,
+        selected=tuple(filtered.names),
+        degraded=selection.degraded,
+    )
+    live.activity.listed(call.principal, listing)
+    body = {
+        **_described(context, selection, filtered.names, given.candidates),
+        "hidden": _hidden(context) if call.admin else None,
+        "tokens": {
+            "all": whole // _BYTES_PER_TOKEN,
+            "listed": len(filtered.body) // _BYTES_PER_TOKEN,
+        },
+        "ms": {
+            "visibility": _ms(started, decided),
+            "embedding": _ms(decided, embedded),
+            "ranking": round(selection.took_ms, 3),
+            "listing": round(max(0.0, (ended - embedded) * 1_000 - selection.took_ms), 3),
+            "total": _ms(started, ended),
+        },
+    }
+    return Reply(body, headers=limit_headers(quota))
+
+
+def _described(
+    context: RequestContext, selection: Selection, names: list[str], count: int
+) -> dict[str, object]:
+    visible = context.view.visible(context)
+    return {
+        "listed": names,
+        "pinned": list(context.view.pinned(visible)),
+        "candidates": _candidates(context, selection, count),
+        "ranked": len(selection.ranking),
+        "visible": len(visible.tools),
+        "threshold": selection.threshold,
+        "refused": selection.refused,
+        "degraded": selection.degraded,
+    }
+
+
+def _query(given: SearchBody, user: str) -> Query:
+    return Query(
+        tuple(given.queries),
+        threshold=given.threshold,
+        top_k=given.top_k,
+        servers=None if given.servers is None else frozenset(given.servers),
+        categories=None if given.categories is None else frozenset(given.categories),
+        ranker=given.ranker,
+        source="rest",
+        user=user,
+    )
+
+
+async def _principal(live: LiveGateway, call: RestCall) -> Principal:
+    eyes: Eyes | None = call.body.principal
+    if eyes is None:
+        return call.principal
+    if not call.admin:
+        raise AccessDenied("looking through the eyes of others is for the scope `admin`")
+    if eyes.token is not None:
+        if eyes.user is not None or eyes.scopes:
+            raise InvalidRequest("give a token, or a user and scopes", parameter="principal.token")
+        known = live.tokens().get(eyes.token)
+        if known is None:
+            said = f"no static token is called {eyes.token!r}"
+            raise InvalidRequest(said, parameter="principal.token")
+        who = known
+    else:
+        scopes = frozenset(eyes.scopes)
+        who = Principal(eyes.user or "somebody", eyes.user, scopes, "internal")
+    await live.admit(who)
+    return who
+
+
+def _candidates(
+    context: RequestContext, selection: Selection, count: int
+) -> list[dict[str, object]]:
+    view = context.view
+    matched = {match.tool.name for match in selection.matches}
+    rest = (match for match in selection.ranking if match.tool.name not in matched)
+    shown: list[dict[str, object]] = []
+    for match in (*selection.matches, *rest):
+        if len(shown) >= count:
+            break
+        if match.tool.name in view.positions:
+            size = len(view.tool_json(match.tool.name, _FORM))
+            withheld = None
+            if match.tool.name not in matched:
+                withheld = selection.withheld.get(match.tool.name, "below threshold")
+            shown.append(_candidate(match, withheld, -(-size // _BYTES_PER_TOKEN)))
+    return shown
+
+
+def _candidate(match: Match, withheld: str | None, tokens: int) -> dict[str, object]:
+    tool = match.tool
+    return {
+        "name": tool.name,
+        "server": tool.server,
+        "title": tool.title,
+        "description": tool.description[:_DESCRIBED],
+        "score": round(match.score, 4),
+        "probability": round(match.probability, 4),
+        "raw_score": round(match.raw_score, 4),
+        "signals": {name: round(float(value), 4) for name, value in match.signals.items()},
+        "reason": match.reason,
+        "withheld": withheld,
+        "tokens": tokens,
+    }
+
+
+def _hidden(context: RequestContext) -> Mapping[str, int]:
+    view, who, scope = context.view, context.principal, context.endpoint.scope
+    counts = {"endpoint": 0, "policy": 0, "packs": 0, "apps": 0}
+    visible = view.visible(context)
+    searched = view.searchable(visible).names
+    for name, tool in view.catalog.tools.items():
+        if name in searched:
+            continue
+        if not scope.has_tool(tool.server, name):
+            counts["endpoint"] += 1
+        elif not view.policy.allows(who, name, packs=False):
+            counts["policy"] += 1
+        elif name not in visible.tools.names:
+            counts["packs"] += 1
+        else:
+            counts["apps"] += 1
+    return counts
+
+
+def _ms(start: float, end: float) -> float:
+    return round((end - start) * 1_000, 3)

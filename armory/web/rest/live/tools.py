@@ -1,0 +1,169 @@
+"""The tools that the caller sees, one by one, and calling them.
+
+Owns: the routes. Decides nothing: the request path does, as for a call over MCP.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Raw
+from pydantic import Field
+
+from armory.domain.tool import ToolRecord
+from armory.errors import InvalidRequest
+from armory.gateway.context import RequestContext
+from armory.gateway.views.definitions import Form
+from armory.protocol.errors import RpcError
+from armory.protocol.rawjson import pack
+from armory.web.rest.live.access import LiveGateway, tool_of
+from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
+
+_SHORT = 200
+_FORM = Form("modern")
+_BYTES_PER_TOKEN = 4
+
+
+class ToolPage(Shape):
+    """Which part of the tools."""
+
+    after: Annotated[int, Field(ge=0)] = Field(default=0, description="So many are left out.")
+    limit: Annotated[int, Field(ge=1, le=5_000)] = 1_000
+
+
+class ToolRow(Answer):
+    """One tool in short."""
+
+    name: str
+    server: str
+    title: str
+    description: str = Field(description="The first 200 characters.")
+    tags: list[str]
+    category: str | None
+    tokens: int = Field(description="Estimate of what its definition costs in a prompt.")
+    hints: list[str] = Field(description="Those of its annotations that are true.")
+
+
+class ToolRows(Answer):
+    """Tools in the order of the catalog."""
+
+    version: int = Field(description="Of the catalog.")
+    total: int
+    tools: list[ToolRow]
+
+
+class ToolDetail(ToolRow):
+    """One tool."""
+
+    original_name: str
+    fingerprint: str
+    pinned: bool = Field(description="Whether every listing has it.")
+    definition: dict[str, Any] = Field(description="As a listing shows it.")
+    usage: dict[str, Any] | None = Field(description="Of the last days; null: never called.")
+
+
+class Arguments(Shape):
+    """What to call a tool with."""
+
+    arguments: dict[str, Any] = Field(default={})
+
+
+class CallAnswer(Answer):
+    """What a call gave: exactly one of `result` and `error` is set."""
+
+    result: dict[str, Any] | None = Field(description="The tool's result, as over MCP.")
+    error: dict[str, Any] | None = Field(description="The JSON-RPC error of the server.")
+    took_ms: float
+    bytes: int
+
+
+def routes(live: LiveGateway) -> list[Route]:
+    """The routes of tools."""
+    name = {"name": "Exposed name of the tool."}
+    return [
+        Route("GET", "/v1/tools", partial(_list, live), "The tools that the caller sees", ToolRows,
+              tag="gateway", params=ToolPage),
+        Route("GET", "/v1/tools/{name}", partial(_one, live), "One tool", ToolDetail,
+              tag="gateway", path_params=name),
+        Route("POST", "/v1/tools/{name}/call", partial(_call, live), "Call a tool", CallAnswer,
+              tag="gateway", path_params=name, body=Arguments, problems=(504,),
+              description="Counts and is limited like a call over MCP."),
+    ]  # fmt: skip
+
+
+async def _list(live: LiveGateway, call: RestCall) -> Reply:
+    context = await live.context(call.principal, current=call.params.after == 0)
+    view = context.view
+    seen = view.visible(context).tools.names
+    names = [name for name in view.catalog.tools if name in seen]
+    part = names[call.params.after : call.params.after + call.params.limit]
+    rows = [_row(context, view.catalog.tools[name]) for name in part]
+    return Reply({"version": view.catalog.version, "total": len(names), "tools": rows})
+
+
+async def _one(live: LiveGateway, call: RestCall) -> Reply:
+    context = await live.context(call.principal)
+    view = context.view
+    record = tool_of(context, call.path["name"])
+    found = call.services.accounts.usage.tools().get(record.name)
+    usage = None
+    if found is not None:
+        usage = {
+            "uses": found.uses,
+            "error_rate": round(found.error_rate, 6),
+            "p50_ms": round(found.p50_ms, 3),
+            "p99_ms": round(found.p99_ms, 3),
+            "last_used_at_ms": found.last_used_at_ms,
+        }
+    more = {
+        "description": record.description,
+        "original_name": record.original_name,
+        "fingerprint": record.fingerprint,
+        "pinned": record.name in view.pinned(view.visible(context)),
+        "definition": Raw(view.tool_json(record.name, _FORM)),
+        "usage": usage,
+    }
+    return Reply({**_row(context, record), **more})
+
+
+async def _call(live: LiveGateway, call: RestCall) -> Reply:
+    context = await live.context(call.principal)
+    record = tool_of(context, call.path["name"])
+    params = {"name": pack(record.name), "arguments": pack(call.body.arguments)}
+    started = time.perf_counter()
+    try:
+        reply = await live.gateway.tool_calls.call(context, params)
+    except RpcError as error:
+        raise InvalidRequest(error.message, parameter="arguments") from None
+    took_ms = round((time.perf_counter() - started) * 1_000, 3)
+    result = None if reply.error is not None else b"".join(reply.parts)
+    size = len(result) if result is not None else len(bytes(reply.error or b""))
+    body: dict[str, Any] = {
+        "result": None if result is None else Raw(result),
+        "error": reply.error,
+        "took_ms": took_ms,
+        "bytes": size,
+    }
+    return Reply(msgspec.json.encode(body))
+
+
+def _row(context: RequestContext, record: ToolRecord) -> dict[str, Any]:
+    size = len(context.view.tool_json(record.name, _FORM))
+    return {
+        "name": record.name,
+        "server": record.server,
+        "title": record.title,
+        "description": record.description[:_SHORT],
+        "tags": list(record.tags),
+        "category": record.category,
+        "tokens": -(-size // _BYTES_PER_TOKEN),
+        "hints": _hints(record.annotations),
+    }
+
+
+def _hints(annotations: Mapping[str, Any]) -> list[str]:
+    return [name for name, value in annotations.items() if value is True]

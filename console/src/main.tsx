@@ -1,0 +1,149 @@
+// The console: who is logged in, which page is shown.
+
+import { render } from "preact";
+import { useCallback, useEffect, useState } from "preact/hooks";
+import { get, keepToken, onUnauthenticated, Refused, takeTokenOfLink, token } from "./api";
+import { Activity } from "./pages/activity";
+import { Connect } from "./pages/connect";
+import { Overview } from "./pages/overview";
+import { Playground } from "./pages/playground";
+import { Tools } from "./pages/tools";
+import type { Me } from "./types";
+import { Failure, words } from "./ui";
+
+interface Entry {
+  title: string;
+  page: (props: { me: Me }) => preact.JSX.Element;
+  admin?: boolean;
+}
+
+const PAGES: Record<string, Entry> = {
+  overview: { title: "Overview", page: Overview },
+  playground: { title: "Playground", page: Playground },
+  tools: { title: "Tools", page: Tools },
+  activity: { title: "Activity", page: Activity },
+  connect: { title: "Connect", page: Connect },
+};
+
+const place = (): string => {
+  const name = /^#\/([a-z]+)/.exec(location.hash)?.[1] ?? "";
+  return name in PAGES ? name : "overview";
+};
+
+const THEME = "armory.theme";
+const darkOutside = matchMedia("(prefers-color-scheme: dark)");
+const theme = (): string => localStorage.getItem(THEME) ?? (darkOutside.matches ? "dark" : "light");
+const paint = (): void => void (document.documentElement.dataset["theme"] = theme());
+darkOutside.addEventListener("change", paint);
+paint();
+
+function Login(props: { said: string | null; done: () => void }) {
+  const [value, setValue] = useState("");
+  return (
+    <main class="login">
+      <form class="panel stack" onSubmit={(event) => {
+        event.preventDefault();
+        keepToken(value.trim() || null);
+        props.done();
+      }}>
+        <div class="brand"><img src="icon.svg" alt="" /> <h1>Armory console</h1></div>
+        {props.said && <div class="notice bad" role="alert">{props.said}</div>}
+        <label class="field">Token or API key
+          <input type="password" autocomplete="off" spellcheck={false} value={value} required
+            onInput={(event) => setValue(event.currentTarget.value)} />
+        </label>
+        <button class="primary">Log in</button>
+        <p class="small muted">Kept in this tab alone, until it is closed. On the gateway's own machine{" "}
+          <code>armory console</code> gives a link that is logged in already.</p>
+      </form>
+    </main>
+  );
+}
+
+function App() {
+  const [me, setMe] = useState<Me | null>(null);
+  const [said, setSaid] = useState<string | null>(null);
+  const [wanted, setWanted] = useState(false);
+  const [at, setAt] = useState(place());
+  const [open, setOpen] = useState(false);
+  const [shade, setShade] = useState(theme());
+
+  const load = useCallback(async (): Promise<void> => {
+    setSaid(null);
+    try {
+      setMe(await get<Me>("/v1/me"));
+      setWanted(false);
+    } catch (error) {
+      setMe(null);
+      const refused = error instanceof Refused && (error.problem.status === 401 || error.problem.status === 403);
+      setWanted(refused);
+      setSaid(refused && token() === null ? null : words(error));
+    }
+  }, []);
+
+  useEffect(() => {
+    onUnauthenticated(() => {
+      if (token() === null) return;
+      keepToken(null);
+      setMe(null);
+      setWanted(true);
+      setSaid("The credential is not accepted (any more).");
+    });
+    const moved = (): void => {
+      setAt(place());
+      setOpen(false);
+    };
+    addEventListener("hashchange", moved);
+    void load();
+    return () => removeEventListener("hashchange", moved);
+  }, [load]);
+
+  if (wanted) return <Login said={said} done={() => void load()} />;
+  if (me === null)
+    return said === null
+      ? <main><p role="status">Loading…</p></main>
+      : <main><h1>Armory console</h1><Failure error={said} retry={() => void load()} /></main>;
+
+  const Shown = (PAGES[at] as Entry).page;
+  const other = shade === "dark" ? "light" : "dark";
+  return (
+    <>
+      <a class="skip" href="#main" onClick={(event) => {
+        event.preventDefault();
+        document.querySelector<HTMLElement>("main h1")?.focus();
+      }}>Skip to content</a>
+      <div class="shell">
+        <header class={`side ${open ? "" : "closed"}`}>
+          <div class="brand">
+            <img src="icon.svg" alt="" /> Armory
+            <button type="button" class="menu" aria-expanded={open} onClick={() => setOpen(!open)}>Menu</button>
+          </div>
+          <nav aria-label="Pages">
+            {Object.entries(PAGES).filter(([, entry]) => !entry.admin || me.admin).map(([name, entry]) => (
+              <a key={name} href={`#/${name}`} aria-current={name === at ? "page" : undefined}>{entry.title}</a>
+            ))}
+          </nav>
+          <div class="who">
+            <div>{me.user ?? me.subject}{me.admin ? " · administrator" : ""}</div>
+            <div class="row">
+              <button type="button" onClick={() => {
+                localStorage.setItem(THEME, other);
+                paint();
+                setShade(other);
+              }}>{other === "dark" ? "Dark" : "Light"}</button>
+              {token() !== null
+                ? <button type="button" onClick={() => { keepToken(null); void load(); }}>Log out</button>
+                : <button type="button" onClick={() => setWanted(true)}>Log in</button>}
+            </div>
+            <div>{me.title} {me.version} · <a href="../docs">REST API</a></div>
+          </div>
+        </header>
+        <main id="main"><Shown me={me} key={at} /></main>
+      </div>
+    </>
+  );
+}
+
+takeTokenOfLink();
+const root = document.getElementById("app");
+if (root) render(<App />, root);

@@ -1,0 +1,113 @@
+// What was called, listed and searched lately, as it happens.
+
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { get } from "../api";
+import type { ActivityEntry, Me } from "../types";
+import { clock, Empty, Failure, Loading, ms, number, Page, plain, words } from "../ui";
+
+const POLL_MS = 2000;
+const KEPT = 1000;
+const SHOWN = 300;
+
+interface Answer {
+  last: number;
+  entries: ActivityEntry[];
+}
+
+export function Activity({ me }: { me: Me }) {
+  const [entries, setEntries] = useState<ActivityEntry[] | null>(null);
+  const [error, setError] = useState<string | null>(null);
+  const [live, setLive] = useState(true);
+  const [kind, setKind] = useState("");
+  const [outcome, setOutcome] = useState("");
+  const [text, setText] = useState("");
+  const last = useRef(0);
+  useEffect(() => {
+    const end = new AbortController();
+    let timer = 0;
+    const look = async (): Promise<void> => {
+      if (!document.hidden && (live || last.current === 0)) {
+        try {
+          const found = await get<Answer>(`/v1/activity?after=${last.current}&limit=${KEPT}`, end.signal);
+          // a gateway that was started again counts from one
+          const anew = found.last < last.current;
+          last.current = anew ? 0 : found.last;
+          setEntries((before) => (anew ? [] : [...found.entries, ...(before ?? [])].slice(0, KEPT)));
+          setError(null);
+        } catch (problem) {
+          if (end.signal.aborted) return;
+          setError(words(problem));
+        }
+      }
+      if (!end.signal.aborted) timer = window.setTimeout(() => void look(), POLL_MS);
+    };
+    void look();
+    return () => { end.abort(); clearTimeout(timer); };
+  }, [live]);
+  const shown = useMemo(() => {
+    const wanted = text.trim().toLowerCase();
+    return (entries ?? []).filter((entry) =>
+      (kind === "" || entry.kind === kind) &&
+      (outcome === "" || outcomeOf(entry) === outcome) &&
+      (wanted === "" || `${entry.who}\n${entry.what}`.toLowerCase().includes(wanted)));
+  }, [entries, kind, outcome, text]);
+  return (
+    <Page title="Activity" lead={me.admin
+      ? "The latest calls, listings with a query and searches of everybody, since the gateway started. Arguments and results are not kept."
+      : "Your latest calls, listings with a query and searches. Arguments and results are not kept."}>
+      <div class="panel row end">
+        <label class="field">Kind
+          <select value={kind} onChange={(event) => setKind(event.currentTarget.value)}>
+            <option value="">all</option><option value="call">calls</option><option value="listing">listings</option><option value="search">searches</option>
+          </select>
+        </label>
+        <label class="field">Outcome
+          <select value={outcome} onChange={(event) => setOutcome(event.currentTarget.value)}>
+            <option value="">all</option><option value="done">done</option><option value="failed">failed</option><option value="nothing found">nothing found</option>
+          </select>
+        </label>
+        <label class="field grow">Tool, query or caller<input type="search" value={text} onInput={(event) => setText(event.currentTarget.value)} /></label>
+        <button type="button" aria-pressed={live} onClick={() => setLive(!live)}>Live</button>
+      </div>
+      <Failure error={error} />
+      {entries === null && error === null && <Loading of="activity" />}
+      {entries !== null && entries.length === 0 && (
+        <Empty title="Nothing yet">Call a tool under <a href="#/tools">Tools</a>, ask something in the <a href="#/playground">playground</a>, or <a href="#/connect">connect a client</a>.</Empty>
+      )}
+      {entries !== null && entries.length > 0 && shown.length === 0 && <Empty title="Nothing fits">No entry fits these filters.</Empty>}
+      {shown.length > 0 && (
+        <div class="panel scroll" tabIndex={0} role="region" aria-label="Entries">
+          <table>
+            <thead><tr><th>Time</th><th>Kind</th>{me.admin && <th>Caller</th>}<th>Tool or query</th><th>Outcome</th><th class="number">Took</th></tr></thead>
+            <tbody>{shown.slice(0, SHOWN).map((entry) => <Line key={entry.seq} entry={entry} admin={me.admin} />)}</tbody>
+          </table>
+          {shown.length > SHOWN && <p class="small muted">{number(shown.length - SHOWN)} older ones fit, too.</p>}
+        </div>
+      )}
+    </Page>
+  );
+}
+
+const outcomeOf = (entry: ActivityEntry): string => {
+  if (!entry.ok) return "failed";
+  return entry.kind !== "call" && entry.found.length === 0 ? "nothing found" : "done";
+};
+
+function Line({ entry, admin }: { entry: ActivityEntry; admin: boolean }) {
+  const outcome = outcomeOf(entry);
+  const tone = outcome === "failed" ? "bad" : outcome === "done" ? "good" : "warn";
+  return (
+    <tr>
+      <td class="nowrap">{clock(entry.at_ms)}</td>
+      <td>{entry.kind}</td>
+      {admin && <td class="break">{plain(entry.who)}</td>}
+      <td class="break">
+        {entry.kind === "call" ? <a class="mono" href={`#/tools/${encodeURIComponent(entry.what)}`}>{plain(entry.what)}</a> : plain(entry.what)}
+        {entry.kind !== "call" && entry.found.length > 0 && <div class="small muted">found {entry.found.slice(0, 5).map(plain).join(", ")}{entry.found.length > 5 ? ", …" : ""}; {number(entry.saved_tokens)} tokens saved</div>}
+        {entry.degraded !== null && <div class="small">degraded: {plain(entry.degraded)}</div>}
+      </td>
+      <td><span class={`tag ${tone}`}>{outcome}</span></td>
+      <td class="number nowrap">{ms(entry.ms)}</td>
+    </tr>
+  );
+}

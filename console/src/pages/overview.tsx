@@ -1,0 +1,136 @@
+// What is up, what is not and why, and what goes on.
+
+import { useState } from "preact/hooks";
+import { post } from "../api";
+import type { ActivityEntry, Me, Upstream } from "../types";
+import { Empty, Failure, Loading, ms, number, Page, plain, share, span, State, useAnswer, words } from "../ui";
+
+const POLL_MS = 4000;
+
+interface Catalog {
+  tools: number;
+  prompts: number;
+  resources: number;
+  version: number;
+}
+
+export function Overview({ me }: { me: Me }) {
+  const upstreams = useAnswer<{ upstreams: Upstream[] }>("/v1/upstreams", POLL_MS);
+  const catalog = useAnswer<Catalog>("/v1/catalog", POLL_MS);
+  const activity = useAnswer<{ entries: ActivityEntry[] }>("/v1/activity?limit=1000", POLL_MS);
+  const list = upstreams.data?.upstreams ?? [];
+  const away = list.filter((one) => one.state !== "ready");
+  const entries = activity.data?.entries ?? [];
+  const calls = entries.filter((entry) => entry.kind === "call");
+  const failed = calls.filter((entry) => !entry.ok).length;
+  const saved = entries.reduce((sum, entry) => sum + entry.saved_tokens, 0);
+  const whose = me.admin ? "of the latest 1,000 events" : "of your latest 1,000 events";
+  return (
+    <Page title="Overview" lead="What this gateway serves, what is not up, and why.">
+      {away.length > 0 && (
+        <div class="notice warn" role="status">
+          {away.length === 1 ? "One upstream is" : `${away.length} upstreams are`} not ready:{" "}
+          {away.map((one) => `${plain(one.server)} (${one.state.replace("_", " ")} for ${span(one.since_s)})`).join(", ")}.
+          Tools that were listed before stay listed.
+        </div>
+      )}
+      <dl class="figures">
+        <Figure name="Upstreams ready" value={upstreams.data ? `${list.length - away.length} of ${list.length}` : "…"} />
+        <Figure name="Tools" value={catalog.data ? number(catalog.data.tools) : "…"}
+          more={catalog.data ? `${number(catalog.data.prompts)} prompts, ${number(catalog.data.resources)} resources` : ""} />
+        <Figure name="Calls" value={number(calls.length)} more={`${share(failed, calls.length)} failed, ${whose}`} />
+        <Figure name="Queries" value={number(entries.length - calls.length)} more={whose} />
+        <Figure name="Tokens saved" value={number(saved)} more="by listings that answer a query" />
+      </dl>
+      <Failure error={upstreams.error ?? catalog.error ?? activity.error} retry={() => {
+        upstreams.reload();
+        catalog.reload();
+        activity.reload();
+      }} />
+      <h2>Upstreams</h2>
+      {upstreams.data === null && upstreams.loading && <Loading of="upstreams" />}
+      {upstreams.data !== null && list.length === 0 && (
+        <Empty title="No upstream">
+          {me.admin
+            ? <>Add one under <code>upstreams</code> in <code>armory.yaml</code> and reload (<code>kill -HUP</code>), or take those of
+              another client: <code>armory import FILE</code>.</>
+            : <>There is none that you may see anything of. An administrator decides under <code>security.policies</code>, or gives you a pack.</>}
+        </Empty>
+      )}
+      {list.map((one) => <UpstreamPanel key={one.server} one={one} me={me} calls={calls} changed={upstreams.reload} />)}
+    </Page>
+  );
+}
+
+const Figure = (props: { name: string; value: string; more?: string }) => (
+  <div class="figure"><dt>{props.name}</dt><dd>{props.value}<small>{props.more}</small></dd></div>
+);
+
+function UpstreamPanel(props: { one: Upstream; me: Me; calls: ActivityEntry[]; changed: () => void }) {
+  const { one, me } = props;
+  const [logs, setLogs] = useState(false);
+  const [busy, setBusy] = useState(false);
+  const [problem, setProblem] = useState<string | null>(null);
+  const mine = props.calls.filter((entry) => entry.server === one.server);
+  const times = mine.map((entry) => entry.ms).sort((a, b) => a - b);
+  const bad = mine.filter((entry) => !entry.ok).length;
+  const restart = async (): Promise<void> => {
+    setBusy(true);
+    setProblem(null);
+    try {
+      await post(`/v1/upstreams/${encodeURIComponent(one.server)}/restart`, undefined);
+      props.changed();
+    } catch (error) {
+      setProblem(words(error));
+    }
+    setBusy(false);
+  };
+  return (
+    <section class="panel" aria-label={`Upstream ${plain(one.server)}`}>
+      <div class="row spread">
+        <div class="row break"><h3 class="break">{plain(one.server)}</h3> <State state={one.state} />
+          <span class="muted small">for {span(one.since_s)}</span></div>
+        {me.admin && (
+          <div class="row">
+            <button type="button" aria-expanded={logs} onClick={() => setLogs(!logs)}>
+              Standard error<span class="visually-hidden"> of {plain(one.server)}</span></button>
+            {me.features.restart && (
+              <button type="button" disabled={busy} onClick={() => void restart()}>
+                {busy ? "Restarting…" : "Restart"}<span class="visually-hidden"> {plain(one.server)}</span></button>
+            )}
+          </div>
+        )}
+      </div>
+      <p class="small muted">
+        {number(one.tools)} {one.tools === 1 ? "tool" : "tools"} · {one.transport || "transport not known yet"}
+        {one.protocol_version && <> · MCP {one.protocol_version}</>}
+        {one.uptime > 0 && <> · up {share(one.uptime, 1)} of the time</>}
+        {one.sessions !== undefined && <> · {one.sessions} {one.sessions === 1 ? "session" : "sessions"}, {one.in_flight} in flight
+          {one.queued ? `, ${one.queued} waiting` : ""}</>}
+        {one.breaker !== undefined && one.breaker !== "closed" && <> · <span class="tag warn">breaker {one.breaker.replace("_", " ")}</span></>}
+        {one.attempts !== undefined && one.attempts > 1 && <> · {one.attempts} attempts to connect</>}
+        {times.length > 0 && <> · p50 {ms(times[times.length >> 1] ?? 0)}, {share(bad, mine.length)} of {mine.length} calls failed</>}
+      </p>
+      {one.awaited && <p class="small">{plain(one.awaited)}</p>}
+      {one.error && <pre>{plain(one.error)}</pre>}
+      {one.state === "login_required" && me.admin && (
+        <p class="small">It wants a person to log in: run <code>armory login {plain(one.server)}</code> on the gateway's machine.</p>
+      )}
+      {!!one.dropped_count && (
+        <details class="small"><summary>{one.dropped_count} unusable {one.dropped_count === 1 ? "entry was" : "entries were"} left out of its lists</summary>
+          <ul>{one.dropped?.map((entry, place) => <li key={place} class="break">{entry.list} {plain(entry.entry)}: {plain(entry.reason)}</li>)}</ul>
+        </details>
+      )}
+      <Failure error={problem} />
+      {logs && <Stderr server={one.server} />}
+    </section>
+  );
+}
+
+function Stderr({ server }: { server: string }) {
+  const found = useAnswer<{ lines: string[] }>(`/v1/upstreams/${encodeURIComponent(server)}/logs`, POLL_MS);
+  if (found.error !== null) return <Failure error={found.error} retry={found.reload} />;
+  if (found.data === null) return <Loading of="standard error" />;
+  if (found.data.lines.length === 0) return <p class="muted">It has written nothing to standard error.</p>;
+  return <pre tabIndex={0} role="region" aria-label={`Standard error of ${plain(server)}`}>{found.data.lines.slice(-200).map(plain).join("\n")}</pre>;
+}

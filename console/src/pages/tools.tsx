@@ -1,0 +1,171 @@
+// All tools that the caller sees: find one, read its definition, call it.
+
+import { useEffect, useMemo, useState } from "preact/hooks";
+import { get, post } from "../api";
+import { SchemaForm } from "../parts/form";
+import { type Called, Result } from "../parts/result";
+import { Virtual } from "../parts/virtual";
+import type { Me, ToolDetail, ToolRow } from "../types";
+import { Copy, Empty, Failure, Loading, ms, number, Page, plain, share, useAnswer, words } from "../ui";
+
+const AT_ONCE = 2_000;
+
+interface Rows {
+  version: number;
+  total: number;
+  tools: ToolRow[];
+}
+
+/** Every tool, page by page; those that have come are shown meanwhile. */
+function useTools(): { tools: ToolRow[]; total: number | null; error: string | null; reload: () => void } {
+  const [tools, setTools] = useState<ToolRow[]>([]);
+  const [total, setTotal] = useState<number | null>(null);
+  const [error, setError] = useState<string | null>(null);
+  const [turn, setTurn] = useState(0);
+  useEffect(() => {
+    const end = new AbortController();
+    const load = async (): Promise<void> => {
+      let found: ToolRow[] = [];
+      for (;;) {
+        const page = await get<Rows>(`/v1/tools?after=${found.length}&limit=${AT_ONCE}`, end.signal);
+        found = [...found, ...page.tools];
+        setTools(found);
+        setTotal(page.total);
+        if (page.tools.length === 0 || found.length >= page.total) return;
+      }
+    };
+    setError(null);
+    load().catch((problem: unknown) => { if (!end.signal.aborted) setError(words(problem)); });
+    return () => end.abort();
+  }, [turn]);
+  return { tools, total, error, reload: () => setTurn(turn + 1) };
+}
+
+const chosen = (): string | null => {
+  const found = /^#\/tools\/(.+)$/.exec(location.hash)?.[1];
+  try {
+    return found === undefined ? null : decodeURIComponent(found);
+  } catch {
+    return null;
+  }
+};
+
+export function Tools({ me }: { me: Me }) {
+  const { tools, total, error, reload } = useTools();
+  const [text, setText] = useState("");
+  const [server, setServer] = useState("");
+  const [tag, setTag] = useState("");
+  const [name, setName] = useState<string | null>(chosen());
+  const servers = useMemo(() => [...new Set(tools.map((tool) => tool.server))].sort(), [tools]);
+  const tags = useMemo(() => [...new Set(tools.flatMap((tool) => [...tool.tags, ...(tool.category ? [tool.category] : [])]))].sort(), [tools]);
+  const shown = useMemo(() => {
+    const parts = text.toLowerCase().split(/\s+/).filter(Boolean);
+    return tools.filter((tool) => {
+      if (server !== "" && tool.server !== server) return false;
+      if (tag !== "" && !tool.tags.includes(tag) && tool.category !== tag) return false;
+      if (parts.length === 0) return true;
+      const said = `${tool.name} ${tool.title} ${tool.description}`.toLowerCase();
+      return parts.every((part) => said.includes(part));
+    });
+  }, [tools, text, server, tag]);
+  const select = (tool: ToolRow): void => {
+    setName(tool.name);
+    history.replaceState(null, "", `#/tools/${encodeURIComponent(tool.name)}`);
+  };
+  const cost = tools.reduce((sum, tool) => sum + tool.tokens, 0);
+  return (
+    <Page title="Tools" lead={total === null ? "What you may call here." :
+      `${number(total)} ${total === 1 ? "tool" : "tools"}; all of their definitions would cost about ${number(cost)} tokens in a prompt.`}>
+      <Failure error={error} retry={reload} />
+      {total === null && error === null && <Loading of="tools" />}
+      {total === 0 && (
+        <Empty title="No tool">{me.admin ? "No upstream has listed one yet; the overview says which are up." :
+          "You may see none. An administrator decides under security.policies, or gives you a pack."}</Empty>
+      )}
+      {total !== null && total > 0 && (
+        <div class="split">
+          <div class="stack">
+            <label class="field">Find<input type="search" value={text} placeholder="words of name or description" onInput={(event) => setText(event.currentTarget.value)} /></label>
+            <div class="row">
+              <label class="field grow">Server
+                <select value={server} onChange={(event) => setServer(event.currentTarget.value)}>
+                  <option value="">all</option>{servers.map((key) => <option key={key} value={key}>{plain(key)}</option>)}
+                </select>
+              </label>
+              {tags.length > 0 && (
+                <label class="field grow">Tag or category
+                  <select value={tag} onChange={(event) => setTag(event.currentTarget.value)}>
+                    <option value="">all</option>{tags.map((one) => <option key={one} value={one}>{plain(one)}</option>)}
+                  </select>
+                </label>
+              )}
+            </div>
+            <p class="small muted" role="status">{number(shown.length)} of {number(total)}{tools.length < total ? `, ${number(tools.length)} loaded` : ""}</p>
+            <Virtual label="Tools" items={shown} height={52} id={(tool) => tool.name} selected={name} select={select}>
+              {(tool) => (
+                <>
+                  <div class="one mono">{plain(tool.name)}</div>
+                  <div class="one small muted">{plain(tool.title || tool.description.split("\n")[0] || "no description")}</div>
+                </>
+              )}
+            </Virtual>
+          </div>
+          {name === null ? <Empty title="No tool chosen">Choose one to read its definition and to call it.</Empty> : <Detail key={name} name={name} />}
+        </div>
+      )}
+    </Page>
+  );
+}
+
+const WARNS = new Set(["destructiveHint", "openWorldHint"]);
+
+function Detail({ name }: { name: string }) {
+  const path = `/v1/tools/${encodeURIComponent(name)}`;
+  const { data, error, reload } = useAnswer<ToolDetail>(path);
+  const [called, setCalled] = useState<Called | null>(null);
+  const [busy, setBusy] = useState(false);
+  const [problem, setProblem] = useState<string | null>(null);
+  if (error !== null) return <Failure error={error} retry={reload} />;
+  if (data === null) return <Loading of="the definition" />;
+  const send = async (given: Record<string, unknown>): Promise<void> => {
+    setBusy(true);
+    setProblem(null);
+    try {
+      setCalled(await post<Called>(`${path}/call`, { arguments: given }));
+    } catch (refused) {
+      setProblem(words(refused));
+      setCalled(null);
+    }
+    setBusy(false);
+  };
+  const schema = data.definition["inputSchema"];
+  const definition = JSON.stringify(data.definition, null, 2);
+  return (
+    <div>
+      <section class="panel break" aria-label="Definition">
+        <h2 class="mono break">{plain(data.name)}</h2>
+        {data.title !== "" && <p>{plain(data.title)}</p>}
+        <p class="row small">
+          <span class="tag">{plain(data.server)}</span>
+          {data.category !== null && <span class="tag">{plain(data.category)}</span>}
+          {data.tags.map((tag) => <span key={tag} class="tag">{plain(tag)}</span>)}
+          {data.hints.map((hint) => <span key={hint} class={`tag ${WARNS.has(hint) ? "warn" : ""}`}>{plain(hint.replace(/Hint$/, ""))}</span>)}
+          {data.pinned && <span class="tag good">in every listing</span>}
+        </p>
+        <pre tabIndex={0}>{plain(data.description) || "No description."}</pre>
+        <p class="small muted">About {number(data.tokens)} tokens in a prompt
+          {data.usage !== null && <> · {number(data.usage.uses)} calls lately, {share(data.usage.error_rate, 1)} failed, p50 {ms(data.usage.p50_ms)}, p99 {ms(data.usage.p99_ms)}</>}
+          {" "}· fingerprint <code>{data.fingerprint.slice(0, 12)}</code></p>
+        <details><summary>Definition in JSON</summary>
+          <div class="row"><Copy text={definition} what="the definition" /></div>
+          <pre tabIndex={0}>{plain(definition)}</pre></details>
+      </section>
+      <section class="panel" aria-label="Try it">
+        <h2>Try it</h2>
+        <SchemaForm schema={typeof schema === "object" && schema !== null ? (schema as Record<string, unknown>) : {}} busy={busy} send={(given) => void send(given)} />
+        <Failure error={problem} />
+        {called !== null && <Result called={called} />}
+      </section>
+    </div>
+  );
+}

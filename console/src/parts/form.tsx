@@ -1,0 +1,123 @@
+// The arguments of a tool as a form made of its JSON Schema; what a form cannot say is said in JSON.
+
+import { useState } from "preact/hooks";
+import { plain } from "../ui";
+
+type Schema = Record<string, unknown>;
+type Values = Record<string, string>;
+
+interface Field {
+  name: string;
+  schema: Schema;
+  required: boolean;
+  kind: "text" | "number" | "boolean" | "choice" | "json";
+}
+
+const object = (value: unknown): Schema => (typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Schema) : {});
+
+function fields(schema: Schema): Field[] {
+  const required = Array.isArray(schema["required"]) ? schema["required"] : [];
+  return Object.entries(object(schema["properties"])).map(([name, given]) => {
+    const part = object(given);
+    const type = part["type"];
+    let kind: Field["kind"] = "json";
+    if (Array.isArray(part["enum"])) kind = "choice";
+    else if (type === "string") kind = "text";
+    else if (type === "number" || type === "integer") kind = "number";
+    else if (type === "boolean") kind = "boolean";
+    return { name, schema: part, required: required.includes(name), kind };
+  });
+}
+
+/** The arguments that the fields say; throws an Error that names the field that cannot be read. */
+function read(all: Field[], values: Values): Record<string, unknown> {
+  const found: [string, unknown][] = [];
+  for (const { name, schema, kind, required } of all) {
+    const text = values[name] ?? "";
+    if (text === "" && !(required && kind === "text")) {
+      if (required) throw new Error(`${plain(name)} is needed`);
+      continue;
+    }
+    if (kind === "text") found.push([name, text]);
+    else if (kind === "choice") found.push([name, (schema["enum"] as unknown[])[Number(text)]]);
+    else
+      try {
+        found.push([name, JSON.parse(text)]);
+      } catch {
+        throw new Error(`${plain(name)} is no JSON value`);
+      }
+  }
+  return Object.fromEntries(found);
+}
+
+const said = (value: unknown): string => (typeof value === "string" ? value : JSON.stringify(value));
+
+export function SchemaForm(props: { schema: Schema; busy: boolean; send: (given: Record<string, unknown>) => void }) {
+  const all = fields(props.schema);
+  const [values, setValues] = useState<Values>({});
+  const [asJson, setAsJson] = useState<string | null>(null);
+  const [problem, setProblem] = useState<string | null>(null);
+  const submit = (event: Event): void => {
+    event.preventDefault();
+    setProblem(null);
+    try {
+      const given: unknown = asJson === null ? read(all, values) : JSON.parse(asJson || "{}");
+      if (typeof given !== "object" || given === null || Array.isArray(given)) throw new Error("the arguments are no JSON object");
+      props.send(given as Record<string, unknown>);
+    } catch (error) {
+      setProblem(error instanceof SyntaxError ? `the arguments are no JSON: ${error.message}` : (error as Error).message);
+    }
+  };
+  const turn = (): void => {
+    if (asJson !== null) return setAsJson(null);
+    try {
+      setAsJson(JSON.stringify(read(all.map((field) => ({ ...field, required: false })), values), null, 2));
+    } catch {
+      setAsJson("{}");
+    }
+  };
+  const set = (name: string, value: string): void => setValues({ ...values, [name]: value });
+  return (
+    <form class="stack" onSubmit={submit} noValidate>
+      {asJson !== null && (
+        <label class="field">Arguments in JSON
+          <textarea class="mono" rows={8} spellcheck={false} value={asJson} onInput={(event) => setAsJson(event.currentTarget.value)} />
+        </label>
+      )}
+      {asJson === null && all.length === 0 && <p class="muted">It takes no arguments.</p>}
+      {asJson === null && all.map((field) => <Input key={field.name} field={field} value={values[field.name] ?? ""} set={(value) => set(field.name, value)} />)}
+      {problem !== null && <div class="notice bad" role="alert">{problem}</div>}
+      <div class="row">
+        <button class="primary" disabled={props.busy}>{props.busy ? "Calling…" : "Call"}</button>
+        <button type="button" onClick={turn}>{asJson === null ? "Arguments in JSON" : "Back to the form"}</button>
+      </div>
+    </form>
+  );
+}
+
+function Input({ field, value, set }: { field: Field; value: string; set: (value: string) => void }) {
+  const { schema, kind } = field;
+  const about = typeof schema["description"] === "string" ? plain(schema["description"]) : "";
+  const preset = "default" in schema ? `default ${said(schema["default"])}` : "";
+  const type = typeof schema["type"] === "string" ? schema["type"] : kind === "json" ? "JSON" : "";
+  return (
+    <label class="field break">
+      <span><span class="mono">{plain(field.name)}</span>{field.required ? " (required)" : ""} <span class="muted">{type}</span></span>
+      {kind === "text" && <textarea rows={1} value={value} placeholder={plain(preset)} onInput={(event) => set(event.currentTarget.value)} />}
+      {kind === "number" && <input type="number" step="any" value={value} placeholder={preset} onInput={(event) => set(event.currentTarget.value)} />}
+      {kind === "json" && <textarea class="mono" rows={2} value={value} placeholder={plain(preset) || "JSON"} onInput={(event) => set(event.currentTarget.value)} />}
+      {kind === "boolean" && (
+        <select value={value} onChange={(event) => set(event.currentTarget.value)}>
+          <option value="">{preset || "not given"}</option><option>true</option><option>false</option>
+        </select>
+      )}
+      {kind === "choice" && (
+        <select value={value} onChange={(event) => set(event.currentTarget.value)}>
+          <option value="">{plain(preset) || "not given"}</option>
+          {(schema["enum"] as unknown[]).map((one, place) => <option key={place} value={place}>{plain(said(one))}</option>)}
+        </select>
+      )}
+      {about !== "" && <span class="small">{about}</span>}
+    </label>
+  );
+}

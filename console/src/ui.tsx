@@ -1,0 +1,139 @@
+// The small parts that pages are made of.
+
+import type { ComponentChildren } from "preact";
+import { useCallback, useEffect, useRef, useState } from "preact/hooks";
+import { get, Refused } from "./api";
+
+export const words = (error: unknown): string =>
+  error instanceof Refused ? error.message : error instanceof Error ? error.message : String(error);
+
+export interface Loaded<T> {
+  data: T | null;
+  error: string | null;
+  loading: boolean;
+  reload: () => void;
+}
+
+/** One answer of the API, asked again every `everyMs` while the page is looked at. */
+export function useAnswer<T>(path: string | null, everyMs = 0): Loaded<T> {
+  const [data, setData] = useState<T | null>(null);
+  const [error, setError] = useState<string | null>(null);
+  const [loading, setLoading] = useState(path !== null);
+  const [turn, setTurn] = useState(0);
+  const shown = useRef<string | null>(null);
+  useEffect(() => {
+    if (path === null) {
+      setData(null);
+      setLoading(false);
+      return;
+    }
+    if (shown.current !== path) setData(null);
+    shown.current = path;
+    const end = new AbortController();
+    let timer = 0;
+    const look = async (): Promise<void> => {
+      if (!document.hidden) {
+        try {
+          const found = await get<T>(path, end.signal);
+          setData(found);
+          setError(null);
+        } catch (problem) {
+          if (end.signal.aborted) return;
+          setError(words(problem));
+        }
+        setLoading(false);
+      }
+      if (everyMs > 0 && !end.signal.aborted) timer = window.setTimeout(() => void look(), everyMs);
+    };
+    setLoading(true);
+    void look();
+    return () => {
+      end.abort();
+      clearTimeout(timer);
+    };
+  }, [path, everyMs, turn]);
+  const reload = useCallback(() => setTurn((value) => value + 1), []);
+  return { data, error, loading, reload };
+}
+
+export function Page(props: { title: string; lead?: ComponentChildren; children: ComponentChildren }) {
+  const heading = useRef<HTMLHeadingElement>(null);
+  useEffect(() => {
+    document.title = `${props.title} · Armory console`;
+    heading.current?.focus({ preventScroll: true });
+    window.scrollTo(0, 0);
+  }, [props.title]);
+  return (
+    <>
+      <h1 ref={heading} tabIndex={-1}>{props.title}</h1>
+      <p class="lead">{props.lead}</p>
+      {props.children}
+    </>
+  );
+}
+
+export function Failure(props: { error: string | null; retry?: () => void }) {
+  if (props.error === null) return null;
+  return (
+    <div class="notice bad" role="alert">
+      {props.error}
+      {props.retry && <> <button type="button" class="quiet" onClick={props.retry}>Try again</button></>}
+    </div>
+  );
+}
+
+export function Empty(props: { title: string; children?: ComponentChildren }) {
+  return (
+    <div class="empty panel">
+      <strong>{props.title}</strong>
+      {props.children}
+    </div>
+  );
+}
+
+export function Loading(props: { of: string }) {
+  return <p class="muted" role="status">Loading {props.of}…</p>;
+}
+
+const KINDS: Record<string, string> = { ready: "good", down: "bad", login_required: "warn", connecting: "warn" };
+export const State = (props: { state: string }) => (
+  <span class={`tag ${KINDS[props.state] ?? ""}`}>{props.state.replace("_", " ")}</span>
+);
+
+export const number = (value: number): string => value.toLocaleString("en");
+export const share = (part: number, whole: number): string => (whole > 0 ? `${Math.round((100 * part) / whole)} %` : "–");
+export const ms = (value: number): string =>
+  value >= 10_000 ? `${(value / 1000).toFixed(1)} s` : value >= 100 ? `${Math.round(value)} ms` : `${value.toFixed(1)} ms`;
+
+export function span(seconds: number): string {
+  if (seconds < 90) return `${Math.round(seconds)} s`;
+  if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
+  if (seconds < 129_600) return `${Math.round(seconds / 3600)} h`;
+  return `${Math.round(seconds / 86_400)} days`;
+}
+
+export const clock = (atMs: number): string => new Date(atMs).toLocaleTimeString("en-GB");
+
+/** Text that shows what hides in it: control and invisible characters are spelled out. */
+export function plain(text: string): string {
+  return text.replace(/[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\u{e0000}-\u{e007f}]/gu, (char) =>
+    `\\u{${(char.codePointAt(0) ?? 0).toString(16)}}`);
+}
+
+export function Copy(props: { text: string; what: string }) {
+  const [done, setDone] = useState(false);
+  const copy = async (): Promise<void> => {
+    try {
+      await navigator.clipboard.writeText(props.text);
+      setDone(true);
+      setTimeout(() => setDone(false), 2000);
+    } catch {
+      setDone(false);
+    }
+  };
+  return (
+    <button type="button" onClick={() => void copy()} aria-label={`Copy ${props.what}`}>
+      <span aria-live="polite">{done ? "Copied" : "Copy"}</span>
+    </button>
+  );
+}

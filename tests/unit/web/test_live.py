@@ -1,0 +1,160 @@
+"""The running gateway over REST: what each caller sees, and what only administrators may do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from armory.domain.tool import ToolRecord, fingerprint
+from armory.errors import BackendError
+from armory.evaluation.dataset import load_dataset
+from armory.evaluation.marks import MarkedQueries
+
+pytestmark = pytest.mark.anyio
+ADMIN, ANN, SERVICE = "an-administrators-token", "the-token-of-ann", "the-service-token"
+
+
+async def test_me_says_who_asks_and_what_may_be_used(client: Any) -> None:
+    ann = (await client("GET", "/v1/me")).body
+    assert (ann["subject"], ann["user"], ann["admin"]) == ("ann", "ann", False)
+    assert ann["features"]["labels"] is ann["features"]["restart"] is False
+    assert "secret" not in ann["endpoints"]
+    root = (await client("GET", "/v1/me", token=ADMIN)).body
+    assert root["admin"] is True
+    assert {"aws", "slack", "secret"} <= set(root["endpoints"])
+    assert root["features"]["labels"] is True
+    assert (await client("GET", "/v1/me", token=None)).status == 401
+
+
+async def test_tools_are_those_that_policy_and_packs_show(client: Any) -> None:
+    rows = (await client("GET", "/v1/tools", token=SERVICE)).body
+    assert [row["name"] for row in rows["tools"]] == [
+        *("aws__deploy", "aws__logs", "slack__notify", "slack__search")
+    ]
+    assert rows["total"] == 4
+    assert all(row["tokens"] > 10 for row in rows["tools"])
+    part = await client("GET", "/v1/tools", token=SERVICE, params={"after": "1", "limit": "2"})
+    assert [row["name"] for row in part.body["tools"]] == ["aws__logs", "slack__notify"]
+    assert part.body["total"] == 4
+    assert (await client("GET", "/v1/tools")).body["total"] == 0  # ann has no pack
+    one = (await client("GET", "/v1/tools/aws__deploy", token=SERVICE)).body
+    assert one["definition"]["name"] == "aws__deploy"
+    assert one["definition"]["inputSchema"]["properties"] == {"target": {"type": "string"}}
+    for name in ("secret__vault", "aws__nothing"):
+        found = await client("GET", f"/v1/tools/{name}", token=SERVICE)
+        assert (found.status, found.body["code"]) == (404, "unknown_tool")
+
+
+async def test_calling_goes_the_way_of_every_call(client: Any) -> None:
+    """There are no upstreams here: what comes back is the gateway's own answer to that."""
+    done = await client("POST", "/v1/tools/aws__deploy/call", token=SERVICE, json={"arguments": {}})
+    assert done.status == 200, done.body
+    assert done.body["error"] is None
+    assert done.body["result"]["isError"] is True
+    hidden = {"token": SERVICE, "json": {"arguments": {}}}
+    assert (await client("POST", "/v1/tools/secret__vault/call", **hidden)).status == 404
+    entries = (await client("GET", "/v1/activity", token=SERVICE)).body["entries"]
+    assert [(e["kind"], e["what"], e["server"], e["ok"]) for e in entries] == [
+        ("call", "aws__deploy", "aws", False)
+    ]
+    assert (await client("GET", "/v1/activity")).body["entries"] == []  # ann's own: none
+    assert len((await client("GET", "/v1/activity", token=ADMIN)).body["entries"]) == 1
+    last = (await client("GET", "/v1/activity", token=ADMIN)).body["last"]
+    newer = await client("GET", "/v1/activity", token=ADMIN, params={"after": str(last)})
+    assert newer.body == {"last": last, "entries": []}
+
+
+async def test_search_explains_what_a_listing_would_show(client: Any) -> None:
+    body = {"queries": ["deploy to production"], "ranker": "semantic", "threshold": 0.0}
+    found = (await client("POST", "/v1/search", token=SERVICE, json=body)).body
+    assert set(found["listed"]) <= {"aws__deploy", "aws__logs", "slack__notify", "slack__search"}
+    assert found["candidates"][0]["name"] == "aws__deploy"
+    assert found["candidates"][0]["withheld"] is None
+    assert found["candidates"][0]["signals"]
+    assert (found["visible"], found["hidden"]) == (4, None)
+    assert min(found["tokens"].values()) > 0
+    assert found["ms"]["total"] > 0
+    strict = {**body, "threshold": 1.0}
+    none = (await client("POST", "/v1/search", token=SERVICE, json=strict)).body
+    assert [one for one in none["candidates"] if one["withheld"] is None] == []
+    capped = {**body, "top_k": 1}
+    one = (await client("POST", "/v1/search", token=SERVICE, json=capped)).body
+    assert len(one["listed"]) == 1
+    assert "cap" in {row["withheld"] for row in one["candidates"]}
+    entries = (await client("GET", "/v1/activity", token=SERVICE)).body["entries"]
+    assert [(e["kind"], e["what"]) for e in entries] == [("search", "deploy to production")] * 3
+
+
+async def test_only_administrators_look_through_other_eyes(client: Any) -> None:
+    body = {"queries": ["deploy"], "threshold": 0.0, "principal": {"user": "lim"}}
+    refused = await client("POST", "/v1/search", json=body, token=SERVICE)
+    assert refused.status == 403
+    as_lim = (await client("POST", "/v1/search", json=body, token=ADMIN)).body
+    assert as_lim["visible"] == 0
+    assert as_lim["hidden"] == {"endpoint": 0, "policy": 1, "packs": 4, "apps": 0}
+    own = (await client("POST", "/v1/search", json={"queries": ["deploy"]}, token=ADMIN)).body
+    assert own["visible"] == 5
+    at = {"queries": ["deploy"], "endpoint": "slack"}
+    assert (await client("POST", "/v1/search", json=at, token=SERVICE)).body["visible"] == 2
+    for bad in ("nowhere", "set/none"):
+        refused = await client("POST", "/v1/search", json={**at, "endpoint": bad}, token=SERVICE)
+        assert (refused.status, refused.body["parameter"]) == (422, "endpoint")
+
+
+async def test_labels_make_a_set_that_eval_reads(client: Any) -> None:
+    def mark(tool: str | None, right: bool | None, query: str = "ship it") -> Any:
+        body = {"query": query, "tool": tool, "right": right}
+        return client("POST", "/v1/labels", token=ADMIN, json=body)
+
+    assert (await client("POST", "/v1/labels", json={"query": "x", "right": True})).status == 403
+    assert (await mark("aws__nothing", True)).status == 404
+    assert (await mark("slack__notify", False)).body["wrong"] == ["slack__notify"]
+    assert (await mark("aws__deploy", True)).body["right"] == ["aws__deploy"]
+    assert (await mark(None, False, "tell me a joke")).body["none"] is True
+    assert (await mark("aws__logs", False, "only wrong")).status == 200
+    found = (await client("GET", "/v1/labels", token=ADMIN)).body
+    dataset = load_dataset(Path(found["folder"]))
+    assert {q.text: set(q.relevant) for q in dataset.queries} == {
+        "ship it": {"aws__deploy"},
+        "tell me a joke": set(),
+    }
+    assert len(dataset.tools) == 5
+    assert (await mark("aws__deploy", None)).body["right"] == []
+    left = (await client("GET", "/v1/labels", token=ADMIN)).body["labels"]
+    assert {row["query"]: row["wrong"] for row in left} == {
+        "tell me a joke": [],
+        "ship it": ["slack__notify"],
+        "only wrong": ["aws__logs"],
+    }
+
+
+def record(name: str) -> ToolRecord:
+    definition = {"name": name}
+    return ToolRecord(f"s__{name}", "s", name, definition, fingerprint(definition))
+
+
+def test_a_labelled_tool_that_vanished_stays_in_the_set(tmp_path: Path) -> None:
+    marks = MarkedQueries(tmp_path / "labels")
+    marks.mark("q", "s__old", True, [record("old")])
+    marks.mark("r", "s__new", True, [record("new")])
+    dataset = load_dataset(tmp_path / "labels")
+    assert {tool.name for tool in dataset.tools} == {"s__old", "s__new"}
+    (tmp_path / "labels" / "queries.jsonl").write_text("no json", encoding="utf-8")
+    with pytest.raises(BackendError, match="cannot be read"):
+        marks.all()
+
+
+async def test_restarting_is_for_administrators(client: Any) -> None:
+    assert (await client("POST", "/v1/upstreams/aws/restart")).status == 403
+    gone = await client("POST", "/v1/upstreams/nothing/restart", token=ADMIN)
+    assert (gone.status, gone.body["detail"]) == (404, "there is no upstream 'nothing'")
+
+
+async def test_minutes_are_for_administrators(client: Any) -> None:
+    assert (await client("GET", "/v1/activity/minutes")).status == 403
+    body = {"queries": ["deploy"], "threshold": 1.0}
+    await client("POST", "/v1/search", token=ADMIN, json=body)
+    minutes = (await client("GET", "/v1/activity/minutes", token=ADMIN)).body["minutes"]
+    assert sum(minute["queries"] for minute in minutes) == 1
