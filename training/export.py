@@ -26,6 +26,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from training.encoder import Encoder, Layer, Shape, blend, load_encoder, load_tokenizer
+from training.graph import write_graph
 
 MAX_TOKENS = 256
 
@@ -113,7 +114,7 @@ def quantise(source: Path, target: Path, reduce_range: bool = True) -> None:
 def export(
     source: Encoder, out: Path, identity: str, meta: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Write `model.onnx`, `tokenizer.json` and `config.json`; returns the config."""
+    """Write `model.onnx`, `graph.onnx`, `tokenizer.json` and `config.json`; returns the config."""
     out.mkdir(parents=True, exist_ok=True)
     model = Deployed(source)
     with tempfile.TemporaryDirectory() as scratch:
@@ -137,6 +138,7 @@ def export(
         **(meta or {}),
     }
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    write_graph(out)
     return config
 
 

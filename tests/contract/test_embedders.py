@@ -330,6 +330,16 @@ async def test_the_shipped_files_are_the_ones_that_the_config_names() -> None:
         assert hashlib.sha256((SHIPPED / name).read_bytes()).hexdigest() == digest
 
 
+async def test_mapped_weights_are_the_weights(tmp_path: Path) -> None:
+    folder = tmp_path / "whole"
+    shutil.copytree(SHIPPED, folder, ignore=shutil.ignore_patterns("graph.onnx"))
+    texts = ["create an issue", "Wetter in Köln " * 40, "日本"]
+    mapped, whole = EmbeddedEmbedder(), EmbeddedEmbedder(folder)
+    assert (await mapped.embed_queries(texts) == await whole.embed_queries(texts)).all()
+    await mapped.aclose()
+    await whole.aclose()
+
+
 async def test_clauses_are_read_in_their_query() -> None:
     embedder = EmbeddedEmbedder()
     text = "Créez a calendar event for Monday and translate the invitation into French"

@@ -48,6 +48,9 @@ def _step_back() -> None:
 class EmbeddedEmbedder:
     """A folder with `model.onnx`, `tokenizer.json` and `config.json`, loaded on first use.
 
+    Where it has a `graph.onnx`, that is opened: the model with its weights left in `model.onnx`,
+    from where they are mapped and not copied (`training.graph`).
+
     The graph takes `input_ids` and `attention_mask` and gives `embedding`, pooled, and
     `last_hidden_state`, the tokens in their context: a query is read once for all of its clauses.
     Every text runs by itself: int8 activations are scaled over a whole batch, so a text's vector
@@ -149,10 +152,11 @@ class EmbeddedEmbedder:
         options.intra_op_num_threads = 1
         options.inter_op_num_threads = 1
         options.add_free_dimension_override_by_name("batch", 1)  # folds shapes: a bit faster
+        graph = self._folder / "graph.onnx"
         try:
             tokenizer: Any = Tokenizer.from_file(str(self._folder / "tokenizer.json"))
             session: Any = onnxruntime.InferenceSession(
-                str(self._folder / "model.onnx"),
+                str(graph if graph.exists() else self._folder / "model.onnx"),
                 options,
                 providers=["CPUExecutionProvider"],
                 # The fused sum and norm takes several times as long as the two by themselves.
