@@ -10,6 +10,7 @@ import gzip
 from array import array
 from collections.abc import Sequence
 from functools import cache
+from itertools import groupby
 from pathlib import Path
 
 import numpy as np
@@ -32,16 +33,26 @@ _WORDS = Path(__file__).with_name("english.txt.gz")
 
 
 @cache
-def _english() -> frozenset[str]:
-    """Some 72,000 English words and names of at least four letters, see `training/english`."""
-    return frozenset(gzip.decompress(_WORDS.read_bytes()).decode("ascii").split())
+def _english() -> dict[str, str]:
+    """Some 72,000 English words and names of at least four letters, see `training/english`.
+
+    By their first three letters, in one text each, every word between two line ends: a tenth of
+    the memory that a set of them takes.
+    """
+    words = sorted(gzip.decompress(_WORDS.read_bytes()).decode("ascii").split())
+    by_start = groupby(words, key=lambda word: word[:3])
+    return {start: "\n".join(("", *group, "")) for start, group in by_start}
+
+
+def _is_english(word: str) -> bool:
+    return f"\n{word}\n" in _english().get(word[:3], "")
 
 
 def may_be_misspelt(word: str) -> bool:
     """Whether a folded word is long enough, all letters of an alphabet, and no common English."""
     if len(word) < LEAST_CHARS or not word.isalpha() or is_cjk(word):
         return False
-    return word not in _english()
+    return not _is_english(word)
 
 
 class Spelling:
