@@ -1,6 +1,6 @@
 """The SQL database: SQLite (WAL) in one file by default, Postgres by URL.
 
-Owns: engines, transactions, the upgrade on start, and turning the drivers' failures into
+Owns: engines, transactions, and turning the drivers' failures into
 `BackendError`. The only file that knows the drivers. Never imports accounts.
 """
 
@@ -15,12 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from alembic import command
-from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 from sqlalchemy import BigInteger, ColumnElement, cast, event, extract, func, text
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -29,6 +24,7 @@ from sqlalchemy.sql.schema import Table
 
 from armory.errors import BackendError, ConfigError
 from armory.storage.private import mend_file, private_file
+from armory.storage.schema import bring_up_to_date
 
 _log = structlog.get_logger(__name__)
 _BUSY_TIMEOUT_MS = 10_000
@@ -38,7 +34,6 @@ _POSTGRES_TIMEOUT_S = 10.0
 _UPGRADE_LOCK = 0x41524D52  # any number that no other program is likely to lock
 _CONNECTING = frozenset(("08", "28", "3D", "53", "57"))
 """Classes of SQLSTATE about reaching a database at all: their messages hold no data."""
-_MIGRATIONS = str(Path(__file__).parent / "migrations")
 
 
 def now_ms() -> int:
@@ -110,7 +105,7 @@ class Database:
                 await connection.execute(
                     text("SELECT pg_advisory_xact_lock(:key)"), {"key": _UPGRADE_LOCK}
                 )
-            before, after = await connection.run_sync(_upgrade)
+            before, after = await connection.run_sync(bring_up_to_date)
         if before != after:
             _log.info("database_upgraded", before=before, after=after)
 
@@ -161,8 +156,11 @@ class Database:
 
     def upsert(self, table: Table) -> Any:
         """An INSERT of this dialect that has `on_conflict_do_update` and `..._do_nothing`."""
-        build = postgresql.insert if self.dialect == "postgresql" else sqlite.insert
-        statement: Insert = build(table)
+        if self.dialect == "postgresql":  # each dialect: only where it is spoken
+            from sqlalchemy.dialects.postgresql import insert
+        else:
+            from sqlalchemy.dialects.sqlite import insert
+        statement: Insert = insert(table)
         return statement
 
 
@@ -231,19 +229,3 @@ def _begin_sqlite(connection: Connection) -> None:
     # in between, whatever the busy timeout: writers take their place at the beginning.
     writes = connection.get_execution_options().get("armory_write", False)
     connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-def _upgrade(connection: Connection) -> tuple[str | None, str | None]:
-    config = Config()
-    config.set_main_option("script_location", _MIGRATIONS)
-    config.attributes["connection"] = connection
-    script = ScriptDirectory.from_config(config)
-    before = MigrationContext.configure(connection).get_current_revision()
-    if before is not None and before not in {s.revision for s in script.walk_revisions()}:
-        raise ConfigError(
-            f"the database has schema {before}, which this version of Armory does not know; "
-            "it was written by a newer one: upgrade Armory, or use another database",
-            path="storage.url",
-        )
-    command.upgrade(config, "head")
-    return before, MigrationContext.configure(connection).get_current_revision()

@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, inspect, text
 
 from armory.errors import BackendError, ConfigError
 from armory.storage.database import Database, driver_url
+from armory.storage.schema import newest, upgrade
 from armory.storage.tables import metadata
 
 pytestmark = pytest.mark.anyio
@@ -21,7 +22,48 @@ def _differences(connection: Connection) -> list[object]:
     return list(compare_metadata(MigrationContext.configure(connection), metadata))
 
 
-async def test_the_migrations_make_what_the_tables_say(tmp_path: Path) -> None:
+def _shape(connection: Connection) -> dict[str, object]:
+    """Every table with its columns, keys and indexes."""
+    found = inspect(connection)
+    return {
+        table: [
+            [(one["name"], str(one["type"]), one["nullable"]) for one in found.get_columns(table)],
+            found.get_pk_constraint(table),
+            sorted(found.get_foreign_keys(table), key=repr),
+            sorted(found.get_unique_constraints(table), key=repr),
+            sorted(found.get_indexes(table), key=repr),
+        ]
+        for table in found.get_table_names()
+    }
+
+
+async def test_a_new_database_is_as_the_migrations_make_it(tmp_path: Path) -> None:
+    made, migrated = (Database(f"sqlite:///{tmp_path / name}") for name in ("made", "migrated"))
+    async with migrated.write() as connection:
+        await connection.run_sync(upgrade)
+    await made.open()
+    async with made.read() as one, migrated.read() as other:
+        assert await one.run_sync(_shape) == await other.run_sync(_shape)
+        for connection in (one, other):
+            found = await connection.execute(text("SELECT version_num FROM alembic_version"))
+            assert found.scalar_one() == newest()
+    await made.close()
+    await migrated.close()
+
+
+async def test_an_older_database_is_upgraded(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'armory.db'}")
+    await database.open()
+    async with database.write() as connection:
+        await connection.execute(text("DROP TABLE learned_uses"))
+        await connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
+    await database.open()
+    async with database.read() as connection:
+        assert await connection.run_sync(_differences) == []
+    await database.close()
+
+
+async def test_the_tables_are_made_as_they_are_described(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path / 'folder' / 'armory.db'}")
     await database.open()
     async with database.read() as connection:

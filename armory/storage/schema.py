@@ -1,0 +1,84 @@
+"""The schema of a database: made at once where there is none, upgraded where it is older.
+
+Owns: which revision a database has, and running migrations. Alembic is loaded only for a database
+that an earlier Armory wrote. Never opens a connection.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import inspect, text
+from sqlalchemy.engine import Connection
+
+from armory.errors import ConfigError
+from armory.storage.tables import metadata
+
+_MIGRATIONS = Path(__file__).parent / "migrations"
+
+
+def newest() -> str:
+    """The revision that this Armory works with: the number of its last migration."""
+    return max(path.name for path in (_MIGRATIONS / "versions").glob("v[0-9]*.py"))[1:5]
+
+
+def bring_up_to_date(connection: Connection) -> tuple[str | None, str | None]:
+    """Make or upgrade the schema; returns the revision before and after.
+
+    Raises:
+        ConfigError: it was written by a newer Armory.
+    """
+    before, head = _revision(connection), newest()
+    if before is None and not _tables(connection):
+        _make(connection, head)
+    elif before != head:
+        upgrade(connection)
+    return before, head
+
+
+def _tables(connection: Connection) -> set[str]:
+    return set(inspect(connection).get_table_names()) & set(metadata.tables)
+
+
+def _revision(connection: Connection) -> str | None:
+    if not inspect(connection).has_table("alembic_version"):
+        return None
+    return connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+
+
+def _make(connection: Connection, revision: str) -> None:
+    """Every table as it is now, and the note from which Alembic will go on."""
+    metadata.create_all(connection)
+    connection.execute(
+        text(
+            "CREATE TABLE IF NOT EXISTS alembic_version (version_num VARCHAR(32) NOT NULL, "
+            "CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+        )
+    )
+    statement = text("INSERT INTO alembic_version (version_num) VALUES (:revision)")
+    connection.execute(statement, {"revision": revision})
+
+
+def upgrade(connection: Connection) -> None:
+    """Run the migrations that are missing.
+
+    Raises:
+        ConfigError: the schema is a newer Armory's.
+    """
+    from alembic import command  # heavy: only where there is something to do
+    from alembic.config import Config
+    from alembic.runtime.migration import MigrationContext
+    from alembic.script import ScriptDirectory
+
+    config = Config()
+    config.set_main_option("script_location", str(_MIGRATIONS))
+    config.attributes["connection"] = connection
+    script = ScriptDirectory.from_config(config)
+    before = MigrationContext.configure(connection).get_current_revision()
+    if before is not None and before not in {s.revision for s in script.walk_revisions()}:
+        raise ConfigError(
+            f"the database has schema {before}, which this version of Armory does not know; "
+            "it was written by a newer one: upgrade Armory, or use another database",
+            path="storage.url",
+        )
+    command.upgrade(config, "head")
