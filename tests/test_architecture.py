@@ -28,6 +28,8 @@ FULL: dict[str, int] = {}
 LARGE = {
     "armory.cli.accounts.packs.create": "click gives a command each of its options",
     "armory.cli.catalog.search.search": "click gives a command each of its options",
+    "armory.cli.config.add.add": "click gives a command each of its options",
+    "armory.cli.config.export.export": "click gives a command each of its options",
     "armory.cli.quality.eval.eval_command": "click gives a command each of its options",
     "armory.cli.quality.report.report": "click gives a command each of its options",
     "armory.gateway.metatools.definitions.search_definition": "one JSON schema",

@@ -32,6 +32,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "validate": ("config.validate", "validate", "Check armory.yaml, every problem at once."),
     "init": ("config.init", "init", "Write a commented armory.yaml to start from."),
     "import": ("config.importing", "import_file", "Take over servers of another client."),
+    "add": ("config.add", "add", "Add a server of the MCP registry."),
+    "export": ("config.export", "export", "Print a client's configuration for this gateway."),
     "tools": ("catalog.tools", "tools", "List tools, all or those that a query wants."),
     "search": ("catalog.search", "search", "Search tools and see scores and reasons."),
     "call": ("catalog.call", "call", "Call one tool."),

@@ -1,20 +1,18 @@
 """`armory import`: servers of other MCP clients become upstreams.
 
-Owns: the command, and adding to `armory.yaml` without touching its comments. Never imports a room
-but `config` and `domain`.
+Owns: the command. Never imports a room but `config` and `domain`.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import re
 from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 
+from armory.cli.config.adding import added, block_text, taken_in, write_text
 from armory.cli.config.clear_secrets import clear_secrets, moved, write_private
 from armory.cli.config.client_files import servers_of
 from armory.cli.options import json_option
@@ -24,7 +22,6 @@ from armory.config.clients import Imported, import_servers
 from armory.config.dotenv import read_variables
 from armory.config.load import FILE_NAME
 from armory.domain.naming import slug
-from armory.errors import ConfigError
 
 
 @click.command("import")
@@ -55,7 +52,7 @@ def import_file(
     """
     servers = servers_of(file)
     existing = into.read_text(encoding="utf-8") if into.is_file() else ""
-    taken = _taken(existing)
+    taken = taken_in(existing)
     again = [name for name, entry in servers.items() if _is_there(name, entry, taken)]
     imported = import_servers(
         {name: entry for name, entry in servers.items() if name not in again},
@@ -78,18 +75,18 @@ def import_file(
         if env_file is not None and variables:
             lines = "".join(f"{name}={json.dumps(value)}\n" for name, value in variables.items())
             write_private(env_file, lines, append=True)
-        text = _added(existing, imported.upstreams, into)
+        text = added(existing, imported.upstreams, into)
         if secret and env_file is None:
             write_private(into, text)
         else:
-            _write(into, text)
+            write_text(into, text)
     if as_json:
         print_json({"upstreams": imported.upstreams, "notices": notices})
         return
     for notice in notices:
         say_notice(notice)
     if only_print:
-        click.echo(_block(imported.upstreams), nl=False)
+        click.echo(block_text(imported.upstreams), nl=False)
         return
     names = ", ".join(imported.upstreams) or "nothing"
     out().print(f"Added to {into}: {names}. Next: armory validate --connect", soft_wrap=True)
@@ -103,15 +100,6 @@ def _is_there(name: str, entry: Any, taken: dict[str, Any]) -> bool:
     if not (isinstance(block, dict) and isinstance(entry, dict)):
         return False
     return all(block.get(member) == entry.get(member) for member in ("command", "url"))
-
-
-def _taken(existing: str) -> dict[str, Any]:
-    try:
-        data = yaml.safe_load(existing) or {}
-    except yaml.YAMLError as error:
-        raise ConfigError(f"the configuration to add to is broken: {error}") from None
-    blocks = data.get("upstreams") if isinstance(data, dict) else None
-    return {str(key): blocks[key] for key in blocks} if isinstance(blocks, dict) else {}
 
 
 def _env_files(servers: dict[str, Any], imported: Imported, folder: Path) -> list[str]:
@@ -139,38 +127,3 @@ def _problems(imported: Imported, variables: dict[str, str]) -> list[str]:
     except ConfigProblems as error:
         return [str(problem.path) + ": " + problem.message for problem in error.problems]
     return []
-
-
-def _block(upstreams: dict[str, Any], indent: str = "") -> str:
-    text = yaml.safe_dump(
-        {"upstreams": upstreams} if not indent else upstreams,
-        sort_keys=False,
-        allow_unicode=True,
-        width=100,
-    )
-    return "".join(indent + line for line in text.splitlines(keepends=True))
-
-
-def _added(existing: str, upstreams: dict[str, Any], into: Path) -> str:
-    """The configuration with further upstreams; every other line stays as it is."""
-    head = re.search(r"^upstreams:[ \t]*(?P<rest>[^#\n]*)(?:#[^\n]*)?$", existing, re.MULTILINE)
-    if head is None:
-        gap = "\n" if existing and not existing.endswith("\n\n") else ""
-        return existing + gap + _block(upstreams)
-    if head["rest"].strip() not in ("", "{}"):
-        raise ConfigError(
-            f"the upstreams of {into} are written on one line, where nothing can be added; "
-            "use --print and add them by hand"
-        )
-    start = head.start()
-    line = "upstreams:" if head["rest"].strip() else existing[start : head.end()]
-    inner = re.search(r"\n([ ]+)[^\s#]", existing[head.end() :])
-    indent = inner[1] if inner and not head["rest"].strip() else "  "
-    return existing[:start] + line + "\n" + _block(upstreams, indent) + existing[head.end() + 1 :]
-
-
-def _write(into: Path, text: str) -> None:
-    try:
-        into.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ConfigError(f"{into} cannot be written: {error.strerror}") from None

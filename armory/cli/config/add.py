@@ -1,0 +1,216 @@
+"""`armory add`: a server out of the MCP registry becomes an upstream.
+
+Owns: the command, and fetching a description. Never imports a room but `config` and `domain`.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlencode
+
+import click
+
+from armory.cli.config.adding import added, block_text, taken_in, write_text
+from armory.cli.config.clear_secrets import clear_secrets, moved, write_private
+from armory.cli.config.server_json import KINDS, Described, Wanted, described
+from armory.cli.options import json_option
+from armory.cli.output import out, print_json, say_notice
+from armory.config.load import FILE_NAME
+from armory.domain.naming import slug
+from armory.errors import ConfigError, InvalidRequest, UpstreamUnavailable
+
+REGISTRY = "https://registry.modelcontextprotocol.io"
+_TIMEOUT_S = 30.0
+_MOST_BYTES = 4 << 20
+_SHOWN = 10
+
+
+@click.command()
+@click.argument("server", metavar="NAME|FILE|URL")
+@click.option("--as", "kind", type=click.Choice(KINDS), help="Which offer to take.")
+@click.option("--name", "key", metavar="KEY", help="What to call it; default: its own name.")
+@click.option(
+    "--set",
+    "values",
+    metavar="NAME=VALUE",
+    multiple=True,
+    help="A variable, header or argument that it asks for; repeatable.",
+)
+@click.option(
+    "--into",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default=Path(FILE_NAME),
+    show_default=True,
+    help="The configuration to add to; written when it does not exist.",
+)
+@click.option(
+    "--env",
+    "env_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Move secrets to this file, e.g. .env, and write ${VAR} instead.",
+)
+@click.option(
+    "--registry", envvar="ARMORY_REGISTRY", show_envvar=True, default=REGISTRY, show_default=True
+)
+@click.option("--no-input", is_flag=True, help="Ask nothing; write ${VAR} for what is not set.")
+@click.option("--print", "only_print", is_flag=True, help="Print the upstream, write nothing.")
+@json_option
+def add(
+    server: str,
+    kind: str | None,
+    key: str | None,
+    values: Sequence[str],
+    into: Path,
+    env_file: Path | None,
+    registry: str,
+    no_input: bool,
+    only_print: bool,
+    as_json: bool,
+) -> None:
+    """Add a server: its NAME in the registry, or the FILE or URL of its server.json.
+
+    Packages of npm, PyPI, OCI and NuGet become commands of npx, uvx, docker and dnx, remotes become
+    URLs. What the server has to be told is asked for in a terminal, or set with --set.
+    """
+    told = _Told(values, asking=sys.stdin.isatty() and not (no_input or as_json))
+    found = described(_document(server, registry.rstrip("/")), told.answer, kind)
+    if told.unused:
+        raise InvalidRequest(f"--set {min(told.unused)}: {found.name} does not ask for it")
+    existing = into.read_text(encoding="utf-8") if into.is_file() else ""
+    chosen = _key(key, found, taken_in(existing), into)
+    upstreams: dict[str, Any] = {chosen: found.block}
+    secret = list(clear_secrets(upstreams))
+    variables = {} if env_file is None else moved(upstreams, env_file)
+    notices = [*found.notices, *(_lacking(chosen, wanted) for wanted in found.missing)]
+    if secret and env_file is None:
+        notices.append(
+            f"secrets in clear: {', '.join(name for _, _, name in secret)}; --env .env keeps them "
+            "in a file of their own and writes ${VAR} instead"
+        )
+    if not only_print:
+        if env_file is not None and variables:
+            lines = "".join(f"{name}={json.dumps(value)}\n" for name, value in variables.items())
+            write_private(env_file, lines, append=True)
+        text = added(existing, upstreams, into)
+        write = write_private if secret and env_file is None else write_text
+        write(into, text)
+    if as_json:
+        print_json({"name": found.name, "upstreams": upstreams, "notices": notices})
+        return
+    for notice in notices:
+        say_notice(notice)
+    if only_print:
+        click.echo(block_text(upstreams), nl=False)
+        return
+    out().print(f"Added to {into}: {chosen}. Next: armory validate --connect", soft_wrap=True)
+
+
+def _key(given: str | None, found: Described, taken: Mapping[str, Any], into: Path) -> str:
+    key = given or slug(found.name.rpartition("/")[2])
+    if key != slug(key):
+        raise InvalidRequest(f"--name is {key!r}; expected a name such as {slug(key)!r}")
+    if key in taken:
+        raise ConfigError(f"{into} has an upstream {key!r} already; --name gives it another name")
+    return key
+
+
+def _lacking(key: str, wanted: Wanted) -> str:
+    about = f" ({wanted.text})" if wanted.text else ""
+    return (
+        f"upstreams.{key} needs {wanted.name}{about}: set the variable {wanted.variable}, "
+        "or put it into a .env beside armory.yaml"
+    )
+
+
+class _Told:
+    """What a server has to be told: from `--set`, else from whoever sits at the terminal."""
+
+    def __init__(self, values: Sequence[str], *, asking: bool) -> None:
+        self._asking = asking
+        self._values: dict[str, str] = {}
+        for text in values:
+            name, equals, value = text.partition("=")
+            if not (name and equals):
+                raise InvalidRequest(f"--set is {text!r}; expected NAME=VALUE")
+            self._values[name] = value
+        self.unused = set(self._values)
+
+    def answer(self, wanted: Wanted) -> str | None:
+        """`server_json.Ask`."""
+        if wanted.name in self._values:
+            self.unused.discard(wanted.name)
+            return self._values[wanted.name]
+        if not self._asking or not (wanted.required or wanted.default is None):
+            return None
+        about = f" ({wanted.text})" if wanted.text else ""
+        needed = "" if wanted.required else ", empty: none"
+        answer: str = click.prompt(
+            f"{wanted.name}{about}{needed}",
+            default=wanted.default or "",
+            show_default=bool(wanted.default),
+            hide_input=wanted.secret,
+            type=click.Choice(list(wanted.choices)) if wanted.choices and wanted.required else str,
+            err=True,
+        )
+        return answer or None
+
+
+def _document(server: str, registry: str) -> object:
+    if server.startswith(("http://", "https://")):
+        return _fetched(server)
+    path = Path(server)
+    if path.is_file():
+        try:
+            return json.loads(path.read_text(encoding="utf-8-sig"))
+        except ValueError as error:
+            raise InvalidRequest(f"{path} is no JSON: {error}") from None
+    if server.endswith(".json"):
+        raise InvalidRequest(f"there is no file {server!r}")
+    if "/" in server:
+        return _fetched(f"{registry}/v0.1/servers/{quote(server, safe='')}/versions/latest")
+    return _searched(server, registry)
+
+
+def _searched(word: str, registry: str) -> object:
+    """The one server whose name's last part is `word`; else which ones there are."""
+    asked = urlencode({"search": word, "version": "latest", "limit": 100})
+    answer = _fetched(f"{registry}/v0.1/servers?{asked}")
+    entries = answer.get("servers") if isinstance(answer, dict) else None
+    servers = [entry.get("server", entry) for entry in entries or [] if isinstance(entry, dict)]
+    names = [str(server.get("name")) for server in servers]
+    same = [s for s, name in zip(servers, names, strict=True) if name.rpartition("/")[2] == word]
+    if len(same) == 1:
+        return same[0]
+    if not names:
+        raise InvalidRequest(f"{registry} has no server called {word!r}")
+    shown = ", ".join(names[:_SHOWN]) + (", ..." if len(names) > _SHOWN else "")
+    raise InvalidRequest(f"{word!r} may be several servers: {shown}; give the whole name")
+
+
+def _fetched(url: str) -> Any:
+    request = urllib.request.Request(url, headers={"Accept": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer:
+            body = answer.read(_MOST_BYTES + 1)
+    except urllib.error.HTTPError as error:
+        if error.code == 404:
+            raise InvalidRequest(f"there is no server at {url}") from None
+        raise UpstreamUnavailable(f"{url} answered HTTP {error.code}") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", None) or error
+        raise UpstreamUnavailable(f"{url} cannot be read: {reason}") from None
+    if len(body) > _MOST_BYTES:
+        raise InvalidRequest(f"{url} is larger than {_MOST_BYTES >> 20} MiB")
+    try:
+        return json.loads(body)
+    except ValueError:
+        raise InvalidRequest(
+            f"{url} is no server.json; an MCP endpoint is added by hand: "
+            "`upstreams: {NAME: {url: ...}}`"
+        ) from None

@@ -1,0 +1,75 @@
+"""Adding upstreams to `armory.yaml` without touching its comments.
+
+Owns: finding what is there, and the text with what is new. Never imports a room.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from armory.errors import ConfigError
+
+
+def taken_in(existing: str) -> dict[str, Any]:
+    """The upstreams of a configuration, by key.
+
+    Raises:
+        ConfigError: it is no YAML.
+    """
+    try:
+        data = yaml.safe_load(existing) or {}
+    except yaml.YAMLError as error:
+        raise ConfigError(f"the configuration to add to is broken: {error}") from None
+    blocks = data.get("upstreams") if isinstance(data, dict) else None
+    return {str(key): blocks[key] for key in blocks} if isinstance(blocks, dict) else {}
+
+
+def block_text(upstreams: dict[str, Any], indent: str = "") -> str:
+    """Upstreams as `armory.yaml` has them; indented, without the line that names the block."""
+    text = yaml.safe_dump(
+        {"upstreams": upstreams} if not indent else upstreams,
+        sort_keys=False,
+        allow_unicode=True,
+        width=100,
+    )
+    return "".join(indent + line for line in text.splitlines(keepends=True))
+
+
+def added(existing: str, upstreams: dict[str, Any], into: Path) -> str:
+    """The configuration with further upstreams; every other line stays as it is.
+
+    Raises:
+        ConfigError: they are written on one line.
+    """
+    head = re.search(r"^upstreams:[ \t]*(?P<rest>[^#\n]*)(?:#[^\n]*)?$", existing, re.MULTILINE)
+    if head is None:
+        gap = "\n" if existing and not existing.endswith("\n\n") else ""
+        return existing + gap + block_text(upstreams)
+    if head["rest"].strip() not in ("", "{}"):
+        raise ConfigError(
+            f"the upstreams of {into} are written on one line, where nothing can be added; "
+            "use --print and add them by hand"
+        )
+    start = head.start()
+    line = "upstreams:" if head["rest"].strip() else existing[start : head.end()]
+    inner = re.search(r"\n([ ]+)[^\s#]", existing[head.end() :])
+    indent = inner[1] if inner and not head["rest"].strip() else "  "
+    return (
+        existing[:start] + line + "\n" + block_text(upstreams, indent) + existing[head.end() + 1 :]
+    )
+
+
+def write_text(into: Path, text: str) -> None:
+    """Write the configuration.
+
+    Raises:
+        ConfigError: it cannot be written.
+    """
+    try:
+        into.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{into} cannot be written: {error.strerror}") from None

@@ -1,0 +1,189 @@
+"""`armory export`: what a client's configuration needs in order to use this gateway.
+
+Owns: the command, and each client's way of writing it. Never imports a room but `config`.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import click
+
+from armory.cli.config.adding import write_text
+from armory.cli.options import config_option, json_option
+from armory.cli.output import out, print_json, say_notice
+from armory.config import find_config, load_file
+from armory.errors import ConfigError, InvalidRequest
+
+TOKEN = "ARMORY_TOKEN"
+_NAME = "armory"
+_EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Gateway:
+    """What a client is told.
+
+    Attributes:
+        url: of the endpoint, query included.
+        config: the configuration, for clients that start the gateway themselves.
+        token: whether it wants a credential.
+    """
+
+    url: str
+    config: Path
+    token: bool
+
+
+def _http(reference: str, member: str = "url", **more: object) -> Callable[[Gateway], Json]:
+    """A URL, and a header in which `reference` stands for the token's variable."""
+
+    def entry(gateway: Gateway) -> Json:
+        headers = {"headers": {"Authorization": f"Bearer {reference}"}} if gateway.token else {}
+        return {**more, member: gateway.url, **headers}
+
+    return entry
+
+
+def _spawned(gateway: Gateway) -> Json:
+    command = shutil.which(_NAME) or str(Path(sys.executable).with_name(_NAME))
+    return {"command": command, "args": ["serve", "--stdio", "--config", str(gateway.config)]}
+
+
+def _bridged(gateway: Gateway) -> Json:
+    header = ["--header", f"Authorization:Bearer ${{{TOKEN}}}"] if gateway.token else []
+    return {"command": "npx", "args": ["-y", "mcp-remote", gateway.url, *header]}
+
+
+def _codex(gateway: Gateway) -> Json:
+    token = {"bearer_token_env_var": TOKEN} if gateway.token else {}
+    return {"url": gateway.url, **token}
+
+
+@dataclass(frozen=True, slots=True)
+class Client:
+    """How one client writes a server.
+
+    Attributes:
+        file: where it looks.
+        place: the map that its servers stand in.
+        entry: the server itself.
+    """
+
+    file: str
+    place: str
+    entry: Callable[[Gateway], Json]
+
+
+_VARIABLE, _ENV = f"${{{TOKEN}}}", f"${{env:{TOKEN}}}"
+CLIENTS = {
+    "claude-code": Client(".mcp.json", "mcpServers", _http(_VARIABLE, type="http")),
+    "claude-desktop": Client("claude_desktop_config.json", "mcpServers", _spawned),
+    "codex": Client("~/.codex/config.toml", "mcp_servers", _codex),
+    "cursor": Client(".cursor/mcp.json", "mcpServers", _http(_ENV)),
+    "gemini": Client("~/.gemini/settings.json", "mcpServers", _http(f"${TOKEN}", "httpUrl")),
+    "mcp-remote": Client("the client's own file", "mcpServers", _bridged),
+    "opencode": Client("opencode.json", "mcp", _http(f"{{env:{TOKEN}}}", type="remote")),
+    "vscode": Client(".vscode/mcp.json", "servers", _http("${input:armory-token}", type="http")),
+    "windsurf": Client(
+        "~/.codeium/windsurf/mcp_config.json", "mcpServers", _http(_ENV, "serverUrl")
+    ),
+    "zed": Client("~/.config/zed/settings.json", "context_servers", _http("YOUR-TOKEN")),
+}
+_ASKED = {"id": "armory-token", "type": "promptString", "description": "Token", "password": True}
+
+
+@click.command()
+@click.option("--client", required=True, type=click.Choice(list(CLIENTS)), help="For whom.")
+@click.option("--url", metavar="URL", help="The endpoint; default: what armory.yaml says.")
+@click.option("--set", "set_name", metavar="NAME", help="The set that the client gets.")
+@click.option("--query", metavar="TEXT", help="The query of every listing.")
+@click.option("--token", is_flag=True, help=f"The gateway wants a credential (${TOKEN}).")
+@click.option(
+    "--into",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Add it to this file; without, it is printed.",
+)
+@config_option
+@json_option
+def export(
+    client: str,
+    url: str | None,
+    set_name: str | None,
+    query: str | None,
+    token: bool,
+    into: Path | None,
+    config: str | None,
+    as_json: bool,
+) -> None:
+    """Print what CLIENT needs in order to use this gateway, or add it to the client's file."""
+    chosen = CLIENTS[client]
+    place, base = _gateway(config, url)
+    path = f"{base}/set/{quote(set_name, safe='')}" if set_name else base
+    asked = f"{path}?query={quote(query, safe='')}" if query else path
+    if client == "claude-desktop" and (url or set_name or query or token):
+        raise InvalidRequest(
+            "claude-desktop starts the gateway itself and sends no URL; use --client mcp-remote"
+        )
+    entry = chosen.entry(Gateway(asked, place, token))
+    whole: Json = {chosen.place: {_NAME: entry}}
+    if client == "vscode" and token:
+        whole["inputs"] = [_ASKED]
+    if into is not None:
+        write_text(into, _merged(into, whole))
+    if as_json:
+        print_json({"client": client, "file": str(into or chosen.file), "config": whole})
+    elif into is not None:
+        out().print(f"Added to {into}: {_NAME}.", soft_wrap=True)
+    else:
+        say_notice(f"for {chosen.file}:")
+        click.echo(_toml(whole) if client == "codex" else json.dumps(whole, indent=2))
+
+
+def _gateway(config: str | None, url: str | None) -> tuple[Path, str]:
+    """The configuration's file, and the URL of the main endpoint."""
+    if url is not None:
+        return Path(config or "armory.yaml").absolute(), url.rstrip("/")
+    file = find_config(config)
+    server = load_file(file).config.server
+    host = _EVERYWHERE.get(server.host, f"[{server.host}]" if ":" in server.host else server.host)
+    return file.absolute(), f"http://{host}:{server.port}{server.base_path.rstrip('/')}/mcp"
+
+
+def _merged(file: Path, whole: Json) -> str:
+    """The file with what is new; everything else in it stays."""
+    if file.suffix == ".toml":
+        text = file.read_text(encoding="utf-8") if file.is_file() else ""
+        if f"[mcp_servers.{_NAME}]" in text:
+            raise ConfigError(f"{file} has a server {_NAME!r} already; remove it first")
+        return f"{text}{chr(10) if text else ''}{_toml(whole)}\n"
+    try:
+        there = json.loads(file.read_text(encoding="utf-8-sig")) if file.is_file() else {}
+    except ValueError:
+        raise ConfigError(
+            f"{file} is no plain JSON (comments?); print it and add it by hand"
+        ) from None
+    for place, held in whole.items():
+        known = there.get(place)
+        if isinstance(held, list):
+            there[place] = [*(known or []), *(item for item in held if item not in (known or []))]
+        else:
+            there[place] = {**(known or {}), **held}
+    return json.dumps(there, indent=2, ensure_ascii=False) + "\n"
+
+
+def _toml(whole: Json) -> str:
+    lines: list[str] = []
+    for place, servers in whole.items():
+        for name, entry in servers.items():
+            lines.append(f"[{place}.{name}]")
+            lines += [f"{member} = {json.dumps(value)}" for member, value in entry.items()]
+    return "\n".join(lines)

@@ -1,0 +1,191 @@
+"""`armory add` and `armory export`: servers in, clients out."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+import pytest
+import yaml
+
+from armory.cli.config.export import CLIENTS
+from armory.cli.main import main
+from armory.config import load_file, load_text
+from armory.config.clients import import_servers
+
+WEATHER: dict[str, Any] = {
+    "name": "io.example/weather",
+    "packages": [
+        {
+            "registryType": "pypi",
+            "identifier": "weather",
+            "version": "1",
+            "transport": {"type": "stdio"},
+            "environmentVariables": [{"name": "API_KEY", "isRequired": True, "isSecret": True}],
+        }
+    ],
+}
+FILES: dict[str, Any] = {
+    "name": "io.other/files",
+    "remotes": [{"type": "sse", "url": "https://f.example/sse"}],
+}
+LATEST = "/v0.1/servers/io.example%2Fweather/versions/latest"
+
+
+class Registry(BaseHTTPRequestHandler):
+    """Answers as the official registry does."""
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        body: Any = None
+        if path == LATEST:
+            body = {"server": WEATHER, "_meta": {}}
+        elif path == "/v0.1/servers":
+            word = parse_qs(query)["search"][0]
+            found = [server for server in (WEATHER, FILES) if word in server["name"]]
+            body = {"servers": [{"server": server} for server in found]}
+        elif path == "/page":
+            body = "<html>"
+        content = body.encode() if isinstance(body, str) else json.dumps(body).encode()
+        self.send_response(404 if body is None else 200)
+        self.send_header("Content-Length", str(len(content)))
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def registry() -> Iterator[str]:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Registry) as server:
+        thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join(10)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("ARMORY_CONFIG", raising=False)
+    return tmp_path
+
+
+def run(*arguments: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    return int(ended.value.code or 0)
+
+
+@pytest.mark.parametrize("asked", ["io.example/weather", "weather", "{registry}" + LATEST])
+def test_a_server_of_the_registry_is_added_beside_what_is_there(
+    registry: str, folder: Path, asked: str
+) -> None:
+    Path("armory.yaml").write_text("# mine\nupstreams:\n    here: {url: http://127.0.0.1:1/mcp}\n")
+    asked = asked.format(registry=registry)
+    given = ("add", asked, "--registry", registry, "--set", "API_KEY=k1", "--env", ".env")
+    assert run(*given) == 0
+    text = Path("armory.yaml").read_text()
+    assert text.startswith("# mine\n")
+    assert yaml.safe_load(text)["upstreams"]["weather"] == {
+        "command": "uvx",
+        "args": ["weather@1"],
+        "env": {"API_KEY": "${API_KEY}"},
+    }
+    assert Path(".env").read_text() == 'API_KEY="k1"\n'
+    assert Path(".env").stat().st_mode & 0o777 == 0o600
+    assert set(load_file(folder / "armory.yaml").config.upstreams) == {"here", "weather"}
+
+
+def test_what_nobody_told_is_a_variable_and_said(
+    registry: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run("add", "io.example/weather", "--registry", registry, "--no-input") == 0
+    assert "set the variable API_KEY" in " ".join(capsys.readouterr().err.split())
+    assert "${API_KEY}" in Path("armory.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("io.example/none",), 2, "there is no server at"),
+        (("io",), 2, "may be several servers: io.example/weather, io.other/files"),
+        (("nothing",), 2, "has no server called 'nothing'"),
+        (("{registry}/page",), 2, "is no server.json"),
+        (("absent.json",), 2, "there is no file 'absent.json'"),
+        (("weather", "--set", "NOPE=1"), 2, "does not ask for it"),
+        (("weather", "--set", "NOPE"), 2, "expected NAME=VALUE"),
+        (("weather", "--name", "My Own"), 2, "expected a name such as 'my-own'"),
+        (("http://127.0.0.1:1/x",), 3, "cannot be read"),
+    ],
+)
+def test_a_mistake_is_one_sentence_and_writes_nothing(
+    registry: str,
+    capsys: pytest.CaptureFixture[str],
+    arguments: tuple[str, ...],
+    code: int,
+    message: str,
+) -> None:
+    given = (argument.format(registry=registry) for argument in arguments)
+    assert run("add", *given, "--registry", registry) == code
+    assert message in " ".join(capsys.readouterr().err.split())
+    assert not Path("armory.yaml").exists()
+
+
+@pytest.mark.parametrize("client", CLIENTS)
+def test_each_client_gets_the_gateways_address(
+    client: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("armory.yaml").write_text("server: {host: 0.0.0.0, port: 9000, base_path: /tools}\n")
+    query = () if client == "claude-desktop" else ("--query", "read mail", "--set", "work")
+    assert run("export", "--client", client, "--json", *query) == 0
+    config = json.loads(capsys.readouterr().out)["config"]
+    (servers,) = config.values()
+    shown = json.dumps(servers)
+    if client == "claude-desktop":
+        assert str(Path("armory.yaml").absolute()) in shown
+    else:
+        assert "http://127.0.0.1:9000/tools/mcp/set/work?query=read%20mail" in shown
+    # What a client is given is what `armory import` understands of such a client.
+    imported = import_servers(servers)
+    load_text(json.dumps({"upstreams": imported.upstreams}), environ={"ARMORY_TOKEN": "t"})
+
+
+def test_a_clients_file_keeps_what_is_in_it(capsys: pytest.CaptureFixture[str]) -> None:
+    there = {"theme": "dark", "mcpServers": {"other": {"url": "https://o.example/mcp"}}}
+    Path("mcp.json").write_text(json.dumps(there))
+    url = ("--url", "https://tools.example/mcp", "--token", "--into", "mcp.json")
+    assert run("export", "--client", "cursor", *url) == 0
+    assert json.loads(Path("mcp.json").read_text()) == {
+        "theme": "dark",
+        "mcpServers": {
+            "other": {"url": "https://o.example/mcp"},
+            "armory": {
+                "url": "https://tools.example/mcp",
+                "headers": {"Authorization": "Bearer ${env:ARMORY_TOKEN}"},
+            },
+        },
+    }
+    Path("mcp.json").write_text("{} // mine")
+    assert run("export", "--client", "cursor", *url) == 2
+    assert "no plain JSON" in capsys.readouterr().err
+    assert Path("mcp.json").read_text() == "{} // mine"
+
+
+def test_codex_is_told_in_its_own_language(capsys: pytest.CaptureFixture[str]) -> None:
+    url = ("--url", "https://tools.example/mcp", "--token")
+    assert run("export", "--client", "codex", *url) == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "[mcp_servers.armory]",
+        'url = "https://tools.example/mcp"',
+        'bearer_token_env_var = "ARMORY_TOKEN"',
+    ]
+    assert run("export", "--client", "codex", *url, "--into", "config.toml") == 0
+    assert run("export", "--client", "codex", *url, "--into", "config.toml") == 2
