@@ -81,6 +81,7 @@ class Connector:
         self._dies = False
         self.verdict: Verdict | None = None
         self._budget = Budget(spec.key)
+        self._silent: set[tuple[str, bytes]] = set()
         self._client_info = client_info
         self._client: HttpClient | None = None
         self._identity: Identity | None = None
@@ -200,6 +201,7 @@ class Connector:
             self._errors,
             self._budget,
             owner.client,
+            self._silent,
         )
 
     def _tries(self, era: Era) -> bool:

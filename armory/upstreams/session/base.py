@@ -71,6 +71,7 @@ class LinkContext:
         errors: takes what a process writes to standard error.
         budget: what the upstream may say unasked; None: one for this session alone.
         client: the one client whose session it is; None: several may share it.
+        silent: (method, name) of what never asked a client anything, by all that is known.
     """
 
     spec: UpstreamSpec
@@ -80,6 +81,7 @@ class LinkContext:
     errors: ErrorOutput = field(default_factory=ErrorOutput)
     budget: Budget | None = None
     client: ClientChannel | None = None
+    silent: set[tuple[str, bytes]] = field(default_factory=set[tuple[str, bytes]])
 
 
 TOO_NOISY = "it was cut off: it does not stop sending what nobody asked for"
@@ -119,6 +121,11 @@ class BaseLink(ABC):
     def client(self) -> ClientChannel | None:
         """The one client whose session it is; None: several may share it."""
         return self._context.client
+
+    @property
+    def silent(self) -> set[tuple[str, bytes]]:
+        """(method, name) of what never asked a client anything; shared by the upstream's links."""
+        return self._context.silent
 
     @property
     def server(self) -> str:

@@ -68,6 +68,7 @@ class RequestMultiplexer:
         """
         self.pending.pop(pending.id, None)
         pending.end()
+        self.questions.ended()
         if answered and not self._link.closed:
             self.questions.outlive(pending)
             return

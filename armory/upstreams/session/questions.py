@@ -6,16 +6,15 @@ it. Never imports a transport.
 In a session that is one client's own, whatever is asked is put to that client, on the request that
 is open or, where none is, outside of requests. In a session that several clients share, a stdio or
 HTTP+SSE upstream cannot say which call a request of its own belongs to. It is put to the
-client of the only call in flight that could have caused it; where several could, it is refused, and
-from then on such calls run one at a time. A call that was given up may still make its upstream ask
-for a moment: until then no other call that could be asked is sent.
+client of the only call in flight that could have caused it (`turns` sees to that); where several
+could, it is refused.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
 import structlog
@@ -30,13 +29,10 @@ from armory.protocol.rawjson import EMPTY_OBJECT, NULL, encode, value
 from armory.tasks import spawn
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.pending import Pending
+from armory.upstreams.session.turns import Turns, asks_possible
 
 log = structlog.get_logger(__name__)
 
-_ASKING_METHODS = frozenset(("tools/call", "prompts/get", "resources/read"))
-_ABANDONED_S = 2.0
-"""So long the upstream may ask on behalf of a call that was given up."""
-_STEP_S = 0.1
 _OPEN = 64
 """Questions of one session that wait for people at once."""
 _ANSWERING = 16
@@ -81,39 +77,23 @@ class Questions:
         self._send = send
         self._pending = pending
         self._exact = exact
-        self._interactive = False
         self._rooted: tuple[ClientChannel, float] | None = None
-        self._abandoned: dict[int, float] = {}
-        self._turn = asyncio.Lock()
+        self._turns = Turns(link.silent, self._busy)
         self._open: dict[bytes, asyncio.Task[None]] = {}
         self._unbound: set[asyncio.Task[None]] = set()
         self._answering = 0
 
     def turn_for(self, call: Call) -> AbstractAsyncContextManager[None] | None:
         """What `call` must hold while it runs, or None when it need not wait for others."""
-        if not (self._interactive or self._abandoned) or not _may_be_asked(call):
+        turns, link = self._turns, self._link
+        if self._exact and not turns.interactive:
             return None
-        if self._link.client is not None:
+        if link.client is not None or link.era == "modern" or not asks_possible(call):
             return None
-        if self._interactive:
-            return self._taken()
+        if turns.interactive:
+            return turns.one_at_a_time()
         # Where many share a session, those who gave nothing up would wait for those who did.
-        alone = self._link.spec.isolation != "shared"
-        return self._after_abandoned() if alone and not self._exact else None
-
-    @asynccontextmanager
-    async def _taken(self) -> AsyncGenerator[None]:
-        """One turn; it begins when no abandoned call can ask any more."""
-        async with self._turn, self._after_abandoned():
-            yield
-
-    @asynccontextmanager
-    async def _after_abandoned(self) -> AsyncGenerator[None]:
-        loop = asyncio.get_running_loop()
-        while (until := max(self._abandoned.values(), default=0.0)) > loop.time():  # noqa: ASYNC110 # it waits for time
-            await asyncio.sleep(min(until - loop.time(), _STEP_S))
-        self._abandoned.clear()
-        yield
+        return turns.alone_at_first(call, patient=link.spec.isolation != "shared")
 
     def outlive(self, pending: Pending) -> None:
         """A call was answered, what it made the upstream ask is not: until it is, or the session
@@ -125,12 +105,16 @@ class Questions:
 
     def given_up(self, pending: Pending) -> None:
         """A call ended unanswered; for a moment the upstream may still ask because of it."""
-        if self._link.era == "legacy" and _may_be_asked(pending.call):
-            self._abandoned[pending.id] = asyncio.get_running_loop().time() + _ABANDONED_S
+        if self._link.era == "legacy" and asks_possible(pending.call):
+            self._turns.given_up(pending.id)
+
+    def ended(self) -> None:
+        """A call is in flight no more."""
+        self._turns.ended()
 
     def answered_late(self, request_id: object) -> bool:
         """Whether a response that nobody waits for belongs to a call that was given up."""
-        return self._abandoned.pop(request_id, None) is not None  # pyright: ignore[reportArgumentType, reportCallIssue]
+        return self._turns.answered_late(request_id)
 
     def roots_changed(self, client: ClientChannel) -> None:
         """A client said so: what the upstream asks about roots for a while is meant for it."""
@@ -151,7 +135,7 @@ class Questions:
             link.budget.say(log.warning, "upstream_request_ignored", method=method)
             return
         if via is None:
-            self._interactive = self._interactive or method in CAPABILITY
+            self._turns.interactive = self._turns.interactive or method in CAPABILITY
         informer = self._roots_informer(method, via)
         if informer is not None:
             self._put(question, informer)
@@ -185,9 +169,12 @@ class Questions:
         for task in self._unbound:
             task.cancel()
 
+    def _busy(self) -> int:
+        return sum(asks_possible(pending.call) for pending in self._pending.values())
+
     def _put_to_own(self, question: Question, client: ClientChannel) -> None:
         """Put it to the one client of the session; the deadlines of its calls wait meanwhile."""
-        calls = [call for call in self._pending.values() if _may_be_asked(call.call)]
+        calls = [call for call in self._pending.values() if asks_possible(call.call)]
         self._put(question, calls[0].client or client if calls else client, *calls)
 
     def _roots_informer(self, method: str, via: Pending | None) -> ClientChannel | None:
@@ -210,10 +197,8 @@ class Questions:
 
         if via is not None:
             return (via, "") if able(via) else (None, "")
-        now = asyncio.get_running_loop().time()
-        self._abandoned = {id: until for id, until in self._abandoned.items() if until > now}
         candidates = [pending for pending in self._pending.values() if able(pending)]
-        if len(candidates) == 1 and not self._abandoned:
+        if len(candidates) == 1 and not self._turns.abandoned():
             return candidates[0], ""
         if not candidates:
             return None, ""
@@ -290,10 +275,3 @@ def _key_in(request_id: Raw | None) -> bytes:
         return encode(value(NULL if request_id is None else request_id))
     except ValueError:
         return b""
-
-
-def _may_be_asked(call: Call) -> bool:
-    """Whether the upstream may ask the client something because of this call."""
-    if call.client is None or call.method not in _ASKING_METHODS:
-        return False
-    return any(name in call.client.capabilities for name in CAPABILITY.values())

@@ -290,6 +290,8 @@ async def test_a_question_that_could_be_anyones_is_refused_and_then_calls_take_t
 ) -> None:
     link = await start(scripted())
     first, second = asking(), asking()
+    for tool in ("wait", "elicit"):  # they have never asked anybody anything
+        link.silent.add(("tools/call", f'"{tool}"'.encode()))
     waiting = asyncio.create_task(call(link, "wait", client=first))
     answer = await call(link, "elicit", client=second)
     assert "cannot be attributed" in answer["structuredContent"]["error"]["message"]

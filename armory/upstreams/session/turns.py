@@ -1,0 +1,168 @@
+"""Which calls of a session wait for each other, so that a question has one call that it can be of.
+
+Owns: turns, and what is known of tools that never ask. Never imports a transport.
+
+Where several clients share a session over stdio or HTTP+SSE, nothing says because of which call the
+upstream asks. So the first call of each tool runs alone for a moment: either it asks, and from then
+on such calls run one at a time; or it ends without a question, and the next calls of that tool wait
+for nobody. A call that was given up may still make its upstream ask for a moment: until then no
+other call that could be asked is sent.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+
+from armory.protocol.link import Call
+from armory.protocol.methods import may_be_asked
+
+_ASKING_METHODS = frozenset(("tools/call", "prompts/get", "resources/read"))
+_ABANDONED_S = 2.0
+"""So long the upstream may ask on behalf of a call that was given up."""
+_STEP_S = 0.1
+_KNOWN = 5_000
+"""Tools of one upstream that are known not to ask."""
+
+
+class Turns:
+    """The turns of one session.
+
+    Args:
+        silent: (method, name) of what ended without asking; of the whole upstream.
+        busy: how many calls that could be asked are under way.
+        alone_s: so long the first call of a tool keeps others waiting, and waits for those that
+            are under way.
+
+    Attributes:
+        interactive: whether the upstream has asked on this session, so that calls that could be
+            asked run one at a time.
+    """
+
+    def __init__(
+        self, silent: set[tuple[str, bytes]], busy: Callable[[], int], *, alone_s: float = 2.0
+    ) -> None:
+        self.interactive = False
+        self._alone_s = alone_s
+        self._silent = silent
+        self._busy = busy
+        self._abandoned: dict[int, float] = {}
+        self._turn = asyncio.Lock()
+        self._ended = asyncio.Event()
+
+    def one_at_a_time(self) -> AbstractAsyncContextManager[None]:
+        """One turn; it begins when no abandoned call can ask any more."""
+        return self._taken()
+
+    def alone_at_first(
+        self, call: Call, *, patient: bool
+    ) -> AbstractAsyncContextManager[None] | None:
+        """What a call must hold while the upstream has asked nothing yet; None: nothing.
+
+        Args:
+            call: that is to be sent.
+            patient: whether one of a tool that does not ask waits for what was given up, too.
+        """
+        what = call.method, bytes(call.params.get("name") or call.params.get("uri") or b"")
+        if what not in self._silent:
+            return self._tried(what)
+        if self._turn.locked():
+            return self._after_trial()
+        return self._after_abandoned() if patient and self._abandoned else None
+
+    def given_up(self, request_id: int) -> None:
+        """A call ended unanswered; for a moment the upstream may still ask because of it."""
+        self._abandoned[request_id] = asyncio.get_running_loop().time() + _ABANDONED_S
+
+    def answered_late(self, request_id: object) -> bool:
+        """Whether a response that nobody waits for belongs to a call that was given up."""
+        return self._abandoned.pop(request_id, None) is not None  # pyright: ignore[reportArgumentType, reportCallIssue]
+
+    def abandoned(self) -> bool:
+        """Whether a call that was given up may still make the upstream ask."""
+        now = asyncio.get_running_loop().time()
+        self._abandoned = {id: until for id, until in self._abandoned.items() if until > now}
+        return bool(self._abandoned)
+
+    @asynccontextmanager
+    async def _taken(self) -> AsyncGenerator[None]:
+        async with self._turn, self._after_abandoned():
+            yield
+
+    @asynccontextmanager
+    async def _after_abandoned(self) -> AsyncGenerator[None]:
+        loop = asyncio.get_running_loop()
+        while (until := max(self._abandoned.values(), default=0.0)) > loop.time():  # noqa: ASYNC110 # it waits for time
+            await asyncio.sleep(min(until - loop.time(), _STEP_S))
+        self._abandoned.clear()
+        yield
+
+    @asynccontextmanager
+    async def _after_trial(self) -> AsyncGenerator[None]:
+        """Let the call that is tried out ask first, if it does."""
+        if await self._acquired():
+            self._turn.release()
+        if self.interactive:
+            async with self._taken():
+                yield
+        else:
+            yield
+
+    @asynccontextmanager
+    async def _tried(self, what: tuple[str, bytes]) -> AsyncGenerator[None]:
+        """Alone for a moment, and until its end where the upstream asks."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + self._alone_s
+        held = await self._acquired()
+        if not held and self.interactive:
+            async with self._taken():
+                yield
+            return
+
+        def let_go() -> None:
+            nonlocal held
+            if held and not self.interactive:
+                held = False
+                self._turn.release()
+
+        timer: asyncio.TimerHandle | None = None
+        try:
+            await self._quiet(until)
+            timer = loop.call_later(self._alone_s, let_go)
+            yield
+        finally:
+            if timer is not None:
+                timer.cancel()
+            if held:
+                self._turn.release()
+        if not self.interactive and len(self._silent) < _KNOWN:
+            self._silent.add(what)
+
+    async def _acquired(self) -> bool:
+        try:
+            async with asyncio.timeout(self._alone_s):
+                return await self._turn.acquire()
+        except TimeoutError:
+            return False
+
+    async def _quiet(self, until: float) -> None:
+        """Until no other call that could be asked is under way, or that moment has come."""
+        try:
+            async with asyncio.timeout_at(until):
+                while self._busy() or self.abandoned():
+                    self._ended.clear()
+                    await self._ended.wait()
+        except TimeoutError:
+            return
+
+    def ended(self) -> None:
+        """A call ended."""
+        self._ended.set()
+
+
+def asks_possible(call: Call) -> bool:
+    """Whether the upstream may ask the client something because of this call."""
+    if call.client is None or call.method not in _ASKING_METHODS:
+        return False
+    return may_be_asked(call.client.capabilities)
