@@ -12,6 +12,7 @@ from pydantic import Field, SecretStr
 
 from armory.accounts.settings import AccountSettings
 from armory.agent.settings import MAX_ITERATIONS, AgentLimits
+from armory.audit.settings import Arguments, AuditSettings
 from armory.config.base import (
     Block,
     Count,
@@ -42,6 +43,7 @@ _ACCOUNTS = defaults_of(AccountSettings)
 _AGENT = defaults_of(AgentLimits)
 _LOGS = defaults_of(LogSettings)
 _OTEL = defaults_of(OtelSettings)
+_AUDIT = defaults_of(AuditSettings)
 
 
 class LimitsConfig(Block):
@@ -322,6 +324,18 @@ class OtelConfig(Block):
     """Whether spans of retrieval carry the text that was searched for."""
 
 
+class AuditConfig(Block):
+    """The append-only record of who asked what."""
+
+    to: OptionalText = _AUDIT.to
+    """`stdout`, `database`, or the path of a file (relative ones count from this file); null:
+    nowhere."""
+    arguments: Arguments = _AUDIT.arguments
+    """What is kept of a call's arguments: `"off"`: nothing; `hash`: their SHA-256; `full`: all."""
+    retention_days: Count = _AUDIT.retention_days
+    """Rows of the database are deleted after so many days; files are left to `logrotate`."""
+
+
 class ObservabilityConfig(Block):
     """Logs, metrics, traces."""
 
@@ -333,6 +347,8 @@ class ObservabilityConfig(Block):
     """Whether `/metrics` is served."""
     otel: OtelConfig = Field(default_factory=OtelConfig)
     """OpenTelemetry."""
+    audit: AuditConfig = Field(default_factory=AuditConfig)
+    """The audit."""
     query_log: QueryLogConfig = Field(default_factory=QueryLogConfig)
     """The log of queries."""
 

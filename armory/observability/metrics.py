@@ -17,7 +17,7 @@ from prometheus_client import (
     ProcessCollector,
     generate_latest,
 )
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from armory.domain.principal import Principal
@@ -58,6 +58,16 @@ class EdgeFigures:
     sessions: int
     streams: int
     parked: int
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFigures:
+    """The audit at the moment of a scrape: records written, dropped, waiting; whether it fails."""
+
+    written: int
+    dropped: int
+    waiting: int
+    failing: bool
 
 
 class Metrics:
@@ -162,9 +172,36 @@ class Metrics:
         self._rest.labels(method, route, str(status)).inc()
         self._rest_seconds.labels(route).observe(seconds)
 
+    def watch_audit(self, figures: Callable[[], AuditFigures]) -> None:
+        """Show the audit's figures, asked for at scrape time."""
+        self.registry.register(_Audit(figures))
+
     def text(self) -> bytes:
         """Everything in Prometheus' text format."""
         return generate_latest(self.registry)
+
+
+class _Audit(Collector):
+    """The audit, read at the moment of a scrape."""
+
+    def __init__(self, figures: Callable[[], AuditFigures]) -> None:
+        self._figures = figures
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
+
+    def collect(self) -> Iterable[Metric]:
+        found = self._figures()
+        for name, text, value in (
+            ("records", "Records of the audit that are written.", found.written),
+            ("dropped", "Records that were dropped because too many waited.", found.dropped),
+        ):
+            yield CounterMetricFamily(f"armory_audit_{name}", text, value=value)
+        for name, text, value in (
+            ("waiting", "Records of the audit that wait to be written.", found.waiting),
+            ("failing", "Whether the audit cannot be written now.", float(found.failing)),
+        ):
+            yield GaugeMetricFamily(f"armory_audit_{name}", text, value=value)
 
 
 class _Live(Collector):

@@ -6,9 +6,16 @@ Owns: turning the state of the rooms into `Readiness` and figures. Changes nothi
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from armory.gateway.gateway import Gateway
-from armory.observability.metrics import CONTENT_TYPE, EdgeFigures, Metrics, UpstreamFigures
+from armory.observability.metrics import (
+    CONTENT_TYPE,
+    AuditFigures,
+    EdgeFigures,
+    Metrics,
+    UpstreamFigures,
+)
 from armory.observability.redaction import redacted
 from armory.retrieval.retriever import Retriever
 from armory.upstreams.pool import Pool
@@ -16,6 +23,9 @@ from armory.upstreams.supervisor import Supervisor
 from armory.web.health import Readiness
 from armory.web.settings import ReadyWhen
 from armory.wire.http.edge import HttpEdge
+
+if TYPE_CHECKING:
+    from armory.audit.writer import AuditLog
 
 
 class Figures:
@@ -49,6 +59,7 @@ class Figures:
         indexing: int = 0,
         upstreams: ReadyWhen = "gateway",
         blocked: str | None = None,
+        audit: AuditLog | None = None,
     ) -> Readiness:
         """What `/readyz` says. Ready is a gateway that can answer: it has had its first snapshot.
 
@@ -59,6 +70,7 @@ class Figures:
             indexing: tools that are being made searchable.
             upstreams: as `server.readiness`: whether any or all of them have to be there, too.
             blocked: why requests should not come although all that is there; None: they may.
+            audit: has to take what is done; requests should not come while it drops records.
         """
         status = self._supervisor().status()
         served = gateway.view.catalog.servers
@@ -76,6 +88,8 @@ class Figures:
             "tools": len(gateway.view.catalog.tools),
         }
         missing: list[str] = [] if blocked is None else [blocked]
+        if audit is not None and audit.state is not None:
+            missing.append(f"audit: {audit.state}")
         if not snapshot:
             missing.append("first snapshot: upstreams are still connecting")
         missing += [
@@ -93,7 +107,7 @@ class Figures:
         degraded = retriever.degraded if retriever is not None else None
         if degraded:
             missing.append(f"retrieval: {degraded}")
-        ready = snapshot and blocked is None
+        ready = snapshot and blocked is None and not (audit is not None and audit.full)
         if upstreams == "any":
             ready = ready and (not status or bool(served))
         elif upstreams == "all":
@@ -101,6 +115,14 @@ class Figures:
                 found.state == "ready" and key in served for key, found in status.items()
             )
         return Readiness(ready, tuple(map(redacted, missing)), details)
+
+    def watch_audit(self, audit: AuditLog) -> None:
+        """Show the audit's figures, too."""
+        self.metrics.watch_audit(
+            lambda: AuditFigures(
+                audit.written, audit.dropped, len(audit), audit.failing is not None
+            )
+        )
 
     def metrics_text(self) -> tuple[bytes, str]:
         """(body, content type) of `/metrics`."""

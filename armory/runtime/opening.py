@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 from armory.accounts.opening import opened
 from armory.config import Loaded
+from armory.runtime.blocks.auditing import open_audit
 from armory.runtime.blocks.replicas import Shared, shared
 from armory.runtime.health import bind_metrics
 from armory.runtime.retrieval import Progress
@@ -61,7 +62,9 @@ async def open_runtime(
         observers = Observers()
         if not trusted:
             sending = opened_tracing(otel_settings(loaded.config), armory_version())
-            observers = Observers(await stack.enter_async_context(sending))
+            observers = Observers(
+                await stack.enter_async_context(sending), await open_audit(loaded, stack)
+            )
         runtime = Runtime(
             loaded, joined, trusted=trusted, on_progress=on_progress, observers=observers
         )

@@ -129,6 +129,8 @@ class Runtime:
             self.pool, lambda: self.supervisor, lambda: self.edge, lambda: self.retriever
         )
         self._trusted = trusted
+        if self.observers.audit is not None:
+            self.figures.watch_audit(self.observers.audit)
         self.limits = Limits(loaded.config, accounts, self.figures.metrics.rate_limited)
         self._indexing: WithRegisteredTools | None = None
         if self.retriever is not None and accounts is not None:
@@ -251,6 +253,7 @@ class Runtime:
             indexing=self.keeper.indexing,
             upstreams=self._ready_when,
             blocked="shutting down" if self._leaving else blocked,
+            audit=self.observers.audit,
         )
 
     async def leave(self, delay_s: float) -> None:

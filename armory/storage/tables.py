@@ -170,6 +170,16 @@ learned_uses = Table(
     Column("updated_at_ms", BigInteger, nullable=False, index=True),
 )
 
+audit = Table(
+    "audit",
+    metadata,
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("at_ms", BigInteger, nullable=False, index=True),
+    Column("who", String(NAME_CHARS), nullable=False, index=True),
+    Column("tool", String(NAME_CHARS), nullable=True, index=True),
+    Column("record", Text, nullable=False),  # one line of canonical JSON, its hash included
+)
+
 changes = Table(
     "changes",
     metadata,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
@@ -21,12 +22,14 @@ from armory.protocol.jsonrpc import code_of
 from armory.protocol.link import Reply
 from armory.protocol.rawjson import text_of
 from armory.telemetry import conventions as c
+from armory.wire.audited import Asked, OnDenied, note, note_denied
 from armory.wire.dispatch import Dispatcher, Verify
 from armory.wire.interaction.interactions import Interactions
 from armory.wire.methods import METHODS
 from armory.wire.sessions.registry import OnEnded
 
 if TYPE_CHECKING:
+    from armory.audit.writer import AuditLog
     from armory.telemetry.tracing import Tracing
 
 
@@ -36,12 +39,18 @@ class Observers:
 
     Attributes:
         tracing: makes spans; None: none are wanted.
+        audit: takes a record of every request; None: nobody does.
     """
 
     tracing: Tracing | None = None
+    audit: AuditLog | None = None
 
     def __bool__(self) -> bool:
-        return self.tracing is not None
+        return self.tracing is not None or self.audit is not None
+
+    def denied(self) -> OnDenied | None:
+        """Who is told of requests that are not let in; None: nobody."""
+        return None if self.audit is None else partial(note_denied, self.audit)
 
     def session_ended(self, transport: str) -> OnEnded | None:
         """Who is told of client sessions that ended; None: nobody."""
@@ -72,6 +81,7 @@ class ObservedDispatcher(Dispatcher):
     def __init__(self, gateway: Gateway, interactions: Interactions, observers: Observers) -> None:
         super().__init__(gateway, interactions)
         self._tracing = observers.tracing
+        self._audit = observers.audit
 
     async def answer(
         self,
@@ -101,6 +111,8 @@ class ObservedDispatcher(Dispatcher):
             outcome = _outcome(operation, reply)
             if self._tracing is not None:
                 self._traced(operation, request, (method, kind, name), outcome, seconds)
+            if self._audit is not None and method != "ping":
+                note(self._audit, request, Asked(method, name, params), operation, reply, seconds)
 
     def _traced(
         self,

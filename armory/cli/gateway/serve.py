@@ -145,6 +145,11 @@ async def _serve_stdio(loaded: Loaded, announcer: Announcer) -> None:
         if user := os.environ.get(variable):
             principal = Principal(user, user=user, method="environment")
             break
+    if loaded.config.observability.audit.to == "stdout":
+        raise ConfigError(
+            "standard output belongs to the client here; expected `database` or a file",
+            path="observability.audit.to",
+        )
     stop = asyncio.Event()
     reload = asyncio.Event()
     _on_signals(stop, reload)

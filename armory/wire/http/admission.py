@@ -17,6 +17,7 @@ from armory.gateway.gateway import Gateway
 from armory.protocol import codes
 from armory.protocol.errors import Malformed
 from armory.security.authentication import Authenticator
+from armory.wire.audited import OnDenied
 from armory.wire.caller import Caller
 from armory.wire.http.admitted import AdmittedRequest, accepts, refusal, url_of
 from armory.wire.http.answers import JsonAnswer
@@ -43,6 +44,7 @@ class Admission:
         authenticator: who is it.
         gateway: which endpoints there are, and for whom.
         resources: the endpoints as resources of OAuth.
+        on_denied: is told of requests that are not let in.
     """
 
     def __init__(
@@ -51,7 +53,9 @@ class Admission:
         authenticator: Authenticator,
         gateway: Gateway,
         resources: ProtectedResources,
+        on_denied: OnDenied | None = None,
     ) -> None:
+        self._on_denied = on_denied
         self._hosts = hosts
         self._resources = resources
         self._authenticator = authenticator
@@ -62,6 +66,9 @@ class Admission:
         try:
             admitted = await self._admit(kind, request)
         except RequestRejected as rejected:
+            if self._on_denied is not None and request.method != "OPTIONS":
+                remote, _ = self._hosts.seen_as(request.remote, request.headers)
+                self._on_denied(request.path, remote, f"http_{rejected.response.status}")
             return rejected.response
         try:
             return await serve(admitted)

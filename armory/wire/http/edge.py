@@ -107,7 +107,13 @@ class HttpEdge:
         )
         protected = authenticator.protected
         self.resources = ProtectedResources(self.hosts, settings.base_path, protected)
-        self._admission = Admission(self.hosts, authenticator, gateway, self.resources)
+        self._admission = Admission(
+            self.hosts,
+            authenticator,
+            gateway,
+            self.resources,
+            observers.denied() if observers else None,
+        )
         self._modern = ModernEndpoint(shared)
         self._legacy = LegacyEndpoint(shared)
         self._sse = SseFront(shared, self._admission, settings.base_path)

@@ -1,0 +1,1 @@
+"""Who called what: an append-only record whose gaps and changes show."""

@@ -1,0 +1,132 @@
+"""Reading the audit again: its records, filtered, and the check of its chain.
+
+Owns: where the records are read from. Never writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from sqlalchemy import select
+
+from armory.audit.record import Verdict, parsed, verify
+from armory.errors import ConfigError
+from armory.storage.database import Database
+from armory.storage.tables import audit as table
+
+_PAGE = 5_000
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Which records are wanted.
+
+    Attributes:
+        who, tool: glob patterns; None: any.
+        since: the oldest time, as records have it; None: any.
+    """
+
+    who: str | None = None
+    tool: str | None = None
+    since: str | None = None
+
+    def fits(self, record: dict[str, object]) -> bool:
+        """Whether a record is wanted."""
+        if self.since is not None and str(record.get("at")) < self.since:
+            return False
+        for pattern, value in ((self.who, record.get("who")), (self.tool, record.get("tool"))):
+            if pattern is not None and not fnmatchcase(str(value or ""), pattern):
+                return False
+        return True
+
+
+def file_lines(files: Iterable[Path]) -> Iterator[bytes]:
+    """The lines of the files, in this order.
+
+    Raises:
+        ConfigError: one cannot be read.
+    """
+    for file in files:
+        try:
+            with file.open("rb") as opened:
+                yield from (line.rstrip(b"\n") for line in opened)
+        except OSError as error:
+            raise ConfigError(
+                f"the audit {file} cannot be read: {error.strerror}", path="observability.audit.to"
+            ) from None
+
+
+@asynccontextmanager
+async def database_lines(url: str) -> AsyncGenerator[AsyncGenerator[str]]:
+    """The records of a database, in order, as they were written.
+
+    Raises:
+        BackendError: it cannot be reached.
+    """
+    database = Database(url)
+    await database.open()
+    try:
+        yield _rows(database)
+    finally:
+        await database.close()
+
+
+async def _rows(database: Database) -> AsyncGenerator[str]:
+    after = -1
+    while True:
+        page = (
+            select(table.c.seq, table.c.at_ms, table.c.who, table.c.tool, table.c.record)
+            .where(table.c.seq > after)
+            .order_by(table.c.seq)
+            .limit(_PAGE)
+        )
+        async with database.read() as connection:
+            found = (await connection.execute(page)).all()
+        for row in found:
+            after = row.seq
+            yield row.record if _agrees(row) else f"{row.record} changed"
+        if len(found) < _PAGE:
+            return
+
+
+def _agrees(row: object) -> bool:
+    """Whether the columns that are searched say what the record says."""
+    record = parsed(getattr(row, "record"))  # noqa: B009
+    if record is None:
+        return False
+    tool = record.get("tool")
+    return (
+        record.get("seq") == getattr(row, "seq")  # noqa: B009
+        and str(record.get("who"))[:200] == getattr(row, "who")  # noqa: B009
+        and (None if tool is None else str(tool)[:200]) == getattr(row, "tool")  # noqa: B009
+    )
+
+
+async def records(url: str | None, files: list[Path], wanted: Wanted) -> list[dict[str, object]]:
+    """The wanted records, oldest first.
+
+    Raises:
+        ArmoryError: they cannot be read.
+    """
+    if url is None:
+        found = map(parsed, file_lines(files))
+        return [record for record in found if record is not None and wanted.fits(record)]
+    async with database_lines(url) as lines:
+        read = [parsed(line) async for line in lines]
+    return [record for record in read if record is not None and wanted.fits(record)]
+
+
+async def checked(url: str | None, files: list[Path]) -> Verdict:
+    """The check of the whole chain.
+
+    Raises:
+        ArmoryError: it cannot be read.
+    """
+    if url is None:
+        return verify(file_lines(files), whole=False)
+    async with database_lines(url) as lines:
+        return verify([line async for line in lines])

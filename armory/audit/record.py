@@ -1,0 +1,229 @@
+"""One record of the audit, and the chain that ties it to the one before.
+
+Owns: the record's form, its hash, what a chain's check finds. Pure; never does I/O.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import msgspec
+from msgspec import UNSET, UnsetType
+
+GENESIS = "0" * 64
+"""`prev` of the first record."""
+OPENED = "armory/audit.opened"
+CLOSED = "armory/audit.closed"
+DROPPED = "armory/audit.dropped"
+PRUNED = "armory/audit.pruned"
+"""Methods of the audit's own records: `code` of `DROPPED` is how many, of `PRUNED` the `seq` of the
+oldest record that was kept."""
+UNCLEAN = "after_kill"
+"""Outcome of an `OPENED` that follows a process which ended without closing the audit."""
+
+
+class Entry(msgspec.Struct, gc=False):
+    """What is told of one request, before it has its place in the chain.
+
+    Attributes:
+        at: seconds since 1970.
+        who: user or name of the credential's owner.
+        credential: how the caller proved that: the method and the credential's name.
+        endpoint: path where it asked.
+        method: what it asked.
+        tool: exposed name of the tool or prompt, or the URI.
+        upstream: key of the upstream that was asked; None: none was.
+        outcome: `ok`, `tool_error`, `error`, `refused`, `denied` or `cancelled`.
+        code: of the error.
+        ms: how long it took.
+        trace_id: of its trace, where there is one.
+        arguments: as `observability.audit.arguments` says.
+    """
+
+    at: float
+    who: str
+    credential: str
+    endpoint: str
+    method: str
+    outcome: str
+    tool: str | None = None
+    upstream: str | None = None
+    code: str | None = None
+    ms: float = 0.0
+    trace_id: str | None = None
+    arguments: str | None = None
+
+
+class Record(msgspec.Struct, kw_only=True, gc=False):
+    """One record as it is written, but for its `hash`; members in the order of the alphabet."""
+
+    arguments: str | UnsetType = UNSET
+    at: str
+    code: str | None
+    credential: str
+    endpoint: str
+    method: str
+    ms: float
+    outcome: str
+    prev: str
+    seq: int
+    tool: str | None
+    trace_id: str | None
+    upstream: str | None
+    who: str
+
+
+_encode = msgspec.json.Encoder().encode
+_sorted = msgspec.json.Encoder(order="sorted").encode
+_decode = msgspec.json.Decoder(dict[str, object]).decode
+
+
+class Chain:
+    """The end of a chain, to which records are added.
+
+    Args:
+        seq: number of the last record; 0: there is none.
+        hash: of the last record.
+    """
+
+    def __init__(self, seq: int = 0, hash: str = GENESIS) -> None:
+        self.seq = seq
+        self.hash = hash
+
+    def add(self, entry: Entry) -> bytes:
+        """The entry as the next record, one line of JSON without its end."""
+        self.seq += 1
+        body = _encode(
+            Record(
+                at=stamp(entry.at),
+                who=entry.who,
+                credential=entry.credential,
+                endpoint=entry.endpoint,
+                method=entry.method,
+                tool=entry.tool,
+                upstream=entry.upstream,
+                outcome=entry.outcome,
+                code=entry.code,
+                ms=round(entry.ms, 3),
+                trace_id=entry.trace_id or None,
+                arguments=UNSET if entry.arguments is None else entry.arguments,
+                seq=self.seq,
+                prev=self.hash,
+            )
+        )
+        self.hash = hashlib.sha256(body).hexdigest()
+        return b'%b,"hash":"%b"}' % (body[:-1], self.hash.encode())
+
+
+_second = (0, "")
+
+
+def stamp(at: float) -> str:
+    """Seconds since 1970 as text, to the millisecond, UTC."""
+    global _second
+    whole = int(at)
+    if _second[0] != whole:
+        _second = (whole, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)))
+    return f"{_second[1]}.{int((at - whole) * 1_000):03d}Z"
+
+
+def parsed(line: bytes | str) -> dict[str, object] | None:
+    """The members of a written record; None: it is none."""
+    try:
+        return _decode(line)
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return None
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What the check of a chain found.
+
+    Attributes:
+        records: records that were read, the audit's own included.
+        first, last: `seq` of the first and the last good one; 0: there is none.
+        problem: what is wrong with the first record that is not good; None: nothing.
+        at: `seq` of that record, or where it should be; None: nothing is wrong.
+        unclean: `seq` of each record after which a process ended without closing the audit, so that
+            up to its last second may be missing.
+        dropped: records that were dropped and told of.
+        open: processes that opened the audit and did not close it, with the `seq` of where they
+            did: they run still, or were killed and may have lost their last second.
+    """
+
+    records: int = 0
+    first: int = 0
+    last: int = 0
+    problem: str | None = None
+    at: int | None = None
+    unclean: list[int] = field(default_factory=list[int])
+    dropped: int = 0
+    open: dict[str, int] = field(default_factory=dict[str, int])
+
+
+def verify(lines: Iterable[bytes | str], *, whole: bool = True) -> Verdict:
+    """Check a chain, as far as the first record that is not what it was.
+
+    Args:
+        lines: the records in order, each one line of JSON.
+        whole: whether what was before them must have been deleted because of its age; else other
+            files may have it.
+    """
+    found = Verdict()
+    expected, before = 0, ""
+    pruned = 0
+    for line in lines:
+        found.records += 1
+        record = parsed(line)
+        wrong = _wrong(record, expected, before)
+        if wrong is not None or record is None:
+            found.problem, found.at = wrong, expected or found.records
+            return found
+        seq, digest = record["seq"], record["hash"]
+        assert isinstance(seq, int)
+        found.first = found.first or seq
+        if record["method"] == PRUNED:
+            pruned = int(str(record["code"] or 0))
+        _note(found, record, seq)
+        found.last, expected, before = seq, seq + 1, str(digest)
+    if whole and found.first > 1 and pruned != found.first:
+        found.problem = (
+            f"the chain begins with record {found.first}, and no record says that those before it "
+            "were deleted because of their age"
+        )
+        found.at = 1
+    return found
+
+
+def _note(found: Verdict, record: dict[str, object], seq: int) -> None:
+    method, process = record["method"], str(record["credential"])
+    if method == OPENED:
+        if record["outcome"] == UNCLEAN:
+            found.unclean.append(seq - 1)
+            found.open.clear()  # a file has one writer at a time
+        found.open[process] = seq
+    elif method == CLOSED:
+        found.open.pop(process, None)
+    elif method == DROPPED:
+        found.dropped += int(str(record["code"] or 0))
+
+
+def _wrong(record: dict[str, object] | None, expected: int, before: str) -> str | None:
+    if record is None:
+        return "it is no JSON object: cut or overwritten"
+    digest, seq = record.pop("hash", None), record.get("seq")
+    if not isinstance(digest, str) or not isinstance(seq, int) or "method" not in record:
+        return "it has no hash, seq or method"
+    if hashlib.sha256(_sorted(record)).hexdigest() != digest:
+        return f"record {seq} was changed: its hash does not fit it"
+    record["hash"] = digest
+    if expected and seq != expected:
+        return f"record {expected} is missing: {seq} stands in its place"
+    if expected and record["prev"] != before:
+        return f"record {seq} does not follow the one before it, which was replaced"
+    if seq == 1 and record["prev"] != GENESIS:
+        return "the first record names one before it"
+    return None

@@ -1,0 +1,28 @@
+"""What configuration says about the audit, as plain values.
+
+Owns: `AuditSettings` and its defaults. Never imports anything else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Arguments = Literal["off", "hash", "full"]
+
+
+@dataclass(frozen=True, slots=True)
+class AuditSettings:
+    """Where the audit goes, and what of it.
+
+    Attributes:
+        to: `stdout`, `database` or the path of a file; None: nowhere.
+        arguments: what is kept of a call's arguments: nothing, their SHA-256, or all of them.
+        retention_days: rows of the database are deleted after so many days.
+        waiting: records that may wait to be written; more are dropped, counted and told.
+    """
+
+    to: str | None = None
+    arguments: Arguments = "off"
+    retention_days: int = 365
+    waiting: int = 100_000

@@ -1,0 +1,253 @@
+"""Where the audit is written: a file, standard output, the database.
+
+Owns: finding the end of a chain, appending to it, retention. Never decides what is recorded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from sqlalchemy import delete, func, insert, select
+
+from armory.audit.record import CLOSED, PRUNED, Chain, Entry, parsed
+from armory.errors import BackendError, ConfigError
+from armory.storage.database import Database, now_ms
+from armory.storage.tables import audit as table
+
+_PIECE = 200
+"""Records between two looks at what else the event loop has to do."""
+_DAY_MS = 86_400_000
+_TAIL = 1 << 20
+PATH = "observability.audit.to"
+
+
+class Sink(Protocol):
+    """Takes the records, in order."""
+
+    async def open(self) -> bool:
+        """Find the end of the chain; whether whoever wrote it before closed it.
+
+        Raises:
+            ConfigError: it cannot be written.
+            BackendError: it cannot be reached now.
+        """
+        ...
+
+    async def write(self, entries: Sequence[Entry]) -> None:
+        """Append these; all of them or none.
+
+        Raises:
+            BackendError: it could not.
+        """
+        ...
+
+    async def close(self) -> None:
+        """Let go what is open."""
+        ...
+
+
+async def lines_of(chain: Chain, entries: Sequence[Entry]) -> list[bytes]:
+    """The next records of a chain, a few at a time, so that calls go on meanwhile."""
+    lines: list[bytes] = []
+    for at in range(0, len(entries), _PIECE):
+        lines += [chain.add(entry) for entry in entries[at : at + _PIECE]]
+        await asyncio.sleep(0)
+    return lines
+
+
+class FileSink:
+    """JSON lines in a file of one process; one that is moved away is begun anew, its chain goes on.
+
+    Args:
+        path: the file, or None: standard output.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._file = -1
+        self._chain = Chain()
+
+    async def open(self) -> bool:
+        """As `Sink.open`."""
+        if self._path is None:
+            self._file = os.dup(sys.stdout.fileno())
+            return True
+        self._open_file(self._path)
+        last, cut = _last_line(self._file)
+        if cut is not None:  # a record that a killed process had begun to write
+            os.ftruncate(self._file, cut)
+        if last is None:
+            return cut is None
+        record = parsed(last)
+        if record is None or not isinstance(record.get("seq"), int):
+            raise ConfigError(
+                f"{self._path} is no audit: its last line is no record; name another file",
+                path=PATH,
+            )
+        self._chain = Chain(int(str(record["seq"])), str(record["hash"]))
+        return cut is None and record.get("method") == CLOSED
+
+    def _open_file(self, path: Path) -> None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o600)
+        except OSError as error:
+            raise ConfigError(
+                f"the audit cannot be written to {path}: {error.strerror}; name a file in a folder "
+                "that this user may write",
+                path=PATH,
+            ) from None
+        try:
+            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            self._let_go()
+            raise ConfigError(
+                f"another process writes its audit to {path}; give each a file of its own, or use "
+                "`to: database`, which many may share",
+                path=PATH,
+            ) from None
+
+    async def write(self, entries: Sequence[Entry]) -> None:
+        """As `Sink.write`."""
+        chain = Chain(self._chain.seq, self._chain.hash)
+        lines = await lines_of(chain, entries)
+        try:
+            await asyncio.to_thread(self._append, b"\n".join(lines) + b"\n")
+        except (OSError, ConfigError) as error:
+            raise BackendError(f"the audit cannot be written: {error}") from None
+        self._chain = chain
+
+    def _append(self, data: bytes) -> None:
+        if self._path is not None:
+            if self._moved(self._path):
+                self._let_go()
+            if self._file < 0:
+                self._open_file(self._path)
+        end = os.fstat(self._file).st_size if self._path is not None else 0
+        left = memoryview(data)
+        try:
+            while left:
+                left = left[os.write(self._file, left) :]
+        except OSError:
+            if self._path is not None and len(left) < len(data):
+                os.ftruncate(self._file, end)  # all or nothing
+            raise
+
+    def _moved(self, path: Path) -> bool:
+        if self._file < 0:
+            return False
+        try:
+            now, own = path.stat(), os.fstat(self._file)
+        except FileNotFoundError:
+            return True
+        return (now.st_dev, now.st_ino) != (own.st_dev, own.st_ino)
+
+    def _let_go(self) -> None:
+        file, self._file = self._file, -1
+        if file >= 0:
+            os.close(file)
+
+    async def close(self) -> None:
+        """As `Sink.close`."""
+        self._let_go()
+
+
+def _last_line(file: int) -> tuple[bytes | None, int | None]:
+    """(last whole line, where what follows it begins): None: there is none."""
+    size = os.fstat(file).st_size
+    start, data = size, b""
+    while start > 0:
+        step = min(_TAIL, start)
+        start -= step
+        data = os.pread(file, step, start) + data
+        if data.rstrip(b"\n").count(b"\n") >= 1 and b"\n" in data[:-1]:
+            break
+    if not data:
+        return None, None
+    whole, newline, rest = data.rpartition(b"\n")
+    cut = size - len(rest) if rest else None
+    if not newline:
+        return None, cut
+    return whole.rpartition(b"\n")[2], cut
+
+
+class DatabaseSink:
+    """Rows of a database that several replicas may share: one chain for all of them.
+
+    Args:
+        database: opened by `open`, closed by `close`.
+        retention_days: older rows are deleted, and the chain says so.
+    """
+
+    def __init__(self, database: Database, retention_days: int) -> None:
+        self._database = database
+        self._retention_ms = retention_days * _DAY_MS
+        self._pruned_ms = 0
+
+    async def open(self) -> bool:
+        """As `Sink.open`."""
+        await self._database.open()
+        return True  # others may write just now: who ended without closing shows in `verify`
+
+    async def write(self, entries: Sequence[Entry]) -> None:
+        """As `Sink.write`."""
+        now = now_ms()
+        async with self._database.write() as connection:
+            if self._database.dialect == "postgresql":
+                await connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+            last = (await connection.execute(_LAST)).first()
+            record = parsed(last.record) if last is not None else None
+            chain = Chain() if record is None else Chain(last.seq, str(record["hash"]))  # pyright: ignore[reportOptionalMemberAccess]
+            added = list(entries)
+            if now - self._pruned_ms >= _DAY_MS:
+                kept = await self._prune(connection, now - self._retention_ms)
+                if kept is not None:
+                    added.append(own_entry(PRUNED, "retention", code=str(kept)))
+            lines = await lines_of(chain, added)
+            first = chain.seq - len(lines) + 1
+            rows = [
+                _row(first + at, entry, line)
+                for at, (entry, line) in enumerate(zip(added, lines, strict=True))
+            ]
+            await connection.execute(insert(table), rows)
+        if now - self._pruned_ms >= _DAY_MS:
+            self._pruned_ms = now
+
+    async def _prune(self, connection: Any, before_ms: int) -> int | None:
+        """Delete what is too old; `seq` of the oldest that stays, None: nothing was deleted."""
+        newest = select(func.max(table.c.seq)).where(table.c.at_ms < before_ms)
+        upto = (await connection.execute(newest)).scalar()
+        if upto is None:
+            return None
+        await connection.execute(delete(table).where(table.c.seq <= upto))
+        return int(upto) + 1
+
+    async def close(self) -> None:
+        """As `Sink.close`."""
+        await self._database.close()
+
+
+_LAST = select(table.c.seq, table.c.record).order_by(table.c.seq.desc()).limit(1)
+_LOCK = 0x41554449
+
+
+def _row(seq: int, entry: Entry, line: bytes) -> dict[str, object]:
+    return {
+        "seq": seq,
+        "at_ms": int(entry.at * 1_000),
+        "who": entry.who[:200],
+        "tool": None if entry.tool is None else entry.tool[:200],
+        "record": line.decode(),
+    }
+
+
+def own_entry(method: str, instance: str, *, outcome: str = "ok", code: str | None = None) -> Entry:
+    """A record of the audit about itself; `instance` tells processes apart."""
+    at = now_ms() / 1_000
+    return Entry(at, "armory", f"internal:{instance}", "", method, outcome, code=code)

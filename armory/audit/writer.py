@@ -1,0 +1,166 @@
+"""The audit's writer: takes what is told at once, writes it a moment later.
+
+Owns: what waits to be written, trying again, counting what had to be dropped. Never does I/O
+itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+import structlog
+
+from armory.audit.record import CLOSED, DROPPED, OPENED, UNCLEAN, Entry
+from armory.audit.settings import Arguments, AuditSettings
+from armory.audit.sinks import Sink, own_entry
+from armory.errors import ArmoryError
+from armory.tasks import spawn, stop
+
+_log = structlog.get_logger(__name__)
+_EVERY_S = 0.25
+"""What was told is written after so many seconds: a killed process loses no more."""
+_AT_ONCE = 2_000
+_AGAIN_S = 1.0
+_END_S = 10.0
+
+
+class AuditLog:
+    """What one gateway is told, on its way to a sink.
+
+    Args:
+        sink: takes it.
+        settings: see `AuditSettings`.
+
+    Attributes:
+        arguments: what is kept of a call's arguments.
+        written: records that are safe.
+        dropped: records that were dropped because too many waited.
+        failing: why nothing can be written now; None: it can.
+    """
+
+    def __init__(self, sink: Sink, settings: AuditSettings) -> None:
+        self._sink = sink
+        self._limit = settings.waiting
+        self.arguments: Arguments = settings.arguments
+        self._waiting: deque[Entry] = deque()
+        self._news = asyncio.Event()
+        self._untold = 0
+        self._instance = secrets.token_hex(4)
+        self._ending = False
+        self.written = 0
+        self.dropped = 0
+        self.failing: str | None = None
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    @property
+    def full(self) -> bool:
+        """Whether records are being dropped now."""
+        return len(self._waiting) >= self._limit
+
+    @property
+    def state(self) -> str | None:
+        """What is wrong, for people; None: nothing."""
+        if self.failing is None:
+            return None
+        text = f"{self.failing}; {len(self._waiting):,} records wait"
+        return f"{text}, {self.dropped:,} were dropped" if self.dropped else text
+
+    def note(self, entry: Entry) -> None:
+        """Take one record. Never blocks, never raises."""
+        waiting = self._waiting
+        if len(waiting) >= self._limit:
+            self.dropped += 1
+            self._untold += 1
+            return
+        waiting.append(entry)
+        if not self._news.is_set():
+            self._news.set()
+
+    async def open(self) -> None:
+        """Find the end of the chain, and say that a process goes on with it.
+
+        Raises:
+            ConfigError: it cannot be written here.
+            BackendError: it cannot be reached now.
+        """
+        clean = await self._sink.open()
+        how = "ok" if clean else UNCLEAN
+        await self._sink.write([own_entry(OPENED, self._instance, outcome=how)])
+
+    async def run(self) -> None:
+        """Write what waits, until the end. Never cancelled: a batch that is being written has to be
+        known as written.
+        """
+        while not self._ending:
+            await self._news.wait()
+            self._news.clear()
+            if not self._ending:
+                await asyncio.sleep(_EVERY_S)
+            await self._flush()
+            if self.failing is not None and not self._ending:
+                await asyncio.sleep(_AGAIN_S)
+                self._news.set()
+
+    async def _flush(self) -> None:
+        """Write everything that waits, a batch at a time; stops where it cannot."""
+        while self._waiting or self._untold:
+            untold = self._untold
+            batch = [self._waiting[at] for at in range(min(_AT_ONCE, len(self._waiting)))]
+            extra = [own_entry(DROPPED, self._instance, code=str(untold))] if untold else []
+            try:
+                await self._sink.write([*batch, *extra])
+            except ArmoryError as error:
+                if self.failing is None:
+                    _log.error("audit_failed", error=error.message)
+                self.failing = error.message
+                return
+            if self.failing is not None:
+                _log.info("audit_written_again", dropped=untold)
+                self.failing = None
+            for _ in batch:
+                self._waiting.popleft()
+            self._untold -= untold
+            self.written += len(batch)
+
+    async def close(self) -> None:
+        """Write what is left, and that the audit is closed; after `run` has ended."""
+        await self._flush()
+        try:
+            if self.failing is None:
+                await self._sink.write([own_entry(CLOSED, self._instance)])
+        except ArmoryError as error:
+            self.failing = error.message
+        if self.failing is not None:
+            _log.error("audit_not_closed", error=self.failing, lost=len(self._waiting))
+        await self._sink.close()
+
+    def end(self) -> None:
+        """Have `run` end, soon."""
+        self._ending = True
+        self._news.set()
+
+
+@asynccontextmanager
+async def opened_audit(sink: Sink, settings: AuditSettings) -> AsyncGenerator[AuditLog]:
+    """An audit that is written for as long as the context lasts.
+
+    Raises:
+        ConfigError: it cannot be written here.
+        BackendError: it cannot be reached now.
+    """
+    audit = AuditLog(sink, settings)
+    await audit.open()
+    writing = spawn(audit.run(), "write the audit")
+    try:
+        yield audit
+    finally:
+        audit.end()
+        await asyncio.wait((writing,), timeout=_END_S)
+        await stop(writing)
+        await audit.close()

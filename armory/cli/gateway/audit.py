@@ -1,0 +1,168 @@
+"""`armory audit`: who asked what, and whether the record of it is whole.
+
+Owns: the commands. Never imports a web framework.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from armory.cli.options import config_option, json_option, loaded_config
+from armory.cli.output import print_json
+from armory.errors import ConfigError, InvalidRequest
+
+if TYPE_CHECKING:
+    from armory.audit.record import Verdict
+
+_UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_files = click.option(
+    "--file",
+    "files",
+    type=click.Path(path_type=Path, dir_okay=False),
+    multiple=True,
+    help="Read this file, or several in their order; default: where the configuration writes to.",
+)
+
+
+@click.group(invoke_without_command=True)
+@click.option("--who", help="Only of these users or credentials (glob pattern).")
+@click.option("--tool", help="Only about these tools, prompts or URIs (glob pattern).")
+@click.option("--since", help="Not older than this: `90m`, `24h`, `7d`, or a date or time.")
+@click.option("--limit", type=click.IntRange(1), default=100, help="The last so many.")
+@_files
+@config_option
+@json_option
+@click.pass_context
+def audit(
+    context: click.Context,
+    who: str | None,
+    tool: str | None,
+    since: str | None,
+    limit: int,
+    files: tuple[Path, ...],
+    config: str | None,
+    as_json: bool,
+) -> None:
+    """Who asked what: the records of `observability.audit`, oldest first."""
+    if context.invoked_subcommand is not None:
+        return
+    from armory.audit.reading import Wanted, records
+
+    url, read = _source(config, files)
+    wanted = Wanted(who, tool, _since(since))
+    found = asyncio.run(records(url, read, wanted))[-limit:]
+    if as_json:
+        print_json(found)
+        return
+    for record in found:
+        _print(record)
+
+
+@audit.command("verify")
+@_files
+@config_option
+@json_option
+def verify_command(files: tuple[Path, ...], config: str | None, as_json: bool) -> None:
+    """Check that no record was changed and none is missing; names the first that is."""
+    from armory.audit.reading import checked
+
+    url, read = _source(config, files)
+    found = asyncio.run(checked(url, read))
+    if as_json:
+        print_json(_plain(found))
+    else:
+        _tell(found)
+    if found.problem is not None:
+        raise SystemExit(1)
+
+
+def _source(config: str | None, files: tuple[Path, ...]) -> tuple[str | None, list[Path]]:
+    """(URL of the database or None, files)."""
+    if files:
+        return None, list(files)
+    from armory.runtime.blocks.auditing import audit_file
+
+    loaded = loaded_config(config, quiet=True)
+    to = loaded.config.observability.audit.to
+    if to == "database":
+        return loaded.config.storage.url, []
+    file = audit_file(loaded)
+    if file is None:
+        kept = "standard output" if to == "stdout" else "nowhere"
+        raise ConfigError(
+            f"the audit is written {kept}; name a file with --file, or write it to a file or "
+            "`database`",
+            path="observability.audit.to",
+        )
+    return None, [file]
+
+
+def _since(text: str | None) -> str | None:
+    """The oldest time as records have it.
+
+    Raises:
+        InvalidRequest: no time.
+    """
+    if text is None:
+        return None
+    if ago := re.fullmatch(r"(\d{1,6})([smhd])", text):
+        at = datetime.now(UTC) - timedelta(seconds=int(ago[1]) * _UNITS[ago[2]])
+    else:
+        try:
+            at = datetime.fromisoformat(text)
+        except ValueError:
+            raise InvalidRequest(
+                f"--since is {text!r}; expected 90m, 24h, 7d, 2026-01-31 or 2026-01-31T12:00"
+            ) from None
+        at = at.astimezone(UTC) if at.tzinfo else at.replace(tzinfo=UTC)
+    return at.strftime("%Y-%m-%dT%H:%M:%S")
+
+
+def _print(record: dict[str, object]) -> None:
+    code = f" ({record['code']})" if record.get("code") else ""
+    what = " ".join(str(record[key]) for key in ("method", "tool") if record.get(key))
+    via = f" via {record['upstream']}" if record.get("upstream") else ""
+    print(
+        f"{record['at']}  {record['who']}  {what or record['endpoint']}{via}  "
+        f"{record['outcome']}{code}  {record['ms']} ms"
+    )
+
+
+def _plain(found: Verdict) -> dict[str, Any]:
+    return {
+        "whole": found.problem is None,
+        "records": found.records,
+        "first": found.first,
+        "last": found.last,
+        "problem": found.problem,
+        "at": found.at,
+        "after_kill": found.unclean,
+        "open": sorted(found.open.values()),
+        "dropped": found.dropped,
+    }
+
+
+def _tell(found: Verdict) -> None:
+    if found.problem is not None:
+        print(f"not whole at record {found.at}: {found.problem}")
+        print(f"the {max(0, found.last - found.first + 1):,} records before it are as they were")
+        return
+    print(f"whole: {found.records:,} records, {found.first} to {found.last}")
+    for seq in found.unclean:
+        print(
+            f"after record {seq} a process ended without closing the audit: up to its last second "
+            "may be missing"
+        )
+    for seq in sorted(found.open.values()):
+        print(
+            f"who opened the audit with record {seq} has not closed it: it runs still, or was "
+            "killed and up to its last second may be missing"
+        )
+    if found.dropped:
+        print(f"{found.dropped:,} records were dropped because they could not be written in time")

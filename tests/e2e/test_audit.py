@@ -1,0 +1,115 @@
+"""Every request through a gateway is in the audit, as who came and how it ended."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from armory.cli.main import cli
+from armory.config import load_text
+from armory.runtime import open_runtime
+from armory.testing.clients.raw import modern_body, modern_headers
+from armory.testing.upstreams.http import ScriptedUpstream
+
+pytestmark = pytest.mark.anyio
+TOKEN = "a-token-of-some-length"
+
+
+@asynccontextmanager
+async def gateway(folder: Path, url: str, **audit: str) -> AsyncGenerator[str]:
+    config = {
+        "upstreams": {"web": {"url": url}},
+        "tool_rag": {"enabled": False},
+        "security": {"tokens": {"ci": {"token": TOKEN, "user": "ada"}}},
+        "observability": {"audit": audit},
+    }
+    (folder / "armory.yaml").write_text(yaml.safe_dump(config))
+    loaded = load_text(
+        yaml.safe_dump(config),
+        path=folder / "armory.yaml",
+        environ={"ARMORY_HOME": str(folder / "home")},
+    )
+    async with open_runtime(loaded, address=("127.0.0.1", 0)) as runtime:
+        await runtime.ready()
+        assert runtime.listening is not None
+        yield runtime.listening.url
+
+
+async def armory(folder: Path, *arguments: str) -> tuple[int, Any]:
+    found = await asyncio.to_thread(  # a command has an event loop of its own
+        CliRunner().invoke,
+        cli,
+        ["audit", *arguments, "--json", "--config", str(folder / "armory.yaml")],
+        env={"ARMORY_HOME": str(folder / "home")},
+    )
+    return found.exit_code, json.loads(found.stdout)
+
+
+@pytest.mark.parametrize("to", ["audit.jsonl", "database"])
+async def test_every_request_is_recorded(tmp_path: Path, to: str) -> None:
+    async with (
+        ScriptedUpstream() as upstream,
+        gateway(tmp_path, upstream.url, to=to, arguments="hash") as url,
+        aiohttp.ClientSession() as http,
+    ):
+
+        async def ask(method: str, token: str = TOKEN, **params: Any) -> int:
+            body = modern_body(1, method, params)
+            headers = {**modern_headers(body), "Authorization": f"Bearer {token}"}
+            async with http.post(f"{url}/mcp", json=body, headers=headers) as answer:
+                await answer.read()
+                return answer.status
+
+        await ask("tools/call", name="web__who", arguments={"secret": 1})
+        await ask("tools/call", name="web__fail", arguments={})
+        await ask("tools/call", name="web__error", arguments={})
+        await ask("tools/call", name="web__nothing", arguments={})
+        upstream.fail_with = 500
+        await ask("tools/call", name="web__who", arguments={})
+        upstream.fail_with = None
+        await ask("tools/list")
+        await ask("resources/read", uri="web+mem://one")
+        assert await ask("tools/list", token="wrong") == 401
+    code, found = await armory(tmp_path)
+    assert code == 0
+    calls = [record for record in found if not record["method"].startswith("armory/")]
+    told = [
+        (r["who"], r["method"], r["tool"], r["upstream"], r["outcome"], r["code"]) for r in calls
+    ]
+    assert told == [
+        ("ada", "tools/call", "web__who", "web", "ok", None),
+        ("ada", "tools/call", "web__fail", "web", "tool_error", None),
+        ("ada", "tools/call", "web__error", "web", "error", "-32050"),
+        ("ada", "tools/call", "web__nothing", None, "refused", "-32602"),
+        ("ada", "tools/call", "web__who", "web", "error", "upstream_unavailable"),
+        ("ada", "tools/list", None, None, "ok", None),
+        ("ada", "resources/read", "web+mem://one", "web", "ok", None),
+        ("127.0.0.1", "", None, None, "denied", "http_401"),
+    ]
+    first = calls[0]
+    assert (first["credential"], first["endpoint"]) == ("token:ci", "/mcp")
+    assert first["arguments"] == "sha256:" + hashlib.sha256(b'{"secret": 1}').hexdigest()
+    assert first["ms"] > 0
+    assert (await armory(tmp_path, "--tool", "web__f*"))[1][0]["tool"] == "web__fail"
+    code, verdict = await armory(tmp_path, "verify")
+    assert (code, verdict["whole"], verdict["open"]) == (0, True, [])
+
+
+async def test_a_changed_file_is_told_with_its_record(tmp_path: Path) -> None:
+    async with ScriptedUpstream() as upstream, gateway(tmp_path, upstream.url, to="audit.jsonl"):
+        pass
+    file = tmp_path / "audit.jsonl"
+    file.write_text(file.read_text().replace("armory/audit.closed", "armory/audit.opened"))
+    code, verdict = await armory(tmp_path, "verify")
+    assert (code, verdict["whole"], verdict["at"]) == (1, False, 2)
+    assert verdict["problem"] == "record 2 was changed: its hash does not fit it"
