@@ -129,8 +129,6 @@ class Runtime:
             self.pool, lambda: self.supervisor, lambda: self.edge, lambda: self.retriever
         )
         self._trusted = trusted
-        if self.observers.audit is not None:
-            self.figures.watch_audit(self.observers.audit)
         self.limits = Limits(loaded.config, accounts, self.figures.metrics.rate_limited)
         self._indexing: WithRegisteredTools | None = None
         if self.retriever is not None and accounts is not None:
@@ -162,6 +160,8 @@ class Runtime:
             private_tools=self.keeper,
             tasks=TaskRegister(self.joined.store),
         )
+        if self.observers.audit is not None:
+            self.figures.watch_audit(self.observers.audit)
         pool, retriever = watched(
             self.pool, self.retriever, self.observers, lambda: self.gateway.view.catalog.version
         )
