@@ -84,6 +84,8 @@ class CandidateFeatures:
         uses: (c,) float32, how many past uses stand behind `Subquery.used`; None: no memory of use.
         usage: statistics of calls, asked only for the tools that a ranker looks at; None: unknown.
         user, hour, last_tool: context of the query, see `Query`.
+        searched: ascending rows that were searched; None: all of the snapshot.
+        sample: the same of tools that stand for all visible ones; None: the candidates are all.
     """
 
     subqueries: Sequence[Subquery]
@@ -97,6 +99,8 @@ class CandidateFeatures:
     user: str | None = None
     hour: int | None = None
     last_tool: str | None = None
+    searched: IntArray | None = None
+    sample: CandidateFeatures | None = None
 
     @property
     def dense(self) -> bool:
@@ -113,13 +117,10 @@ class CandidateFeatures:
         """(c,) best cosine of each candidate over the caller's texts; None: no dense side."""
         return best_cosine(self.whole)
 
-    def moments(self, values: FloatArray) -> Moments:
-        """Of a formula over the visible tools, from its (c,) values.
 
-        Exact where every visible tool is a candidate, which the exact index sees to; elsewhere as
-        good as the candidates stand for the others.
-        """
-        return Moments(float(values.mean()), float(values.std()))
+def moments_of(values: FloatArray) -> Moments:
+    """Mean and deviation of a score of many tools."""
+    return Moments(float(values.mean()), float(values.std()))
 
 
 def best_cosine(subqueries: Sequence[Subquery]) -> FloatArray | None:

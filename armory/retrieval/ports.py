@@ -83,6 +83,19 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """Cosines of tools that stand for all of them, where not every tool is scored.
+
+    Attributes:
+        rows: (s,) ascending rows.
+        cosine: (m, s) float32, best cosine of each over its vectors.
+    """
+
+    rows: IntArray
+    cosine: FloatArray
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class VectorHits:
     """What the dense side found for m query vectors.
 
@@ -92,6 +105,7 @@ class VectorHits:
         mean, std: (m,) float32, of the best cosine over all allowed rows (estimated on a sample
             of at most 4,096 tools where the index does not score them all).
         lost: how many of the rows the store has lost; their cosine is the mean.
+        sample: of the allowed rows; None where every one of them is among `rows`.
     """
 
     rows: IntArray
@@ -99,6 +113,7 @@ class VectorHits:
     mean: FloatArray
     std: FloatArray
     lost: int = 0
+    sample: Sample | None = None
 
 
 class VectorView(Protocol):

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 
 from armory.errors import BackendError
-from armory.retrieval.ports import FloatArray, IntArray, Row
+from armory.retrieval.ports import FloatArray, IntArray, Row, Sample
 
 #: Tools whose vectors an index that does not score everything keeps, for mean and deviation.
 SAMPLE = 4_096
@@ -165,12 +165,11 @@ class Background:
         chosen: list[int] = np.argsort(codes, kind="stable")[:SAMPLE].tolist()
         return [keys[i] for i in chosen]
 
-    def statistics(
-        self, queries: FloatArray, allowed: IntArray | None
-    ) -> tuple[FloatArray, FloatArray]:
-        """(m,) mean and deviation of the best cosine over the sampled tools that are allowed."""
+    def sample(self, queries: FloatArray, allowed: IntArray | None) -> Sample:
+        """The best cosine of the sampled tools that are allowed; of all where those are few."""
         chosen: IntArray | None = None
         if allowed is not None:
             inside = np.flatnonzero(np.isin(self.rows, allowed, assume_unique=True))
             chosen = inside if len(inside) >= _FLOOR else None
-        return statistics(self._vectors.best(queries, chosen))
+        rows = self.rows if chosen is None else self.rows[chosen]
+        return Sample(rows, self._vectors.best(queries, chosen))

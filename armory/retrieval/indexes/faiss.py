@@ -92,11 +92,13 @@ class FaissView:
             if also is not None:
                 rows = np.union1d(rows, also)
         cosine = _cosine(held, queries, rows)
+        sample = None
         if len(rows) == len(every):
             mean, std = statistics(cosine)
         else:
-            mean, std = self._background.statistics(queries, allowed)
-        return VectorHits(rows, cosine, mean, std)
+            sample = self._background.sample(queries, allowed)
+            mean, std = statistics(sample.cosine)
+        return VectorHits(rows, cosine, mean, std, sample=sample)
 
 
 def _nearest(

@@ -149,17 +149,18 @@ class QdrantView:
         cosine = np.array([[hits.get(r, nothing) for r in rows.tolist()] for hits in scored])
         cosine = np.clip(cosine.astype(np.float32), -1.0, 1.0)
         gone = np.isnan(cosine).any(0)
-        lost = int(gone.sum())
+        lost, sample = int(gone.sum()), None
         if len(rows) == size and not lost:
             mean, std = statistics(cosine)
         elif len(rows) == size:
             mean, std = statistics(cosine[:, ~gone])
         else:
-            mean, std = self._background.statistics(queries, allowed)
+            sample = self._background.sample(queries, allowed)
+            mean, std = statistics(sample.cosine)
         if lost:
             self._doubt()
             cosine[:, gone] = mean[:, None]
-        return VectorHits(rows, cosine, mean, std, lost)
+        return VectorHits(rows, cosine, mean, std, lost, sample)
 
     async def _nearest(
         self,

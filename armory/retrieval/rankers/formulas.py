@@ -10,7 +10,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from armory.retrieval.features import CandidateFeatures, greatest
+from armory.retrieval.features import CandidateFeatures, Moments, greatest, moments_of
 from armory.retrieval.ports import FloatArray, IntArray
 from armory.retrieval.rankers.base import RankSettings, Scores
 from armory.retrieval.rankers.calibrated import FormulaResult, calibrated, explain
@@ -66,23 +66,32 @@ class FormulaRanker(ABC):
         raw = self.formula(features)
         return calibrated(self.result(self.name, features, raw), features, settings)
 
+    def spread(self, features: CandidateFeatures, raw: FloatArray) -> Moments:
+        """Moments of the formula over the visible tools, (c,) values of which are known."""
+        sample = features.sample
+        return moments_of(raw if sample is None else self.formula(sample))
+
     def result(self, ranker: str, features: CandidateFeatures, raw: FloatArray) -> FormulaResult:
         """The formula's (c,) values with all that its calibration, that of `ranker`, looks at."""
-        moments = features.moments(raw)
-        signals, best = self.signals(features, raw)
+        moments = self.spread(features, raw)
+        signals, best = _signals(raw, moments)
         query = query_signals(features, candidate_signals(features, fuse(features)))
         return FormulaResult(ranker, z(raw, moments), raw, best, signals, query)
 
     def signals(self, features: CandidateFeatures, raw: FloatArray) -> tuple[SignalTable, IntArray]:
         """Signals of the best candidates, (k,) each, and their positions, best first."""
-        best = best_of(raw)
-        top = raw[best]
-        signals = {"raw": top, "raw_z": z(top, features.moments(raw)), "raw_gap": top - top[0]}
-        return SignalTable.of(signals, len(best)), best
+        return _signals(raw, self.spread(features, raw))
 
     def reason(self, features: CandidateFeatures, scores: Scores, position: int) -> str:
         """See `Ranker.reason`."""
         return explain(features, scores, position)
+
+
+def _signals(raw: FloatArray, moments: Moments) -> tuple[SignalTable, IntArray]:
+    best = best_of(raw)
+    top = raw[best]
+    signals = {"raw": top, "raw_z": z(top, moments), "raw_gap": top - top[0]}
+    return SignalTable.of(signals, len(best)), best
 
 
 class SemanticRanker(FormulaRanker):
@@ -117,6 +126,14 @@ class LexicalRanker(FormulaRanker):
     def formula(self, features: CandidateFeatures) -> FloatArray:
         """The keyword score, in [0, 1]."""
         return keyword(features)
+
+    def spread(self, features: CandidateFeatures, raw: FloatArray) -> Moments:
+        """Of all: words are known of every tool."""
+        if features.sample is None:
+            return moments_of(raw)
+        score, searched = features.postings.keyword, features.searched
+        every = greatest([score(subquery.text) for subquery in features.whole])
+        return moments_of(every if searched is None else every[searched])
 
     def reason(self, features: CandidateFeatures, scores: Scores, position: int) -> str:
         """Of words alone, which alone decided."""

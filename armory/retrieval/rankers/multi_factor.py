@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, replace
 import numpy as np
 
 from armory.errors import ConfigError
-from armory.retrieval.features import CandidateFeatures, best_cosine
+from armory.retrieval.features import CandidateFeatures, Moments, best_cosine, moments_of
 from armory.retrieval.ports import FloatArray, IntArray, UsageArrays
 from armory.retrieval.rankers.base import RankSettings, Scores
 from armory.retrieval.rankers.boosts import NONE, Boost, boosted, boosts
@@ -83,6 +83,10 @@ class MultiFactorRanker(FormulaRanker):
         """The weighted sum under the default weights, without boosts."""
         return _weighed(features, RankSettings()).raw
 
+    def spread(self, features: CandidateFeatures, raw: FloatArray) -> Moments:
+        """Of similarity, which alone is judged."""
+        return moments_of(raw if features.sample is None else _similarity(features.sample))
+
     def rank(self, features: CandidateFeatures, settings: RankSettings) -> Scores:
         """Re-rank the 50 most similar tools."""
         weighed = _weighed(features, settings)
@@ -130,10 +134,7 @@ class _Weighed:
 
 
 def _weighed(features: CandidateFeatures, settings: RankSettings) -> _Weighed:
-    cosine = best_cosine(features.subqueries)
-    if cosine is None:
-        raise ValueError("multi_factor was asked about features without cosines")
-    similarity = np.clip(cosine, 0.0, 1.0)
+    similarity = _similarity(features)
     candidates = best_of(similarity, CANDIDATES)[:CANDIDATES]
     records = [features.records[i] for i in candidates.tolist()]
     usage = _usage(features, [record.name for record in records])
@@ -156,6 +157,14 @@ def _weighed(features: CandidateFeatures, settings: RankSettings) -> _Weighed:
         factors[name] = np.zeros(len(similarity), np.float32)
         factors[name][candidates] = getattr(usage, name)
     return _Weighed(raw, candidates, factors, given)
+
+
+def _similarity(features: CandidateFeatures) -> FloatArray:
+    """(c,) best cosine over the query and its intents, in [0, 1]."""
+    cosine = best_cosine(features.subqueries)
+    if cosine is None:
+        raise ValueError("multi_factor was asked about features without cosines")
+    return np.clip(cosine, 0.0, 1.0)
 
 
 def _usage(features: CandidateFeatures, names: list[str]) -> UsageArrays:

@@ -25,7 +25,7 @@ from armory.retrieval.ports import (
     VectorHits,
 )
 from armory.retrieval.search.dense import DenseSide
-from armory.retrieval.search.past import past_of, remembered_rows
+from armory.retrieval.search.past import Past, past_of, remembered_rows
 from armory.retrieval.search.scope import Scope
 from armory.retrieval.search.words import Words, words_of
 
@@ -95,12 +95,31 @@ class CandidateSearch:
     def features(self, scope: Scope, findings: Findings) -> CandidateFeatures:
         """Join the findings over the same candidates; blocking."""
         rows, cosine = _rows_and_cosines(scope, findings)
-        everything = scope.snapshot.records
-        whole = len(rows) == len(everything)
         past = None
         if findings.recalled is not None and findings.hits is not None:
             past = past_of(scope, rows, findings.recalled, findings.hits)
+        return self._features(scope, findings, rows, cosine, past, self._sample(scope, findings))
+
+    def _sample(self, scope: Scope, findings: Findings) -> CandidateFeatures | None:
+        """What is known of the tools that stand for all, where not all are candidates."""
+        if findings.hits is None or (sample := findings.hits.sample) is None:
+            return None
+        rows = _records_of(scope, sample.rows)
+        return self._features(scope, findings, rows, sample.cosine, None, None)
+
+    def _features(
+        self,
+        scope: Scope,
+        findings: Findings,
+        rows: IntArray,
+        cosine: FloatArray | None,
+        past: Past | None,
+        sample: CandidateFeatures | None,
+    ) -> CandidateFeatures:
+        """What is known of some rows, with their (m, r) cosines."""
         words, hits, vectors = findings.words, findings.hits, findings.vectors
+        everything = scope.snapshot.records
+        whole = len(rows) == len(everything)
         subqueries = [
             Subquery(
                 text=part.text,
@@ -129,6 +148,8 @@ class CandidateSearch:
             user=scope.query.user,
             hour=scope.query.hour,
             last_tool=scope.query.last_tool,
+            searched=scope.allowed,
+            sample=sample,
         )
 
 
@@ -146,14 +167,22 @@ def _rows_and_cosines(scope: Scope, findings: Findings) -> tuple[IntArray, Float
         return every, None
     if snapshot.dense is None:
         return hits.rows, hits.cosine
-    back = np.flatnonzero(snapshot.dense >= 0)
-    rows = back[np.argsort(snapshot.dense[back], kind="stable")][hits.rows]
+    rows = _records_of(scope, hits.rows)
     best = findings.words.best
     bare = best[snapshot.dense[best] < 0]
     filler = np.repeat(hits.mean[:, None], len(bare), axis=1)
     joined = np.concatenate([rows, bare])
     order = np.argsort(joined, kind="stable")
     return joined[order], np.concatenate([hits.cosine, filler], axis=1)[:, order]
+
+
+def _records_of(scope: Scope, rows: IntArray) -> IntArray:
+    """Rows of the view as rows of its snapshot."""
+    dense = scope.snapshot.dense
+    if dense is None:
+        return rows
+    back = np.flatnonzero(dense >= 0)
+    return back[np.argsort(dense[back], kind="stable")][rows]
 
 
 class _Picked(Sequence[ToolRecord]):

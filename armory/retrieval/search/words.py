@@ -11,7 +11,7 @@ import numpy as np
 
 from armory.retrieval.features import Moments
 from armory.retrieval.lexical.postings import TermHits
-from armory.retrieval.ports import FloatArray, IntArray
+from armory.retrieval.ports import FloatArray, IntArray, Probed
 from armory.retrieval.search.scope import Scope
 
 #: Best lexical rows of a subquery whose cosine is wanted even from an index that returns only the
@@ -56,5 +56,22 @@ def words_of(scope: Scope) -> Words:
             part = np.argpartition(-row[scored], _CANDIDATES)[:_CANDIDATES]
             scored = scored[part]
         chosen.append(scored)
+    if isinstance(snapshot.view, Probed):  # which returns the best by meaning only
+        chosen += _best_by_keyword(scope)
     moments = [Moments(*pair) for pair in np.array(spread, np.float32).tolist()]
     return Words(hits, bm25, moments, np.unique(np.concatenate(chosen)))
+
+
+def _best_by_keyword(scope: Scope) -> list[IntArray]:
+    """Rows that are best for the caller's texts by the score of `lexical` and `hybrid`."""
+    found: list[IntArray] = []
+    for part in scope.texts:
+        if part.whole:
+            score = scope.snapshot.postings.keyword(part.text)
+            rows = np.flatnonzero(score)
+            if scope.allowed is not None:
+                rows = np.intersect1d(rows, scope.allowed, assume_unique=True)
+            if len(rows) > _CANDIDATES:
+                rows = rows[np.argpartition(-score[rows], _CANDIDATES)[:_CANDIDATES]]
+            found.append(rows)
+    return found

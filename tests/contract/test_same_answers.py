@@ -1,0 +1,90 @@
+"""An index that returns the best only gives the lists of one that scores every tool."""
+
+from __future__ import annotations
+
+import pytest
+
+from armory.domain.query import Query, VisibleSet
+from armory.domain.tool import ToolRecord, fingerprint
+from armory.retrieval.indexes.exact import ExactIndex
+from armory.retrieval.indexes.qdrant import QdrantIndex
+from armory.retrieval.names import RANKERS
+from armory.retrieval.options import Limits
+from armory.retrieval.ports import VectorIndex
+from armory.retrieval.registry import make_rankers
+from armory.retrieval.retriever import Retriever
+from armory.retrieval.settings import RetrieverSettings
+from armory.testing.embedder import HashingEmbedder
+from tests.contract.qdrant_server import QdrantServer
+
+pytestmark = pytest.mark.anyio
+VERBS = [
+    "create",
+    "delete",
+    "list",
+    "update",
+    "archive",
+    "share",
+    "rename",
+    "export",
+    "import",
+    "search",
+]
+THINGS = [
+    "invoice",
+    "ticket",
+    "event",
+    "branch",
+    "playlist",
+    "contact",
+    "file",
+    "page",
+    "order",
+    "message",
+]
+PLACES = ["crm", "git", "mail", "shop", "music", "wiki", "drive", "calendar"]
+QUERIES = [
+    "delete my invoices of last week and share a playlist",
+    "search messages in the wiki",
+    "rename a branch",
+    "what is the weather",
+]
+SETTINGS = RetrieverSettings(limits=Limits(threshold=0.0, max_tools=10))
+
+
+def catalog() -> list[ToolRecord]:
+    """576 tools."""
+    found: list[ToolRecord] = []
+    for place in PLACES:
+        for verb in VERBS:
+            for thing in THINGS:
+                name, text = f"{verb}_{thing}", f"{verb} a {thing} of {place}'s {thing}s"
+                definition = {"name": name, "description": text, "inputSchema": {"type": "object"}}
+                record = ToolRecord(
+                    f"{place}__{name}", place, name, definition, fingerprint(definition), text
+                )
+                found.append(record)
+    return found
+
+
+def retriever(index: VectorIndex) -> Retriever:
+    return Retriever(HashingEmbedder(), index, make_rankers(), SETTINGS)
+
+
+async def test_every_ranker_gives_the_scores_of_exact(server: QdrantServer) -> None:
+    model, tools = HashingEmbedder(), catalog()
+    store = QdrantIndex(model.identity, model.dimension, url=server.url)
+    some = VisibleSet(frozenset(tool.name for tool in tools[100:500]))
+    async with retriever(store) as one, retriever(ExactIndex()) as alone:
+        await one.index(tools)
+        await alone.index(tools)
+        for ranker in RANKERS:
+            for text, visible in zip(QUERIES, (None, some, None, some), strict=True):
+                query = Query((text,), ranker=ranker)
+                found = await one.search(query, visible)
+                expected = await alone.search(query, visible)
+                assert found.degraded is None
+                for what in ("score", "raw_score"):
+                    given = [getattr(match, what) for match in found.matches]
+                    wanted = [getattr(match, what) for match in expected.matches]
+                    assert given == pytest.approx(wanted, abs=2e-3), (ranker, text)
