@@ -60,6 +60,8 @@ class QdrantConfig(Block):
     """Key of the server."""
     collection: str = _QDRANT.collection
     """First part of the collections' names: 1 to 150 characters, none of `<>:"/\\|?*`."""
+    unused_days: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = _QDRANT.unused_days
+    """What no gateway has used for so many days is deleted from the server; null: nothing is."""
 
 
 class MultiFactorConfig(Block):

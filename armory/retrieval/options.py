@@ -22,6 +22,8 @@ EMBEDDED = "embedded"
 STRATEGY: Strategy = "description_params"
 RANKER = "relevance"
 INDEX = "exact"
+UNUSED_DAYS = 30.0
+"""After so many days without use a point, or a model's collection, leaves a Qdrant server."""
 SEARCHES = 512
 """Searches that run or wait at once, in all."""
 SEARCHES_PER_CALLER = 256
@@ -44,6 +46,7 @@ class QdrantSettings:
     path: str | None = None
     api_key: str | None = None
     collection: str = "armory"
+    unused_days: float | None = UNUSED_DAYS
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,6 +154,7 @@ class QdrantServer:
         wanted = models.ScrollRequest.model_validate(body)
         points, offset = self._store.scroll(
             name,
+            scroll_filter=wanted.filter,
             limit=wanted.limit or 10,
             offset=wanted.offset,
             with_payload=wanted.with_payload,  # pyright: ignore[reportArgumentType]
@@ -198,6 +199,10 @@ class _Handler(BaseHTTPRequestHandler):
     def setup(self) -> None:
         super().setup()
         self.owner.opened(self.connection)
+
+    def handle(self) -> None:
+        with contextlib.suppress(ConnectionError):  # a client that does not say goodbye
+            super().handle()
 
     def finish(self) -> None:
         self.owner.closed(self.connection)

@@ -14,6 +14,7 @@ from armory.errors import BackendError, ConfigError
 from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.indexes.faiss import FaissIndex, FaissView
 from armory.retrieval.indexes.qdrant import QdrantIndex
+from armory.retrieval.options import QdrantSettings
 from armory.retrieval.ports import FloatArray, Row, VectorHits, VectorIndex
 from tests.contract.qdrant_server import QdrantServer
 
@@ -52,9 +53,13 @@ def make(request: pytest.FixtureRequest, tmp_path: Path, server: QdrantServer) -
         "faiss": FaissIndex,
         "faiss-graph": lambda: Grown(hnsw_above=10),
         "qdrant-memory": lambda: QdrantIndex(identity, DIM),
-        "qdrant-path": lambda: QdrantIndex(identity, DIM, path=str(tmp_path / "qdrant")),
-        "qdrant-http": lambda: QdrantIndex(identity, DIM, url=server.url),
-        "qdrant-server": lambda: QdrantIndex(identity, DIM, url=os.environ.get("QDRANT_URL")),
+        "qdrant-path": lambda: QdrantIndex(
+            identity, DIM, QdrantSettings(path=str(tmp_path / "qdrant"))
+        ),
+        "qdrant-http": lambda: QdrantIndex(identity, DIM, QdrantSettings(url=server.url)),
+        "qdrant-server": lambda: QdrantIndex(
+            identity, DIM, QdrantSettings(url=os.environ.get("QDRANT_URL"))
+        ),
     }
     return makers[kind]
 
@@ -203,12 +208,12 @@ async def test_a_query_of_another_dimension_is_an_error(index: VectorIndex) -> N
 )
 async def test_a_folder_remembers_and_is_locked(tmp_path: Path) -> None:
     rows, vectors = catalog(12)
-    first = QdrantIndex("model", DIM, path=str(tmp_path))
+    first = QdrantIndex("model", DIM, QdrantSettings(path=str(tmp_path)))
     await first.update(rows, vectors)
     with pytest.raises(ConfigError, match="one process at a time"):
-        QdrantIndex("model", DIM, path=str(tmp_path))
+        QdrantIndex("model", DIM, QdrantSettings(path=str(tmp_path)))
     await first.aclose()
-    second = QdrantIndex("model", DIM, path=str(tmp_path))
+    second = QdrantIndex("model", DIM, QdrantSettings(path=str(tmp_path)))
     assert await second.stored(rows) == {row.key: row.digest for row in rows}
     view = await second.update(rows, {})
     queries = unit((1, DIM), 5)
@@ -216,13 +221,13 @@ async def test_a_folder_remembers_and_is_locked(tmp_path: Path) -> None:
     expected = truth(queries, rows, vectors)
     assert top(hits, 3) == np.argsort(-expected, axis=1)[:, :3].tolist()
     await second.aclose()
-    other = QdrantIndex("another-model", DIM, path=str(tmp_path))
+    other = QdrantIndex("another-model", DIM, QdrantSettings(path=str(tmp_path)))
     assert await other.stored(rows) == {}
     await other.aclose()
 
 
 async def test_an_absent_server_is_a_backend_error() -> None:
-    index = QdrantIndex("model", DIM, url="http://127.0.0.1:9", timeout_s=1)
+    index = QdrantIndex("model", DIM, QdrantSettings(url="http://127.0.0.1:9"), timeout_s=1)
     with pytest.raises(BackendError, match=r"127\.0\.0\.1:9"):
         await index.stored(catalog(1)[0])
     await index.aclose()

@@ -12,6 +12,7 @@ from armory.domain.query import Query
 from armory.domain.tool import ToolRecord, fingerprint
 from armory.errors import BackendError
 from armory.retrieval.indexes.qdrant import QdrantIndex
+from armory.retrieval.options import QdrantSettings
 from armory.retrieval.ports import FloatArray, Row
 from armory.retrieval.registry import make_rankers
 from armory.retrieval.retriever import Retriever
@@ -36,7 +37,7 @@ VECTORS = {row.key: unit((1, DIM), i) for i, row in enumerate(ROWS)}
 
 @pytest.fixture
 async def index(server: QdrantServer) -> AsyncIterator[QdrantIndex]:
-    index = QdrantIndex("model", DIM, url=server.url, timeout_s=1)
+    index = QdrantIndex("model", DIM, QdrantSettings(url=server.url), timeout_s=1)
     yield index
     await index.aclose()
 
@@ -100,11 +101,11 @@ async def test_a_server_that_goes_and_comes_back(server: QdrantServer, index: Qd
 
 async def test_a_refused_key_is_told(server: QdrantServer) -> None:
     server.api_key = "right"
-    wrong = QdrantIndex("model", DIM, url=server.url, api_key="wrong")
+    wrong = QdrantIndex("model", DIM, QdrantSettings(url=server.url, api_key="wrong"))
     with pytest.raises(BackendError, match=r"401.*tool_rag\.qdrant\.api_key"):
         await wrong.stored(ROWS)
     await wrong.aclose()
-    right = QdrantIndex("model", DIM, url=server.url, api_key="right")
+    right = QdrantIndex("model", DIM, QdrantSettings(url=server.url, api_key="right"))
     assert await right.stored(ROWS) == {}
     await right.aclose()
 
@@ -133,7 +134,9 @@ def tools() -> list[ToolRecord]:
 
 def retriever(server: QdrantServer) -> Retriever:
     model = HashingEmbedder()
-    index = QdrantIndex(model.identity, model.dimension, url=server.url, timeout_s=1)
+    index = QdrantIndex(
+        model.identity, model.dimension, QdrantSettings(url=server.url), timeout_s=1
+    )
     return Retriever(model, index, make_rankers())
 
 
@@ -178,7 +181,9 @@ async def test_a_stall_is_told_and_cuts_the_searches_that_wait_for_it(
     server: QdrantServer, watched: None
 ) -> None:
     model = HashingEmbedder()
-    index = QdrantIndex(model.identity, model.dimension, url=server.url, timeout_s=30)
+    index = QdrantIndex(
+        model.identity, model.dimension, QdrantSettings(url=server.url), timeout_s=30
+    )
     settings = RetrieverSettings(dense_timeout_s=30)
     async with Retriever(model, index, make_rankers(), settings) as one:
         await one.index(tools())

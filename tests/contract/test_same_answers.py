@@ -9,7 +9,7 @@ from armory.domain.tool import ToolRecord, fingerprint
 from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.indexes.qdrant import QdrantIndex
 from armory.retrieval.names import RANKERS
-from armory.retrieval.options import Limits
+from armory.retrieval.options import Limits, QdrantSettings
 from armory.retrieval.ports import VectorIndex
 from armory.retrieval.registry import make_rankers
 from armory.retrieval.retriever import Retriever
@@ -73,7 +73,7 @@ def retriever(index: VectorIndex) -> Retriever:
 
 async def test_every_ranker_gives_the_scores_of_exact(server: QdrantServer) -> None:
     model, tools = HashingEmbedder(), catalog()
-    store = QdrantIndex(model.identity, model.dimension, url=server.url)
+    store = QdrantIndex(model.identity, model.dimension, QdrantSettings(url=server.url))
     some = VisibleSet(frozenset(tool.name for tool in tools[100:500]))
     async with retriever(store) as one, retriever(ExactIndex()) as alone:
         await one.index(tools)

@@ -29,8 +29,9 @@ from armory.retrieval.indexes.base import Background, check_vectors
 from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.indexes.qdrant_access import Access, Searches
 from armory.retrieval.indexes.qdrant_points import LAYOUT, Points, point_id
+from armory.retrieval.indexes.qdrant_upkeep import Upkeep
 from armory.retrieval.indexes.qdrant_view import QdrantView
-from armory.retrieval.options import PartOptions
+from armory.retrieval.options import PartOptions, QdrantSettings
 from armory.retrieval.ports import Embedder, FloatArray, Row, VectorView
 
 _log = structlog.get_logger(__name__)
@@ -44,10 +45,7 @@ class QdrantIndex:
     Args:
         identity: of the embedder; part of the collection's name.
         dimension: of its vectors.
-        url: server or cluster; None with `path` None: in memory.
-        path: folder of the local mode; one process at a time, small catalogs.
-        api_key: for the server.
-        collection: first part of the collection's name.
+        settings: where; neither `url` nor `path`: in memory.
         timeout_s: of one request.
 
     Raises:
@@ -58,44 +56,26 @@ class QdrantIndex:
         self,
         identity: str,
         dimension: int,
+        settings: QdrantSettings | None = None,
         *,
-        url: str | None = None,
-        path: str | None = None,
-        api_key: str | None = None,
-        collection: str = "armory",
         timeout_s: float = 5.0,
     ) -> None:
-        if url and path:
-            raise ConfigError("url and path exclude each other", path="tool_rag.qdrant")
+        settings = settings or QdrantSettings()
         self._dimension = dimension
         slug = re.sub(r"[^A-Za-z0-9_.-]+", "-", identity)[:60]
-        self.collection = f"{collection}-{slug}-{text_hash(identity)[:6]}-{dimension}-v{LAYOUT}"
-        where = url or path or "memory"
-        try:
-            if url:
-                with warnings.catch_warnings():  # what it warns of is logged below
-                    warnings.filterwarnings("ignore", "Api key is used with an insecure connection")
-                    client = QdrantClient(
-                        url=url,
-                        api_key=api_key,
-                        timeout=int(timeout_s) or 1,
-                        check_compatibility=False,
-                    )
-            elif path:
-                client = QdrantClient(path=path, force_disable_check_same_thread=True)
-            else:
-                client = QdrantClient(location=":memory:")
-        except (RuntimeError, ValueError, OSError) as error:
-            raise ConfigError(
-                f"the Qdrant store at {where} cannot be opened: {error}; a folder serves one "
-                "process at a time: stop the other one, or use a server (url)",
-                path="tool_rag.qdrant",
-            ) from error
-        if url and api_key and urlsplit(url).scheme == "http" and not _loopback(url):
-            _log.warning("qdrant_key_sent_in_clear", url=url, fix="use https")
-        self._access = Access(client, where, local=not url)
-        self._searches = Searches(where, api_key, self.collection, timeout_s)
-        self._points = Points(self.collection, dimension, local=not url)
+        name = f"{settings.collection}-{slug}-{text_hash(identity)[:6]}-{dimension}-v{LAYOUT}"
+        self.collection = name
+        where, local = settings.url or settings.path or "memory", not settings.url
+        self._access = Access(_client(settings, timeout_s), where, local=local)
+        self._searches = Searches(where, settings.api_key, name, timeout_s)
+        self._points = Points(name, dimension, local=local)
+        self._upkeep = Upkeep(
+            self._access,
+            self._points,
+            settings.collection,
+            settings.unused_days,
+            lambda: self._held.copy(),
+        )
         self._exact = ExactIndex()  # what the local mode is searched by
         self._named: dict[str, tuple[Row, str]] = {}  # the point of each row, by key
         self._held: set[str] = set()  # points that are known to be there
@@ -104,6 +84,8 @@ class QdrantIndex:
     async def stored(self, rows: Sequence[Row]) -> Mapping[str, str]:
         """Digests of those rows that have a point; whoever wrote it."""
         ids = self._ids(rows)
+        if not self._access.local:
+            self._upkeep.start()
         if self._access.doubted:
             self._access.doubted = False  # a failure doubts again
             self._held = await self._access.run(lambda client: self._present(client, ids))
@@ -135,6 +117,7 @@ class QdrantIndex:
 
     async def aclose(self) -> None:
         """Close the connection or the folder."""
+        await self._upkeep.stop()
         await self._searches.aclose()
         await self._access.aclose()
 
@@ -213,6 +196,36 @@ class QdrantIndex:
         return background
 
 
+def _client(settings: QdrantSettings, timeout_s: float) -> QdrantClient:
+    """The client library, which has not asked anything yet.
+
+    Raises:
+        ConfigError: `url` and `path` together, or the folder cannot be opened.
+    """
+    url, path, key = settings.url, settings.path, settings.api_key
+    if url and path:
+        raise ConfigError("url and path exclude each other", path="tool_rag.qdrant")
+    if url and key and urlsplit(url).scheme == "http" and not _loopback(url):
+        _log.warning("qdrant_key_sent_in_clear", url=url, fix="use https")
+    try:
+        if url:
+            with warnings.catch_warnings():  # what it warns of was logged
+                warnings.filterwarnings("ignore", "Api key is used with an insecure connection")
+                seconds = int(timeout_s) or 1
+                return QdrantClient(
+                    url=url, api_key=key, timeout=seconds, check_compatibility=False
+                )
+        if path:
+            return QdrantClient(path=path, force_disable_check_same_thread=True)
+        return QdrantClient(location=":memory:")
+    except (RuntimeError, ValueError, OSError) as error:
+        raise ConfigError(
+            f"the Qdrant store at {url or path or 'memory'} cannot be opened: {error}; a folder "
+            "serves one process at a time: stop the other one, or use a server (url)",
+            path="tool_rag.qdrant",
+        ) from error
+
+
 def _loopback(url: str) -> bool:
     return (urlsplit(url).hostname or "") in ("localhost", "127.0.0.1", "::1")
 
@@ -223,12 +236,4 @@ def open_index(embedder: Embedder, options: PartOptions) -> QdrantIndex:
     Raises:
         ConfigError: the store cannot be opened.
     """
-    settings = options.qdrant
-    return QdrantIndex(
-        embedder.identity,
-        embedder.dimension,
-        url=settings.url,
-        path=settings.path,
-        api_key=settings.api_key,
-        collection=settings.collection,
-    )
+    return QdrantIndex(embedder.identity, embedder.dimension, options.qdrant)

@@ -34,7 +34,8 @@ COMPONENTS = 400_000
 #: Seconds after which a point in use is marked again.
 MARK_S = 6 * 3600
 _PAGE = 1_000
-_USED = "used"
+USED = "used"
+"""The payload field with the time of a point's last use, in seconds."""
 
 
 def point_id(row: Row) -> str:
@@ -89,7 +90,7 @@ class Points:
         if not self._local and not self._indexed:
             for field, kind in (
                 ("server", models.PayloadSchemaType.KEYWORD),
-                (_USED, models.PayloadSchemaType.INTEGER),
+                (USED, models.PayloadSchemaType.INTEGER),
             ):
                 client.create_payload_index(self.name, field, kind)
             self._indexed = True
@@ -99,15 +100,15 @@ class Points:
         found: set[str] = set()
         due: list[str] = []
         for page in chunks(ids, _PAGE):
-            for point in client.retrieve(self.name, page, with_payload=[_USED]):
-                used = (point.payload or {}).get(_USED)
+            for point in client.retrieve(self.name, page, with_payload=[USED]):
+                used = (point.payload or {}).get(USED)
                 recent = isinstance(used, int) and self._now() - used < MARK_S
                 if recent or self._local:
                     found.add(str(point.id))
                 else:
                     due.append(str(point.id))
         for page in chunks(due, _PAGE):
-            client.set_payload(self.name, {_USED: int(self._now())}, points=list(page), wait=True)
+            client.set_payload(self.name, {USED: int(self._now())}, points=list(page), wait=True)
             # only what is there after it was marked is safe from being collected
             found.update(str(p.id) for p in client.retrieve(self.name, page, with_payload=False))
         return found
@@ -122,7 +123,7 @@ class Points:
                     models.PointStruct(
                         id=identifier,
                         vector=rounded(vectors),
-                        payload={"server": row.server, _USED: used},
+                        payload={"server": row.server, USED: used},
                     )
                     for identifier, row, vectors in page
                 ],

@@ -13,7 +13,7 @@ from armory.domain.tool import ToolRecord
 from armory.errors import BackendError
 from armory.retrieval.indexes.exact import ExactIndex, ExactView
 from armory.retrieval.indexes.qdrant import QdrantIndex
-from armory.retrieval.options import Limits
+from armory.retrieval.options import Limits, QdrantSettings
 from armory.retrieval.ports import FloatArray, IntArray, Row, VectorHits
 from armory.retrieval.rankers.base import Ranker
 from armory.retrieval.retriever import Retriever
@@ -106,7 +106,9 @@ async def test_a_qdrant_server_that_is_not_there(
     rankers: dict[str, Ranker], tools: list[ToolRecord]
 ) -> None:
     model = HashingEmbedder()
-    index = QdrantIndex(model.identity, model.dimension, url="http://127.0.0.1:9", timeout_s=1)
+    index = QdrantIndex(
+        model.identity, model.dimension, QdrantSettings(url="http://127.0.0.1:9"), timeout_s=1
+    )
     async with Retriever(model, index, rankers, LOW) as one:
         report = await one.index(tools)
         assert "127.0.0.1:9 does not answer" in report.problem
