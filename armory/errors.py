@@ -82,9 +82,19 @@ class UnknownTool(ArmoryError):
 
 
 class RateLimited(ArmoryError):
-    """A rate limit or quota is used up; `retry_after_s` says when to come back."""
+    """A rate limit or quota is used up; `retry_after_s` says when to come back.
+
+    Attributes:
+        limit: requests that the caller may make at once; None: this is no limit of requests.
+    """
 
     code = "rate_limited"
+
+    def __init__(
+        self, message: str, *, retry_after_s: float | None = None, limit: int | None = None
+    ) -> None:
+        super().__init__(message, retry_after_s=retry_after_s)
+        self.limit = limit
 
 
 class UpstreamUnavailable(ArmoryError):

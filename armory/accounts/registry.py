@@ -107,14 +107,24 @@ class ToolRegistry:
                 change.changed(TOOLS, "all")
         return written, skipped
 
-    async def remove(self, names: Iterable[str]) -> int:
-        """Take tools out again; how many were there."""
+    async def remove(self, names: Iterable[str]) -> list[str]:
+        """Take tools out again by exposed name; the names of those that were there."""
+        wanted = list(dict.fromkeys(names))
         async with self._feed.transaction() as change:
-            statement = delete(indexed_tools).where(indexed_tools.c.name.in_(list(names)))
-            gone = (await change.connection.execute(statement)).rowcount
+            column = indexed_tools.c.name
+            found = await change.connection.execute(select(column).where(column.in_(wanted)))
+            gone = set(found.scalars())
             if gone:
+                await change.connection.execute(delete(indexed_tools).where(column.in_(gone)))
                 change.changed(TOOLS, "all")
-        return int(gone)
+        return [name for name in wanted if name in gone]
+
+    async def of_server(self, server: str) -> list[str]:
+        """The exposed names of all tools of one server."""
+        async with self._database.read() as connection:
+            columns = indexed_tools.c
+            statement = select(columns.name).where(columns.server == server).order_by(columns.name)
+            return list((await connection.execute(statement)).scalars())
 
     async def _changed(self, _value: str) -> None:
         await self.load()

@@ -15,6 +15,8 @@ from armory.domain.results import Match
 from armory.domain.tool import ToolRecord
 
 Kind = Literal["thought", "action", "observation", "final_answer", "malformed", "error", "result"]
+MAX_DOCUMENTS = 10
+"""So many passages of documents are told as text; `chunks` names all."""
 Stop = Literal["final_answer", "iterations", "time", "tokens", "malformed", "model"]
 
 
@@ -80,6 +82,11 @@ class AgentResult:
     completion_tokens: int = 0
     took_ms: float = 0.0
 
+    @property
+    def documents(self) -> tuple[Hit, ...]:
+        """The chunks that are no tools, best first."""
+        return tuple(hit for hit in self.chunks if hit.chunk.tool is None)
+
     def as_json(self) -> dict[str, Any]:
         """Plain values for REST and `--json`; tool definitions are left to the caller."""
         return {
@@ -90,6 +97,15 @@ class AgentResult:
             "tools": [
                 {"name": f.tool.name, "score": round(f.score, 4), "reason": f.reason}
                 for f in self.tools
+            ],
+            "documents": [
+                {
+                    "id": h.chunk.id,
+                    "digest": h.chunk.digest,
+                    "text": h.chunk.text,
+                    "score": round(h.strength, 4),
+                }
+                for h in self.documents[:MAX_DOCUMENTS]
             ],
             "chunks": [
                 {

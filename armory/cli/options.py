@@ -9,14 +9,31 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from armory.cli.output import say_notice
 from armory.config import Loaded, find_config, load_file, warnings_of
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
+
+def _one_place(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    """Refuse options of which one would be ignored: each is told when the later one is read."""
+    given = {**context.params, str(parameter.name): value}
+    if given.get("url") is not None and given.get("config") is not None:
+        raise click.UsageError("--config names the servers to open here; leave it out with --url.")
+    typed = context.get_parameter_source("token") is ParameterSource.COMMANDLINE
+    if parameter.name == "url" and value is None and given.get("token") and typed:
+        raise click.UsageError("--token is for the gateway at --url; give both or none.")
+    return value
+
+
 config_option = click.option(
-    "--config", "config", metavar="FILE", help="The configuration; default: ./armory.yaml."
+    "--config",
+    "config",
+    metavar="FILE",
+    callback=_one_place,
+    help="The configuration; default: ./armory.yaml.",
 )
 json_option = click.option("--json", "as_json", is_flag=True, help="Answer in JSON.")
 
@@ -40,6 +57,7 @@ def gateway_options(command: _F) -> _F:
     return click.option(
         "--url",
         metavar="URL",
+        callback=_one_place,
         help="Ask the gateway at this URL; without it the configured upstreams are opened here.",
     )(command)
 

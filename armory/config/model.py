@@ -25,6 +25,7 @@ from armory.config.base import (
 )
 from armory.config.retrieval import ToolRagConfig
 from armory.config.upstream import UpstreamConfig
+from armory.domain.query import MAX_QUERY_CHARS, MAX_TOP_K, REST_QUERY_CHARS, REST_TOP_K
 from armory.gateway.settings import WithoutQuery
 from armory.observability.settings import LogFormat, LogLevel, LogSettings
 from armory.retrieval.options import SEARCHES, SEARCHES_PER_CALLER
@@ -36,6 +37,8 @@ from armory.wire.http.settings import HttpSettings
 
 _LISTEN = defaults_of(ListenSettings)
 _HTTP = defaults_of(HttpSettings)
+QueryChars = Annotated[int, Field(ge=1, le=MAX_QUERY_CHARS)]
+TopK = Annotated[int, Field(ge=1, le=MAX_TOP_K)]
 _SPEC = defaults_of(UpstreamSpec)
 _JWT = defaults_of(JwtSettings)
 _OAUTH = defaults_of(OAuthSettings)
@@ -88,6 +91,14 @@ class LimitsConfig(Block):
     """Open event streams at once."""
     streams_per_principal: Count = _HTTP.streams_per_principal
     """The same for one caller."""
+    query_chars: QueryChars = MAX_QUERY_CHARS
+    """Longest query over MCP, in characters; several texts count together."""
+    query_top_k: TopK = MAX_TOP_K
+    """Most tools that a query over MCP may ask for."""
+    rest_query_chars: QueryChars = REST_QUERY_CHARS
+    """Longest query over REST, in characters."""
+    rest_top_k: TopK = REST_TOP_K
+    """Most tools that a query over REST may ask for."""
     searches: Count = SEARCHES
     """Searches that run or wait at once; one more is refused."""
     searches_per_principal: Count = SEARCHES_PER_CALLER

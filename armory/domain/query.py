@@ -13,6 +13,9 @@ Source = Literal["meta", "params", "header", "url", "set", "tool", "rest", "libr
 MAX_QUERY_CHARS = 8_000
 MAX_TEXTS = 16
 MAX_TOP_K = 200
+REST_QUERY_CHARS = 500
+"""Longest query over REST, unless configured otherwise."""
+REST_TOP_K = 50
 
 
 @dataclass(frozen=True, slots=True)

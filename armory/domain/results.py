@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from armory.domain.query import Query
 from armory.domain.tool import ToolRecord
@@ -61,6 +62,29 @@ class Selection:
     ranking: tuple[Match, ...] = ()
     nearest: tuple[Match, ...] = ()
     withheld: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    def candidates(self, most: int | None = None) -> list[dict[str, Any]]:
+        """The full ranking as plain values: scores, signals, and why what is out is out.
+
+        Args:
+            most: at most so many of them; None: all.
+        """
+        shown = {match.tool.name for match in self.matches}
+        return [
+            {
+                "name": match.tool.name,
+                "description": match.tool.description,
+                "score": round(match.score, 4),
+                "probability": round(match.probability, 4),
+                "reason": match.reason,
+                "raw_score": round(match.raw_score, 4),
+                "signals": {name: round(value, 4) for name, value in match.signals.items()},
+                "withheld": None
+                if match.tool.name in shown
+                else self.withheld.get(match.tool.name, "cap"),
+            }
+            for match in self.ranking[:most]
+        ]
 
 
 @dataclass(frozen=True, slots=True)

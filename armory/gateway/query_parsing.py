@@ -8,9 +8,10 @@ retrieval: it makes a plain `Query`.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, cast, get_args
+from typing import Any, Literal, TypedDict, TypeVar, cast, get_args
 from urllib.parse import unquote
 
 import msgspec
@@ -18,6 +19,7 @@ from msgspec import Raw
 
 from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, MAX_TOP_K, Query, Source
 from armory.gateway.requests import ClientRequest
+from armory.gateway.settings import GatewaySettings
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.meta import OWN_PREFIX
@@ -33,7 +35,10 @@ _HEADERS = {
     "servers": "X-Armory-Servers",
     "categories": "X-Armory-Categories",
     "ranker": "X-Armory-Ranker",
+    "hour": "X-Armory-Hour",
+    "last_tool": "X-Armory-Last-Tool",
 }
+_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,7 @@ def read_list_request(
     servers = _item(request, "servers", check_names)
     categories = _item(request, "categories", check_names)
     ranker = _item(request, "ranker", _ranker)
+    situation = read_situation(request)
     if texts is None:
         return ListRequest(None, mode, servers, categories)
     query = Query(
@@ -95,8 +101,50 @@ def read_list_request(
         ranker=ranker,
         source=source,
         user=request.user,
+        **situation,
     )
     return ListRequest(query, mode, servers, categories)
+
+
+class Situation(TypedDict):
+    """Where the caller is: what the ranker `multi_factor` can take into account."""
+
+    hour: int | None
+    last_tool: str | None
+
+
+def read_situation(request: ClientRequest) -> Situation:
+    """The caller's local hour and the exposed name of the tool that it called last.
+
+    Raises:
+        RpcError: one of them does not parse.
+    """
+    return {
+        "hour": _item(request, "hour", _hour),
+        "last_tool": _item(request, "last_tool", _tool_name),
+    }
+
+
+def check_size(query: Query, settings: GatewaySettings) -> None:
+    """Refuse what `server.limits` does not allow.
+
+    Raises:
+        RpcError: the texts are too long together, or too many tools are asked for.
+    """
+    length = sum(map(len, query.texts))
+    if length > settings.query_chars:
+        raise RpcError(
+            INVALID_PARAMS,
+            f"the query has {length:,} characters; server.limits.query_chars allows "
+            f"{settings.query_chars:,}",
+            {"parameter": "query"},
+        )
+    if query.top_k is not None and query.top_k > settings.query_top_k:
+        raise RpcError(
+            INVALID_PARAMS,
+            f"top_k is {query.top_k}; server.limits.query_top_k allows {settings.query_top_k}",
+            {"parameter": "top_k"},
+        )
 
 
 def own_query(request: ClientRequest) -> str | None:
@@ -127,6 +175,18 @@ def meta_ranker(request: ClientRequest) -> str | None:
         RpcError: there is no such ranker.
     """
     return _meta_item(request, "ranker", _ranker)
+
+
+def meta_explain(request: ClientRequest) -> bool:
+    """`_meta[dev.armory/explain]`, on whatever request.
+
+    Raises:
+        RpcError: it is neither true nor false.
+    """
+    there, given = _meta(request, "explain")
+    if there and not isinstance(given, bool):
+        raise _bad(f"_meta[{OWN_PREFIX}explain]", given, "true or false")
+    return there and given
 
 
 def check_texts(given: object, where: str) -> tuple[str, ...]:
@@ -274,6 +334,19 @@ def _top_k(given: Any, where: str) -> int:
             raise _bad(where, given, f"an integer from 1 to {MAX_TOP_K}")
         given = int(given[:9])
     return check_top_k(given, where)
+
+
+def _hour(given: Any, where: str) -> int:
+    number = int(given) if isinstance(given, str) and re.fullmatch(r"\d{1,2}", given) else given
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= 23:
+        raise _bad(where, given, "an hour from 0 to 23")
+    return number
+
+
+def _tool_name(given: Any, where: str) -> str:
+    if not isinstance(given, str) or not 1 <= len(given) <= _LONGEST_NAME:
+        raise _bad(where, given, f"a tool's name of 1 to {_LONGEST_NAME} characters")
+    return given
 
 
 def _ranker(given: Any, where: str) -> str:

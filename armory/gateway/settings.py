@@ -1,6 +1,6 @@
 """The gateway's own configuration, as plain values.
 
-Owns: the dataclasses that `runtime` fills from the configuration. Never imports anything else.
+Owns: the dataclasses that `runtime` fills from the configuration. Imports `domain` alone.
 """
 
 from __future__ import annotations
@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
+
+from armory.domain.query import MAX_QUERY_CHARS, MAX_TOP_K
 
 WithoutQuery = Literal["auto", "all", "search"]
 ResultFormat = Literal["json", "toon"]
@@ -51,6 +53,8 @@ class GatewaySettings:
         result_formats: server key -> `toon` where text results are to be made compact.
         personal: server key -> whether its lists are fetched for each principal: where it says that
             they are private, or always.
+        query_chars: longest query, all its texts together.
+        query_top_k: most tools that a query may ask for.
         server_name, server_version: the gateway's own `serverInfo`.
         public_url: where clients reach the gateway, for the discovery document; "" when unknown.
     """
@@ -68,6 +72,8 @@ class GatewaySettings:
     sets: Mapping[str, SetSpec] = field(default_factory=dict[str, SetSpec])
     result_formats: Mapping[str, ResultFormat] = field(default_factory=dict[str, ResultFormat])
     personal: Mapping[str, Personal] = field(default_factory=dict[str, Personal])
+    query_chars: int = MAX_QUERY_CHARS
+    query_top_k: int = MAX_TOP_K
     server_name: str = "armory"
     server_version: str = "0"
     public_url: str = ""

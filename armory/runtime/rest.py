@@ -19,7 +19,7 @@ from armory.runtime.running import Runtime
 from armory.runtime.settings import base_path
 from armory.runtime.version import armory_version
 from armory.web.rest.live.access import LiveGateway
-from armory.web.rest.services import RestServices, RetrievalOff, UpstreamInfo
+from armory.web.rest.services import RestLimits, RestServices, RetrievalOff, UpstreamInfo
 from armory.wire.http.edge import HttpEdge
 
 _LABELS = "labels"
@@ -41,6 +41,7 @@ def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestS
         pool = runtime.pool
         return pool.upstream(server).errors.lines() if server in pool.servers() else None
 
+    limits = config.server.limits
     return RestServices(
         engine=runtime.retriever or RetrievalOff(),
         accounts=accounts,
@@ -52,7 +53,8 @@ def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestS
         agent=runtime.agent,
         gate=edge.hosts,
         resources=edge.resources,
-        body_bytes=config.server.limits.body_bytes,
+        body_bytes=limits.body_bytes,
+        limits=RestLimits(limits.rest_query_chars, limits.rest_top_k),
         base_path=base_path(config),
         variant=configured,
         asked=runtime.attribution.asked if runtime.attribution else None,

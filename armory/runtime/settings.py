@@ -183,6 +183,8 @@ def gateway_settings(config: Config) -> GatewaySettings:
     return GatewaySettings(
         tool_rag=rag.enabled,
         **values_for(GatewaySettings, rag, but=("search_tools", "call_tool")),
+        query_chars=config.server.limits.query_chars,
+        query_top_k=config.server.limits.query_top_k,
         search_tools=rag.search_tools and rag.enabled,
         call_tool=rag.call_tool and rag.enabled,
         server_pins={

@@ -72,6 +72,7 @@ class RateLimiter:
             raise RateLimited(
                 f"more than {self._rate_per_s:g} requests a second; try again in {wait_s:.2g} s",
                 retry_after_s=wait_s,
+                limit=self._burst,
             )
         bucket.tokens -= 1.0
         return bucket.tokens

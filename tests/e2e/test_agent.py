@@ -95,6 +95,47 @@ async def test_find_tools_as_toon_and_its_failures(tmp_path: Path) -> None:
             assert refused["code"] == -32602
 
 
+async def test_rest_mcp_and_command_line_tell_the_same_and_take_rejections(tmp_path: Path) -> None:
+    async with (
+        running([*TURNS] * 4, tmp_path) as gateway,
+        aiohttp.ClientSession() as http,
+    ):
+        asked: dict[str, Any] = {"query": "write down why E1042 came", "mode": "agent"}
+        async with http.post(f"{gateway.url}/v1/retrieve_tools", json=asked) as answer:
+            told = await answer.json()
+        assert (told["stopped"], told["error"], told["iterations"]) == ("final_answer", None, 2)
+        (document,) = told["documents"]
+        assert document["id"] == "rollback.md#0"
+        assert "E1042" in document["text"]
+        assert document["digest"] in {chunk["digest"] for chunk in told["chunks"]}
+        asked["rejected"] = [document["digest"]]
+        async with http.post(f"{gateway.url}/v1/retrieve_tools", json=asked) as answer:
+            assert (await answer.json())["documents"] == []
+        asked["rejected"] = ["nothing"]
+        async with http.post(f"{gateway.url}/v1/retrieve_tools", json=asked) as answer:
+            assert answer.status == 422
+        talker = Talker(http, f"{gateway.url}/mcp", "modern")
+        call: dict[str, Any] = {"name": "find_tools", "arguments": {"query": asked["query"]}}
+        call["arguments"]["rejected"] = [document["digest"]]
+        found = (await talker.tell("tools/call", call)).message["result"]["structuredContent"]
+        assert (found["documents"], found["error"]) == ([], None)
+        call["arguments"]["rejected"] = "nothing"
+        refused = (await talker.tell("tools/call", call)).message["error"]
+        assert (refused["code"], refused["data"]["parameter"]) == (-32602, "rejected")
+        done = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "armory.cli.main", "search", "--agent", "--json",
+            asked["query"], "--url", gateway.url, "--rejected", document["digest"],
+            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            env={"ARMORY_HOME": str(tmp_path), "PATH": "/usr/bin:/bin",
+                 "PYTHONPATH": str(Path(__file__).parents[2])},
+        )  # fmt: skip
+        said, problems = await done.communicate()
+        assert done.returncode == 0, problems.decode()
+        told = json.loads(said)
+        assert (told["stopped"], told["documents"]) == ("final_answer", [])
+        assert told["tools"][0]["name"].startswith("notes__")
+
+
 async def test_the_command_line_streams_the_trace(tmp_path: Path) -> None:
     async with ScriptedChat([*TURNS]) as chat:
         path = tmp_path / "armory.yaml"

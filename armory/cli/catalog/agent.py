@@ -1,22 +1,24 @@
 """`armory search --agent`: the retrieval agent at work, its trace as it happens.
 
-Owns: running the agent here and printing its events. Never imports a web framework.
+Owns: running it here or asking for it elsewhere, and printing what it says. Never imports a web
+framework.
 """
 
 from __future__ import annotations
 
 from contextlib import aclosing
+from dataclasses import dataclass
 from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
 
 from armory.agent.findings import AgentResult, Event
-from armory.cli.local import opened
 from armory.cli.options import loaded_config
-from armory.cli.output import err, out, print_json
-from armory.errors import ConfigError
+from armory.cli.output import out, print_json
+from armory.errors import ArmoryError, ConfigError
 
+FIND = "find_tools"
 _HEADERS = {
     "thought": "Thought",
     "action": "Action",
@@ -27,34 +29,79 @@ _HEADERS = {
 }
 
 
-async def run_agent(
-    question: str, config: str | None, *, top_k: int | None, as_json: bool
-) -> AgentResult:
-    """Run it over the configured upstreams; the trace streams on a terminal.
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What the agent is asked.
+
+    Attributes:
+        text: what is wanted.
+        top_k: at most so many tools; None: ten.
+        rejected: digests of chunks that were of no use.
+    """
+
+    text: str
+    top_k: int | None
+    rejected: tuple[str, ...] = ()
+
+
+async def ask_agent(
+    question: Question, config: str | None, url: str | None, token: str | None, *, as_json: bool
+) -> None:
+    """Have it answered here or at `url`; here the trace streams on a terminal.
 
     Raises:
         ConfigError: the agent or Tool RAG is off.
         ChatError: the model failed before anything was found.
+        ArmoryError: the gateway refuses.
     """
+    told = (
+        await _here(question, config, quiet=as_json)
+        if url is None
+        else await _there(question, url, token)
+    )
+    if as_json:
+        print_json(told)
+    else:
+        _show_result(out(), told)
+
+
+async def _there(question: Question, url: str, token: str | None) -> dict[str, Any]:
+    from armory.cli.remote import connected
+
+    arguments: dict[str, Any] = {"query": question.text}
+    if question.top_k is not None:
+        arguments["top_k"] = question.top_k
+    if question.rejected:
+        arguments["rejected"] = list(question.rejected)
+    async with connected(url, token) as asked:
+        result = await asked.ask("tools/call", {"name": FIND, "arguments": arguments})
+    if result.get("isError") or "structuredContent" not in result:
+        texts = [block.get("text", "") for block in result.get("content") or []]
+        raise ArmoryError("\n".join(texts) or "the gateway's agent is off; see agent.enabled")
+    return result["structuredContent"]
+
+
+async def _here(question: Question, config: str | None, *, quiet: bool) -> dict[str, Any]:
+    from armory.cli.local import opened
+
     async with opened(loaded_config(config)) as runtime:
         if runtime.agent is None:
             raise ConfigError(
                 "is off; set it to true, and `agent.base_url` and `agent.model` to your chat API",
                 path="agent.enabled",
             )
-        console = err() if as_json else out()
+        console = out()
         result: AgentResult | None = None
-        async with aclosing(runtime.agent.stream(question, top_k=top_k or 10)) as events:
+        events = runtime.agent.stream(
+            question.text, top_k=question.top_k or 10, rejected=question.rejected
+        )
+        async with aclosing(events):
             async for event in events:
                 result = event.result or result
-                if not as_json:
+                if not quiet:
                     show_event(console, event)
     assert result is not None  # a stream ends with its result, or raises
-    if as_json:
-        print_json(_with_definitions(result))
-    else:
-        _show_result(out(), result)
-    return result
+    return _with_definitions(result)
 
 
 def show_event(console: Console, event: Event) -> None:
@@ -70,16 +117,18 @@ def show_event(console: Console, event: Event) -> None:
     console.print()
 
 
-def _show_result(console: Console, result: AgentResult) -> None:
-    for found in result.tools:
-        console.print(f"[bold]{escape(found.tool.name)}[/]  {found.score:.2f}  {found.reason}")
-    tokens = result.prompt_tokens + result.completion_tokens
-    console.print(
-        f"\n{len(result.tools)} tools, {result.iterations} searches, {tokens} tokens, "
-        f"{result.took_ms / 1000:.1f} s; stopped: {result.stopped}"
-    )
-    if result.error:
-        console.print(escape(result.error), soft_wrap=True)
+def _show_result(console: Console, told: dict[str, Any]) -> None:
+    for tool in told["tools"]:
+        said = f"[bold]{escape(tool['name'])}[/]  {tool['score']:.2f}  {escape(tool['reason'])}"
+        console.print(said)
+    for document in told["documents"]:
+        console.print(f"{document['score']:.2f}  {document['id']}", markup=False)
+    tail = f"\n{len(told['tools'])} tools, {told['iterations']} searches"
+    if "usage" in told:
+        tail += f", {sum(told['usage'].values())} tokens, {told['took_ms'] / 1000:.1f} s"
+    console.print(f"{tail}; stopped: {told['stopped']}", markup=False)
+    if told.get("error"):
+        console.print(escape(told["error"]), soft_wrap=True)
 
 
 def _with_definitions(result: AgentResult) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from armory.cli.output import out, print_json
 from armory.domain.query import MAX_TOP_K, Query
 from armory.domain.results import Match, Selection
 from armory.errors import ArmoryError, ConfigError
-from armory.protocol.meta import OWN_PREFIX
+from armory.protocol.meta import EXPLAIN, OWN_PREFIX
 from armory.retrieval.names import RANKERS
 
 
@@ -30,6 +30,9 @@ from armory.retrieval.names import RANKERS
 @click.option("--ranker", type=click.Choice(RANKERS), help="Another formula than configured.")
 @click.option("--explain", is_flag=True, help="Every candidate, its signals, and why it is out.")
 @click.option("--agent", is_flag=True, help="Let the retrieval agent search (agent.enabled).")
+@click.option(
+    "--rejected", multiple=True, help="With --agent: the digest of a chunk that was of no use."
+)
 @config_option
 @gateway_options
 @json_option
@@ -41,6 +44,7 @@ def search(
     ranker: Any,
     explain: bool,
     agent: bool,
+    rejected: tuple[str, ...],
     config: str | None,
     url: str | None,
     token: str | None,
@@ -48,12 +52,14 @@ def search(
 ) -> None:
     """Search tools. Each QUERY is one intent; quote it if it has several words."""
     if agent:
-        _check_agent(url, servers, threshold, ranker, explain=explain)
-        from armory.cli.catalog.agent import run_agent
+        _check_agent(servers, threshold, ranker, explain=explain)
+        from armory.cli.catalog.agent import Question, ask_agent
 
-        question = " ".join(query)
-        asyncio.run(run_agent(question, config, top_k=top_k, as_json=as_json))
+        question = Question(" ".join(query), top_k, rejected)
+        asyncio.run(ask_agent(question, config, url, token, as_json=as_json))
         return
+    if rejected:
+        raise ConfigError("--rejected is for --agent, which names the chunks that it saw")
     wanted = Query(
         texts=query,
         threshold=threshold,
@@ -61,10 +67,10 @@ def search(
         servers=frozenset(servers) or None,
         ranker=ranker,
     )
-    if url is not None and explain:
-        raise ConfigError("--explain looks inside this process; leave out --url")
     answer = asyncio.run(
-        _there(wanted, url, token) if url is not None else _here(wanted, config, explain=explain)
+        _there(wanted, url, token, explain=explain)
+        if url is not None
+        else _here(wanted, config, explain=explain)
     )
     if as_json:
         print_json(answer)
@@ -73,7 +79,6 @@ def search(
 
 
 def _check_agent(
-    url: str | None,
     servers: tuple[str, ...],
     threshold: float | None,
     ranker: str | None,
@@ -81,7 +86,6 @@ def _check_agent(
     explain: bool,
 ) -> None:
     given = {
-        "--url": url is not None,
         "--server": bool(servers),
         "--threshold": threshold is not None,
         "--ranker": ranker is not None,
@@ -92,7 +96,7 @@ def _check_agent(
         raise ConfigError(f"{', '.join(unfit)} cannot go with --agent; the model decides by itself")
 
 
-async def _there(query: Query, url: str, token: str | None) -> dict[str, Any]:
+async def _there(query: Query, url: str, token: str | None, *, explain: bool) -> dict[str, Any]:
     arguments: dict[str, Any] = {"query": list(query.texts)}
     if query.top_k is not None:
         arguments["top_k"] = query.top_k
@@ -103,6 +107,8 @@ async def _there(query: Query, url: str, token: str | None) -> dict[str, Any]:
         for name, value in (("threshold", query.threshold), ("ranker", query.ranker))
         if value is not None
     }
+    if explain:
+        meta[EXPLAIN] = True
     request = {"name": "search_tools", "arguments": arguments}
     from armory.cli.remote import connected  # as below: each loads only what it needs
 
@@ -111,7 +117,10 @@ async def _there(query: Query, url: str, token: str | None) -> dict[str, Any]:
     if result.get("isError") or "structuredContent" not in result:
         texts = [block.get("text", "") for block in result.get("content") or []]
         raise ArmoryError("\n".join(texts) or "the gateway offers no search_tools")
-    return result["structuredContent"]
+    answer: dict[str, Any] = result["structuredContent"]
+    if explain and "candidates" not in answer:
+        raise ArmoryError(f"the gateway at {url} is of an older version, which cannot explain")
+    return answer
 
 
 async def _here(query: Query, config: str | None, *, explain: bool) -> dict[str, Any]:
@@ -135,15 +144,7 @@ def _answer(selection: Selection, *, explain: bool) -> dict[str, Any]:
         "took_ms": round(selection.took_ms, 2),
     }
     if explain:
-        answer["candidates"] = [
-            {
-                **_tool(match),
-                "raw_score": round(match.raw_score, 4),
-                "signals": {name: round(value, 4) for name, value in match.signals.items()},
-                "withheld": selection.withheld.get(match.tool.name),
-            }
-            for match in selection.ranking
-        ]
+        answer["candidates"] = selection.candidates()
     return answer
 
 
@@ -167,6 +168,8 @@ def _show(answer: dict[str, Any], *, explain: bool) -> None:
         reason = tool.get("reason") or first_line(tool.get("description"))
         table.add_row(f"{tool['score']:.3f}", tool["name"], escape(reason))
     console.print(table)
+    for tool in answer.get("unlikely") or ():
+        console.print(f"unlikely: {tool['name']} ({tool['score']:.3f})", markup=False)
     tail = f"\n{answer['returned']} of {answer['visible']} tools"
     if answer.get("refused"):
         tail += "; the query seems to need no tool"

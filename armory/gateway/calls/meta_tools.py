@@ -21,6 +21,7 @@ from armory.gateway.metatools.arguments import read_search
 from armory.gateway.metatools.definitions import CALL, FIND, SEARCH
 from armory.gateway.outcomes import Outcomes
 from armory.gateway.ports import Finder, Limiter
+from armory.gateway.query_parsing import check_size, meta_explain
 from armory.gateway.results.answers import Answers, unknown
 from armory.gateway.views.definitions import for_models, ui_meta
 from armory.protocol.codes import INVALID_PARAMS
@@ -29,6 +30,7 @@ from armory.protocol.link import Reply
 from armory.protocol.methods import TOOLS_CHANGED
 
 CALL_METHOD = "tools/call"
+_MOST_CANDIDATES = 1_000
 _DEFAULT_TOP_K = 10
 
 
@@ -78,10 +80,16 @@ class MetaTools:
         """
         started = time.perf_counter()
         arguments = read_search(params)
-        await self._limiter.acquire(context.principal, CALL_METHOD, SEARCH)
         query = arguments.as_query(context)
-        selection = await self._lists.search(context, query)
+        check_size(query, context.view.settings)
+        await self._limiter.acquire(context.principal, CALL_METHOD, SEARCH)
+        explain = meta_explain(context)
+        selection = await self._lists.search(context, query, explain=explain)
         structure = shapes.found_structure(selection, lambda: _servers(context), ui_meta)
+        if explain:
+            structure["threshold"] = selection.threshold
+            structure["refused"] = selection.refused
+            structure["candidates"] = selection.candidates(_MOST_CANDIDATES)
         if selection.degraded:
             structure["degraded"] = selection.degraded
         names = [match.tool.name for match in selection.matches]
@@ -110,12 +118,14 @@ class MetaTools:
                 "arguments.query is a list; find_tools takes one text, the whole task",
                 {"parameter": "query"},
             )
+        check_size(arguments.as_query(context), context.view.settings)
         await self._limiter.acquire(context.principal, CALL_METHOD, FIND)
         view = context.view
         result = await finder.run(
             arguments.texts[0],
             visible=view.common(view.visible(context)),
             user=context.user,
+            rejected=arguments.rejected,
             top_k=arguments.top_k or _DEFAULT_TOP_K,
         )
         names = [finding.tool.name for finding in result.tools]

@@ -22,7 +22,7 @@ from armory.gateway.lists.pages import list_result, refuse_cursor
 from armory.gateway.metatools import definitions
 from armory.gateway.outcomes import Outcomes
 from armory.gateway.ports import Limiter, Retriever
-from armory.gateway.query_parsing import ListRequest, read_list_request
+from armory.gateway.query_parsing import ListRequest, check_size, read_list_request
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.views.definitions import Form, for_models
 from armory.gateway.views.view import View
@@ -89,6 +89,7 @@ class ToolLists:
         if request.mode == "raw":
             return _everything(context, Form(context.era, headers=True), kept=True)
         if request.query is not None and request.mode is None and self.filters(view.settings):
+            check_size(request.query, view.settings)
             return await self._filtered(context, request.query)
         return _unfiltered(context, request)
 

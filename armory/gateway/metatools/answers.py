@@ -18,8 +18,8 @@ from armory.gateway.metatools.definitions import purpose
 from armory.protocol.meta import TOOL_REFERENCE
 from armory.protocol.rawjson import encode
 
-MAX_DOCUMENTS = 10
 MAX_SERVERS = 40
+_TOLD = ("documents", "chunks", "answer", "stopped", "error", "iterations")
 Interface = Callable[[ToolRecord], dict[str, Any]]
 Servers = Callable[[], tuple[list[dict[str, Any]], int]]
 
@@ -118,6 +118,7 @@ def as_text(structure: Mapping[str, Any]) -> str:
 
 def finding_structure(result: AgentResult) -> dict[str, Any]:
     """The `structuredContent` of an answer."""
+    told = result.as_json()
     return {
         "tools": [
             {
@@ -129,14 +130,7 @@ def finding_structure(result: AgentResult) -> dict[str, Any]:
             }
             for finding in result.tools
         ],
-        "documents": [
-            {"id": hit.chunk.id, "text": hit.chunk.text, "score": round(hit.strength, 4)}
-            for hit in result.chunks
-            if hit.chunk.tool is None
-        ][:MAX_DOCUMENTS],
-        "answer": result.answer,
-        "stopped": result.stopped,
-        "iterations": result.iterations,
+        **{name: told[name] for name in _TOLD},
     }
 
 

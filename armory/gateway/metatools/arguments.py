@@ -5,33 +5,39 @@ Owns: reading and checking their arguments. Never imports retrieval; calls nothi
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from msgspec import Raw
 
 from armory.domain.query import Query
+from armory.gateway.metatools.definitions import MAX_REJECTED
 from armory.gateway.query_parsing import (
     check_names,
     check_texts,
     check_top_k,
     meta_ranker,
     meta_threshold,
+    read_situation,
 )
 from armory.gateway.requests import ClientRequest
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.rawjson import brief, members_or_none, text_of, value
 
+_DIGEST = re.compile(r"[0-9a-f]{32}")
+
 
 @dataclass(frozen=True, slots=True)
 class SearchArguments:
-    """What `search_tools` was called with."""
+    """What `search_tools` or `find_tools` was called with; only the latter knows `rejected`."""
 
     texts: tuple[str, ...]
     top_k: int | None
     servers: frozenset[str] | None
+    rejected: tuple[str, ...] = ()
 
     def as_query(self, request: ClientRequest) -> Query:
         """The query that it stands for, with the threshold and ranker that the request's `_meta`
@@ -48,6 +54,7 @@ class SearchArguments:
             ranker=meta_ranker(request),
             source="tool",
             user=request.user,
+            **read_situation(request),
         )
 
 
@@ -72,7 +79,23 @@ def read_search(params: Mapping[str, Raw]) -> SearchArguments:
         texts,
         None if top_k is None else check_top_k(top_k, "arguments.top_k"),
         None if servers is None else check_names(servers, "arguments.servers"),
+        _digests(_optional(arguments, "rejected")),
     )
+
+
+def _digests(given: object) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    items = cast("list[object]", given) if isinstance(given, list) else [None]
+    digests = tuple(item for item in items if isinstance(item, str) and _DIGEST.fullmatch(item))
+    if len(digests) != len(items) or len(items) > MAX_REJECTED:
+        raise RpcError(
+            INVALID_PARAMS,
+            f"arguments.rejected: expected a list of at most {MAX_REJECTED:,} digests, as the "
+            "`chunks` of an answer have them",
+            {"parameter": "rejected"},
+        )
+    return digests
 
 
 def read_call(params: Mapping[str, Raw]) -> dict[str, Raw]:

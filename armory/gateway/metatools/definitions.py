@@ -17,6 +17,7 @@ CALL = "call_tool"
 FIND = "find_tools"
 META_TOOLS = frozenset((SEARCH, CALL, FIND))
 MAX_DESCRIPTION = 1_000
+MAX_REJECTED = 1_000
 _SEARCH_LEAD = (
     "Find tools by what you want to do. More tools exist than are listed: describe the task in "
     "plain words (several intents as a list) and get the matching tools with their input schemas. "
@@ -32,8 +33,21 @@ _FIND_TEXT = (
 )
 
 
-def search_definition(servers: Mapping[str, ServerLists], *, call_tool: bool) -> dict[str, Any]:
-    """`search_tools` as listed; its description names the servers, within 1,000 characters."""
+def search_definition(
+    servers: Mapping[str, ServerLists],
+    *,
+    call_tool: bool,
+    chars: int = MAX_QUERY_CHARS,
+    top_k: int = MAX_TOP_K,
+) -> dict[str, Any]:
+    """`search_tools` as listed; its description names the servers, within 1,000 characters.
+
+    Args:
+        servers: that the caller sees.
+        call_tool: whether what is found is called with `call_tool`.
+        chars: longest query.
+        top_k: most tools that may be asked for.
+    """
     tail = (
         "Call what you find with call_tool. " if call_tool else "Call what you find by its name. "
     )
@@ -49,7 +63,7 @@ def search_definition(servers: Mapping[str, ServerLists], *, call_tool: bool) ->
                 "query": {
                     "description": "What the tool should do; a list for several intents.",
                     "anyOf": [
-                        {"type": "string", "minLength": 1, "maxLength": MAX_QUERY_CHARS},
+                        {"type": "string", "minLength": 1, "maxLength": chars},
                         {
                             "type": "array",
                             "items": {"type": "string", "minLength": 1},
@@ -61,7 +75,7 @@ def search_definition(servers: Mapping[str, ServerLists], *, call_tool: bool) ->
                 "top_k": {
                     "type": "integer",
                     "minimum": 1,
-                    "maximum": MAX_TOP_K,
+                    "maximum": top_k,
                     "description": "At most so many tools.",
                 },
                 "servers": {
@@ -146,6 +160,12 @@ def find_definition() -> dict[str, Any]:
                     "maximum": 50,
                     "description": "At most so many tools.",
                 },
+                "rejected": {
+                    "type": "array",
+                    "items": {"type": "string"},
+                    "maxItems": MAX_REJECTED,
+                    "description": "Digests of `chunks` of earlier answers that were of no use.",
+                },
             },
             "required": ["query"],
         },
@@ -155,6 +175,9 @@ def find_definition() -> dict[str, Any]:
                 "tools": {"type": "array", "items": entry},
                 "answer": {"type": "string"},
                 "stopped": {"type": "string"},
+                "error": {"type": ["string", "null"]},
+                "documents": {"type": "array", "items": {"type": "object"}},
+                "chunks": {"type": "array", "items": {"type": "object"}},
             },
             "required": ["tools", "answer", "stopped"],
         },

@@ -95,7 +95,11 @@ class PrincipalView(View):
             return tuple(replace(match, tool=tools[name]) for match, name in named if name in tools)
 
         return replace(
-            selection, matches=known(selection.matches), nearest=known(selection.nearest)
+            selection,
+            matches=known(selection.matches),
+            nearest=known(selection.nearest),
+            ranking=known(selection.ranking),
+            withheld={self._names.get(n, n): why for n, why in selection.withheld.items()},
         )
 
 

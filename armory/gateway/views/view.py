@@ -288,7 +288,8 @@ class View:
             tools, names = self.catalog.tools, visible.tools.names
             shown = {tool.server for name, tool in tools.items() if name in names}
             known = {k: s for k, s in self.catalog.servers.items() if k in shown}
-            data = _encode(search_definition(known, call_tool=call_tool))
+            limits = {"chars": self.settings.query_chars, "top_k": self.settings.query_top_k}
+            data = _encode(search_definition(known, call_tool=call_tool, **limits))
             self._keep(key, data)
         return data
 

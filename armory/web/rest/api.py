@@ -11,6 +11,7 @@ import msgspec
 from aiohttp import web
 
 from armory.web.rest import keys, packs, status
+from armory.web.rest.indexing import IndexHandlers
 from armory.web.rest.live import labels, me, operating, search, tools
 from armory.web.rest.openapi import describe, page
 from armory.web.rest.requests import refuse_method, serve
@@ -29,7 +30,7 @@ class Document(Answer):
 def all_routes(services: RestServices) -> list[Route]:
     """Every route but those that show the description."""
     retrieve = RetrieveHandlers(Searching(services), services.limits, services.agent)
-    found = [*retrieve.routes(), *packs.routes(), *status.routes()]
+    found = [*retrieve.routes(), *IndexHandlers().routes(), *packs.routes(), *status.routes()]
     if services.api_keys or services.accounts.enabled:
         found += keys.routes()
     live = services.live

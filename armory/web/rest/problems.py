@@ -6,6 +6,7 @@ Owns: which error has which status, and its body. Never imports a handler.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping
 
 import msgspec
@@ -89,10 +90,14 @@ def limit_headers(quota: Quota | None) -> dict[str, str]:
     """X-RateLimit-* of a user with a limit."""
     if quota is None or quota.queries_limit is None:
         return {}
+    return _limits(quota.queries_limit, quota.remaining or 0, quota.resets_at_s)
+
+
+def _limits(limit: int, remaining: int, resets_at_s: int) -> dict[str, str]:
     return {
-        "X-RateLimit-Limit": str(quota.queries_limit),
-        "X-RateLimit-Remaining": str(quota.remaining or 0),
-        "X-RateLimit-Reset": str(quota.resets_at_s),
+        "X-RateLimit-Limit": str(limit),
+        "X-RateLimit-Remaining": str(remaining),
+        "X-RateLimit-Reset": str(resets_at_s),
     }
 
 
@@ -104,6 +109,9 @@ def problem_of(error: ArmoryError) -> Problem:
         headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s or 1)))
     if isinstance(error, QuotaSpent):
         headers |= limit_headers(error.quota)
+    elif isinstance(error, RateLimited) and error.limit is not None:
+        resets_at_s = math.ceil(time.time() + (error.retry_after_s or 0))
+        headers |= _limits(error.limit, 0, resets_at_s)
     detail = error.message if status != 500 else "something went wrong inside; see the log"
     return Problem(
         status,

@@ -1,4 +1,4 @@
-"""Retrieval over REST: V1, V2, `/v1/retrieve_tools`, installations and tools for the index.
+"""Retrieval over REST: V1, V2, `/v1/retrieve_tools` and installations.
 
 Owns: the routes and the shapes of their parameters. Never ranks anything.
 """
@@ -29,17 +29,19 @@ from armory.web.rest.routes import Reply, RestCall, Route, Shape, Text
 from armory.web.rest.searching import Found, Searching, Wanted, record_json
 from armory.web.rest.services import Agent, RestLimits
 from armory.web.rest.shapes import (
+    AGENT_TOLD,
     Context,
+    Digests,
     Filter,
     Hour,
-    IndexedTools,
     Installations,
     Installed,
     Name,
-    NewTools,
     RankedTools,
+    Rejected,
     Score,
     Tools,
+    digests_of,
 )
 
 
@@ -76,6 +78,7 @@ class RetrieveHandlers:
             debug=(bool, False),
             hour=(Hour | None, None),
             last_tool=(Name | None, None),
+            rejected=(Digests, ""),
         )
         body = create_model(
             "Retrieve",
@@ -87,6 +90,7 @@ class RetrieveHandlers:
             mode=(Literal["search", "agent"], "search"),
             debug=(bool, False),
             context=(Context, Context()),
+            rejected=(Rejected, Field(default=[])),
         )
         spent: dict[str, Any] = {"problems": (429,), "limit_headers": True}
         return [
@@ -98,8 +102,6 @@ class RetrieveHandlers:
                   body=body, streams=True, description=_RANKED_TEXT, **spent),
             Route("POST", "/v2/track_installation", self.track, _TRACK, Installations,
                   body=Installed, access="user", accounts=True, problems=(422,)),
-            Route("POST", "/v2/index_tools", self.index, _INDEX, IndexedTools, body=NewTools,
-                  access="admin", description=_INDEX_TEXT),
         ]  # fmt: skip
 
     # -- handlers ----------------------------------------------------------------------------
@@ -144,20 +146,6 @@ class RetrieveHandlers:
         check_known(call, servers, tools, parameters=("server", "tool_name"))
         found = await call.services.accounts.packs.install(call.user, items)
         return Reply({"installations": found})
-
-    async def index(self, call: RestCall) -> Reply:
-        """`POST /v2/index_tools`."""
-        given: NewTools = call.body
-        for place, tool in enumerate(given.tools):
-            _check_tool(tool, place)
-        indexed, skipped = await call.services.accounts.registry.add(
-            given.tools,
-            server=given.server,
-            category=given.category,
-            tags=given.tags,
-            skip_existing=given.skip_existing,
-        )
-        return Reply({"indexed": indexed, "skipped": skipped})
 
     # -- how ---------------------------------------------------------------------------------
 
@@ -250,6 +238,7 @@ class RetrieveHandlers:
         visible = self._searching.visible(call.principal, packs=path == "v2")
         asked: dict[str, Any] = {"visible": visible, "user": call.principal.owner}
         asked["top_k"] = given.top_k
+        asked["rejected"] = digests_of(given.rejected)
         if "text/event-stream" in call.request.headers.get("Accept", ""):
             return await self._stream(call, self._agent, given.query, asked)
         result = await self._agent.run(given.query, **asked)
@@ -261,9 +250,9 @@ class RetrieveHandlers:
         top = float(tools[0]["score"]) if tools else 0.0
         found = Found(msgspec.json.encode(tools), names, len(visible), top)
         reply = self._answer(call, given.query, found, path, started, quota)
+        told = result.as_json()
         body = msgspec.json.decode(reply.body)
-        body["answer"] = result.answer
-        body["trace"] = [event.as_json() for event in result.trace]
+        body |= {name: told[name] for name in AGENT_TOLD}
         return Reply(msgspec.json.encode(body), headers=reply.headers)
 
     async def _stream(
@@ -301,36 +290,14 @@ def _limited(limits: RestLimits) -> tuple[Any, Any]:
     return (query, ...), (top_k, min(5, limits.top_k))
 
 
-def _check_tool(tool: Mapping[str, Any], place: int) -> None:
-    name = tool.get("name")
-    where = f"tools.{place}"
-    if not isinstance(name, str) or not 1 <= len(name) <= 200 or not name.isprintable():
-        raise InvalidRequest(
-            f"{where}.name: expected 1 to 200 printable characters", parameter=f"{where}.name"
-        )
-    for member, kind in (("description", str), ("inputSchema", dict), ("_meta", dict)):
-        if member in tool and not isinstance(tool[member], kind):
-            raise InvalidRequest(
-                f"{where}.{member}: expected {'a string' if kind is str else 'an object'}",
-                parameter=f"{where}.{member}",
-            )
-    text = msgspec.json.encode(tool)
-    if b"\\u0000" in text or b"\\ud" in text.lower():
-        raise InvalidRequest(f"{where}: contains a NUL or a lone surrogate", parameter=where)
-
-
 _EXPIRED = "the credential has expired meanwhile; ask again with a new one"
 _V1 = "Tools by meaning alone, over everything that policy allows"
 _V2 = "Tools by meaning and words, within the user's active packs and servers"
 _RANKED = "Tools ranked by several factors, with filters, reasons and numbers"
 _RANKED_TEXT = (
     "`debug` adds the numbers behind the ranking. `mode: agent` lets the retrieval agent search "
-    "(POST with `Accept: text/event-stream` streams its steps). A caller with a user searches "
+    "(POST with `Accept: text/event-stream` streams its steps; `rejected` names by digest the "
+    "`chunks` of earlier answers that were of no use). A caller with a user searches "
     "within its active packs."
 )
 _TRACK = "Record that the user has installed a pack, a server or a tool"
-_INDEX = "Add tools to the index that no upstream offers"
-_INDEX_TEXT = (
-    "They can be found over REST and cannot be called; MCP lists leave them out. A tool that an "
-    "upstream offers under the same exposed name takes their place."
-)

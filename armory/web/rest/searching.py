@@ -20,6 +20,7 @@ from armory.domain.principal import Principal
 from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Match
 from armory.domain.tool import ToolRecord
+from armory.gateway.views.definitions import for_models
 from armory.retrieval.features import best_cosine
 from armory.retrieval.options import Limits
 from armory.retrieval.rankers.factors import UNMEASURED
@@ -169,14 +170,17 @@ class Searching:
             return known
         extra = frozenset(
             name
-            for name in registered
+            for name, tool in registered.items()
             if name not in base.names and policy.allows(principal, name, packs=packs)
             # what an upstream offers is decided by the catalog alone
             if name not in catalog.tools
+            if for_models(tool)
         )
+        apps = frozenset(name for name in base.names if not for_models(catalog.tools[name]))
         visible = base
-        if extra:
-            visible = VisibleSet(base.names | extra, f"{base.key}+{len(extra)}")
+        if extra or apps:
+            key = f"{base.key}+{len(extra)}-{len(apps)}"
+            visible = VisibleSet((base.names | extra) - apps, key)
         text = "\n".join(sorted(visible.names))
         content = self._content(catalog) + "".join(registered[n].fingerprint for n in sorted(extra))
         digest = hashlib.sha256(f"{content}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()

@@ -5,7 +5,7 @@ Owns: the seam. Never makes any of it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -15,7 +15,7 @@ from armory.accounts.service import Accounts
 from armory.agent.findings import AgentResult, Event
 from armory.domain.catalog import Catalog, Dropped
 from armory.domain.principal import Principal
-from armory.domain.query import Query, VisibleSet
+from armory.domain.query import REST_QUERY_CHARS, REST_TOP_K, Query, VisibleSet
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError
 from armory.retrieval.ports import FloatArray
@@ -73,6 +73,7 @@ class Agent(Protocol):
         *,
         visible: VisibleSet | None = None,
         user: str | None = None,
+        rejected: Collection[str] = (),
         top_k: int = 10,
     ) -> AgentResult:
         """The whole run at once."""
@@ -84,6 +85,7 @@ class Agent(Protocol):
         *,
         visible: VisibleSet | None = None,
         user: str | None = None,
+        rejected: Collection[str] = (),
         top_k: int = 10,
     ) -> AsyncGenerator[Event, None]:
         """The run, event by event."""
@@ -164,8 +166,8 @@ class RestLimits:
         top_k: most tools.
     """
 
-    query_chars: int = 500
-    top_k: int = 50
+    query_chars: int = REST_QUERY_CHARS
+    top_k: int = REST_TOP_K
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -17,6 +17,21 @@ Score = Annotated[float, Field(ge=-100, le=100, allow_inf_nan=False)]
 TOOLS_AT_ONCE = 1_000
 
 
+AGENT_TOLD = (
+    "answer", "stopped", "error", "iterations", "documents", "chunks", "usage", "trace"
+)  # fmt: skip
+"""What the answer of the agent has beside tools."""
+MAX_REJECTED = 1_000
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+Rejected = Annotated[list[Digest], Field(max_length=MAX_REJECTED)]
+Digests = Annotated[str, Field(pattern=r"^([0-9a-f]{32}(,[0-9a-f]{32})*)?$", max_length=33_000)]
+
+
+def digests_of(given: str | list[str]) -> list[str]:
+    """The digests of a list, or of a URL's list with commas."""
+    return given.split(",") if isinstance(given, str) and given else list(given)
+
+
 class FoundTool(Answer):
     """One tool that was found."""
 
@@ -59,6 +74,16 @@ class RankedTools(Answer):
     degraded: str | None = None
     debug: Debug | None = None
     answer: str | None = Field(default=None, description="The agent's Final Answer.")
+    stopped: str | None = Field(default=None, description="Why the agent ended.")
+    error: str | None = Field(default=None, description="What failed, if `stopped` says so.")
+    iterations: int | None = Field(default=None, description="Searches that the agent made.")
+    documents: list[dict[str, Any]] | None = Field(
+        default=None, description="Passages of documents that the agent found, with their text."
+    )
+    chunks: list[dict[str, Any]] | None = Field(
+        default=None, description="All that the agent saw; `digest` is for `rejected`."
+    )
+    usage: dict[str, int] | None = Field(default=None, description="Tokens that it took.")
     trace: list[dict[str, Any]] | None = Field(default=None, description="The agent's steps.")
 
 
@@ -104,7 +129,7 @@ class NewTools(Shape):
     """Tools for the index that no upstream offers."""
 
     tools: Annotated[list[dict[str, Any]], Field(min_length=1, max_length=TOOLS_AT_ONCE)] = Field(
-        description="MCP tool objects; each needs a `name`."
+        description="MCP tool objects; each needs a `name` and may name its `server`."
     )
     server: Annotated[str, Field(pattern=r"^[a-z][a-z0-9]*(-[a-z0-9]+)*$", max_length=64)] = (
         "indexed"
@@ -112,6 +137,19 @@ class NewTools(Shape):
     category: Name | None = None
     tags: Annotated[list[Name], Field(max_length=50)] = Field(default=[])
     skip_existing: bool = False
+
+
+class GoneTools(Shape):
+    """Indexed tools to be taken out: one of the two."""
+
+    name: Name | None = Field(default=None, description="Exposed name of one tool.")
+    server: Name | None = Field(default=None, description="Key of a server: all its tools.")
+
+
+class RemovedTools(Answer):
+    """The exposed names of what was taken out."""
+
+    removed: list[str]
 
 
 class IndexedTools(Answer):

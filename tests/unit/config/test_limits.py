@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from armory.config import ConfigProblems, load_text
-from armory.runtime.settings import http_settings, upstream_specs
+from armory.runtime.settings import gateway_settings, http_settings, upstream_specs
 
 LIMITS = "server.limits"
 UP = "upstreams.a"
@@ -41,6 +41,10 @@ def text_of(path: str, value: str) -> str:
         (f"{LIMITS}.sessions_per_principal", "1", "0"),
         (f"{LIMITS}.streams_per_principal", "1", "0"),
         (f"{LIMITS}.parked_per_principal", "1", "0"),
+        (f"{LIMITS}.query_chars", "8000", "8001"),
+        (f"{LIMITS}.query_top_k", "200", "201"),
+        (f"{LIMITS}.rest_query_chars", "1", "0"),
+        (f"{LIMITS}.rest_top_k", "1", "0"),
         (f"{LIMITS}.searches", "1", "0"),
         (f"{LIMITS}.searches_per_principal", "1", "0"),
         (f"{LIMITS}.parked_interactions", "1", "0"),
@@ -63,6 +67,9 @@ def test_they_arrive_where_they_are_kept() -> None:
     loaded = load_text(f"server: {{limits: {limits}}}\nupstreams: {{a: {block}}}", environ={})
     http = http_settings(loaded.config)
     assert (http.json_depth, http.session_idle_s, http.sessions) == (9, 7, 4)
+    small = "server: {limits: {query_chars: 5, query_top_k: 6}}"
+    gateway = gateway_settings(load_text(small, environ={}).config)
+    assert (gateway.query_chars, gateway.query_top_k) == (5, 6)
     (spec,) = upstream_specs(loaded)
     assert (spec.list_entries, spec.message_bytes) == (5, 6)
     assert (spec.max_queue, spec.health_interval_s) == (3, 2)

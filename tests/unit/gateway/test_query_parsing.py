@@ -39,6 +39,24 @@ def query_of(asked: ListRequest) -> Query:
     return asked.query
 
 
+def test_where_the_caller_is_reaches_the_query() -> None:
+    meta: dict[str, Any] = {"query": "x", "hour": 9, "last_tool": "git__status"}
+    url = {"query": ["x"], "hour": ["23"], "last_tool": ["git__log"]}
+    headers = {"X-Armory-Query": "x", "X-Armory-Hour": "0", "X-Armory-Last-Tool": "git__diff"}
+    found = [
+        query_of(read_list_request(asked, {}))
+        for asked in (context(meta), context(None, headers), context(None, None, url))
+    ]
+    assert [(query.hour, query.last_tool) for query in found] == [
+        (9, "git__status"),
+        (0, "git__diff"),
+        (23, "git__log"),
+    ]
+    for bad in ({"hour": 24}, {"hour": True}, {"hour": "-1"}, {"last_tool": ""}, {"last_tool": 1}):
+        with pytest.raises(RpcError, match=next(iter(bad))):
+            read_list_request(context({"query": "x", **bad}), {})
+
+
 def test_nothing_is_nothing() -> None:
     assert read_list_request(context(), {}) == ListRequest()
 

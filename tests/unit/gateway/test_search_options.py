@@ -1,0 +1,83 @@
+"""What a search over MCP may carry beside its query: the situation, limits, an explanation."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from armory.domain.query import Query, VisibleSet
+from armory.domain.results import Selection
+from armory.gateway.settings import GatewaySettings
+from armory.protocol.errors import RpcError
+from armory.testing.front import WordRetriever
+
+if TYPE_CHECKING:
+    from tests.unit.gateway.conftest import Bench
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_the_situation_reaches_the_retriever(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Query] = []
+    search = WordRetriever.search
+
+    async def noting(
+        self: WordRetriever, query: Query, visible: VisibleSet | None, *, explain: bool = False
+    ) -> Selection:
+        asked.append(query)
+        return await search(self, query, visible, explain=explain)
+
+    monkeypatch.setattr(WordRetriever, "search", noting)
+    meta: dict[str, Any] = {"dev.armory/hour": 7, "dev.armory/last_tool": "up__tool1"}
+    await bench.call("search_tools", {"query": "number 1"}, meta=meta)
+    await bench.tools(bench.context(meta={**meta, "dev.armory/query": "number 1"}))
+    assert [(query.hour, query.last_tool) for query in asked] == [(7, "up__tool1")] * 2
+
+
+async def test_longer_or_larger_than_configured_is_refused(bench: Bench) -> None:
+    bench.gateway.reconfigure(settings=GatewaySettings(query_chars=12, query_top_k=3))
+    allowed = await bench.call("search_tools", {"query": "number 1", "top_k": 3})
+    assert allowed["structuredContent"]["visible"] == 6
+    for arguments, said in (
+        ({"query": "number number"}, r"13 characters; server\.limits\.query_chars allows 12"),
+        ({"query": ["number", "numbers"]}, "13 characters"),
+        ({"query": "number", "top_k": 4}, r"top_k is 4; server\.limits\.query_top_k allows 3"),
+    ):
+        with pytest.raises(RpcError, match=said):
+            await bench.call("search_tools", arguments)
+    with pytest.raises(RpcError, match="query_chars"):
+        await bench.tools(bench.context(meta={"dev.armory/query": "number number"}))
+    view = bench.gateway.view
+    listed = view.search_json(bench.context(), call_tool=True)
+    assert b'"maxLength":12' in listed.replace(b" ", b"")
+    assert b'"maximum":3' in listed.replace(b" ", b"")
+
+
+async def test_an_explanation_has_every_candidate_and_why_it_is_out(bench: Bench) -> None:
+    plain = await bench.call("search_tools", {"query": "number 1", "top_k": 1})
+    assert "candidates" not in plain["structuredContent"]
+    meta = {"dev.armory/explain": True}
+    told = await bench.call("search_tools", {"query": "number 1", "top_k": 1}, meta=meta)
+    found = told["structuredContent"]
+    assert isinstance(found["candidates"], list)
+    assert {"threshold", "refused"} <= found.keys()
+    with pytest.raises(RpcError, match="explain"):
+        await bench.call("search_tools", {"query": "x"}, meta={"dev.armory/explain": "yes"})
+
+
+def test_candidates_say_what_became_of_each() -> None:
+    from armory.domain.results import Match
+    from armory.domain.tool import ToolRecord
+
+    tools = [ToolRecord(f"s__{n}", "s", n, {"name": n}, n) for n in "abc"]
+    matches = tuple(Match(t, 0.5, 0.5, 1.0, {"bm25": 0.25}, "why") for t in tools)
+    withheld = {"s__b": "below threshold"}
+    selection = Selection(matches[:1], 3, 0.5, ranking=matches, withheld=withheld)
+    told = selection.candidates()
+    assert [entry["withheld"] for entry in told] == [None, "below threshold", "cap"]
+    assert told[0]["signals"] == {"bm25": 0.25}
+    assert len(replace(selection).candidates(2)) == 2

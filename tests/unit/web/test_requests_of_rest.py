@@ -1,0 +1,106 @@
+"""What a REST request may ask for, and what is told where it is too much."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from armory.errors import RateLimited
+from armory.security.ratelimit import RateLimiter
+from armory.testing.embedder import HashingEmbedder
+from armory.testing.service import ADMIN_TOKEN, catalog_of, running_service
+from armory.web.rest.problems import problem_of
+from armory.web.rest.services import RestLimits
+from tests.unit.web.conftest import Client, tool
+
+pytestmark = pytest.mark.anyio
+APP = {"_meta": {"ui": {"resourceUri": "ui://panel", "visibility": ["app"]}}}
+
+
+async def test_tools_for_apps_alone_are_not_found(tmp_path: Path) -> None:
+    servers = {"maps": [tool("draw_map", "Draw a map") | APP, tool("find_place", "Find a place")]}
+    async with (
+        running_service(
+            f"sqlite:///{tmp_path / 'armory.db'}",
+            catalog_of(servers),
+            embedder=HashingEmbedder(),
+            allow_anonymous=True,
+        ) as service,
+        aiohttp.ClientSession() as session,
+    ):
+        client = Client(session, service)
+        body = {"tools": [tool("show_panel", "Draw a map") | APP]}
+        await client("POST", "/v2/index_tools", token=ADMIN_TOKEN, json=body)
+        for path in ("/retrieve_tools", "/v2/retrieve_tools", "/v1/retrieve_tools"):
+            found = await client.names(path, query="draw a map", token=ADMIN_TOKEN)
+            assert found == ["maps__find_place"]
+
+
+async def test_the_limits_are_those_of_the_configuration(tmp_path: Path) -> None:
+    async with (
+        running_service(
+            f"sqlite:///{tmp_path / 'armory.db'}",
+            catalog_of({"maps": [tool(f"map_{n}", "Draw a map") for n in range(9)]}),
+            embedder=HashingEmbedder(),
+            limits=RestLimits(query_chars=10, top_k=7),
+            allow_anonymous=True,
+        ) as service,
+        aiohttp.ClientSession() as session,
+    ):
+        client = Client(session, service)
+
+        async def asked(**params: str) -> Any:
+            return await client("GET", "/retrieve_tools", token=ADMIN_TOKEN, params=params)
+
+        long, many = await asked(query="x" * 11), await asked(query="x", top_k="8")
+        assert (long.status, many.status) == (422, 422)
+        assert "at most 10 characters" in long.body["detail"]
+        assert len((await asked(query="draw a map", top_k="7")).body["tools"]) == 7
+
+
+def test_a_spent_rate_says_when_to_come_back() -> None:
+    limiter = RateLimiter(0.5, 3, clock=lambda: 100.0)
+    for _ in range(3):
+        limiter.take("ann")
+    with pytest.raises(RateLimited) as refused:
+        limiter.take("ann")
+    headers = problem_of(refused.value).headers
+    assert headers["Retry-After"] == "2"
+    assert headers["X-RateLimit-Limit"] == "3"
+    assert headers["X-RateLimit-Remaining"] == "0"
+    assert int(headers["X-RateLimit-Reset"]) > 1_700_000_000
+
+
+async def test_indexed_tools_name_their_server_and_go_again(client: Any) -> None:
+    async def found(query: str) -> list[str]:
+        return await client.names("/retrieve_tools", query=query, token=ADMIN_TOKEN, top_k="20")
+
+    async def delete(**params: str) -> Any:
+        return await client("DELETE", "/v2/index_tools", token=ADMIN_TOKEN, params=params)
+
+    tools = [
+        {"name": "orbit", "description": "Launch a satellite", "server": "space"},
+        {"name": "dive", "description": "Launch a submarine"},
+        {"name": "land", "description": "Land a satellite", "server": "space"},
+    ]
+    body = {"tools": tools, "server": "sea"}
+    done = await client("POST", "/v2/index_tools", token=ADMIN_TOKEN, json=body)
+    assert done.body["indexed"] == ["space__orbit", "space__land", "sea__dive"]
+    listed = await client("GET", "/retrieve_tools", params={"query": "Launch"}, token=ADMIN_TOKEN)
+    servers = {entry["name"]: entry["server"] for entry in listed.body["tools"]}
+    assert (servers["space__orbit"], servers["sea__dive"]) == ("space", "sea")
+    assert (await delete(name="space__orbit")).body == {"removed": ["space__orbit"]}
+    assert "space__orbit" not in await found("Launch a satellite")
+    assert (await delete(server="space")).body == {"removed": ["space__land"]}
+    assert (await delete(server="space")).status == 404
+    assert (await delete(name="aws__deploy")).status == 404, "an upstream's tool is not indexed"
+    assert "aws__deploy" in await found("deploy")
+    assert (await delete()).status == (await delete(name="a", server="b")).status == 422
+    refused = await client("DELETE", "/v2/index_tools", params={"server": "sea"})
+    assert refused.status == 403
+    bad = {"tools": [{"name": "x", "server": "No Server"}]}
+    answer = await client("POST", "/v2/index_tools", token=ADMIN_TOKEN, json=bad)
+    assert (answer.status, answer.body["parameter"]) == (422, "tools.0.server")
