@@ -371,6 +371,6 @@ async def test_indexed_tools_are_known_to_every_replica(replicas: Any) -> None:
     assert (record.description, record.tags, record.server) == ("Ship it", ("async",), "aws")
     again, left = await first.registry.add(tools[:1], server="aws", skip_existing=True)
     assert (again, left) == ([], ["aws__deploy"])
-    assert await first.registry.remove(["aws__deploy"]) == 1
+    assert await first.registry.remove(["aws__deploy"]) == ["aws__deploy"]
     with pytest.raises(InvalidRequest):
         await first.registry.add(tools, server="Not A Key")
