@@ -31,7 +31,7 @@ from armory.observability.settings import LogFormat, LogLevel, LogSettings
 from armory.retrieval.options import SEARCHES, SEARCHES_PER_CALLER
 from armory.security.settings import JwtSettings, OAuthSettings, PinningMode
 from armory.telemetry.settings import Enabled, OtelSettings
-from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.spec import INFLOW_BYTES, UpstreamSpec
 from armory.web.settings import ListenSettings, ReadyWhen
 from armory.wire.http.settings import HttpSettings
 
@@ -75,6 +75,9 @@ class LimitsConfig(Block):
     """How deep the JSON of a client's message may be nested."""
     stdio_line_bytes: Count = _SPEC.message_bytes
     """Largest message of an upstream, in bytes."""
+    inflow_bytes: Count = INFLOW_BYTES
+    """Answers of upstreams that are not whole yet, in bytes and in all; with more, the upstream
+    that has sent most of that loses the answer that has been under way longest."""
     list_entries: Count = _SPEC.list_entries
     """Tools of one upstream, and likewise prompts, resources and templates."""
     batch_items: Count = _HTTP.batch_items

@@ -54,6 +54,11 @@ class EventParser:
         self.last_id: str | None = None
         self.retry_ms: int | None = None
 
+    @property
+    def unfinished(self) -> int:
+        """What the event that is not complete yet takes, in bytes."""
+        return self._size + self._line_size
+
     def continued(self) -> EventParser:
         """A parser for the stream that goes on where this one broke off."""
         parser = EventParser(self._limit)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any, Protocol
 
 import aiohttp
 
@@ -23,20 +24,50 @@ Answer = aiohttp.ClientResponse | Response
 """A response, whichever client it came by (through a proxy it is aiohttp's)."""
 
 
+COUNTED_BYTES = 256 * 1024
+"""From this size on a message that is not whole yet is told to the meter."""
+
+
 class BodyTooLarge(Exception):
-    """The body is larger than the limit."""
+    """The body is larger than the limit, or larger than there is room for now."""
 
 
-async def read_body(response: Answer, limit_bytes: int) -> bytes | bytearray:
+class Meter(Protocol):
+    """Is told what messages that are not whole yet take; may give one up meanwhile."""
+
+    def holds(self, source: Any, size: int) -> None:
+        """The message that comes from `source` takes so many bytes by now."""
+        ...
+
+    def done(self, source: Any) -> None:
+        """It is whole, or will never be."""
+        ...
+
+
+async def read_body(
+    response: Answer, limit_bytes: int, meter: Meter | None = None
+) -> bytes | bytearray:
     """The whole body.
 
     Raises:
-        BodyTooLarge: it exceeds the limit; nothing beyond it is read.
+        BodyTooLarge: it exceeds the limit (nothing beyond it is read), or was given up.
     """
+    length = response.content_length
+    if meter is None or (length is not None and length < COUNTED_BYTES):
+        return await _read_body(response, limit_bytes, meter)
+    try:
+        return await _read_body(response, limit_bytes, meter)
+    finally:
+        meter.done(response)
+
+
+async def _read_body(response: Answer, limit_bytes: int, meter: Meter | None) -> bytes | bytearray:
     length = response.content_length
     if length is not None and "Content-Encoding" not in response.headers:
         if length > limit_bytes:
             raise BodyTooLarge(f"its answer of {length} bytes exceeds the limit of {limit_bytes}")
+        if meter is not None and length >= COUNTED_BYTES:
+            meter.holds(response, length)
         return await response.read()
     content = response.content
     first = await content.readany()
@@ -52,25 +83,51 @@ async def read_body(response: Answer, limit_bytes: int) -> bytes | bytearray:
             return b"".join(chunks)
         chunks.append(chunk)
         size += len(chunk)
+        if meter is not None and size >= COUNTED_BYTES:
+            meter.holds(response, size)
     raise BodyTooLarge(f"its answer exceeds the limit of {limit_bytes} bytes")
 
 
-async def read_events(response: Answer, parser: EventParser) -> AsyncIterator[Event]:
+async def read_events(
+    response: Answer, parser: EventParser, meter: Meter | None = None
+) -> AsyncIterator[Event]:
     """The events of a stream, each as soon as it is complete.
 
     Raises:
         EventTooLarge: one exceeds the parser's limit.
+        BodyTooLarge: one was given up.
     """
     content, loop = response.content, asyncio.get_running_loop()
     turn = loop.time() + _TURN_S
-    while chunk := await content.readany():
-        for begin in range(0, len(chunk), _PART_BYTES):
-            part = chunk if len(chunk) <= _PART_BYTES else chunk[begin : begin + _PART_BYTES]
-            for event in parser.feed(part):
-                yield event
-            if loop.time() > turn:
-                await asyncio.sleep(0)
-                turn = loop.time() + _TURN_S
+    counted = False
+    try:
+        while chunk := await content.readany():
+            for begin in range(0, len(chunk), _PART_BYTES):
+                part = chunk if len(chunk) <= _PART_BYTES else chunk[begin : begin + _PART_BYTES]
+                events = parser.feed(part)
+                if meter is not None and (counted or parser.unfinished >= COUNTED_BYTES):
+                    counted = parser.unfinished >= COUNTED_BYTES
+                    if counted:
+                        meter.holds(response, parser.unfinished)
+                    else:
+                        meter.done(response)
+                for event in events:
+                    yield event
+                if loop.time() > turn:
+                    await asyncio.sleep(0)
+                    turn = loop.time() + _TURN_S
+    finally:
+        if meter is not None and counted:
+            meter.done(response)
+
+
+def give_up(response: Answer, error: Exception) -> None:
+    """End an answer that is being read; whoever reads it gets `error`."""
+    if isinstance(response, Response):
+        response.fail(error)
+    else:
+        response.content.set_exception(error)
+    response.close()
 
 
 def let_go(response: Answer) -> None:

@@ -112,6 +112,7 @@ class Runtime:
         self.pool = Pool(
             parts.specs,
             client_info={"name": "armory", "version": armory_version()},
+            inflow_bytes=loaded.config.server.limits.inflow_bytes,
         )
         accounts = self.accounts
         self._chat, generator = chat_of(loaded)

@@ -23,6 +23,7 @@ from armory.upstreams.session.base import BaseLink, Identity, LinkContext, Unint
 from armory.upstreams.session.budget import Budget
 from armory.upstreams.session.duplex import DuplexLink
 from armory.upstreams.session.handshake import Incompatible, NotModern, discover, initialize
+from armory.upstreams.session.inflow import Inflow
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.starting import Starting
 from armory.upstreams.transports.http import HttpLink
@@ -74,6 +75,7 @@ class Connector:
         spec: UpstreamSpec,
         client_info: Mapping[str, Any],
         errors: ErrorOutput | None = None,
+        inflow: Inflow | None = None,
     ) -> None:
         self.spec = spec
         self.starting: Starting | None = None
@@ -82,6 +84,7 @@ class Connector:
         self.verdict: Verdict | None = None
         self._budget = Budget(spec.key)
         self._silent: set[tuple[str, bytes]] = set()
+        self._inflow = inflow or Inflow()
         self._client_info = client_info
         self._client: HttpClient | None = None
         self._identity: Identity | None = None

@@ -27,7 +27,8 @@ from armory.tasks import Tasks, spawn, stop
 from armory.upstreams.breaker import State
 from armory.upstreams.clock import Clock, SystemClock
 from armory.upstreams.session.base import BaseLink
-from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.session.inflow import Inflow
+from armory.upstreams.spec import INFLOW_BYTES, UpstreamSpec
 from armory.upstreams.upstream import Upstream, declared_by
 
 log = structlog.get_logger(__name__)
@@ -60,6 +61,7 @@ class Pool:
         specs: the upstreams.
         clock: for breakers and idle times.
         client_info: the gateway's `clientInfo` toward upstreams.
+        inflow_bytes: of answers that are not whole yet, in all.
 
     Attributes:
         observers: who is told what happens on any session.
@@ -71,10 +73,12 @@ class Pool:
         *,
         clock: Clock | None = None,
         client_info: Mapping[str, Any] = CLIENT_INFO,
+        inflow_bytes: int = INFLOW_BYTES,
     ) -> None:
         self._clock = clock or SystemClock()
         self.observers = SessionObservers()
         self._client_info = dict(client_info)
+        self._inflow = Inflow(inflow_bytes)
         self._upstreams = {spec.key: self._make(spec) for spec in specs}
         self._retiring = Tasks()
         self._reaper: asyncio.Task[None] | None = None
@@ -226,7 +230,7 @@ class Pool:
         await self._retiring.ended()
 
     def _make(self, spec: UpstreamSpec) -> Upstream:
-        return Upstream(spec, self._clock, self._client_info, self.observers)
+        return Upstream(spec, self._clock, self._client_info, self.observers, self._inflow)
 
     def _retire(self, upstream: Upstream) -> None:
         self._retiring.spawn(upstream.retire(_DRAIN_S), f"retire {upstream.spec.key}")

@@ -22,6 +22,8 @@ Isolation = Literal["shared", "principal", "session"]
 Whose = Literal["auto", "shared", "principal"]
 
 _PRINCIPAL = "${principal}"
+INFLOW_BYTES = 256 * 1024 * 1024
+"""Of answers that are not whole yet, of all upstreams."""
 
 
 @dataclass(frozen=True, slots=True)

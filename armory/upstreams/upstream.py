@@ -24,6 +24,7 @@ from armory.upstreams.link_pool import LinkPool, LinkSlot
 from armory.upstreams.negotiate import Connector, NoHandshake
 from armory.upstreams.queue import CallQueue, QueueFull
 from armory.upstreams.session.base import BaseLink, Unintelligible
+from armory.upstreams.session.inflow import Inflow
 from armory.upstreams.session.lists import fetch_lists
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_client import HttpFailure
@@ -64,13 +65,14 @@ class Upstream:
         clock: Clock,
         client_info: Mapping[str, Any],
         observer: SessionObserver,
+        inflow: Inflow,
     ) -> None:
         self.spec = spec
         self.breaker = Breaker(spec.breaker_failures, spec.breaker_open_s)
         self._breakers: LRUCache[str, Breaker] = LRUCache(_BREAKERS)
         self.queue = CallQueue(spec.max_concurrency, spec.max_queue)
         self.errors = ErrorOutput()
-        self.connector = Connector(spec, client_info, self.errors)
+        self.connector = Connector(spec, client_info, self.errors, inflow)
         self.observers = SessionObservers()
         self.observers.add(observer)
         self.links = LinkPool(spec, self.connector, self.observers, clock)

@@ -17,6 +17,7 @@ import structlog
 from msgspec import Raw
 
 from armory.errors import UpstreamUnavailable
+from armory.http1.reading import BodyTooLarge, give_up
 from armory.observability.redaction import redacted
 from armory.protocol.hop_meta import MetaStamp, legacy_meta
 from armory.protocol.link import (
@@ -33,6 +34,7 @@ from armory.protocol.versions import MODERN_VERSIONS, Era
 from armory.tasks import Tasks
 from armory.upstreams.error_output import ErrorOutput
 from armory.upstreams.session.budget import Budget
+from armory.upstreams.session.inflow import GIVEN_UP, Inflow, Meter
 from armory.upstreams.session.listening import Listening
 from armory.upstreams.spec import UpstreamSpec
 
@@ -72,6 +74,7 @@ class LinkContext:
         budget: what the upstream may say unasked; None: one for this session alone.
         client: the one client whose session it is; None: several may share it.
         silent: (method, name) of what never asked a client anything, by all that is known.
+        inflow: counts what upstreams have sent of messages that are not whole yet.
     """
 
     spec: UpstreamSpec
@@ -82,6 +85,7 @@ class LinkContext:
     budget: Budget | None = None
     client: ClientChannel | None = None
     silent: set[tuple[str, bytes]] = field(default_factory=set[tuple[str, bytes]])
+    inflow: Inflow = field(default_factory=Inflow)
 
 
 TOO_NOISY = "it was cut off: it does not stop sending what nobody asked for"
@@ -110,6 +114,7 @@ class BaseLink(ABC):
         self.opened = time.monotonic()
         self._context = context
         self.budget = context.budget or Budget(context.spec.key)
+        self.meter = Meter(context.inflow, context.spec.key, self._give_up)
         self._stamp = MetaStamp(MODERN_VERSIONS[-1], context.client_info)
         self._log_level: str | None = None
         self._subscribed: frozenset[str] = frozenset()
@@ -191,6 +196,10 @@ class BaseLink(ABC):
     @abstractmethod
     async def close(self) -> None:
         """End the session; safe to call twice. Leaves no process, task or socket behind."""
+
+    def _give_up(self, source: Any) -> None:
+        """Give up the message that comes from a response, as `Inflow` wants it."""
+        give_up(source, BodyTooLarge(GIVEN_UP))
 
     async def rest(self) -> None:
         """Read nothing more for a moment, where the upstream has said too much unasked.

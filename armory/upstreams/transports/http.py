@@ -120,7 +120,7 @@ class HttpLink(BaseLink):
     async def _answer(self, response: Answer, pending: Pending) -> Reply:
         kind = response.content_type
         if kind == "application/json":
-            body = await read_body(response, self.spec.message_bytes)
+            body = await read_body(response, self.spec.message_bytes, self.meter)
             answer = answer_in(body, pending.id, self.server, response.status)
             return self._reply(answer, pending)
         if kind == "text/event-stream" and response.status < 300:
@@ -134,7 +134,7 @@ class HttpLink(BaseLink):
 
     async def _streamed(self, response: Answer, pending: Pending) -> Reply:
         parser = EventParser(self.spec.message_bytes)
-        async for event in read_events(response, parser):
+        async for event in read_events(response, parser, self.meter):
             for message in messages_in(event, self.budget):
                 if message.method is None and message.id == pending.id:
                     let_go(response)

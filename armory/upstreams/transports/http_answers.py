@@ -6,12 +6,25 @@ imports a link.
 
 from __future__ import annotations
 
-from armory.http1.eventstream import Event
+import aiohttp
+
+from armory.errors import UpstreamUnavailable
+from armory.http1.eventstream import Event, EventTooLarge
+from armory.http1.reading import BodyTooLarge
 from armory.protocol.rawjson import excerpt
 from armory.protocol.upstream_messages import ABSENT, UnreadableMessage, UpstreamMessage, decode
 from armory.upstreams.session.budget import Budget
 from armory.upstreams.transports.error_bodies import is_message
 from armory.upstreams.transports.http_client import http_failure
+
+STREAM_ERRORS = (
+    aiohttp.ClientError,
+    OSError,
+    EventTooLarge,
+    BodyTooLarge,
+    UpstreamUnavailable,
+)
+"""What ends an event stream that is read."""
 
 
 def messages_in(event: Event, budget: Budget) -> list[UpstreamMessage]:

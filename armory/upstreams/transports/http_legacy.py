@@ -187,7 +187,7 @@ class LegacyHttpLink(StatefulLink):
                 f"it answered {pending.call.method} with HTTP {response.status} and content type "
                 f"{kind!r}; expected JSON or an event stream"
             )
-        body = await read_body(response, self.spec.message_bytes)
+        body = await read_body(response, self.spec.message_bytes, self.meter)
         if had_session and session_over(response.status, body, pending.id):
             raise HttpFailure(self.server, 404, body, None)
         for message in messages_of(body, self.server, response.status):
@@ -216,7 +216,7 @@ class LegacyHttpLink(StatefulLink):
         while True:
             before = parser.last_id
             try:
-                async for event in read_events(response, parser):
+                async for event in read_events(response, parser, self.meter):
                     for message in messages_in(event, self.budget):
                         reply = await self._take(message, pending)
                         if reply is not None:

@@ -18,7 +18,9 @@ from typing import cast
 
 import structlog
 
+from armory.http1.reading import COUNTED_BYTES, Meter
 from armory.upstreams.error_output import ErrorOutput
+from armory.upstreams.session.inflow import GIVEN_UP
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.environment import inherited
 
@@ -53,9 +55,11 @@ class ServerProcess(asyncio.SubprocessProtocol):
         limit_bytes: longest line that is accepted.
         on_line: takes each line of standard output; may say for how many seconds no other is
             wanted.
-        on_lost_line: takes the id in a line that was too long, None where it could not be read.
+        on_lost_line: takes the id in a line that was dropped, None where it could not be read, and
+            why it was.
         on_end: told once, with the reason, when the process or its standard output is gone.
         errors: takes each line of standard error.
+        meter: is told what a long line takes until it is whole; None: nobody is.
     """
 
     def __init__(
@@ -63,9 +67,10 @@ class ServerProcess(asyncio.SubprocessProtocol):
         server: str,
         limit_bytes: int,
         on_line: Callable[[bytes], float | None],
-        on_lost_line: Callable[[int | None], None],
+        on_lost_line: Callable[[int | None, str], None],
         on_end: Callable[[str], None],
         errors: ErrorOutput,
+        meter: Meter | None = None,
     ) -> None:
         self._errors = errors
         self._errors_before = errors.count
@@ -73,6 +78,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._limit = limit_bytes
         self._on_line = on_line
         self._on_lost_line = on_lost_line
+        self._meter = meter
         self._on_end = on_end
         self._transport: asyncio.SubprocessTransport | None = None
         self._stdin: asyncio.WriteTransport | None = None
@@ -80,7 +86,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._line_size = 0
         self._head = b""
         self._tail = b""
-        self._skipping = False
+        self._skipping = ""
         self._stderr = b""
         self._stderr_left = 0
         self._stderr_since = float("-inf")
@@ -96,9 +102,10 @@ class ServerProcess(asyncio.SubprocessProtocol):
         cls,
         spec: UpstreamSpec,
         on_line: Callable[[bytes], float | None],
-        on_lost_line: Callable[[int | None], None],
+        on_lost_line: Callable[[int | None, str], None],
         on_end: Callable[[str], None],
         errors: ErrorOutput | None = None,
+        meter: Meter | None = None,
     ) -> ServerProcess:
         """Start `spec.command`.
 
@@ -115,7 +122,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if spec.cwd is not None and not os.path.isdir(spec.cwd):  # noqa: ASYNC240 - one stat
             raise FileNotFoundError(f"working directory {spec.cwd!r} does not exist")
         kept = ErrorOutput() if errors is None else errors
-        self = cls(spec.key, spec.message_bytes, on_line, on_lost_line, on_end, kept)
+        self = cls(spec.key, spec.message_bytes, on_line, on_lost_line, on_end, kept, meter)
         await asyncio.get_running_loop().subprocess_exec(
             lambda: self,
             found or command,
@@ -257,6 +264,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
     def _end(self, reason: str) -> None:
         if not self._ended:
             self._ended = True
+            if self._meter is not None:
+                self._meter.done(self)
             self._writable.set()
             if self._exited.is_set():
                 reason = self._exit_reason()
@@ -296,26 +305,40 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._line_size += len(part)
         if self._skipping:
             self._tail = (self._tail + part)[-_TAIL:]
-        elif self._line_size > self._limit:
-            self._skipping = True
-            self._head = (self._line[0] if self._line else part)[:_TAIL]
-            before = self._line[-1] if self._line else b""
-            self._tail = (before[-_TAIL:] + part)[-_TAIL:]
-            self._line.clear()
-        else:
-            self._line.append(part)
+            return
+        self._line.append(part)
+        if self._line_size > self._limit:
+            self._skip(
+                f"its answer is longer than {self._limit} bytes and was dropped; raise the limit "
+                "for lines (stdio_line_bytes) or ask for less"
+            )
+        elif self._meter is not None and self._line_size >= COUNTED_BYTES:
+            self._meter.holds(self, self._line_size)
+
+    def give_up_line(self) -> None:
+        """Drop the line that is under way, as `Inflow` wants it."""
+        if self._line:
+            self._skip(GIVEN_UP)
+
+    def _skip(self, reason: str) -> None:
+        """Drop the line so far, and the rest of it when it comes."""
+        self._skipping = reason
+        self._head, self._tail = self._line[0][:_TAIL], b"".join(self._line[-2:])[-_TAIL:]
+        self._line.clear()
 
     def _finish_line(self) -> float:
         """Hand on what has come; for so many seconds no other line is wanted."""
         parts, self._line = self._line, []
         size, self._line_size = self._line_size, 0
+        if size >= COUNTED_BYTES and self._meter is not None:
+            self._meter.done(self)
         if self._skipping:
-            self._skipping = False
+            reason, self._skipping = self._skipping, ""
             match = _HEAD_ID.search(self._head) or _TAIL_ID.search(self._tail)
             log.warning(
                 "upstream_line_too_long", upstream=self._server, bytes=size, limit=self._limit
             )
-            self._on_lost_line(int(match.group(1)) if match else None)
+            self._on_lost_line(int(match.group(1)) if match else None, reason)
             return 0.0
         line = parts[0] if len(parts) == 1 else b"".join(parts)
         return (self._on_line(line) or 0.0) if line and not line.isspace() else 0.0

@@ -8,17 +8,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
-import aiohttp
 import structlog
 
-from armory.errors import UpstreamUnavailable
-from armory.http1.eventstream import EventParser, EventTooLarge
+from armory.http1.eventstream import EventParser
 from armory.http1.reading import Answer, read_events
 from armory.protocol.headers import LAST_EVENT_ID
 from armory.protocol.upstream_messages import UpstreamMessage
 from armory.tasks import spawn, stop
 from armory.upstreams.session.base import BaseLink
-from armory.upstreams.transports.http_answers import messages_in
+from armory.upstreams.transports.http_answers import STREAM_ERRORS, messages_in
 from armory.upstreams.transports.http_client import HttpClient
 
 log = structlog.get_logger(__name__)
@@ -100,14 +98,14 @@ class ServerStream:
                         self._failures += 1
                 finally:
                     response.close()
-            except (UpstreamUnavailable, aiohttp.ClientError, OSError, EventTooLarge) as error:
+            except STREAM_ERRORS as error:
                 self._failures += 1
                 log.debug("upstream_get_stream_lost", upstream=self._spec.key, error=str(error))
             await asyncio.sleep(pause_s(parser, self._failures))
             parser = parser.continued()
 
     async def _read(self, response: Answer, parser: EventParser) -> None:
-        async for event in read_events(response, parser):
+        async for event in read_events(response, parser, self._link.meter):
             for message in messages_in(event, self._link.budget):
                 self._failures = 0
                 await self._on_message(message)

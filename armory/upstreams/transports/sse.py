@@ -7,17 +7,17 @@ from __future__ import annotations
 
 import asyncio
 
-import aiohttp
 from yarl import URL
 
-from armory.errors import UpstreamTimeout, UpstreamUnavailable
-from armory.http1.eventstream import Event, EventParser, EventTooLarge
+from armory.errors import UpstreamTimeout
+from armory.http1.eventstream import Event, EventParser
 from armory.http1.reading import Answer, read_events
 from armory.protocol.headers import VERSION_HEADER
 from armory.protocol.versions import VERSION_HEADER_SINCE
 from armory.tasks import spawn, stop
 from armory.upstreams.session.base import LinkContext
 from armory.upstreams.session.duplex import DuplexLink
+from armory.upstreams.transports.http_answers import STREAM_ERRORS
 from armory.upstreams.transports.http_client import HttpClient
 
 _FOREVER_S = 10 * 86_400.0
@@ -95,14 +95,15 @@ class SseLink(DuplexLink):
     async def _read(self, response: Answer) -> None:
         reason = "it ended its event stream"
         try:
-            async for event in read_events(response, EventParser(self.spec.message_bytes)):
+            parser = EventParser(self.spec.message_bytes)
+            async for event in read_events(response, parser, self.meter):
                 if event.name == "endpoint":
                     self._found(event)
                 elif self._death is not None:
                     return
                 elif event.name == "message" and (pause_s := self.received(event.data)):
                     await asyncio.sleep(pause_s)
-        except (aiohttp.ClientError, OSError, EventTooLarge, UpstreamUnavailable) as error:
+        except STREAM_ERRORS as error:
             reason = f"its event stream broke: {error}"
         finally:
             response.close()

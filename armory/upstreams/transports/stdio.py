@@ -42,7 +42,12 @@ class StdioLink(DuplexLink):
         """
         try:
             self._process = await ServerProcess.start(
-                self.spec, self.received, self._lost_line, self.died, self._context.errors
+                self.spec,
+                self.received,
+                self._lost_line,
+                self.died,
+                self._context.errors,
+                self.meter,
             )
         except OSError as error:
             self._death = f"it cannot be started: {error}"
@@ -80,14 +85,12 @@ class StdioLink(DuplexLink):
                     await self._ended.wait()
             raise self.unavailable(self._death or "its process is gone") from None
 
-    def _lost_line(self, request_id: int | None) -> None:
+    def _give_up(self, source: ServerProcess) -> None:
+        source.give_up_line()
+
+    def _lost_line(self, request_id: int | None, reason: str) -> None:
         pending = self.requests.pending.get(request_id) if request_id is not None else None
         if pending is None and len(self.requests.pending) == 1:
             pending = next(iter(self.requests.pending.values()))
         if pending is not None:
-            pending.put(
-                self.unavailable(
-                    f"its answer is longer than {self.spec.message_bytes} bytes and was dropped; "
-                    "raise the limit for lines (stdio_line_bytes) or ask for less"
-                )
-            )
+            pending.put(self.unavailable(reason))

@@ -1,0 +1,103 @@
+"""Messages of upstreams that are not whole yet: what they hold of memory, all together.
+
+Owns: the sum, and whose message is given up where it is too much: of the upstream that holds most,
+the one that has been under way longest. So one that sends much, slowly, costs no other its answers.
+Never reads anything itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import structlog
+
+from armory.http1.reading import COUNTED_BYTES
+from armory.upstreams.spec import INFLOW_BYTES
+
+log = structlog.get_logger(__name__)
+
+GIVEN_UP = (
+    "its answer was given up: what upstreams have sent of answers that are not whole yet exceeds "
+    "server.limits.inflow_bytes, and it holds most of that"
+)
+GiveUp = Callable[[Any], None]
+
+
+class Inflow:
+    """What all upstreams have sent of messages that are not whole yet.
+
+    Args:
+        limit_bytes: of all together; messages below `COUNTED_BYTES` are not counted.
+
+    Attributes:
+        held: bytes that are counted now.
+    """
+
+    def __init__(self, limit_bytes: int = INFLOW_BYTES) -> None:
+        self._limit = limit_bytes
+        self._messages: dict[Any, tuple[str, int, GiveUp]] = {}
+        self.held = 0
+
+    def holds(self, server: str, source: Any, size: int, give_up: GiveUp) -> None:
+        """The message that comes from `source` takes so many bytes by now.
+
+        Args:
+            server: the upstream's key.
+            source: the response or process that it comes from.
+            size: in bytes.
+            give_up: called with the source when there is too much.
+        """
+        _, before, _ = self._messages.get(source, (server, 0, give_up))
+        self._messages[source] = server, size, give_up
+        self.held += size - before
+        while self.held > self._limit:
+            self._give_one_up()
+
+    def done(self, source: Any) -> None:
+        """It is whole, or will never be."""
+        if source in self._messages:
+            self.held -= self._messages.pop(source)[1]
+
+    def _give_one_up(self) -> None:
+        held: Counter[str] = Counter()
+        for server, size, _ in self._messages.values():
+            held[server] += size
+        most = held.most_common(1)[0][0]
+        source, give_up = next(
+            (source, give_up)
+            for source, (server, _, give_up) in self._messages.items()
+            if server == most
+        )
+        self.done(source)
+        log.info("upstream_answer_given_up", upstream=most, bytes=held[most])
+        give_up(source)
+
+
+class Meter:
+    """One session's part of it.
+
+    Satisfies `http1.reading.Meter`.
+
+    Args:
+        inflow: of all upstreams.
+        server: the upstream's key.
+        give_up: ends the message that comes from a source.
+    """
+
+    __slots__ = ("_give_up", "_inflow", "_server")
+
+    def __init__(self, inflow: Inflow, server: str, give_up: GiveUp) -> None:
+        self._inflow = inflow
+        self._server = server
+        self._give_up = give_up
+
+    def holds(self, source: Any, size: int) -> None:
+        """The message that comes from `source` takes so many bytes by now."""
+        if size >= COUNTED_BYTES:
+            self._inflow.holds(self._server, source, size, self._give_up)
+
+    def done(self, source: Any) -> None:
+        """It is whole, or will never be."""
+        self._inflow.done(source)

@@ -1,0 +1,152 @@
+"""Upstreams that send much and never the end of it.
+
+Bounded: what answers that are not whole yet hold of memory, all together; who holds most pays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+
+import pytest
+from aiohttp import web
+from msgspec import Raw
+
+from armory.config import load_text
+from armory.domain.principal import Principal
+from armory.http1.reading import COUNTED_BYTES
+from armory.protocol.link import Call, Owner, Reply
+from armory.runtime import open_runtime
+from armory.testing.waiting import until
+from armory.upstreams.pool import Pool
+from armory.upstreams.session.inflow import Inflow, Meter
+from armory.upstreams.spec import UpstreamSpec
+
+pytestmark = pytest.mark.anyio
+HALF = 2 * COUNTED_BYTES
+LIMIT = 5 * HALF // 2
+ANN = Owner(Principal("ann"))
+WAYS = ("length", "chunks", "events", "lines")
+HELLO = (
+    '{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},'
+    '"serverInfo":{"name":"x","version":"1"}}'
+)
+STDIO = f"""
+import json, sys, threading
+for line in sys.stdin:
+    said = json.loads(line)
+    if said.get("method") == "initialize":
+        result = json.loads({HELLO!r})
+    elif said.get("method") == "tools/call" and said["params"]["name"] == "half":
+        sys.stdout.write('{{"jsonrpc":"2.0","id":%d,"result":{{"content":[' % said["id"])
+        sys.stdout.write(" " * {HALF})
+        sys.stdout.flush()
+        continue
+    elif said.get("method") == "tools/call":
+        result = {{"content": [{{"type": "text", "text": "x" * {HALF}}}]}}
+        sys.stdout.write("\\n")
+    elif "id" in said:
+        result = {{}}
+    else:
+        continue
+    print(json.dumps({{"jsonrpc": "2.0", "id": said["id"], "result": result}}), flush=True)
+"""
+
+
+def test_who_holds_most_pays_with_what_is_oldest() -> None:
+    inflow = Inflow(10)
+    given_up: list[str] = []
+    for server, source, size in [
+        ("good", "a", 4), ("bad", "b", 2), ("bad", "c", 3), ("bad", "b", 3), ("good", "d", 1),
+    ]:  # fmt: skip
+        inflow.holds(server, source, size, given_up.append)
+    assert (given_up, inflow.held) == (["b"], 8)
+    inflow.done("b")
+    inflow.done("a")
+    assert inflow.held == 4
+    inflow.holds("other", "e", 11, given_up.append)
+    assert (given_up, inflow.held) == (["b", "e"], 4)
+
+
+def test_small_messages_are_not_counted() -> None:
+    inflow = Inflow()
+    meter = Meter(inflow, "up", lambda _: None)
+    meter.holds("a", COUNTED_BYTES - 1)
+    assert inflow.held == 0
+    meter.holds("a", COUNTED_BYTES)
+    assert inflow.held == COUNTED_BYTES
+
+
+async def _answer(request: web.Request) -> web.StreamResponse:
+    way = request.path.strip("/")
+    said = await request.json()
+    if "id" not in said:
+        return web.Response(status=202)
+    if said["method"] == "initialize":
+        text = f'{{"jsonrpc":"2.0","id":{said["id"]},"result":{HELLO}}}'
+        return web.Response(text=text, content_type="application/json")
+    kind = "text/event-stream" if way == "events" else "application/json"
+    response = web.StreamResponse(headers={"Content-Type": kind})
+    begin = b'{"jsonrpc":"2.0","id":%d,"result":{"content":[' % said["id"]
+    half = said["params"]["name"] == "half"
+    body = begin + b" " * HALF + b"]}}"
+    if way == "length":
+        response.content_length = len(body)
+    await response.prepare(request)
+    prefix = b"data: " if way == "events" else b""
+    await response.write(prefix + body[:-3])
+    if half:
+        await asyncio.Event().wait()
+    await response.write(body[-3:] + (b"\n\n" if way == "events" else b""))
+    return response
+
+
+@pytest.fixture
+async def url() -> AsyncIterator[str]:
+    app = web.Application()
+    app.router.add_post("/{way}", _answer)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await runner.cleanup()
+
+
+def spec(key: str, way: str, url: str) -> UpstreamSpec:
+    if way == "lines":
+        return UpstreamSpec(key, command=sys.executable, args=("-c", STDIO), protocol="2025-11-25")
+    return UpstreamSpec(key, url=f"{url}/{way}", protocol="2025-11-25", call_timeout_s=30)
+
+
+@pytest.mark.parametrize("good", ["length", "lines"])
+@pytest.mark.parametrize("bad", WAYS)
+async def test_what_is_not_whole_is_bounded(bad: str, good: str, url: str) -> None:
+    pool = Pool([spec("bad", bad, url), spec("good", good, url)], inflow_bytes=LIMIT)
+    inflow = pool._inflow  # pyright: ignore[reportPrivateUsage]
+    owners = [Owner(Principal(f"p{n}")) for n in range(2)]
+    halves: list[asyncio.Task[Reply]] = []
+    for n, owner in enumerate(owners, 1):
+        halves.append(asyncio.create_task(pool.request("bad", owner, call("half"))))
+        await until(lambda n=n: inflow.held >= n * HALF)
+    assert (await pool.request("good", ANN, call("whole"))).result
+    if bad == "lines":  # the call hears of it where the line ends
+        await pool.request("bad", owners[0], call("whole"))
+    await until(halves[0].done)
+    assert "server.limits.inflow_bytes" in str(halves[0].exception())
+    assert not halves[1].done()
+    assert HALF <= inflow.held <= LIMIT
+    halves[1].cancel()
+    await asyncio.wait(halves, timeout=10)
+    await pool.close()
+    assert inflow.held == 0
+
+
+async def test_the_limit_has_a_key() -> None:
+    text = "server: {limits: {inflow_bytes: 9}}\ntool_rag: {enabled: false}"
+    async with open_runtime(load_text(text, environ={})) as running:
+        assert running.pool._inflow._limit == 9  # pyright: ignore[reportPrivateUsage]
+
+
+def call(name: str) -> Call:
+    return Call("tools/call", {"name": Raw(f'"{name}"'.encode())})
