@@ -53,9 +53,12 @@ class Principal:
 
     @property
     def file_safe(self) -> str:
-        """A form for file names, arguments and headers; distinct principals stay distinct."""
+        """A form for file names, arguments and headers: the user's, whatever credential it comes
+        with, else the principal's own; distinct ones stay distinct.
+        """
         readable = _UNSAFE.sub("-", self.user or self.subject).strip("-")[:40]
-        digest = hashlib.sha256(f"{self.key}\0{self.user}".encode()).hexdigest()[:8]
+        whose = f"user\0{self.user}" if self.user is not None else f"{self.key}\0None"
+        digest = hashlib.sha256(whose.encode()).hexdigest()[:8]
         return f"{readable}-{digest}" if readable else digest
 
 

@@ -13,8 +13,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import click
 
-from armory.cli.options import config_option, loaded_config
-from armory.cli.output import err, out
+from armory.cli.options import config_option, json_option, loaded_config
+from armory.cli.output import err, out, print_json
 from armory.errors import UpstreamUnavailable
 from armory.runtime.logins import log_in, log_out
 
@@ -27,21 +27,29 @@ _PATH = "/callback"
 @click.argument("server")
 @click.option("--no-browser", is_flag=True, help="Only print the address to open.")
 @config_option
-def login(server: str, config: str | None, *, no_browser: bool) -> None:
+@json_option
+def login(server: str, config: str | None, *, no_browser: bool, as_json: bool) -> None:
     """Log in at the upstream SERVER, for everybody who may use it through the gateway.
 
     A gateway that runs takes it over with its next request there.
     """
     issuer = asyncio.run(_login(server, config, browser=not no_browser))
+    if as_json:
+        print_json({"server": server, "issuer": issuer})
+        return
     out().print(f"Logged in at {issuer}.", markup=False)
 
 
 @click.command()
 @click.argument("server")
 @config_option
-def logout(server: str, config: str | None) -> None:
+@json_option
+def logout(server: str, config: str | None, *, as_json: bool) -> None:
     """Forget the login at the upstream SERVER."""
     log_out(loaded_config(config), server)
+    if as_json:
+        print_json({"server": server, "logged_out": True})
+        return
     out().print(f"Logged out of {server}; a gateway that runs forgets its token when that expires.")
 
 

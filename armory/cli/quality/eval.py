@@ -87,6 +87,11 @@ def eval_command(
     dataset = load_dataset(folder, split=split, limit=limit)
     if not dataset.queries:
         raise ConfigError(f"{folder}: queries.jsonl holds no query")
+    if not any(query.relevant for query in dataset.queries):
+        raise ConfigError(
+            f"{folder}: queries.jsonl labels no query with a tool, so there is nothing to measure; "
+            'give some of them `"relevant": ["id of a tool"]`'
+        )
     if others is not None:
         dataset = among(dataset, *folder_and_count(others))
     options = options_of(config)

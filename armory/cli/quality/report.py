@@ -24,7 +24,7 @@ from armory.config import Loaded, load_text
 from armory.domain.catalog import ServerLists
 from armory.domain.results import Selection
 from armory.domain.tool import ToolRecord
-from armory.errors import ConfigError
+from armory.errors import BackendError, ConfigError
 from armory.evaluation.context import ContextReport, Surfaces, first_tokens, measure
 from armory.evaluation.dataset import load_dataset
 from armory.evaluation.plot import svg
@@ -170,6 +170,8 @@ async def _report(
                     asked.retriever.search,
                     on_progress=shown.indexed,
                 )
+    if times.problem and not times.full:
+        raise BackendError(f"--ttft measured nothing: {times.problem}")
     if times.problem:
         say_notice(f"--ttft ended early: {times.problem}")
     return replace(found, ttft=times)

@@ -34,7 +34,7 @@ from armory.retrieval.settings import RetrieverSettings
 
 T = TypeVar("T")
 Filter = Mapping[str, Any] | Callable[[Tool], bool]
-Given = Tool | Handle | Mapping[str, Any]
+Given = Tool | Handle | Mapping[str, Any] | tuple[str, Mapping[str, Any]]
 VERSION = 1
 _FILE = "tools.json"
 

@@ -10,7 +10,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypedDict, Union, get_args, get_origin
+from typing import Any, Literal, TypedDict, Union, cast, get_args, get_origin
 
 from armory.domain.tool import ToolRecord, fingerprint
 from armory.errors import InvalidRequest
@@ -26,6 +26,11 @@ _TYPES: dict[Any, str] = {
     set: "array",
     dict: "object",
 }
+_MEMBERS = (
+    "identifier", "name", "title", "description", "tags", "inputSchema", "outputSchema", "examples",
+    "metadata", "private", "handle", "annotations", "icons", "execution", "_meta",
+)  # fmt: skip
+"""What the JSON of a tool may have; of MCP's own some say nothing to retrieval."""
 
 
 class SelectedTool(TypedDict):
@@ -80,8 +85,9 @@ class Tool:
         return bool(self.metadata.get("private"))
 
     @classmethod
-    def of(cls, given: Tool | Handle | Mapping[str, Any]) -> Tool:
-        """A tool from itself, a callable (name, docstring, signature), or an MCP-like mapping.
+    def of(cls, given: Tool | Handle | Mapping[str, Any] | tuple[str, Mapping[str, Any]]) -> Tool:
+        """A tool from itself, a callable (name, docstring, signature), an MCP-like mapping, or
+        (identifier, mapping).
 
         Raises:
             InvalidRequest: none of these, or a mapping without a name.
@@ -90,6 +96,8 @@ class Tool:
             return given
         if isinstance(given, Mapping):
             return tool_of_json(given)
+        if isinstance(given, tuple):
+            return _tool_of_pair(given)
         if not callable(given):
             raise InvalidRequest(f"{given!r} is no tool: a Tool, a callable or a mapping is needed")
         name = getattr(given, "__name__", type(given).__name__)
@@ -138,6 +146,14 @@ class Tool:
         }
 
 
+def _tool_of_pair(given: tuple[Any, ...]) -> Tool:
+    """A tool from (identifier, its JSON)."""
+    if len(given) != 2 or not isinstance(given[0], str) or not isinstance(given[1], Mapping):
+        raise InvalidRequest("a tuple that stands for a tool is (identifier, mapping)")
+    identifier, told = given[0], cast("Mapping[str, Any]", given[1])
+    return tool_of_json({"name": identifier, **told, "identifier": identifier})
+
+
 def tool_of_json(given: Mapping[str, Any]) -> Tool:
     """A tool from JSON as `Tool.to_json` writes it, or from an MCP tool definition.
 
@@ -147,6 +163,16 @@ def tool_of_json(given: Mapping[str, Any]) -> Tool:
     name = given.get("name")
     if not isinstance(name, str) or not name:
         raise InvalidRequest(f"a tool needs a name, got {name!r}", parameter="name")
+    unknown = [key for key in given if key not in _MEMBERS]
+    if unknown:
+        raise InvalidRequest(
+            f"tool {name!r} has {unknown[0]!r}, which is not known; known: {', '.join(_MEMBERS)}. "
+            "What a filter is to see goes into `metadata`",
+            parameter=str(unknown[0]),
+        )
+    private = given.get("private")
+    if private is not None and not isinstance(private, bool):
+        raise InvalidRequest(f"tool {name!r}: private is {private!r}", parameter="private")
     parts: dict[str, Any] = {}
     for key, kind in (("inputSchema", Mapping), ("metadata", Mapping), ("tags", (list, tuple)),
                       ("examples", (list, tuple))):  # fmt: skip
@@ -162,7 +188,7 @@ def tool_of_json(given: Mapping[str, Any]) -> Tool:
         input_schema=dict(parts["inputSchema"]),
         output_schema=given.get("outputSchema"),
         examples=tuple(map(str, parts["examples"])),
-        metadata=dict(parts["metadata"]),
+        metadata={**dict(parts["metadata"]), **({} if private is None else {"private": private})},
         handle=given.get("handle"),
     )
 

@@ -14,7 +14,8 @@ from armory.web.rest import keys, packs, status
 from armory.web.rest.indexing import IndexHandlers
 from armory.web.rest.live import labels, me, operating, search, tools
 from armory.web.rest.openapi import describe, page
-from armory.web.rest.requests import refuse_method, serve
+from armory.web.rest.problems import Problem, problem_response
+from armory.web.rest.requests import refuse_method, request_id_of, serve
 from armory.web.rest.retrieve import RetrieveHandlers
 from armory.web.rest.routes import Answer, Reply, RestCall, Route
 from armory.web.rest.searching import Searching
@@ -65,15 +66,25 @@ def register_rest(app: web.Application, services: RestServices) -> None:
     allowed: dict[str, list[str]] = {}
     for route in [*routes, *public]:
         path = services.base_path + route.path
-        app.router.add_route(route.method, path, partial(serve, services, route))
-        allowed.setdefault(path, []).append(route.method)
+        methods = ["GET", "HEAD"] if route.method == "GET" else [route.method]
+        for method in methods:
+            app.router.add_route(method, path, partial(serve, services, route))
+        allowed.setdefault(path, []).extend(methods)
     for path, methods in allowed.items():
         refuse = partial(_refuse, services, ", ".join(sorted(methods)))
         app.router.add_route("*", path, refuse)
+    for version in ("v1", "v2"):  # after all that exist: the router takes the first that fits
+        unknown = f"{services.base_path}/{version}/{{rest:.*}}"
+        app.router.add_route("*", unknown, _nowhere)
 
 
 async def _refuse(services: RestServices, allowed: str, request: web.Request) -> web.Response:
     return refuse_method(services, allowed, request)
+
+
+async def _nowhere(request: web.Request) -> web.Response:
+    said = f"there is nothing at {request.path[:200]!r}; the API is described at /docs"
+    return problem_response(Problem(404, "unknown", said), request_id_of(request))
 
 
 async def _nothing(call: RestCall) -> Reply:

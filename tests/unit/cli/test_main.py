@@ -17,6 +17,39 @@ def test_every_subcommand_is_where_the_table_says(name: str) -> None:
     assert found.help
 
 
+def leaves(command: click.Command) -> list[click.Command]:
+    if not isinstance(command, click.Group):
+        return [command]
+    return [leaf for inner in command.commands.values() for leaf in leaves(inner)]
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_subcommand_answers_in_json(name: str) -> None:
+    found = cli.get_command(click.Context(cli), name)
+    assert found is not None
+    if name == "schema":  # which is JSON
+        return
+    lacking = [
+        leaf.name
+        for leaf in leaves(found)
+        if not any("--json" in parameter.opts for parameter in leaf.params)
+    ]
+    assert lacking == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("tools", "--url", "http://x", "--config", "a.yaml"), "--config"),
+        (("search", "x", "--config", "a.yaml", "--url", "http://x"), "--config"),
+        (("tools", "--token", "t"), "--token"),
+    ],
+)
+def test_an_option_that_would_be_ignored_is_refused(arguments: tuple[str, ...], said: str) -> None:
+    with pytest.raises(click.UsageError, match=said):
+        cli.main(args=list(arguments), standalone_mode=False)
+
+
 def test_a_folder_that_cannot_be_used_is_told_with_its_setting(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

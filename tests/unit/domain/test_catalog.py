@@ -128,7 +128,11 @@ def test_principals() -> None:
     one = Principal("a/b", user="Ann Lee")
     assert one.key == "token:a/b"
     assert one.file_safe.startswith("Ann-Lee-")
-    assert one.file_safe != Principal("other", user="Ann Lee").file_safe
+    same = [Principal("other", user="Ann Lee"), Principal("k2", user="Ann Lee", method="api_key")]
+    assert {who.file_safe for who in same} == {one.file_safe}, "a rotated key is the same user"
+    assert one.file_safe != Principal("x", user="Ann-Lee").file_safe
+    assert Principal("ann").file_safe != Principal("x", user="ann").file_safe
+    assert Principal("ann").file_safe != Principal("ann", method="jwt").file_safe
     assert len(Principal("/", user=None).file_safe) == 8
     assert ANONYMOUS.key == "anonymous:anonymous"
 

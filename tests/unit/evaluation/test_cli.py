@@ -153,3 +153,10 @@ def test_tune_needs_queries(folder: Path) -> None:
     (folder / "queries.jsonl").write_text("\n".join(lines[:5]))
     with pytest.raises(ConfigError, match="5 queries want a tool, at least 20"):
         CliRunner().invoke(cli, ["tune", str(folder), "--embedder", "none"], catch_exceptions=False)
+
+
+def test_a_set_without_labels_says_so(folder: Path) -> None:
+    (folder / "queries.jsonl").write_text('{"id": "a", "query": "x", "relevant": []}')
+    done = CliRunner().invoke(cli, ["eval", str(folder), "--embedder", "none"])
+    assert isinstance(done.exception, ConfigError)
+    assert "labels no query with a tool" in str(done.exception)

@@ -104,3 +104,16 @@ async def test_indexed_tools_name_their_server_and_go_again(client: Any) -> None
     bad = {"tools": [{"name": "x", "server": "No Server"}]}
     answer = await client("POST", "/v2/index_tools", token=ADMIN_TOKEN, json=bad)
     assert (answer.status, answer.body["parameter"]) == (422, "tools.0.server")
+
+
+async def test_a_path_that_is_not_there_is_a_problem_and_head_is_answered(client: Any) -> None:
+    for method in ("GET", "POST", "DELETE"):
+        found = await client(method, "/v1/no_such_thing")
+        assert (found.status, found.body["code"]) == (404, "unknown")
+        assert found.headers["Content-Type"] == "application/problem+json"
+        assert found.body["request_id"] == found.headers["X-Request-ID"]
+    head = await client("HEAD", "/v1/packs")
+    whole = await client("GET", "/v1/packs")
+    assert (head.status, head.body) == (200, b"")
+    assert head.headers["Content-Type"] == whole.headers["Content-Type"]
+    assert (await client("PATCH", "/v1/packs")).status == 405

@@ -259,3 +259,18 @@ def test_the_public_names() -> None:
         assert getattr(armory, name).__name__ == name
     with pytest.raises(AttributeError, match="nonsense"):
         armory.nonsense  # noqa: B018
+
+
+def test_tools_as_json_say_private_and_may_be_pairs_and_typos_are_refused() -> None:
+    assert Tool.of({"name": "wipe", "private": True}).private
+    assert not Tool.of({"name": "wipe", "private": False, "metadata": {"private": True}}).private
+    pair = Tool.of(("wipe-1", {"name": "wipe", "description": "Wipe a disk", "_meta": {}}))
+    assert (pair.identifier, pair.name, pair.description) == ("wipe-1", "wipe", "Wipe a disk")
+    assert Tool.of(("wipe-1", {})).name == "wipe-1"
+    for bad, said in (
+        ({"name": "wipe", "privat": True}, "'privat', which is not known"),
+        ({"name": "wipe", "private": "yes"}, "private is 'yes'"),
+        (("wipe",), "identifier, mapping"),
+    ):
+        with pytest.raises(InvalidRequest, match=said):
+            Tool.of(bad)  # pyright: ignore[reportArgumentType]
