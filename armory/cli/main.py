@@ -49,6 +49,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "console": ("gateway.console", "console", "A link to the console, logged in."),
     "logs": ("gateway.logs", "logs", "What a server wrote to standard error."),
     "audit": ("gateway.audit", "audit", "Who asked what; `verify`: whether the record is whole."),
+    "doctor": ("gateway.doctor", "doctor", "What is wrong with a set-up, and what to do."),
     "login": ("gateway.login", "login", "Log in at an upstream that wants a person."),
     "logout": ("gateway.login", "logout", "Forget that login."),
     "approve": ("gateway.approve", "approve", "Take changed tool definitions as good."),

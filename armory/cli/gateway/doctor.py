@@ -1,0 +1,81 @@
+"""`armory doctor`: what is wrong with a set-up, and what to do about it.
+
+Owns: the command and its report. Never imports a web framework.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+from rich.markup import escape
+
+from armory.cli.options import config_option, json_option
+from armory.cli.output import out, print_json, waiting
+from armory.config import find_config
+from armory.errors import ConfigError
+
+_MARKS = {"ok": "[green]ok[/]     ", "warning": "[yellow]warning[/]", "failed": "[red]failed[/] "}
+
+
+@click.command()
+@click.option(
+    "--bundle",
+    type=click.Path(path_type=Path, dir_okay=False),
+    help="Also write an archive for a bug report, without secrets.",
+)
+@click.option(
+    "--timeout",
+    "upstream_s",
+    type=click.FloatRange(1.0),
+    default=60.0,
+    show_default=True,
+    help="Seconds that one upstream may take to start and list its tools.",
+)
+@config_option
+@json_option
+def doctor(bundle: Path | None, upstream_s: float, config: str | None, as_json: bool) -> None:
+    """Look at everything that a gateway needs, and say for each what to do.
+
+    Connects to upstreams, database, Redis and embedder; opens no port, calls no tool. Ends with 1
+    where something is wrong.
+    """
+    from armory.runtime.doctor.bundle import write_bundle
+    from armory.runtime.doctor.examination import configuration, examined
+    from armory.runtime.doctor.findings import bad
+
+    try:
+        path = find_config(config)
+    except ConfigError as error:
+        findings = [bad("configuration", error.message, "`armory init` writes one")]
+        path = None
+    else:
+        with waiting("looking at everything"):
+            findings = asyncio.run(examined(path, upstream_s=upstream_s))
+    written: list[str] = []
+    if bundle is not None:
+        loaded = None if path is None else configuration(path)[0]
+        written = write_bundle(bundle, findings, loaded)
+    failed = sum(finding.state == "failed" for finding in findings)
+    if as_json:
+        report: dict[str, object] = {
+            "ok": not failed,
+            "findings": [asdict(finding) for finding in findings],
+        }
+        if bundle is not None:
+            report["bundle"] = {"file": str(bundle), "holds": written}
+        print_json(report)
+    else:
+        console = out()
+        for finding in findings:
+            text = f"{_MARKS[finding.state]}  {escape(finding.check)}: {escape(finding.detail)}"
+            console.print(text, soft_wrap=True)
+            if finding.fix:
+                console.print(f"           {escape(finding.fix)}", soft_wrap=True)
+        if bundle is not None:
+            console.print(f"{bundle} holds {', '.join(written)}", soft_wrap=True)
+    if failed:
+        sys.exit(1)

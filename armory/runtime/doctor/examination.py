@@ -1,0 +1,55 @@
+"""The whole examination, in the order in which one thing may cause the next.
+
+Owns: `examined`. Never decides how it is shown.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from armory.config import ConfigProblems, Loaded, warnings_of
+from armory.errors import ConfigError
+from armory.runtime.blocks.secrets import hide_secrets
+from armory.runtime.checking import checked
+from armory.runtime.doctor.findings import Finding, bad, odd, well
+from armory.runtime.doctor.machine import clock, machine, memory, versions
+from armory.runtime.doctor.services import services
+from armory.runtime.doctor.upstreams import upstreams
+from armory.runtime.settings import upstream_specs
+
+UPSTREAM_S = 60.0
+
+
+def configuration(path: Path) -> tuple[Loaded | None, list[Finding]]:
+    """(the configuration, what was found about it); None where it does not hold."""
+    try:
+        loaded = checked(path)
+    except ConfigProblems as error:
+        fix = f"correct it in {path}; docs/configuration.md has every key"
+        return None, [bad("configuration", str(problem), fix) for problem in error.problems]
+    except ConfigError as error:
+        fix = "`armory init` writes one; --config FILE names another"
+        return None, [bad("configuration", error.message, fix)]
+    hide_secrets(loaded.config)
+    found = [well("configuration", f"{path} holds")]
+    told = [*loaded.notices, *warnings_of(loaded.config)]
+    return loaded, found + [
+        odd("configuration", text, "see docs/configuration.md") for text in told
+    ]
+
+
+async def examined(path: Path, *, upstream_s: float = UPSTREAM_S) -> list[Finding]:
+    """Everything that can be found out about a set-up; opens no port and serves nobody.
+
+    Args:
+        path: of the configuration.
+        upstream_s: so long one upstream may take to start and list its tools.
+    """
+    loaded, found = configuration(path)
+    if loaded is None:
+        return [*found, versions(), memory(), clock(time.time())]
+    found += machine(loaded)
+    found += [finding async for finding in services(loaded)]
+    found += await upstreams(upstream_specs(loaded), upstream_s)
+    return found

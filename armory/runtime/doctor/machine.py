@@ -1,0 +1,148 @@
+"""The machine that a gateway would run on: versions, memory, clock, port, folders.
+
+Owns: those checks. Changes nothing that stays.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from armory.config import Loaded
+from armory.errors import ConfigError
+from armory.runtime.blocks.auditing import audit_file
+from armory.runtime.doctor.findings import Finding, bad, odd, well
+from armory.runtime.local_access import running
+from armory.runtime.version import armory_version
+from armory.web.binding import bind
+
+PACKAGES = ("mcp", "aiohttp", "msgspec", "onnxruntime", "sqlalchemy", "qdrant-client")
+_NEEDED_MB = 200
+_WANTED_MB = 400
+_OLDEST = 1_767_225_600
+"""2026-01-01: a clock before it is wrong, and certificates and tokens fail."""
+
+
+def machine(loaded: Loaded) -> Iterator[Finding]:
+    """Everything about the machine."""
+    yield versions()
+    yield memory()
+    yield clock(time.time())
+    yield port(loaded)
+    yield from folders(loaded)
+
+
+def versions() -> Finding:
+    """Of Python, Armory and what it stands on."""
+    found = [f"armory {armory_version()}", f"Python {platform.python_version()}"]
+    missing: list[str] = []
+    for name in PACKAGES:
+        try:
+            found.append(f"{name} {version(name)}")
+        except PackageNotFoundError:
+            missing.append(name)
+    text = f"{', '.join(found)}; {platform.system()} {platform.machine()}, {sys.executable}"
+    if missing:
+        return bad(
+            "versions",
+            f"not installed: {', '.join(missing)}; {text}",
+            "install Armory again: pip install --force-reinstall armory-mcp-gateway",
+        )
+    return well("versions", text)
+
+
+def memory() -> Finding:
+    """What is left for the gateway: of the machine, and of its control group."""
+    left = [mb for mb in (_available_mb(), _group_mb()) if mb is not None]
+    if not left:
+        return well("memory", "this system does not tell")
+    mb = min(left)
+    detail = f"{mb:,} MB are left"
+    if mb < _NEEDED_MB:
+        fix = f"a gateway takes about {_NEEDED_MB} MB with the embedded model; raise the limit"
+        return bad("memory", detail, fix)
+    if mb < _WANTED_MB:
+        return odd("memory", detail, "stdio servers need memory besides, about 70 MB each")
+    return well("memory", detail)
+
+
+def _available_mb() -> int | None:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:
+        return None
+    found = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+    return int(found[0]) // 1024 if found else None
+
+
+def _group_mb() -> int | None:
+    group = Path("/sys/fs/cgroup")
+    try:
+        limit = (group / "memory.max").read_text().strip()
+        used = (group / "memory.current").read_text().strip()
+        return None if limit == "max" else (int(limit) - int(used)) >> 20
+    except (OSError, ValueError):
+        return None
+
+
+def clock(now: float) -> Finding:
+    """Whether the time can be right."""
+    shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now))
+    if now < _OLDEST:
+        return bad(
+            "clock",
+            f"it says {shown}: certificates and tokens are not valid yet then",
+            "set it, and let NTP keep it (timedatectl set-ntp true)",
+        )
+    return well("clock", f"it says {shown}")
+
+
+def port(loaded: Loaded) -> Finding:
+    """Whether it can be bound, or is this user's gateway."""
+    server = loaded.config.server
+    try:
+        bind(server.host, server.port).close()
+    except ConfigError as error:
+        own = [one for one in running(loaded.home) if one.url.endswith(f":{server.port}")]
+        if own:
+            return well("port", f"{server.port}: a gateway of yours runs there (pid {own[0].pid})")
+        fix = f"end the other program (ss -ltnp 'sport = :{server.port}'), or set server.port"
+        return bad("port", error.message, fix)
+    return well("port", f"{server.port} of {server.host} is free")
+
+
+def folders(loaded: Loaded) -> Iterator[Finding]:
+    """Whether what has to be written can be."""
+    wanted = {"folder ARMORY_HOME": loaded.home}
+    wanted["folder storage.cache_dir"] = Path(loaded.config.storage.cache_dir)
+    file = audit_file(loaded)
+    if file is not None:
+        wanted["folder observability.audit.to"] = file.parent
+    for check, folder in wanted.items():
+        yield _writable(check, folder)
+
+
+def _writable(check: str, folder: Path) -> Finding:
+    there = folder
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    user = f"user {os.geteuid()}"
+    if not there.is_dir():
+        return bad(
+            check, f"{there} is a file", f"move it away, or name another folder than {folder}"
+        )
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        fix = f"let {user} write there (chown, a volume), or name another folder"
+        return bad(check, f"{there} cannot be written by {user}: {error.strerror}", fix)
+    if there == folder and folder.stat().st_mode & 0o077 and folder == Path.home():
+        return odd(check, f"{folder} is a home folder", "give Armory a folder of its own")
+    return well(check, str(folder) if there == folder else f"{folder} will be made")

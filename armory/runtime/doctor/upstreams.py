@@ -1,0 +1,183 @@
+"""Each upstream: is it found, does it start, how long does that take, what does it speak, does it
+want a login, is its certificate good?
+
+Owns: those checks, one after the other until one says why it cannot work. Calls no tool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import socket
+import ssl
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from urllib.parse import SplitResult, urlsplit
+
+from armory.errors import ArmoryError, UpstreamTimeout
+from armory.observability.redaction import redacted
+from armory.runtime.doctor.findings import Finding, bad, odd, well
+from armory.upstreams.pool import Pool
+from armory.upstreams.spec import UpstreamSpec
+
+_CONNECT_S = 10.0
+_SLOW_S = 30.0
+_EXPIRES_S = 14 * 86_400
+_AT_ONCE = 4
+
+
+async def upstreams(specs: Sequence[UpstreamSpec], within_s: float) -> list[Finding]:
+    """Every upstream, a few at a time.
+
+    Args:
+        specs: the upstreams.
+        within_s: so long one may take to start and list its tools.
+    """
+    turns = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(spec: UpstreamSpec) -> Finding:
+        async with turns:
+            return await upstream(spec, within_s)
+
+    return list(await asyncio.gather(*map(one, specs)))
+
+
+async def upstream(spec: UpstreamSpec, within_s: float) -> Finding:
+    """One upstream; the first thing that cannot work is what is found."""
+    early = _process(spec) if spec.is_stdio else await _address(spec)
+    if early is not None and early.state == "failed":
+        return early
+    return await _answers(spec, within_s, early)
+
+
+def _process(spec: UpstreamSpec) -> Finding | None:
+    check, command = f"upstream {spec.key}", spec.command or ""
+    if spec.cwd is not None and not Path(spec.cwd).is_dir():
+        return bad(
+            check, f"its folder {spec.cwd} is not there", f"correct upstreams.{spec.key}.cwd"
+        )
+    within = Path(command) if "/" not in command else Path(spec.cwd or ".") / command
+    found = shutil.which(str(within) if "/" in command else command, path=spec.env.get("PATH"))
+    if found is None:
+        return bad(
+            check,
+            f"its command {command!r} is not found",
+            f"install it, or give its whole path as upstreams.{spec.key}.command",
+        )
+    return None
+
+
+async def _address(spec: UpstreamSpec) -> Finding | None:
+    """Name, port and certificate of an upstream that is reached without a proxy."""
+    check, key = f"upstream {spec.key}", f"upstreams.{spec.key}"
+    parts = urlsplit(spec.url or "")
+    host = parts.hostname or ""
+    if spec.proxy is not None:
+        return None
+    try:
+        context = _context(spec, parts)
+    except FileNotFoundError:
+        return bad(check, f"{spec.ca_file} is not there", f"correct {key}.tls.ca_file")
+    except (ssl.SSLError, OSError) as error:
+        fix = f"give PEM certificates as {key}.tls.ca_file"
+        return bad(check, f"{spec.ca_file} holds no certificate: {error}", fix)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    try:
+        async with asyncio.timeout(_CONNECT_S):
+            _, writer = await asyncio.open_connection(host, port, ssl=context)
+    except socket.gaierror:
+        fix = f"correct the host in {key}.url, or this machine's DNS"
+        return bad(check, f"the name {host!r} cannot be resolved", fix)
+    except ssl.SSLCertVerificationError as error:
+        return bad(
+            check, f"its certificate is refused: {error.verify_message}", _tls_fix(error, key)
+        )
+    except ssl.SSLError as error:
+        fix = f"https is spoken to it; is {key}.url perhaps http://?"
+        return bad(check, f"it speaks no TLS: {error.reason or error}", fix)
+    except TimeoutError:
+        fix = (
+            "a firewall drops what is sent there, or the port is wrong; a proxy: upstreams.*.proxy"
+        )
+        return bad(check, f"{host}:{port} does not answer within {_CONNECT_S:g} s", fix)
+    except OSError as error:
+        fix = f"start the server, or correct {key}.url"
+        return bad(check, f"{host}:{port} cannot be reached: {error.strerror or error}", fix)
+    certificate = writer.get_extra_info("peercert") or {}
+    writer.close()
+    return _expiry(check, str(certificate.get("notAfter", "")))
+
+
+def _context(spec: UpstreamSpec, parts: SplitResult) -> ssl.SSLContext | None:
+    if parts.scheme != "https":
+        return None
+    context = ssl.create_default_context()
+    if spec.ca_file is not None:
+        context.load_verify_locations(spec.ca_file)
+    if not spec.verify:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    return context
+
+
+def _tls_fix(error: ssl.SSLCertVerificationError, key: str) -> str:
+    said = error.verify_message.lower()
+    if "expired" in said or "not yet valid" in said:
+        return "renew the certificate at the server; is this machine's clock right?"
+    if "hostname" in said or "ip address" in said:
+        return f"use the name in the certificate in {key}.url"
+    return f"give the authority that signed it as {key}.tls.ca_file"
+
+
+def _expiry(check: str, until: str) -> Finding | None:
+    if not until:
+        return None
+    left_s = ssl.cert_time_to_seconds(until) - time.time()
+    if left_s > _EXPIRES_S:
+        return None
+    return odd(check, f"its certificate ends on {until}", "renew it at the server")
+
+
+async def _answers(spec: UpstreamSpec, within_s: float, early: Finding | None) -> Finding:
+    """Connect as the gateway does, and list."""
+    check, began = f"upstream {spec.key}", time.perf_counter()
+    pool = Pool([spec])
+    try:
+        async with asyncio.timeout(within_s):
+            found = pool.upstream(spec.key)
+            link = await found.own_link()
+            connected_s = time.perf_counter() - began
+            lists = await found.lists_over(link)
+    except TimeoutError:
+        starting = pool.upstream(spec.key).connector.starting
+        said = starting.said if starting is not None else "it does not answer"
+        fix = f"`armory logs {spec.key}` shows what it writes; --timeout S waits longer"
+        return bad(check, f"after {within_s:g} s: {redacted(said)}", fix)
+    except ArmoryError as error:
+        return _refused(spec, error)
+    finally:
+        await pool.close()
+    speaks = f"{link.era}, revision {link.protocol_version}"
+    detail = f"{len(lists.tools)} tools, {speaks}, connected in {connected_s:.1f} s"
+    if early is not None:
+        return odd(check, f"{early.detail}; {detail}", early.fix)
+    if not lists.tools:
+        return odd(check, detail, "it lists no tool: does it need a login, a scope or an argument?")
+    if connected_s > _SLOW_S:
+        return odd(check, detail, "install it beforehand, so that a restart need not")
+    return well(check, detail)
+
+
+def _refused(spec: UpstreamSpec, error: ArmoryError) -> Finding:
+    check, key = f"upstream {spec.key}", f"upstreams.{spec.key}"
+    message = error.message.removeprefix(f"upstream {spec.key!r}: ")
+    if error.code == "login_required":
+        fix = f"`armory login {spec.key}`, or give {key}.auth or {key}.headers a credential"
+    elif isinstance(error, UpstreamTimeout):
+        fix = f"it hangs; raise {key}.connect_timeout_s if it is only slow"
+    elif spec.is_stdio:
+        fix = "run its command by hand; what it wrote last stands in the cause"
+    else:
+        fix = f"is {key}.url the MCP endpoint (often it ends in /mcp or /sse)?"
+    return bad(check, message, fix)

@@ -1,0 +1,273 @@
+"""Broken set-ups: the doctor names the cause of each, and what to do."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import socket
+import ssl
+import sys
+import zipfile
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from aiohttp import web
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from armory.config import load_file
+from armory.runtime.doctor.bundle import write_bundle
+from armory.runtime.doctor.examination import examined
+from armory.runtime.doctor.findings import Finding
+from armory.runtime.doctor.machine import clock
+from armory.testing.upstreams.http import ScriptedUpstream
+
+pytestmark = pytest.mark.anyio
+Config = dict[str, Any]
+NO_RAG: Config = {"tool_rag": {"enabled": False}}
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+async def found(folder: Path, config: Config, monkeypatch: pytest.MonkeyPatch) -> list[Finding]:
+    monkeypatch.setenv("ARMORY_HOME", str(folder / "home"))
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    path = folder / "armory.yaml"
+    path.write_text(yaml.safe_dump({"server": {"port": free_port()}, **config}))
+    return await examined(path, upstream_s=20.0)
+
+
+def upstream(**block: Any) -> Config:
+    return {**NO_RAG, "upstreams": {"it": block}}
+
+
+def command(code: str) -> Config:
+    return upstream(command=sys.executable, args=["-c", code])
+
+
+def taken_port(folder: Path) -> Config:
+    probe = socket.socket()
+    probe.bind(("127.0.0.1", 0))
+    probe.listen()
+    OPEN.append(probe)
+    return {**NO_RAG, "server": {"port": probe.getsockname()[1]}}
+
+
+def home_is_a_file(folder: Path) -> Config:
+    (folder / "home").write_text("")
+    return NO_RAG
+
+
+def audit_below_a_file(folder: Path) -> Config:
+    (folder / "file").write_text("")
+    return {**NO_RAG, "observability": {"audit": {"to": str(folder / "file" / "audit.jsonl")}}}
+
+
+OPEN: list[socket.socket] = []
+SETUPS: dict[str, tuple[Callable[[Path], Config], str, str, str]] = {
+    # what is broken: (set-up, check, cause, fix)
+    "an unknown key": (
+        lambda _: {"servr": {}},
+        "configuration",
+        "servr",
+        "docs/configuration.md",
+    ),
+    "a missing variable": (
+        lambda _: upstream(url="http://127.0.0.1:1/mcp", headers={"X": "${NOT_THERE}"}),
+        "configuration",
+        "NOT_THERE",
+        "correct it in",
+    ),
+    "a taken port": (taken_port, "port", "is taken by another program", "server.port"),
+    "a home that is a file": (home_is_a_file, "folder ARMORY_HOME", "is a file", "move it away"),
+    "an audit nowhere": (
+        audit_below_a_file,
+        "folder observability.audit.to",
+        "is a file",
+        "another folder",
+    ),
+    "no such command": (
+        lambda _: upstream(command="no-such-program-here"),
+        "upstream it",
+        "'no-such-program-here' is not found",
+        "upstreams.it.command",
+    ),
+    "a server that dies": (
+        lambda _: command("import sys; sys.exit('DATABASE_URL is not set')"),
+        "upstream it",
+        "DATABASE_URL is not set",
+        "by hand",
+    ),
+    "nobody listens": (
+        lambda _: upstream(url=f"http://127.0.0.1:{free_port()}/mcp"),
+        "upstream it",
+        "cannot be reached",
+        "upstreams.it.url",
+    ),
+    "a name that is none": (
+        lambda _: upstream(url="http://no-such-host.invalid/mcp"),
+        "upstream it",
+        "cannot be resolved",
+        "DNS",
+    ),
+    "a missing authority": (
+        lambda _: upstream(url="https://127.0.0.1:1/mcp", tls={"ca_file": "nothing.pem"}),
+        "upstream it",
+        "nothing.pem is not there",
+        "tls.ca_file",
+    ),
+    "no Redis": (
+        lambda _: {**NO_RAG, "storage": {"redis": f"redis://127.0.0.1:{free_port()}/0"}},
+        "redis",
+        "Redis",
+        "storage.redis",
+    ),
+    "no Postgres": (
+        lambda _: {**NO_RAG, "storage": {"url": f"postgresql://u:p@127.0.0.1:{free_port()}/a"}},
+        "database",
+        "failed",
+        "storage.url",
+    ),
+    "no key of the embedder": (
+        lambda _: {"tool_rag": {"embedding_model": "text-embedding-3-small"}},
+        "embedder",
+        "needs a key",
+        "OPENAI_API_KEY",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SETUPS)
+async def test_a_broken_set_up_is_explained(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    setup, check, cause, fix = SETUPS[name]
+    try:
+        findings = await found(tmp_path, setup(tmp_path), monkeypatch)
+    finally:
+        while OPEN:
+            OPEN.pop().close()
+    failed = [finding for finding in findings if finding.state == "failed"]
+    named = [one for one in failed if one.check == check and cause in one.detail]
+    assert named, failed
+    assert fix in named[0].fix
+
+
+@asynccontextmanager
+async def secure(folder: Path, names: list[str], days: int) -> AsyncGenerator[tuple[str, Path]]:
+    """A server with a certificate of its own making: (URL, its certificate)."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    now = datetime.datetime.now(datetime.UTC)
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, names[0])])
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - datetime.timedelta(days=30))
+        .not_valid_after(now + datetime.timedelta(days=days))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(n) for n in names]), False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), True)
+        .sign(key, hashes.SHA256())
+    )
+    pem, private = folder / "cert.pem", folder / "key.pem"
+    pem.write_bytes(certificate.public_bytes(serialization.Encoding.PEM))
+    private.write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM,
+            serialization.PrivateFormat.PKCS8,
+            serialization.NoEncryption(),
+        )
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(pem, private)
+    runner = web.AppRunner(web.Application())
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=context).start()
+    try:
+        yield f"https://localhost:{runner.addresses[0][1]}/mcp", pem
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("names", "days", "trusted", "cause", "fix"),
+    [
+        (["localhost"], 300, False, "self-signed", "tls.ca_file"),
+        (["localhost"], -1, True, "expired", "renew the certificate"),
+        (["elsewhere.example"], 300, True, "ostname", "name in the certificate"),
+    ],
+)
+async def test_a_bad_certificate_is_explained(
+    names: list[str],
+    days: int,
+    trusted: bool,
+    cause: str,
+    fix: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with secure(tmp_path, names, days) as (url, pem):
+        block: Config = {"url": url, **({"tls": {"ca_file": str(pem)}} if trusted else {})}
+        findings = await found(tmp_path, upstream(**block), monkeypatch)
+    (finding,) = [one for one in findings if one.check == "upstream it"]
+    assert finding.state == "failed"
+    assert cause in finding.detail
+    assert fix in finding.fix
+
+
+@pytest.fixture
+async def scripted() -> AsyncIterator[ScriptedUpstream]:
+    async with ScriptedUpstream() as server:
+        yield server
+
+
+async def test_a_login_is_named(
+    scripted: ScriptedUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scripted.fail_with = 401
+    findings = await found(tmp_path, upstream(url=scripted.url), monkeypatch)
+    (finding,) = [one for one in findings if one.check == "upstream it"]
+    assert finding.state == "failed"
+    assert "armory login it" in finding.fix
+
+
+async def test_a_set_up_that_works_is_well_and_its_bundle_has_no_secret(
+    scripted: ScriptedUpstream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARMORY_TOKEN", "a-secret-of-the-environment")
+    config = upstream(
+        url=scripted.url, headers={"X-Custom": "hidden-in-a-header", "X-Ref": "${ARMORY_TOKEN}"}
+    )
+    config["security"] = {"tokens": {"ci": {"token": "a-token-in-the-file"}}}
+    config["storage"] = {"url": f"sqlite:///{tmp_path}/armory.db"}
+    findings = await found(tmp_path, config, monkeypatch)
+    assert [one for one in findings if one.state == "failed"] == []
+    (reached,) = [one for one in findings if one.check == "upstream it"]
+    assert "modern, revision 2026-07-28" in reached.detail
+    file = tmp_path / "bundle.zip"
+    names = write_bundle(file, findings, load_file(tmp_path / "armory.yaml"))
+    assert file.stat().st_mode & 0o777 == 0o600
+    with zipfile.ZipFile(file) as archive:
+        texts = {name: archive.read(name).decode() for name in archive.namelist()}
+    assert sorted(texts) == sorted(names)
+    for secret in ("a-secret-of-the", "hidden-in-a-header", "a-token-in-the-file"):
+        assert all(secret not in text for text in texts.values()), secret
+    assert "X-Custom" in texts["armory.yaml"]
+    assert {"check", "state", "detail", "fix"} == json.loads(texts["findings.json"])[0].keys()
+
+
+def test_a_clock_of_long_ago_is_wrong() -> None:
+    assert clock(0.0).state == "failed"
+    assert clock(1_790_000_000.0).state == "ok"
