@@ -205,6 +205,7 @@ class Connector:
             self._budget,
             owner.client,
             self._silent,
+            self._inflow,
         )
 
     def _tries(self, era: Era) -> bool:
