@@ -98,6 +98,16 @@ class CatalogKeeper:
         waiting = self._retriever is not None and not self._indexed.is_set()
         return len(self._to_index or ()) if waiting else 0
 
+    @property
+    def pinning(self) -> Pinning | None:
+        """Withholds tools whose definition changed."""
+        return self._pinning
+
+    async def approved(self) -> None:
+        """A withheld definition was approved: returns when it is served."""
+        self._again = True
+        await self.settle()
+
     def changed(self, _server: str = "", _lists: ServerLists | None = None) -> None:
         """Some list differs: build a new snapshot soon."""
         self._asked += 1

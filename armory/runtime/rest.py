@@ -86,6 +86,8 @@ def live_gateway(runtime: Runtime) -> LiveGateway:
         admit=runtime.admit,
         tokens=tokens,
         restart=runtime.supervisor.restart,
+        pinning=lambda: runtime.keeper.pinning,
+        rebuild=runtime.keeper.approved,
     )
 
 

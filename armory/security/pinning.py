@@ -31,6 +31,7 @@ class Changed:
 
     Attributes:
         name: exposed name.
+        key: under which it is pinned.
         pinned, now: fingerprints.
         before: the pinned definition; None where only its fingerprint is known.
         after: the present one.
@@ -41,6 +42,7 @@ class Changed:
     now: str
     before: Mapping[str, Any] | None = None
     after: Mapping[str, Any] | None = None
+    key: str = ""
 
     def difference(self) -> list[str]:
         """What changed, as lines of a unified difference of the definitions' JSON.
@@ -104,7 +106,7 @@ class Pinning:
                 dirty = True
                 continue
             change = Changed(
-                name, pinned.fingerprint, tool.fingerprint, pinned.definition, tool.definition
+                name, pinned.fingerprint, tool.fingerprint, pinned.definition, tool.definition, key
             )
             self._tell(change)
             if self.mode == "block":
@@ -131,6 +133,12 @@ class Pinning:
         """Take a tool's present definition as the pinned one."""
         self._pins[_key(tool)] = _Pin(tool.fingerprint, tool.definition)
         self.withheld.pop(tool.name, None)
+        self._write()
+
+    def take(self, change: Changed) -> None:
+        """Take the definition of one of `withheld` as the pinned one; `admit` lets it in."""
+        self._pins[change.key] = _Pin(change.now, change.after)
+        self.withheld.pop(change.name, None)
         self._write()
 
     def _write(self) -> None:

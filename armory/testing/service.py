@@ -36,6 +36,7 @@ from armory.tasks import spawn, stop
 from armory.upstreams.pool import Pool
 from armory.web.app import listen, make_app
 from armory.web.binding import bind
+from armory.web.console.pages import register_console
 from armory.web.rest.api import register_rest
 from armory.web.rest.live.access import LiveGateway
 from armory.web.rest.services import Agent, RestLimits, RestServices, UpstreamInfo
@@ -165,6 +166,7 @@ async def running_service(
     )
     app = make_app(body_bytes=services.body_bytes)
     register_rest(app, services)
+    register_console(app)
     task = spawn(accounts.run(), "accounts")
     listening = await listen(app, bind("127.0.0.1", 0), settings=QUICK_END)
     service.url = listening.url

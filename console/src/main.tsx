@@ -4,10 +4,13 @@ import { render } from "preact";
 import { useCallback, useEffect, useState } from "preact/hooks";
 import { get, keepToken, onUnauthenticated, Refused, takeTokenOfLink, token } from "./api";
 import { Activity } from "./pages/activity";
+import { Changes } from "./pages/changes";
 import { Connect } from "./pages/connect";
 import { Overview } from "./pages/overview";
+import { People } from "./pages/people";
 import { Playground } from "./pages/playground";
 import { Tools } from "./pages/tools";
+import { Usage } from "./pages/usage";
 import type { Me } from "./types";
 import { Failure, words } from "./ui";
 
@@ -22,6 +25,9 @@ const PAGES: Record<string, Entry> = {
   playground: { title: "Playground", page: Playground },
   tools: { title: "Tools", page: Tools },
   activity: { title: "Activity", page: Activity },
+  changes: { title: "Changes", page: Changes, admin: true },
+  people: { title: "People", page: People },
+  usage: { title: "Usage", page: Usage },
   connect: { title: "Connect", page: Connect },
 };
 
@@ -70,6 +76,7 @@ function App() {
 
   const load = useCallback(async (): Promise<void> => {
     setSaid(null);
+    const known = token() !== null;
     try {
       setMe(await get<Me>("/v1/me"));
       setWanted(false);
@@ -77,7 +84,7 @@ function App() {
       setMe(null);
       const refused = error instanceof Refused && (error.problem.status === 401 || error.problem.status === 403);
       setWanted(refused);
-      setSaid(refused && token() === null ? null : words(error));
+      setSaid(refused && !known ? null : words(error));
     }
   }, []);
 

@@ -54,7 +54,8 @@ export function Overview({ me }: { me: Me }) {
           {me.admin
             ? <>Add one under <code>upstreams</code> in <code>armory.yaml</code> and reload (<code>kill -HUP</code>), or take those of
               another client: <code>armory import FILE</code>.</>
-            : <>There is none that you may see anything of. An administrator decides under <code>security.policies</code>, or gives you a pack.</>}
+            : <>There is none that you may see anything of. An administrator decides under <code>security.policies</code>, or gives you a pack.
+                {me.method === "anonymous" && <> You are not logged in.</>}</>}
         </Empty>
       )}
       {list.map((one) => <UpstreamPanel key={one.server} one={one} me={me} calls={calls} changed={upstreams.reload} />)}

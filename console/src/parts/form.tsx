@@ -15,10 +15,24 @@ interface Field {
 
 const object = (value: unknown): Schema => (typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Schema) : {});
 
+/** Without the null that an optional argument may be besides. */
+function certain(schema: Schema): Schema {
+  const { type, anyOf } = schema;
+  if (Array.isArray(type)) {
+    const rest = type.filter((one) => one !== "null");
+    return rest.length === 1 ? { ...schema, type: rest[0] } : schema;
+  }
+  if (Array.isArray(anyOf)) {
+    const rest = anyOf.map(object).filter((one) => one["type"] !== "null");
+    return rest.length === 1 ? { ...rest[0], ...schema } : schema;
+  }
+  return schema;
+}
+
 function fields(schema: Schema): Field[] {
   const required = Array.isArray(schema["required"]) ? schema["required"] : [];
   return Object.entries(object(schema["properties"])).map(([name, given]) => {
-    const part = object(given);
+    const part = certain(object(given));
     const type = part["type"];
     let kind: Field["kind"] = "json";
     if (Array.isArray(part["enum"])) kind = "choice";

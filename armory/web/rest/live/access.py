@@ -23,6 +23,7 @@ from armory.gateway.requests import ClientRequest
 from armory.observability.activity import Activity
 from armory.protocol.link import Answer, ClientGone, Params
 from armory.protocol.versions import MODERN_VERSIONS
+from armory.security.pinning import Pinning
 from armory.web.rest.problems import Problem
 
 
@@ -49,6 +50,10 @@ async def _admitted(_principal: Principal) -> None:
     return
 
 
+async def _done() -> None:
+    return
+
+
 async def _unknown(server: str) -> None:
     raise UnknownTool(f"there is no upstream {server!r}")
 
@@ -69,6 +74,8 @@ class LiveGateway:
         tokens: the principals of the static tokens by name, for administrators to look through
             their eyes.
         restart: connects an upstream anew; raises `UnknownTool` where there is none.
+        pinning: knows the definitions that are withheld; None: nothing is.
+        rebuild: builds and serves a new snapshot.
         marking: held while a label is written.
     """
 
@@ -78,6 +85,8 @@ class LiveGateway:
     admit: Callable[[Principal], Awaitable[None]] = _admitted
     tokens: Callable[[], Mapping[str, Principal]] = _nobody
     restart: Callable[[str], Awaitable[None]] = _unknown
+    pinning: Callable[[], Pinning | None] = lambda: None
+    rebuild: Callable[[], Awaitable[None]] = _done
     marking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def context(

@@ -1,0 +1,143 @@
+"""The console in headless Chromium: every page, 14 and 10,000 tools, an upstream that is down, a
+restricted caller, a phone's width; markup in every text that servers give.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from armory.accounts.settings import AccountSettings
+from armory.evaluation.dataset import load_dataset
+from armory.testing.embedder import HashingEmbedder
+from armory.testing.service import ADMIN_TOKEN, catalog_of, running_service
+from tests.e2e.markup_server import MARKUP
+
+ROOT = Path(__file__).parents[2]
+DRIVER = ROOT / "tests" / "node" / "console.mjs"
+ROOT_TOKEN, ANN_TOKEN = "the-token-of-the-operator", "the-token-of-a-reader"
+PAGES = ["overview", "playground", "tools", "activity", "people", "usage", "connect"]
+FOR_ADMINISTRATORS = ["changes"]
+WITHIN_S = 110
+
+
+@pytest.fixture(scope="module")
+def packages() -> Path:
+    """Where `npm ci` put what console/package.json names; Chromium is there, too."""
+    found = os.environ.get("ARMORY_TEST_CONSOLE_NODE")
+    if not found or shutil.which("chromium") is None:
+        pytest.skip("no ARMORY_TEST_CONSOLE_NODE with playwright-core and axe-core, or no chromium")
+    return Path(found)
+
+
+def command(packages: Path, scenario: str, base: str, token: str, pages: list[str]) -> list[str]:
+    given = {"base": base, "token": token, "scenario": scenario, "pages": pages, "hostile": MARKUP}
+    given["shots"] = os.environ.get("ARMORY_CONSOLE_SHOTS", "")
+    return ["node", str(DRIVER), str(packages), json.dumps(given)]
+
+
+def checked(output: bytes) -> dict[str, Any]:
+    """What the driver met, which must be nothing that should not be."""
+    report = json.loads(output)
+    assert report.get("failed") is None, report["failed"]
+    for kind in ("console", "offOrigin", "axe", "markup", "wide"):
+        assert report[kind] == [], kind
+    assert report["facts"]["rules"] > 10  # axe did look
+    return report["facts"]
+
+
+def drive(packages: Path, scenario: str, base: str, token: str, pages: list[str]) -> dict[str, Any]:
+    asked = command(packages, scenario, base, token, pages)
+    done = subprocess.run(asked, capture_output=True, timeout=WITHIN_S, check=False)
+    assert done.returncode == 0, done.stderr.decode()
+    return checked(done.stdout)
+
+
+@pytest.fixture
+def served(serve: Any, demo_upstreams: dict[str, Any], tmp_path: Path) -> Any:
+    """The 14 demonstration tools, a server of markup, and one that is down."""
+    env = {"PYTHONPATH": str(ROOT)}
+    down = f"import sys; sys.exit({MARKUP!r})"
+    return serve(
+        {
+            "server": {"base_path": "/below"},
+            "upstreams": {
+                **demo_upstreams,
+                "markup": {
+                    "command": sys.executable,
+                    "args": ["-m", "tests.e2e.markup_server", str(tmp_path / "seen")],
+                    "env": env,
+                },
+                "broken": {"command": sys.executable, "args": ["-c", down]},
+            },
+            "accounts": {"enabled": True},
+            "security": {
+                "api_keys": True,
+                "allow_anonymous": False,
+                "pinning": "block",
+                "tokens": {
+                    "root": {"token": ROOT_TOKEN, "scopes": ["admin"]},
+                    "ann": {"token": ANN_TOKEN, "scopes": ["reader"]},
+                },
+                "policies": [
+                    {"who": ["admin"], "allow": ["*"]},
+                    {"who": ["reader"], "allow": ["notes__*"], "deny": ["notes__delete_note"]},
+                ],
+            },
+        }
+    ).ready()
+
+
+@pytest.mark.node
+@pytest.mark.timeout(300)
+def test_people_find_their_way_and_markup_stays_text(served: Any, packages: Path) -> None:
+    facts = drive(packages, "small", served.base, ROOT_TOKEN, PAGES + FOR_ADMINISTRATORS)
+    assert facts["refused"] == "The credential is not accepted (any more)."
+    assert facts["first"].startswith("notes__")
+    assert facts["dragged"] == pytest.approx(0.05, abs=0.02)
+    assert facts["listedLower"] > facts["listed"] > 0
+    assert facts["keptOnSearch"] is True
+    assert "From the console" in facts["called"]
+    assert facts["key"].startswith("acx_")
+    (label,) = load_dataset(facts["folder"]).queries
+    assert (label.text, label.relevant) == ("write a note", {facts["first"]})
+
+    facts = drive(packages, "restricted", served.base, ANN_TOKEN, PAGES)
+    assert "notes__add_note" in facts["text"]
+    for hidden in ("time__", "delete_note", "markup", "broken", "Restart", "Right", "Seen as"):
+        assert hidden not in facts["text"]
+
+    drive(packages, "phone", served.base, ROOT_TOKEN, PAGES + FOR_ADMINISTRATORS)
+
+
+@pytest.mark.node
+@pytest.mark.anyio
+@pytest.mark.timeout(300)
+async def test_ten_thousand_tools(tmp_path: Path, packages: Path) -> None:
+    tools = [
+        {"name": f"tool_{number}", "description": f"Do what number {number} does"}
+        for number in range(10_000)
+    ]
+    async with running_service(
+        f"sqlite:///{tmp_path / 'armory.db'}",
+        catalog_of({"many": tools}),
+        settings=AccountSettings(),
+        embedder=HashingEmbedder(),
+    ) as service:
+        asked = command(packages, "large", service.url, ADMIN_TOKEN, PAGES + FOR_ADMINISTRATORS)
+        driver = await asyncio.create_subprocess_exec(*asked, stdout=subprocess.PIPE)
+        async with asyncio.timeout(WITHIN_S):
+            output, _ = await driver.communicate()
+    facts = checked(output)
+    assert facts["elements"] < 60
+    assert facts["last"] == "10000"
+    median = facts["frames"][len(facts["frames"]) // 2]
+    assert median < 100, facts["frames"]

@@ -1,0 +1,264 @@
+// Drives headless Chromium through the console and says what it met, as one JSON object.
+//
+//   node console.mjs PACKAGES '{"base", "token", "other", "scenario", "shots"}'
+//
+// PACKAGES holds node_modules with playwright-core and axe-core. Scenarios: `small` does what a person
+// would do on every page, `large` has 10,000 tools, `restricted` and `phone` look at every page.
+import { readFileSync } from "node:fs";
+import { createRequire } from "node:module";
+import path from "node:path";
+
+const [, , packages, given] = process.argv;
+const { base, token, scenario, shots, pages, hostile } = JSON.parse(given);
+const require = createRequire(path.join(packages, "package.json"));
+const { chromium } = require("playwright-core");
+const axe = readFileSync(require.resolve("axe-core/axe.min.js"), "utf8");
+
+const WAIT = 30_000;
+const report = { console: [], offOrigin: [], axe: [], markup: [], wide: [], facts: {} };
+const browser = await chromium.launch({
+  executablePath: process.env.ARMORY_TEST_CHROMIUM ?? "/usr/bin/chromium",
+  args: ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"],
+});
+const phone = scenario === "phone";
+// axe is put in beside the page's own policy, which would refuse it
+const context = await browser.newContext({
+  viewport: phone ? { width: 375, height: 740 } : { width: 1280, height: 860 },
+  colorScheme: phone ? "dark" : "light",
+  reducedMotion: "reduce",
+});
+const page = await context.newPage();
+page.setDefaultTimeout(WAIT);
+page.on("console", (message) => {
+  if (["error", "warning"].includes(message.type())) report.console.push(`${page.url()}: ${message.text()}`);
+});
+page.on("pageerror", (error) => report.console.push(`${page.url()}: ${error.message}`));
+page.on("request", (request) => {
+  const url = request.url();
+  if (!url.startsWith(`${base}/`) && !url.startsWith("data:")) report.offOrigin.push(url);
+});
+
+let session = null;
+const inspect = async (name) => {
+  // evaluated by the debugger, which no policy of the page concerns
+  session ??= await context.newCDPSession(page);
+  await session.send("Runtime.evaluate", { expression: `if (!globalThis.axe) { ${axe} }` });
+  const answer = await session.send("Runtime.evaluate", {
+    expression: `axe.run(document, {resultTypes: ["violations"]}).then((r) => JSON.stringify([r.passes.length, r.violations.map((v) =>
+      [v.id, v.nodes.slice(0, 3).map((n) => n.html.slice(0, 160) + " " + (n.any[0]?.message ?? n.all[0]?.message ?? ""))])]))`,
+    awaitPromise: true,
+    returnByValue: true,
+  });
+  const [passes, violations] = JSON.parse(answer.result.value);
+  report.facts.rules = Math.min(report.facts.rules ?? passes, passes);
+  for (const [id, nodes] of violations) report.axe.push(`${name}: ${id}: ${nodes.join(" | ")}`);
+  const found = await page.evaluate(() => ({
+    pwned: "pwned" in window,
+    scripts: document.scripts.length,
+    frames: document.querySelectorAll("iframe, object, embed, svg:not(.chart)").length,
+    handlers: [...document.querySelectorAll("*")].filter((e) => [...e.attributes].some((a) => a.name.startsWith("on"))).length,
+    images: [...document.images].map((i) => i.getAttribute("src") ?? "").filter((s) => s !== "icon.svg" && !/^data:image\/(png|jpeg|gif|webp);base64,/.test(s)),
+    links: [...document.links].map((a) => a.getAttribute("href") ?? "").filter((h) => !h.startsWith("#") && h !== "../docs"),
+    over: document.documentElement.scrollWidth - document.documentElement.clientWidth,
+  }));
+  if (found.pwned || found.scripts !== 1 || found.frames || found.handlers || found.images.length || found.links.length)
+    report.markup.push(`${name}: ${JSON.stringify(found)}`);
+  if (found.over > 0) report.wide.push(`${name}: ${found.over} px too wide`);
+};
+const shot = async (name) => {
+  if (shots) await page.screenshot({ path: path.join(shots, `console-${name}.png`) });
+};
+const open = async (name, title) => {
+  await page.goto(`${base}/console/#/${name}`);
+  await page.getByRole("heading", { level: 1, name: title }).waitFor();
+  await page.waitForFunction(() => !document.body.innerText.match(/^Loading .*…$/m));
+};
+const TITLES = {
+  overview: "Overview", playground: "Playground", tools: "Tools", activity: "Activity", changes: "Changes", people: "People",
+  usage: "Usage", configuration: "Configuration", connect: "Connect",
+};
+const everyPage = async () => {
+  for (const name of pages) {
+    await open(name, TITLES[name]);
+    await inspect(`${scenario} ${name}`);
+    if (phone && name === "playground") await shot("phone");
+  }
+};
+const login = async () => {
+  await page.goto(`${base}/console/`);
+  await page.getByLabel("Token or API key").waitFor();
+  if (scenario === "small") await inspect("login");
+  await page.getByLabel("Token or API key").fill("no such token");
+  await page.getByRole("button", { name: "Log in" }).click();
+  await page.getByRole("alert").waitFor();
+  report.facts.refused = await page.getByRole("alert").innerText();
+  await page.getByLabel("Token or API key").fill(token);
+  await page.getByRole("button", { name: "Log in" }).click();
+  await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+  // a refused credential is an error of the network to the browser, and no defect of the page
+  report.console = report.console.filter((said) => !said.includes("401 (Unauthorized)"));
+};
+const search = async (text) => {
+  await open("playground", "Playground");
+  await page.getByLabel("Query").fill(text);
+  await page.getByRole("button", { name: "Search", exact: true }).click();
+  await page.locator(".ranked li").first().waitFor();
+};
+
+const scenarios = {
+  async small() {
+    await login();
+    await page.getByRole("button", { name: "Standard error of broken" }).click();
+    await page.getByRole("region", { name: "Standard error of broken" }).getByText("onerror").first().waitFor();
+    await inspect("overview with standard error");
+    await shot("overview");
+    await page.getByRole("button", { name: "Restart notes" }).click();
+    await page.getByRole("button", { name: "Restart notes" }).waitFor();
+
+    await search("write a note");
+    const listed = () => page.locator(".ranked li:not(.off)").count();
+    report.facts.listed = await listed();
+    report.facts.first = await page.locator(".ranked li .name").first().innerText();
+    const line = page.getByRole("slider", { name: "Threshold" });
+    const ruler = await page.locator(".scale").boundingBox();
+    const handle = await line.boundingBox();
+    await page.mouse.move(handle.x + handle.width / 2, handle.y + 8);
+    await page.mouse.down();
+    await page.mouse.move(ruler.x + ruler.width * 0.3, handle.y + 8, { steps: 4 });
+    await page.mouse.move(ruler.x + ruler.width * 0.05, handle.y + 8, { steps: 4 });
+    await page.mouse.up();
+    report.facts.dragged = Number(await line.getAttribute("aria-valuenow"));
+    await page.waitForFunction((before) => document.querySelectorAll(".ranked li:not(.off)").length > before, report.facts.listed);
+    report.facts.listedLower = await listed();
+    await line.press("End");
+    await page.waitForFunction(() => document.querySelectorAll(".ranked li:not(.off)").length <= 1);
+    await page.getByRole("button", { name: "As configured" }).click();
+    await page.waitForFunction((n) => document.querySelectorAll(".ranked li:not(.off)").length === n, report.facts.listed);
+    await page.getByRole("button", { name: `Right for ${report.facts.first}`, exact: true }).click();
+    await page.getByRole("heading", { name: "Labelled queries" }).waitFor();
+    report.facts.folder = /armory eval "([^"]+)"/.exec(await page.locator("pre", { hasText: "armory eval" }).innerText())[1];
+    await page.locator("summary", { hasText: "All numbers" }).first().click();
+    await inspect("playground with an answer");
+    await shot("playground");
+    await page.getByRole("button", { name: "Compare" }).click();
+    await page.getByRole("region", { name: "Configuration B" }).locator(".ranked li").first().waitFor();
+    await inspect("playground, two side by side");
+    await shot("compare");
+    await search(hostile);
+    await inspect("playground with markup");
+
+    await open("tools", "Tools");
+    await page.getByRole("option", { name: "notes__add_note" }).click();
+    await page.getByRole("heading", { name: "notes__add_note" }).waitFor();
+    await page.getByLabel("Find").fill("nothing has such words");
+    report.facts.keptOnSearch = await page.getByRole("heading", { name: "notes__add_note" }).isVisible();
+    await page.getByLabel("Find").fill("");
+    await page.getByRole("option", { selected: true, name: "notes__add_note" }).waitFor();
+    await page.getByLabel("title").fill("From the console");
+    await page.getByLabel("text", { exact: false }).first().fill("Written in a form");
+    await page.getByRole("button", { name: "Call", exact: true }).click();
+    await page.getByRole("region", { name: "Result" }).getByText("done", { exact: true }).waitFor();
+    report.facts.called = await page.getByRole("region", { name: "Result" }).innerText();
+    await inspect("tools with a result");
+    await shot("tools");
+    await page.getByRole("listbox", { name: "Tools" }).press("Home");
+    await page.getByRole("heading", { level: 2, name: "markup__" }).first().waitFor();
+    await page.getByRole("button", { name: "Call", exact: true }).click();
+    await page.getByRole("region", { name: "Result" }).getByText("onerror").first().waitFor();
+    await page.locator("summary", { hasText: "Definition in JSON" }).click();
+    await inspect("tools with markup everywhere");
+
+    await open("activity", "Activity");
+    await page.getByRole("link", { name: "notes__add_note" }).first().waitFor();
+    await shot("activity");
+    await open("overview", "Overview");
+    await page.getByRole("button", { name: "Restart markup" }).click();
+    await open("changes", "Changes");
+    await page.reload();
+    await page.getByRole("button", { name: /^Approve markup/ }).waitFor();
+    await inspect("changes with markup");
+    await shot("changes");
+    await page.getByRole("button", { name: /^Approve markup/ }).click();
+    await page.getByText("Nothing has changed").waitFor();
+
+    await open("people", "People");
+    await page.getByLabel("Id of a new user").fill(hostile);
+    await page.getByRole("button", { name: "Make user" }).click();
+    await page.getByRole("region", { name: "All users" }).getByText("onerror").first().waitFor();
+    await page.getByLabel("Name of a new key").fill(`laptop ${hostile}`);
+    await page.getByLabel("User (empty").fill(hostile);
+    await page.getByRole("button", { name: "Make key" }).click();
+    await page.getByText("It is shown this once").waitFor();
+    report.facts.key = await page.locator(".notice code").innerText();
+    await page.getByRole("button", { name: "Done" }).click();
+    await inspect("people with markup");
+    await shot("people");
+    await page.getByRole("button", { name: /^Revoke laptop/ }).click();
+    await page.getByRole("button", { name: /really$/ }).click();
+    await page.getByText("revoked", { exact: true }).waitFor();
+    await open("usage", "Usage");
+    await page.getByRole("link", { name: "notes__add_note" }).waitFor();
+    await shot("usage");
+
+    await everyPage();
+    await page.getByRole("button", { name: "Dark", exact: true }).click();
+    await open("overview", "Overview");
+    await inspect("overview in the dark");
+    await page.getByRole("button", { name: "Log out" }).click();
+    await page.getByLabel("Token or API key").waitFor();
+    report.console = report.console.filter((said) => !said.includes("401"));
+  },
+  async large() {
+    await login();
+    await open("tools", "Tools");
+    await page.waitForFunction(() => document.body.innerText.includes("10,000 of 10,000") && !document.body.innerText.includes("loaded"));
+    report.facts.elements = await page.locator("[role=option]").count();
+    const list = page.getByRole("listbox", { name: "Tools" });
+    await list.press("End");
+    await page.getByRole("option", { selected: true }).waitFor();
+    report.facts.last = await page.getByRole("option", { selected: true }).getAttribute("aria-posinset");
+    // how long the page was busy with each of fifty steps of scrolling
+    report.facts.frames = await list.evaluate(async (box) => {
+      const times = [];
+      for (let step = 0; step < 50; step++) {
+        box.scrollTop = (box.scrollHeight * step) / 50;
+        const began = performance.now();
+        await new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0)));
+        times.push(performance.now() - began);
+      }
+      return times.sort((a, b) => a - b);
+    });
+    await page.getByLabel("Find").fill("number 7777");
+    await page.waitForFunction(() => /^1 of 10,000/m.test(document.body.innerText));
+    await search("number 42");
+    await everyPage();
+  },
+  async restricted() {
+    await login();
+    await everyPage();
+    report.facts.text = "";
+    for (const name of pages) {
+      await open(name, TITLES[name]);
+      report.facts.text += await page.locator("body").innerText();
+    }
+    await search("write a note");
+    report.facts.text += await page.locator("body").innerText();
+  },
+  async phone() {
+    await login();
+    await page.getByRole("button", { name: "Menu" }).click();
+    await page.getByRole("link", { name: "Tools" }).click();
+    await page.getByRole("heading", { level: 1, name: "Tools" }).waitFor();
+    await search("write a note");
+    await inspect("phone playground with an answer");
+    await everyPage();
+  },
+};
+
+try {
+  await scenarios[scenario]();
+} catch (error) {
+  report.failed = `${error.stack}\n${await page.locator("body").innerText().catch(() => "")}`.slice(0, 4000);
+}
+await browser.close();
+console.log(JSON.stringify(report));
