@@ -237,7 +237,7 @@ function Labelled({ labels }: { labels: Label[] }) {
     <section class="panel">
       <h2>Labelled queries</h2>
       <p class="small">{useful} {useful === 1 ? "query" : "queries"} with a right answer. On the gateway's machine:</p>
-      <pre tabIndex={0}>armory eval "{folder}"{"\n"}armory tune "{folder}"</pre>
+      {folder !== "" && <pre tabIndex={0}>armory eval "{folder}"{"\n"}armory tune "{folder}"</pre>}
       <details><summary class="small">All of them</summary>
         <div class="scroll"><table>
           <thead><tr><th>Query</th><th>Right</th><th>Wrong</th></tr></thead>
