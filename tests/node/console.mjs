@@ -153,7 +153,7 @@ const scenarios = {
     await page.getByLabel("Find").fill("nothing has such words");
     report.facts.keptOnSearch = await page.getByRole("heading", { name: "notes__add_note" }).isVisible();
     await page.getByLabel("Find").fill("");
-    await page.getByRole("option", { selected: true, name: "notes__add_note" }).waitFor();
+    await page.getByRole("listbox", { name: "Tools" }).getByRole("option", { selected: true, name: "notes__add_note" }).waitFor();
     await page.getByLabel("title").fill("From the console");
     await page.getByLabel("text", { exact: false }).first().fill("Written in a form");
     await page.getByRole("button", { name: "Call", exact: true }).click();
@@ -216,8 +216,8 @@ const scenarios = {
     report.facts.elements = await page.locator("[role=option]").count();
     const list = page.getByRole("listbox", { name: "Tools" });
     await list.press("End");
-    await page.getByRole("option", { selected: true }).waitFor();
-    report.facts.last = await page.getByRole("option", { selected: true }).getAttribute("aria-posinset");
+    await list.getByRole("option", { selected: true }).waitFor();
+    report.facts.last = await list.getByRole("option", { selected: true }).getAttribute("aria-posinset");
     // how long the page was busy with each of fifty steps of scrolling
     report.facts.frames = await list.evaluate(async (box) => {
       const times = [];
