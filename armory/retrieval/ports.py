@@ -157,6 +157,15 @@ class Probed(Protocol):
         ...
 
 
+@runtime_checkable
+class Sampling(Protocol):
+    """What an index also is that keeps some tools' vectors at hand although a store has them."""
+
+    def wanted(self, rows: Sequence[Row]) -> list[str]:
+        """Keys of these rows whose vectors `update` would else have to fetch."""
+        ...
+
+
 class VectorIndex(Protocol):
     """Where vectors live. Several vectors a tool; the best one counts."""
 
@@ -171,7 +180,8 @@ class VectorIndex(Protocol):
 
         Args:
             rows: the whole new state, in row order.
-            changed: (v, d) float32 unit rows of every key whose digest is not `stored`.
+            changed: (v, d) float32 unit rows of every key whose digest is not `stored`, and of
+                others where they are at hand.
 
         Raises:
             BackendError: the store failed; earlier views keep working as far as the store does.

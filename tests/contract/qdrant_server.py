@@ -37,6 +37,7 @@ class QdrantServer:
         sizes: (method, path, bytes of the body) of every request.
         indexed: payload fields with an index, by collection.
         filters: filters of searches, as they came.
+        vectors_sent: points whose vectors were read.
     """
 
     def __init__(self) -> None:
@@ -45,6 +46,7 @@ class QdrantServer:
         self.sizes: list[tuple[str, str, int]] = []
         self.indexed: dict[str, set[str]] = {}
         self.filters: list[Any] = []
+        self.vectors_sent = 0
         self.released = threading.Event()
         self._store = QdrantClient(location=":memory:")
         self._lock = threading.Lock()
@@ -164,12 +166,14 @@ class QdrantServer:
 
     def _retrieve(self, name: str, body: Body) -> Any:
         wanted = models.PointRequest.model_validate(body)
-        return self._store.retrieve(
+        found = self._store.retrieve(
             name,
             wanted.ids,
             with_payload=wanted.with_payload,  # pyright: ignore[reportArgumentType]
             with_vectors=wanted.with_vector or False,
         )
+        self.vectors_sent += len(found) if wanted.with_vector else 0
+        return found
 
     def _query(self, name: str, body: Body) -> Any:
         wanted = models.QueryRequestBatch.model_validate(body).searches

@@ -246,6 +246,7 @@ async def test_a_server_that_comes_back_empty_is_filled_again(
 ) -> None:
     monkeypatch.setattr("armory.retrieval.retriever.BACKOFF_S", (0.02,))
     monkeypatch.setattr("armory.retrieval.search.dense.BACKOFF_S", (0.0,))
+    monkeypatch.setattr("armory.retrieval.search.watch.PROBE_S", 600.0)  # searches see it first
     async with retriever(server) as one:
         await one.index(tools())
         server.forget()

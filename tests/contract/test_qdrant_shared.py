@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,6 +16,8 @@ from armory.domain.tool import ToolRecord, fingerprint
 from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.indexes.qdrant import QdrantIndex
 from armory.retrieval.indexes.qdrant_points import COMPONENTS
+from armory.retrieval.indexing.cache import DocumentCache
+from armory.retrieval.indexing.indexer import Indexing
 from armory.retrieval.options import Limits, QdrantSettings
 from armory.retrieval.ports import FloatArray, Row, VectorIndex
 from armory.retrieval.registry import make_rankers
@@ -196,3 +199,29 @@ async def test_one_changed_tool_writes_one_point_and_reads_no_vectors(
         await one.index([*catalog[1:], *tools("mail")[:1]])
         assert sum(size for _, _, size in server.sizes[before:]) < 6_000
         assert not [path for _, path, _ in server.sizes[before:] if path.endswith("/scroll")]
+
+
+async def test_a_restart_reads_no_vectors_that_are_at_hand(
+    server: QdrantServer, tmp_path: Path
+) -> None:
+    """The sample that stands for all tools comes from the cache, and from the server else."""
+
+    async def started(cache: Path) -> tuple[list[tuple[str, str, int]], Selection]:
+        model = HashingEmbedder()
+        index = QdrantIndex(model.identity, model.dimension, QdrantSettings(url=server.url))
+        indexing = Indexing(cache=DocumentCache(cache))
+        async with Retriever(model, index, make_rankers(), SETTINGS, indexing=indexing) as one:
+            before = len(server.sizes)
+            await one.index([*tools("crm"), *tools("git")])
+            asked = server.sizes[before:]
+            return asked, await one.search(Query((QUERIES[0],)))
+
+    _, first = await started(tmp_path / "vectors.db")
+    before = server.vectors_sent
+    again, second = await started(tmp_path / "vectors.db")
+    assert server.vectors_sent == before
+    assert not [path for verb, path, _ in again if verb == "PUT" and "registry" not in path
+                and path.endswith("/points")], "nothing is written again"  # fmt: skip
+    _, elsewhere = await started(tmp_path / "another.db")
+    assert server.vectors_sent == before + 48
+    assert shown(first) == shown(second) == shown(elsewhere)

@@ -15,11 +15,13 @@ the points are what is kept, and a matrix beside them is what is searched.
 
 from __future__ import annotations
 
+import asyncio
 import re
 import warnings
 from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
+import numpy as np
 import structlog
 from qdrant_client import QdrantClient
 
@@ -28,7 +30,7 @@ from armory.retrieval.embedders.base import text_hash
 from armory.retrieval.indexes.base import Background, check_vectors
 from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.indexes.qdrant_access import Access, Searches
-from armory.retrieval.indexes.qdrant_points import LAYOUT, Points, point_id
+from armory.retrieval.indexes.qdrant_points import LAYOUT, Points, chunks, point_id
 from armory.retrieval.indexes.qdrant_upkeep import Upkeep
 from armory.retrieval.indexes.qdrant_view import QdrantView
 from armory.retrieval.options import PartOptions, QdrantSettings
@@ -37,6 +39,8 @@ from armory.retrieval.ports import Embedder, FloatArray, Row, VectorView
 _log = structlog.get_logger(__name__)
 
 LOCAL_LIMIT = 20_000
+_FETCHED = 64
+"""Tools whose vectors are fetched in one request: some milliseconds of JSON."""
 
 
 class QdrantIndex:
@@ -107,12 +111,8 @@ class QdrantIndex:
         self._held.intersection_update(ids)
         if self._access.local:
             return await self._searched_here(rows, ids, changed)
-        background, total = await self._access.run(
-            lambda client: (
-                self._background(client, rows, ids, changed),
-                self._points.count(client),
-            )
-        )
+        total = await self._access.run(self._points.count)
+        background = await self._background(rows, ids, changed)
         return QdrantView(self._searches, rows, ids, background, total, self._doubt)
 
     async def aclose(self) -> None:
@@ -151,7 +151,7 @@ class QdrantIndex:
         fresh = {
             identifier: (identifier, row, changed[row.key])
             for identifier, row in zip(ids, rows, strict=True)
-            if row.key in changed
+            if row.key in changed and identifier not in self._held
         }
         self._points.put(client, fresh.values())
         self._held |= fresh.keys()
@@ -174,24 +174,31 @@ class QdrantIndex:
         read = {key: found[identifier] for key, identifier in absent.items()}
         return await self._exact.update(rows, {**read, **changed})
 
-    def _background(
-        self,
-        client: QdrantClient,
-        rows: Sequence[Row],
-        ids: Sequence[str],
-        changed: Mapping[str, FloatArray],
+    def wanted(self, rows: Sequence[Row]) -> list[str]:
+        """Keys of the sample that were never seen here; see `ports.Sampling`."""
+        if self._access.local:
+            return []
+        chosen = set(Background.choose([row.key for row in rows]))
+        ids = zip(self._ids(rows), rows, strict=True)
+        return [row.key for i, row in ids if row.key in chosen and i not in self._sampled]
+
+    async def _background(
+        self, rows: Sequence[Row], ids: Sequence[str], changed: Mapping[str, FloatArray]
     ) -> Background:
         """Vectors of the sample; only those that were never seen here are fetched."""
         chosen = set(Background.choose([row.key for row in rows]))
         places = {r.key: i for i, r in zip(ids, rows, strict=True) if r.key in chosen}
         groups = {key: changed[key] for key in places if key in changed}
         rest = {key: i for key, i in places.items() if key not in groups}
-        found = self._points.vectors(client, {i for i in rest.values() if i not in self._sampled})
+        found: dict[str, FloatArray] = {}
+        for page in chunks((i for i in rest.values() if i not in self._sampled), _FETCHED):
+            for point in await self._searches.points(page, vectors=True):
+                found[point["id"]] = np.array(point["vector"], np.float32)
         for key, identifier in rest.items():
             vectors = self._sampled.get(identifier, found.get(identifier))
             if vectors is not None:  # else it is gone since: a search tells
                 groups[key] = vectors
-        background = Background(rows, groups, self._dimension)
+        background = await asyncio.to_thread(Background, rows, groups, self._dimension)
         self._sampled = {places[key]: vectors for key, vectors in background.groups(rows)}
         return background
 

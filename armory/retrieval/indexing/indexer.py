@@ -23,7 +23,7 @@ from armory.retrieval.indexing.cache import DocumentCache
 from armory.retrieval.indexing.document import Document, document_of
 from armory.retrieval.lexical.bm25 import LexicalIndex
 from armory.retrieval.options import STRATEGY, Strategy
-from armory.retrieval.ports import Embedder, FloatArray, Row, VectorIndex, VectorView
+from armory.retrieval.ports import Embedder, FloatArray, Row, Sampling, VectorIndex, VectorView
 from armory.retrieval.snapshot import Snapshot, with_vectors, words_only
 
 _log = structlog.get_logger(__name__)
@@ -260,7 +260,22 @@ class Indexer:
             sent = await self._meanwhile(index, words, plan, work, publish)
         await self._embed(embedder, plan, work)
         rows, groups = await asyncio.to_thread(self._ready, plan, work, sent)
+        if isinstance(index, Sampling):
+            keys = [key for key in index.wanted(rows) if key not in groups]
+            groups |= await asyncio.to_thread(self._at_hand, embedder, keys)
         return rows, await index.update(rows, groups)
+
+    def _at_hand(self, embedder: Embedder, keys: Sequence[str]) -> dict[str, FloatArray]:
+        """Vectors of those of some tools that the cache has."""
+        texts = {key: [text_hash(t) for t in self._documents[key][1].texts] for key in keys}
+        known = self._cache.get(
+            embedder.identity, [h for found in texts.values() for h in found], embedder.dimension
+        )
+        return {
+            key: np.stack([known[h] for h in found])
+            for key, found in texts.items()
+            if all(h in known for h in found)
+        }
 
     async def _meanwhile(
         self, index: VectorIndex, words: Snapshot, plan: _Plan, work: _Work, publish: Publish
