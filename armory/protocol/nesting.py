@@ -6,13 +6,14 @@ imports the protocol or a transport.
 
 from __future__ import annotations
 
-import numpy as np
+from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
 
 _NO_STRUCTURE = bytes(set(range(256)) - set(b'[]{}"'))
 _QUOTE = ord('"')
-_STEP = np.zeros(256, np.int8)
-_STEP[list(b"[{")] = 1
-_STEP[list(b"]}")] = -1
 
 
 def deeper_than(data: bytes, limit: int) -> bool:
@@ -31,6 +32,8 @@ def deeper_than(data: bytes, limit: int) -> bool:
 
 def cut(data: bytes, limit: int) -> bytes:
     """The same with a `0` in place of each object and array that begins below `limit` levels."""
+    import numpy as np  # heavy: only for what has more brackets than levels are allowed
+
     whole = np.frombuffer(data, np.uint8)
     deep = _depth(data.replace(b"\\\\", b"  ").replace(b'\\"', b"  ")) > limit
     before = np.concatenate((np.zeros(1, np.bool_), deep[:-1]))
@@ -40,7 +43,20 @@ def cut(data: bytes, limit: int) -> bytes:
 
 def _depth(plain: bytes) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
     """Levels that are open after each byte of JSON without escapes."""
+    import numpy as np
+
     given = np.frombuffer(plain, np.uint8)
-    steps = _STEP[given]
+    steps = _steps()[given]
     steps[np.bitwise_xor.accumulate(given == _QUOTE)] = 0
     return np.cumsum(steps, dtype=np.int32)
+
+
+@cache
+def _steps() -> np.ndarray[tuple[int], np.dtype[np.int8]]:
+    """By byte: how many levels it opens."""
+    import numpy as np
+
+    steps = np.zeros(256, np.int8)
+    steps[list(b"[{")] = 1
+    steps[list(b"]}")] = -1
+    return steps

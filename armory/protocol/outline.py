@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import numpy as np
 from msgspec import Raw
 
 from armory.protocol.rawjson import EMPTY_OBJECT, encode, items, members
@@ -106,6 +105,8 @@ def _plain(string: memoryview, data: bytes | bytearray, begin: int, end: int) ->
     """Whether the inside of a string is valid as it stands and has no escapes."""
     if data.find(b"\\", begin, end) >= 0:
         return False
+    import numpy as np  # heavy: only for a long text
+
     values = np.frombuffer(string, np.uint8)
     if int(values.min()) < _SPACE:
         return False

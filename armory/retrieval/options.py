@@ -12,6 +12,8 @@ from typing import Literal
 
 from armory.domain.query import Query
 
+CALIBRATION = "calibration.json"
+"""File of the user data folder with what `armory tune` has fitted."""
 Strategy = Literal["description", "description_params", "synthetic_queries"]
 ThresholdOn = Literal["calibrated", "raw"]
 

@@ -11,8 +11,8 @@ from pathlib import Path as File
 from armory.config import ConfigProblems, Loaded, Problem, load_file
 from armory.config.problems import Path
 from armory.errors import ConfigError
+from armory.retrieval.options import CALIBRATION
 from armory.runtime.blocks.extras import absent_extras
-from armory.runtime.retrieval import retriever_settings
 from armory.runtime.settings import problems_of
 
 _WHO_MAY_CONNECT = (("security",), ("server", "host"))
@@ -45,8 +45,13 @@ def checked(path: File) -> Loaded:
 
 def _retrieval(loaded: Loaded) -> list[ConfigError]:
     """What of the ranking cannot be used: weights, a calibration file."""
+    rag = loaded.config.tool_rag
+    if not rag.multi_factor.weights and not (loaded.home / CALIBRATION).exists():
+        return []
+    from armory.runtime.retrieval import retriever_settings  # heavy: only where it can say no
+
     try:
-        retriever_settings(loaded.config.tool_rag, loaded.home)
+        retriever_settings(rag, loaded.home)
     except ConfigError as error:
         return [error]
     return []

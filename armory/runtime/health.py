@@ -15,11 +15,10 @@ from armory.config import Loaded
 from armory.config.model import ServerConfig
 from armory.errors import ArmoryError, ConfigError
 from armory.runtime.settings import listen_settings
-from armory.security.authentication import Authenticator
+from armory.security.authentication import ADMIN, Authenticator
 from armory.web.app import listen, make_app
 from armory.web.binding import Bound, bind
 from armory.web.health import Health, Readiness
-from armory.web.rest.routes import ADMIN
 
 _log = structlog.get_logger(__name__)
 _METRICS_PORT = "server.metrics.port"

@@ -17,8 +17,7 @@ from urllib.parse import urlsplit
 
 import structlog
 
-from armory.security.authentication import StaticToken
-from armory.web.rest.routes import ADMIN
+from armory.security.authentication import ADMIN, StaticToken
 
 _log = structlog.get_logger(__name__)
 FOLDER = "running"

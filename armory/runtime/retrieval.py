@@ -15,7 +15,7 @@ from armory.config.checks import lacks_openai_key
 from armory.config.retrieval import ToolRagConfig
 from armory.errors import ConfigError
 from armory.retrieval.indexing.indexer import QueryGenerator
-from armory.retrieval.options import Limits
+from armory.retrieval.options import CALIBRATION, Limits
 from armory.retrieval.rankers.base import RankSettings
 from armory.retrieval.rankers.multi_factor import weights_of
 from armory.retrieval.registry import (
@@ -31,7 +31,6 @@ from armory.retrieval.search.candidates import Experience
 from armory.retrieval.settings import RetrieverSettings
 
 Progress = Callable[[int, int], None]
-CALIBRATION = "calibration.json"
 QUERIES_CACHED = 10_000
 
 

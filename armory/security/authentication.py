@@ -15,6 +15,8 @@ from typing import Protocol
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import ArmoryError, AuthenticationFailed, ConfigError, InsufficientScope
 
+ADMIN = "admin"
+"""Scope of those who run the gateway."""
 _MIN_TOKEN_CHARS = 8
 
 

@@ -21,8 +21,8 @@ from armory.errors import ConfigError
 from armory.evaluation.dataset import Dataset, load_dataset, load_tools
 from armory.evaluation.tune import Tuned, synthetic_queries, tune, write_calibration
 from armory.retrieval.names import RANKERS
+from armory.retrieval.options import CALIBRATION
 from armory.retrieval.registry import RetrievalOptions, build_retriever, make_rankers
-from armory.runtime.retrieval import CALIBRATION
 
 _RANKERS = [name for name in RANKERS if name != "multi_factor"]
 

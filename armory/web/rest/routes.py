@@ -13,10 +13,10 @@ from aiohttp import web
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
 from armory.domain.principal import Principal
+from armory.security.authentication import ADMIN
 from armory.web.rest.problems import Problem
 from armory.web.rest.services import RestServices
 
-ADMIN = "admin"
 Access = Literal["public", "caller", "user", "admin"]
 
 

@@ -16,9 +16,14 @@ try:
 finally:
     print("\\nloaded", *sys.modules)
 """
+SERVE = """
+import armory.cli.gateway.serve, sys
+print("\\nloaded", *sys.modules)
+"""
 SDKS = ("mcp", "mcp_types", "openai", "qdrant_client", "onnxruntime", "tokenizers", "jwt")
 DATABASE = ("sqlalchemy", "alembic")
 HTTP = ("aiohttp", "httptools")
+ARRAYS = ("numpy", "armory.retrieval.features")
 GATEWAY = (
     "aiohttp.web",
     "armory.agent.loop",
@@ -38,11 +43,11 @@ REMOTE = (
 NOWHERE = ("--url", "http://127.0.0.1:1/mcp")
 
 
-def loaded(arguments: tuple[str, ...], folder: Path) -> set[str]:
+def loaded(arguments: tuple[str, ...], folder: Path, program: str = PROGRAM) -> set[str]:
     """The modules that a process has imported when the command ends."""
     (folder / "armory.yaml").write_text("upstreams:\n  here:\n    url: http://127.0.0.1:1/mcp\n")
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, *arguments],
+        [sys.executable, "-c", program, *arguments],
         cwd=folder,
         capture_output=True,
         text=True,
@@ -55,13 +60,18 @@ def loaded(arguments: tuple[str, ...], folder: Path) -> set[str]:
 @pytest.mark.parametrize(
     ("arguments", "needed", "unwanted"),
     [
-        (("keys", "list"), "sqlalchemy", (*SDKS, *HTTP, *GATEWAY)),
-        (("validate",), "armory.config.model", (*SDKS, *HTTP, *DATABASE, *GATEWAY)),
+        (("keys", "list"), "sqlalchemy", ("alembic", *SDKS, *HTTP, *GATEWAY)),
+        (
+            ("validate",),
+            "armory.config.model",
+            ("numpy", "armory.retrieval.features", *SDKS, *HTTP, *DATABASE, *GATEWAY),
+        ),
+        (("status", "--url", "http://127.0.0.1:1"), "armory.config.load", (*ARRAYS, *REMOTE)),
         (("tools", *NOWHERE), "aiohttp", REMOTE),
         (("call", *NOWHERE, "tool"), "aiohttp", REMOTE),
         (("search", *NOWHERE, "words"), "aiohttp", REMOTE),
     ],
-    ids=["keys", "validate", "tools", "call", "search"],
+    ids=["keys", "validate", "status", "tools", "call", "search"],
 )
 def test_a_command_loads_only_what_it_needs(
     tmp_path: Path, arguments: tuple[str, ...], needed: str, unwanted: tuple[str, ...]
@@ -69,3 +79,10 @@ def test_a_command_loads_only_what_it_needs(
     modules = loaded(arguments, tmp_path)
     assert needed in modules
     assert modules.isdisjoint(unwanted), sorted(modules.intersection(unwanted))
+
+
+def test_serving_loads_what_calls_need_and_the_rest_when_it_is_wanted(tmp_path: Path) -> None:
+    modules = loaded((), tmp_path, SERVE)
+    late = (*SDKS, "alembic", "asyncpg", "redis", "faiss", "cryptography.hazmat.bindings")
+    assert "armory.wire.http.edge" in modules
+    assert modules.isdisjoint(late), sorted(modules.intersection(late))
