@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.load import peers
+from benchmarks.load import peers, proxies
 from benchmarks.load.processes import (
     ENV,
     ROOT,
@@ -98,6 +98,7 @@ def start(
     port = free_port()
     values = {
         "upstream": upstream,
+        "upstream_address": f"127.0.0.1:{upstream_port}",
         "endpoint": endpoint,
         "dir": str(folder),
         "python": sys.executable,
@@ -275,7 +276,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="without 256 clients")
     args = parser.parse_args()
     end_on_sigterm()
-    chosen = targets(args.peers)
+    chosen = [*targets(args.peers), *proxies.targets()]
     if args.only is not None:
         names = [target.name for target in chosen]
         unknown = [name for name in args.only if name not in names]
@@ -284,7 +285,7 @@ def main() -> None:
         chosen = [target for target in chosen if target.name in args.only]
     before: list[Row] = []
     head = {
-        "versions": {**versions(), **peers.versions(args.peers)},
+        "versions": {**versions(), **peers.versions(args.peers), **proxies.versions()},
         "machine": machine(),
         "rounds": args.rounds,
         "seconds": args.seconds,

@@ -28,8 +28,8 @@ class Target:
 
     Attributes:
         name: as in the table.
-        argv: command, `{port}`, `{upstream}` (base URL), `{endpoint}` and `{dir}` (scratch) filled
-            in; empty: the upstream itself.
+        argv: command, `{port}`, `{upstream}` (base URL), `{upstream_address}`, `{endpoint}` and
+            `{dir}` (scratch) filled in; empty: the upstream itself.
         stdio_argv: the command where its upstream is a process; empty: as `argv`.
         path: of the MCP endpoint, `{endpoint}` being `mcp` or `sse-mcp`.
         tool: name that the upstream's `echo` has there.
