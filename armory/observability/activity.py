@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
+import msgspec
+
 from armory.domain.principal import Principal
 from armory.domain.results import Listing
 
@@ -21,8 +23,7 @@ _BYTES_PER_TOKEN = 4
 Kind = Literal["call", "listing", "search"]
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(msgspec.Struct, frozen=True, gc=False):
     """One thing that was answered.
 
     Attributes:

@@ -82,12 +82,12 @@ function Users() {
             <tr key={user.id}>
               <td class="break">{plain(user.id)}</td><td>{plain(user.plan)}</td><td class="nowrap">{day(user.created_at_ms)}</td>
               <td><span class={`tag ${user.is_active ? "good" : "warn"}`}>{user.is_active ? "active" : "off"}</span></td>
-              <td class="row">
+              <td><div class="row">
                 <button type="button" class="quiet" onClick={() => void run(() => ask("PATCH", `/v1/users/${encodeURIComponent(user.id)}`, { is_active: !user.is_active }))}>
                   Switch {user.is_active ? "off" : "on"}<span class="visually-hidden"> {plain(user.id)}</span></button>
                 <Sure what={`Delete ${plain(user.id)}`} word="Delete" asked={sure === user.id} ask={() => setSure(user.id)}
                   yes={() => { setSure(null); void run(() => ask("DELETE", `/v1/users/${encodeURIComponent(user.id)}`)); }} no={() => setSure(null)} />
-              </td>
+              </div></td>
             </tr>))}
           </tbody>
         </table></div>
@@ -196,13 +196,13 @@ function Packs({ me }: { me: Me }) {
             <tr key={pack.id}>
               <td class="break">{plain(pack.title)} <code class="small">{plain(pack.id)}</code></td><td class="break">{pack.owner === null ? "everybody" : plain(pack.owner)}</td>
               <td class="break small">{[...pack.servers.map((key) => `all of ${plain(key)}`), ...pack.tools.map(plain)].join(", ") || "nothing"}</td>
-              <td class="row">
+              <td><div class="row">
                 {whose && <button type="button" class="quiet" onClick={() => void run(() => post("/v2/track_installation", { pack_id: pack.id }))}>
                   Install<span class="visually-hidden"> {plain(pack.title)}</span></button>}
                 {(me.admin || pack.owner === me.user) && (
                   <Sure what={`Delete ${plain(pack.title)}`} word="Delete" asked={sure === pack.id} ask={() => setSure(pack.id)}
                     yes={() => { setSure(null); void run(() => ask("DELETE", `/v1/packs/${encodeURIComponent(pack.id)}`)); }} no={() => setSure(null)} />)}
-              </td>
+              </div></td>
             </tr>))}
           </tbody>
         </table></div>
