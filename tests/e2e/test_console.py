@@ -100,7 +100,7 @@ def served(serve: Any, demo_upstreams: dict[str, Any], tmp_path: Path) -> Any:
 @pytest.mark.timeout(300)
 def test_people_find_their_way_and_markup_stays_text(served: Any, packages: Path) -> None:
     facts = drive(packages, "small", served.base, ROOT_TOKEN, PAGES + FOR_ADMINISTRATORS)
-    assert facts["refused"] == "The credential is not accepted (any more)."
+    assert facts["refused"] == "the credential is not valid here"
     assert facts["first"].startswith("notes__")
     assert facts["dragged"] == pytest.approx(0.05, abs=0.02)
     assert facts["listedLower"] > facts["listed"] > 0

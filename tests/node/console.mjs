@@ -81,6 +81,7 @@ const everyPage = async () => {
   for (const name of pages) {
     await open(name, TITLES[name]);
     await inspect(`${scenario} ${name}`);
+    report.facts.text = (report.facts.text ?? "") + (await page.locator("body").innerText());
     if (phone && name === "playground") await shot("phone");
   }
 };
@@ -237,11 +238,6 @@ const scenarios = {
   async restricted() {
     await login();
     await everyPage();
-    report.facts.text = "";
-    for (const name of pages) {
-      await open(name, TITLES[name]);
-      report.facts.text += await page.locator("body").innerText();
-    }
     await search("write a note");
     report.facts.text += await page.locator("body").innerText();
   },
