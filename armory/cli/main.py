@@ -50,6 +50,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "logs": ("gateway.logs", "logs", "What a server wrote to standard error."),
     "audit": ("gateway.audit", "audit", "Who asked what; `verify`: whether the record is whole."),
     "doctor": ("gateway.doctor", "doctor", "What is wrong with a set-up, and what to do."),
+    "reload": ("gateway.reload", "reload", "Read the configuration again; `--dry-run`."),
     "login": ("gateway.login", "login", "Log in at an upstream that wants a person."),
     "logout": ("gateway.login", "logout", "Forget that login."),
     "approve": ("gateway.approve", "approve", "Take changed tool definitions as good."),

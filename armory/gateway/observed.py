@@ -162,6 +162,10 @@ class ObservedPool:
         """As `Pool.key`."""
         return self._pool.key(server, owner)
 
+    async def settle(self, server: str, owner: Owner) -> None:
+        """As `Pool.settle`."""
+        await self._pool.settle(server, owner)
+
     async def release_session(self, session_id: str) -> None:
         """As `Pool.release_session`."""
         await self._pool.release_session(session_id)

@@ -5,10 +5,12 @@ Owns: the comparison of two configurations. Opens nothing, changes nothing.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from armory.config import Config
 from armory.runtime.retrieval import ENGINE_KEYS
+from armory.upstreams.spec import UpstreamSpec
 
 _RESTART_BLOCKS = ("server", "accounts", "storage", "agent", "observability")
 _FIXED_KEYS = {
@@ -25,10 +27,26 @@ class Reloaded:
     Attributes:
         applied: blocks that differ and are in force now.
         needs_restart: blocks that differ and take a restart.
+        kept, restarted, added, removed: upstreams; those that are kept keep their processes and
+            sessions.
     """
 
     applied: list[str] = field(default_factory=list[str])
     needs_restart: list[str] = field(default_factory=list[str])
+    kept: list[str] = field(default_factory=list[str])
+    restarted: list[str] = field(default_factory=list[str])
+    added: list[str] = field(default_factory=list[str])
+    removed: list[str] = field(default_factory=list[str])
+
+    def sort(self, before: Iterable[UpstreamSpec], after: Iterable[UpstreamSpec]) -> None:
+        """Say what becomes of each upstream, by the same comparison as the pool's."""
+        old, new = {spec.key: spec for spec in before}, {spec.key: spec for spec in after}
+        for key, spec in new.items():
+            if key not in old:
+                self.added.append(key)
+            else:
+                (self.kept if old[key] == spec else self.restarted).append(key)
+        self.removed += [key for key in old if key not in new]
 
 
 def difference(old: Config, new: Config) -> Reloaded:

@@ -5,16 +5,21 @@ Owns: `RestServices` out of a `Runtime`. Opens nothing.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import time
 from collections.abc import Mapping
+from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from armory.accounts.service import Accounts
 from armory.domain.principal import Principal
+from armory.errors import ConfigError
 from armory.evaluation.marks import MarkedQueries
 from armory.observability.activity import Activity
 from armory.observability.redaction import redacted
+from armory.runtime.checking import checked
 from armory.runtime.running import Runtime
 from armory.runtime.settings import base_path
 from armory.runtime.version import armory_version
@@ -88,7 +93,16 @@ def live_gateway(runtime: Runtime) -> LiveGateway:
         restart=runtime.supervisor.restart,
         pinning=lambda: runtime.keeper.pinning,
         rebuild=runtime.keeper.approved,
+        reload=partial(_reload, runtime),
     )
+
+
+async def _reload(runtime: Runtime, dry_run: bool) -> Mapping[str, list[str]]:
+    path = runtime.loaded.path
+    if path is None:
+        raise ConfigError("this gateway was not started from a file; there is nothing to read")
+    loaded = runtime.overridden(await asyncio.to_thread(checked, path))
+    return asdict(await runtime.reload(loaded, dry_run=dry_run))
 
 
 def search_defaults(runtime: Runtime) -> Mapping[str, Any]:

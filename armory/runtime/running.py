@@ -6,6 +6,7 @@ Owns: the parts, starting and stopping them, and what a reload swaps. `opening` 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -65,6 +66,10 @@ FIRST_SNAPSHOT_S = 10.0
 """So long the first snapshot waits for upstreams that have neither answered nor failed."""
 
 
+def _as_it_is(loaded: Loaded) -> Loaded:
+    return loaded
+
+
 class Runtime:
     """A gateway that runs. Made by `opening.open_runtime`.
 
@@ -83,9 +88,12 @@ class Runtime:
         listening: the bound server; None likewise.
         joined: what it shares with other replicas.
         observers: who watches what clients ask.
+        overridden: puts what the command line said into a configuration that is read again.
         first_snapshot: set when the first snapshot is served.
         opening: whether the accounts are open; None before and for the operator's own commands.
     """
+
+    overridden: Callable[[Loaded], Loaded] = staticmethod(_as_it_is)
 
     def __init__(
         self,
@@ -279,10 +287,14 @@ class Runtime:
         embedder = self.retriever.embedder
         self.agent = await open_agent(self.loaded, self.retriever, embedder, stack)
 
-    async def reload(self, loaded: Loaded) -> Reloaded:
+    async def reload(self, loaded: Loaded, *, dry_run: bool = False) -> Reloaded:
         """Put a new configuration in force as far as that goes without a restart.
 
         Upstreams that did not change keep their sessions; calls in flight end.
+
+        Args:
+            loaded: the new configuration.
+            dry_run: only say what would become of it.
 
         Raises:
             ConfigError: it does not hold; nothing has changed then.
@@ -294,6 +306,9 @@ class Runtime:
         settings = retriever_settings(new.tool_rag, loaded.home)
         pinning = self._pinning(loaded)
         report = difference(old, new)
+        report.sort(self.pool.specs(), parts.specs)
+        if dry_run:
+            return report
         policy = Policy() if self._trusted else parts.policy
         if self.retriever is not None:
             self.retriever.settings = settings

@@ -179,6 +179,10 @@ class Pool:
         """Keys of the upstreams, in the order of the configuration."""
         return list(self._upstreams)
 
+    def specs(self) -> list[UpstreamSpec]:
+        """The upstreams as they are configured now, in the order of the configuration."""
+        return [upstream.spec for upstream in self._upstreams.values()]
+
     def era(self, server: str) -> Era | None:
         """Era of the upstream; None while it has never been reached."""
         upstream = self._upstreams.get(server)

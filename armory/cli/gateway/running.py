@@ -40,11 +40,12 @@ class Gateway:
     token: str | None
     pid: int = 0
 
-    def get(self, path: str, *, also: tuple[int, ...] = ()) -> dict[str, Any]:
+    def get(self, path: str, *, also: tuple[int, ...] = (), method: str = "GET") -> dict[str, Any]:
         """One answer in JSON.
 
         Args:
             path: below `url`.
+            method: of HTTP.
             also: further HTTP statuses whose body is the answer.
 
         Raises:
@@ -53,7 +54,7 @@ class Gateway:
             UnknownTool: there is nothing of that name.
         """
         headers = {"Authorization": f"Bearer {self.token}"} if self.token else {}
-        asked = urllib.request.Request(self.url + path, headers=headers)
+        asked = urllib.request.Request(self.url + path, headers=headers, method=method)
         try:
             with urllib.request.urlopen(asked, timeout=_WITHIN_S) as answer:
                 return self._read(answer.read())

@@ -244,6 +244,7 @@ async def _reload_on(
     given: tuple[str | None, int | None],
     announcer: Announcer,
 ) -> None:
+    runtime.overridden = lambda read: _with_address(read, *given)
     while True:
         await reload.wait()
         reload.clear()
@@ -252,7 +253,7 @@ async def _reload_on(
             continue
         try:
             loaded = await asyncio.to_thread(checked, path)
-            report = await runtime.reload(_with_address(loaded, *given))
+            report = await runtime.reload(runtime.overridden(loaded))
         except ConfigError as error:
             announcer.error("reload_refused", f"{error}\nThe configuration in force stays.")
             continue

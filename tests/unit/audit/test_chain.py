@@ -21,16 +21,9 @@ from armory.audit.record import (
 from armory.audit.sinks import own_entry
 
 
-def entry(number: int, **more: str) -> Entry:
+def entry(number: int) -> Entry:
     return Entry(
-        1_790_000_000.5 + number,
-        "ada",
-        "token:ada",
-        "/mcp",
-        "tools/call",
-        "ok",
-        tool="a__b",
-        **more,
+        1_790_000_000.5 + number, "ada", "token:ada", "/mcp", "tools/call", "ok", tool="a__b"
     )
 
 

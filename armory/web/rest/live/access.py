@@ -14,7 +14,7 @@ from msgspec import Raw
 
 from armory.domain.principal import Principal
 from armory.domain.tool import ToolRecord
-from armory.errors import UnknownTool
+from armory.errors import ConfigError, UnknownTool
 from armory.evaluation.marks import MarkedQueries
 from armory.gateway.context import RequestContext
 from armory.gateway.endpoint import ALL, Endpoint
@@ -58,6 +58,10 @@ async def _unknown(server: str) -> None:
     raise UnknownTool(f"there is no upstream {server!r}")
 
 
+async def _no_file(_dry_run: bool) -> Mapping[str, list[str]]:
+    raise ConfigError("this gateway was not started from a file; there is nothing to read again")
+
+
 def _nobody() -> Mapping[str, Principal]:
     return {}
 
@@ -76,6 +80,8 @@ class LiveGateway:
         restart: connects an upstream anew; raises `UnknownTool` where there is none.
         pinning: knows the definitions that are withheld; None: nothing is.
         rebuild: builds and serves a new snapshot.
+        reload: reads the configuration again and puts it in force, or, for a dry run, only says
+            what would become of it; raises `ConfigError` where it does not hold.
         marking: held while a label is written.
     """
 
@@ -87,6 +93,7 @@ class LiveGateway:
     restart: Callable[[str], Awaitable[None]] = _unknown
     pinning: Callable[[], Pinning | None] = lambda: None
     rebuild: Callable[[], Awaitable[None]] = _done
+    reload: Callable[[bool], Awaitable[Mapping[str, list[str]]]] = _no_file
     marking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def context(

@@ -11,9 +11,10 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from armory.domain.naming import split_name
-from armory.errors import UnknownTool
+from armory.errors import ConfigError, UnknownTool
 from armory.observability.activity import Entry, Minute
 from armory.web.rest.live.access import LiveGateway
+from armory.web.rest.problems import Problem
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
 
 
@@ -67,6 +68,24 @@ class Timeline(Answer):
     minutes: list[MinuteAnswer]
 
 
+class How(Shape):
+    """How the configuration is read again."""
+
+    dry_run: bool = Field(default=False, description="Only say what would become of it.")
+
+
+class ReloadAnswer(Answer):
+    """What became of the configuration, or would."""
+
+    dry_run: bool
+    applied: list[str] = Field(description="Blocks that differ and are in force now.")
+    needs_restart: list[str] = Field(description="Blocks or keys that take a restart.")
+    kept: list[str] = Field(description="Upstreams that keep their processes and sessions.")
+    restarted: list[str]
+    added: list[str]
+    removed: list[str]
+
+
 def routes(live: LiveGateway) -> list[Route]:
     """The routes."""
     server = {"server": "Key of the upstream."}
@@ -80,6 +99,9 @@ def routes(live: LiveGateway) -> list[Route]:
               "Connect an upstream anew", None, tag="gateway", access="admin", status=204,
               path_params=server,
               description="Its process or sessions are replaced; calls in flight end."),
+        Route("POST", "/v1/reload", partial(_reload, live), "Read the configuration again",
+              ReloadAnswer, tag="gateway", access="admin", params=How,
+              description="Upstreams that did not change keep their processes and sessions."),
     ]  # fmt: skip
 
 
@@ -105,6 +127,14 @@ async def _restart(live: LiveGateway, call: RestCall) -> Reply:
         raise UnknownTool(f"there is no upstream {server!r}")
     await live.restart(server)
     return Reply(None, 204)
+
+
+async def _reload(live: LiveGateway, call: RestCall) -> Reply:
+    dry_run: bool = call.params.dry_run
+    try:
+        return Reply({"dry_run": dry_run, **await live.reload(dry_run)})
+    except ConfigError as error:
+        raise Problem(422, error.code, f"{error}; the configuration in force stays") from None
 
 
 def _shown(entry: Entry) -> dict[str, Any]:

@@ -1,0 +1,192 @@
+"""What watching costs: CPU of the gateway for a call with nothing watched, traces, the audit.
+
+`python -m benchmarks.watched [--before CHECKOUT] [--rounds N] [--calls N] [--out FILE]`.
+
+One gateway for each way runs beside the others; rounds of calls go to each in turn, so that
+whatever else the machine does falls on all alike. Counted is the CPU time of the gateway's process
+alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import re
+import statistics
+import sys
+import tempfile
+from asyncio.subprocess import Process
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import aiohttp
+import yaml
+
+from armory.runtime.version import armory_version
+from armory.testing.clients.raw import modern_body, modern_headers
+from armory.testing.collector import Collector
+from armory.testing.upstreams.http import ScriptedUpstream
+
+ROOT = Path(__file__).parents[1]
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One gateway.
+
+    Attributes:
+        environ: variables beside the process's own.
+        audit: what `observability.audit` says.
+        code: the checkout that it runs.
+    """
+
+    environ: Mapping[str, str]
+    audit: Mapping[str, str]
+    code: Path = ROOT
+
+
+def ways(collector: str, before: Path | None) -> dict[str, Way]:
+    """The gateways by name."""
+    otel = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector}
+    sampled = {**otel, "OTEL_TRACES_SAMPLER": "parentbased_traceidratio"}
+    found = {
+        "off": Way({}, {}),
+        "traces_1_percent": Way({**sampled, "OTEL_TRACES_SAMPLER_ARG": "0.01"}, {}),
+        "traces_1_percent_no_metrics": Way(
+            {**sampled, "OTEL_TRACES_SAMPLER_ARG": "0.01", "OTEL_METRICS_EXPORTER": "none"}, {}
+        ),
+        "traces_all": Way(otel, {}),
+        "audit_file": Way({}, {"to": "audit.jsonl"}),
+    }
+    return {"before": Way({}, {}, before), **found} if before else found
+
+
+class Gateway:
+    """One gateway that runs."""
+
+    def __init__(self, process: Process, url: str) -> None:
+        self._process = process
+        self.url = url
+
+    def cpu_s(self) -> float:
+        """CPU time so far."""
+        stat = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(stat[11]) + int(stat[12])) * _TICK_S
+
+
+@contextlib.asynccontextmanager
+async def running(way: Way, upstream: str, folder: Path) -> AsyncGenerator[Gateway]:
+    """A gateway in a process of its own, until the context ends."""
+    config = {
+        "server": {"port": 0},
+        "upstreams": {"web": {"url": upstream}},
+        "tool_rag": {"enabled": False},
+        **({"observability": {"audit": dict(way.audit)}} if way.audit else {}),
+    }
+    (folder / "armory.yaml").write_text(yaml.safe_dump(config))
+    environ = {key: value for key, value in os.environ.items() if not key.startswith("OTEL_")}
+    environ |= {"ARMORY_HOME": str(folder / "home"), "PYTHONPATH": str(way.code), **way.environ}
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-m",
+        "armory.cli.main",
+        "serve",
+        cwd=folder,
+        env=environ,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    assert process.stderr is not None
+    url = ""
+    while not url:
+        line = (await process.stderr.readline()).decode()
+        if not line:
+            raise SystemExit(f"the gateway in {folder} ended")
+        if found := re.search(r"listening on (http://[^\s\"]+)", line):
+            url = found[1]
+    drained = asyncio.ensure_future(process.stderr.read())
+    try:
+        yield Gateway(process, url)
+    finally:
+        process.terminate()
+        await process.wait()
+        await drained
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder
+
+
+async def calls(http: aiohttp.ClientSession, url: str, count: int) -> None:
+    """So many calls, a few at a time."""
+    body = modern_body(1, "tools/call", {"name": "web__who", "arguments": {}})
+    headers = modern_headers(body)
+
+    async def some(number: int) -> None:
+        for _ in range(number):
+            async with http.post(url, json=body, headers=headers) as answer:
+                if b'"error"' in await answer.read():
+                    raise SystemExit(f"a call failed: {await answer.text()}")
+
+    await asyncio.gather(*(some(count // _AT_ONCE) for _ in range(_AT_ONCE)))
+
+
+async def measured(before: Path | None, rounds: int, count: int) -> dict[str, object]:
+    """Microseconds a call by way, medians over the rounds, and their ratio to `off`."""
+    took: dict[str, list[float]] = {}
+    async with contextlib.AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="armory-watched-")))
+        collector = await stack.enter_async_context(Collector())
+        upstream = await stack.enter_async_context(ScriptedUpstream())
+        http = await stack.enter_async_context(aiohttp.ClientSession())
+        gateways = {
+            name: await stack.enter_async_context(running(way, upstream.url, _made(folder / name)))
+            for name, way in ways(collector.url, before).items()
+        }
+        for gateway in gateways.values():
+            await calls(http, gateway.url, count)
+        for _ in range(rounds):
+            for name, gateway in gateways.items():
+                began = gateway.cpu_s()
+                await calls(http, gateway.url, count)
+                took.setdefault(name, []).append((gateway.cpu_s() - began) / count * 1e6)
+            upstream.requests.clear()
+            upstream.script.received.clear()
+            collector.spans.clear()
+    base = took["off"]
+    return {
+        "armory": armory_version(),
+        "python": sys.version.split()[0],
+        "rounds": rounds,
+        "calls": count,
+        "us_a_call": {name: round(statistics.median(t), 1) for name, t in took.items()},
+        "to_off": {
+            name: round(statistics.median(a / b for a, b in zip(t, base, strict=True)), 3)
+            for name, t in took.items()
+        },
+    }
+
+
+def main() -> None:
+    """Run it."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--before", type=Path, help="another checkout, to be measured beside")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--calls", type=int, default=1_600)
+    parser.add_argument("--out", type=Path)
+    arguments = parser.parse_args()
+    found = asyncio.run(measured(arguments.before, arguments.rounds, arguments.calls))
+    text = json.dumps(found, indent=1)
+    print(text)
+    if arguments.out is not None:
+        arguments.out.write_text(text + "\n")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""`armory reload` against a gateway that runs: what it says beforehand is what it does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+from armory.cli.main import cli
+from armory.config import load_file
+from armory.errors import ArmoryError
+from armory.runtime import open_runtime
+from armory.testing.upstreams.http import ScriptedUpstream
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_dry_run_says_what_a_reload_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARMORY_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("ARMORY_TOKEN", raising=False)
+    path = tmp_path / "armory.yaml"
+
+    def write(drain_s: int, **upstreams: Any) -> None:
+        server = {"port": 0, "drain_timeout_s": drain_s}
+        blocks = {"server": server, "tool_rag": {"enabled": False}, "upstreams": upstreams}
+        path.write_text(yaml.safe_dump(blocks))
+
+    async def reload(*arguments: str) -> Any:
+        found = await asyncio.to_thread(CliRunner().invoke, cli, ["reload", "--json", *arguments])
+        if found.exception is not None and not isinstance(found.exception, SystemExit):
+            raise found.exception
+        return json.loads(found.stdout)["gateways"][0]
+
+    async with ScriptedUpstream() as one, ScriptedUpstream() as other:
+        write(5, same={"url": one.url}, changed={"url": other.url}, gone={"url": one.url})
+        async with open_runtime(load_file(path), address=("127.0.0.1", 0)) as runtime:
+            await runtime.ready()
+            before = {key: runtime.pool.upstream(key) for key in runtime.pool.servers()}
+            write(6, same={"url": one.url}, changed={"url": one.url}, new={"url": other.url})
+            planned = await reload("--dry-run")
+            assert list(before) == runtime.pool.servers()
+            assert all(runtime.pool.upstream(key) is was for key, was in before.items())
+            expected = {
+                "applied": ["upstreams"],
+                "needs_restart": ["server"],
+                "kept": ["same"],
+                "restarted": ["changed"],
+                "added": ["new"],
+                "removed": ["gone"],
+            }
+            assert {key: planned[key] for key in expected} == expected
+            done = await reload()
+            assert {key: done[key] for key in expected} == expected
+            assert sorted(runtime.pool.servers()) == ["changed", "new", "same"]
+            assert runtime.pool.upstream("same") is before["same"]
+            assert runtime.pool.upstream("changed") is not before["changed"]
+            path.write_text("upstreams: 7")
+            with pytest.raises(ArmoryError, match="upstreams"):
+                await reload()
+            assert runtime.pool.upstream("same") is before["same"]
