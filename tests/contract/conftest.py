@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from armory.testing.servers import (
     redis_binary,
 )
 from tests.contract.links import LEGACY, MODERN, Rig, open_rig
-from tests.contract.qdrant_server import QdrantServer
+from tests.contract.qdrant_server import QdrantServer, running_qdrant
 
 
 @dataclass
@@ -116,6 +118,18 @@ def server() -> Iterator[QdrantServer]:
     server.start()
     yield server
     server.close()
+
+
+@pytest.fixture(scope="session")
+def qdrant_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A real Qdrant server: the one that `QDRANT_URL` names, or `qdrant` of the PATH."""
+    if "QDRANT_URL" in os.environ:
+        yield os.environ["QDRANT_URL"]
+        return
+    binary = shutil.which("qdrant")
+    if binary is None:
+        pytest.skip("there is no qdrant on the PATH")
+    yield from running_qdrant(binary, tmp_path_factory.mktemp("qdrant"))
 
 
 @pytest.fixture(params=[*MODERN, *LEGACY])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import uuid
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from pathlib import Path
@@ -29,7 +30,10 @@ KINDS = [
     "qdrant-http",
     pytest.param(
         "qdrant-server",
-        marks=pytest.mark.skipif("QDRANT_URL" not in os.environ, reason="QDRANT_URL is not set"),
+        marks=pytest.mark.skipif(
+            "QDRANT_URL" not in os.environ and shutil.which("qdrant") is None,
+            reason="QDRANT_URL is not set, and there is no qdrant on the PATH",
+        ),
     ),
 ]
 Maker = Callable[[], VectorIndex]
@@ -58,7 +62,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path, server: QdrantServer) -
         ),
         "qdrant-http": lambda: QdrantIndex(identity, DIM, QdrantSettings(url=server.url)),
         "qdrant-server": lambda: QdrantIndex(
-            identity, DIM, QdrantSettings(url=os.environ.get("QDRANT_URL"))
+            identity, DIM, QdrantSettings(url=request.getfixturevalue("qdrant_url"))
         ),
     }
     return makers[kind]
