@@ -158,9 +158,9 @@ class Gateway:
                 `known`, whatever was had before, waited for where there was none yet; `current`,
                 what they are by now; `unused`, nothing: what is the same for everybody.
         """
-        if own_lists == "unused" or not self.principal_lists.servers:
-            return served_from(request, self._view)
         owner, endpoint = request.owner, request.endpoint
+        if own_lists == "unused" or not self.principal_lists.has(owner):
+            return served_from(request, self._view)
         current = own_lists == "current"
         await self._principal_views.prepare(owner, endpoint, self._view, current=current)
         return served_from(request, self._principal_views.view(owner, endpoint, self._view))
@@ -185,7 +185,7 @@ class Gateway:
     def _may_use(self, owner: Owner, endpoint: Endpoint, server: str) -> bool:
         """Whether a caller sees anything of a server at an endpoint right now."""
         view = self._view
-        if server in self.principal_lists.servers:
+        if self.principal_lists.has(owner):
             view = self._principal_views.view(owner, endpoint, view)
         return view.may_use(owner.principal, endpoint, server)
 
@@ -209,6 +209,8 @@ class Gateway:
         if isinstance(event, Notified):
             if event.list_changed:
                 self.principal_lists.on_list_changed(event.server, event.owner)
+                for owner in self.changes.served_alone(event.server, event.owner):
+                    self.principal_lists.own(event.server, owner, self._view)
             self.changes.on_notification(event)
 
     async def session_ended(self, session_id: str) -> None:

@@ -36,8 +36,12 @@ class Pool(Protocol):
         """
         ...
 
-    async def set_subscriptions(self, server: str, owner: Owner, uris: frozenset[str]) -> None:
-        """Make the session of `owner` report updates of exactly these original URIs."""
+    async def set_subscriptions(
+        self, server: str, owner: Owner, uris: frozenset[str], again: str | None = None
+    ) -> None:
+        """Make the session of `owner` report updates of exactly these original URIs; `again` is
+        one of them that one more client wants.
+        """
         ...
 
     async def fetch_lists(self, server: str, owner: Owner) -> ServerLists:
@@ -66,6 +70,12 @@ class Pool(Protocol):
 
     async def roots_changed(self, owner: Owner, client: ClientChannel) -> None:
         """A legacy client's roots changed: tell the upstream sessions that serve it."""
+        ...
+
+    def announces(self, server: str, owner: Owner) -> bool:
+        """Whether a session other than the gateway's own is open for `owner` that says by itself
+        when its lists change.
+        """
         ...
 
     def era(self, server: str) -> Era | None:

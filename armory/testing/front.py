@@ -114,8 +114,11 @@ class ScriptedPool:
         self.calls.append((server, owner, call))
         return await self.upstreams[server].answer(call, owner)
 
-    async def set_subscriptions(self, server: str, owner: Owner, uris: frozenset[str]) -> None:
+    async def set_subscriptions(
+        self, server: str, owner: Owner, uris: frozenset[str], again: str | None = None
+    ) -> None:
         """Note the wanted set."""
+        del again
         self.subscriptions[server, self.key(server, owner)] = uris
 
     async def roots_changed(self, owner: Owner, client: ClientChannel) -> None:
@@ -134,6 +137,11 @@ class ScriptedPool:
         """Sessions are per principal."""
         del server
         return owner.principal.key
+
+    def announces(self, server: str, owner: Owner) -> bool:
+        """No session of its own says anything."""
+        del server, owner
+        return False
 
     def era(self, server: str) -> Era | None:
         """As scripted."""

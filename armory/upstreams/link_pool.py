@@ -21,6 +21,7 @@ from armory.protocol.methods import may_be_asked
 from armory.protocol.session_events import Ended, Lost, SessionEvent, SessionObserver
 from armory.tasks import Tasks
 from armory.upstreams.clock import Clock
+from armory.upstreams.link_slot import LinkSlot
 from armory.upstreams.negotiate import Connector, NoHandshake
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.spec import UpstreamSpec
@@ -36,39 +37,6 @@ PROFILES_PER_OWNER = 8
 
 _RESTORE_S = 5.0
 _sorted = msgspec.json.Encoder(order="sorted")
-
-
-class LinkSlot:
-    """One session, open or not: observes its links.
-
-    Attributes:
-        legacy: whether it must be one with a handshake, as its client speaks.
-    """
-
-    def __init__(
-        self,
-        owner: str,
-        whose: Owner,
-        capabilities: Mapping[str, Any],
-        sessions: LinkPool,
-        *,
-        legacy: bool = False,
-    ) -> None:
-        self.owner = owner
-        self.whose = whose
-        self.capabilities = capabilities
-        self.legacy = legacy
-        self.link: BaseLink | None = None
-        self.watched: BaseLink | None = None
-        self.connecting: asyncio.Task[BaseLink] | None = None
-        self.in_flight = 0
-        self.last_used = 0.0
-        self.pinned = False
-        self._sessions = sessions
-
-    def on_session_event(self, event: SessionEvent) -> None:
-        """As `SessionObserver.on_session_event`."""
-        self._sessions.on_slot_event(self, event)
 
 
 class LinkPool:
@@ -146,7 +114,9 @@ class LinkPool:
         if slot is None:
             self._make_room(key[0])
             declared = {} if modern else dict(capabilities)
-            slot = LinkSlot(key[0], self._counted(owner), declared, self, legacy=legacy)
+            slot = LinkSlot(
+                key[0], self._counted(owner), declared, self.on_slot_event, legacy=legacy
+            )
             slot.last_used = self._clock.now()
             self._slots[key] = slot
         return slot
@@ -212,9 +182,14 @@ class LinkPool:
         if self._wanted.get(slot.owner) and not slot.pinned and not self._closing:
             self._tasks.spawn(self._restore(slot.owner), f"resubscribe {self.spec.key}")
 
-    async def subscribe(self, owner: Owner, uris: frozenset[str]) -> None:
+    async def subscribe(self, owner: Owner, uris: frozenset[str], again: str | None = None) -> None:
         """Make the sessions of `owner` report updates of exactly these resources, those that are
         opened later as well: a client hears of what its own calls change, whichever they use.
+
+        Args:
+            owner: whose sessions.
+            uris: the resources.
+            again: the one that another client subscribed to; upstreams with a handshake are told.
 
         Raises:
             Refused: the upstream said no.
@@ -222,10 +197,12 @@ class LinkPool:
         """
         links = self._live(self.owner_key(owner))
         if uris and not links:
-            links = [(await self.opened(owner, owner.capabilities))[1]]
+            links, again = [(await self.opened(owner, owner.capabilities))[1]], None
         key = self.owner_key(owner)
         for link in links:
             await link.set_subscriptions(uris)
+            if again is not None:
+                await link.subscribe_again(again)
         if uris:
             self._wanted[key] = uris
         else:
@@ -257,6 +234,11 @@ class LinkPool:
             if link is not None:
                 self._tasks.spawn(self._end(link), f"close {self.spec.key}")
         await self._tasks.ended()
+
+    def announces(self, owner: Owner) -> bool:
+        """Whether `owner` is served by an open session that says by itself when lists change."""
+        key = self.owner_key(owner)
+        return key != OWN and any(link.era == "legacy" for link in self._live(key))
 
     def rooted(self, owner: Owner, capabilities: Mapping[str, Any]) -> list[BaseLink]:
         """The open legacy links that serve a client of `owner` which declared that it has roots."""

@@ -137,16 +137,20 @@ class Pool:
             slot.in_flight -= 1
             slot.last_used = self._clock.now()
 
-    async def set_subscriptions(self, server: str, owner: Owner, uris: frozenset[str]) -> None:
+    async def set_subscriptions(
+        self, server: str, owner: Owner, uris: frozenset[str], again: str | None = None
+    ) -> None:
         """Make the session of `owner` report updates of exactly these original URIs.
 
-        Kept over reconnects; while there are any, the session is not closed for being idle.
+        `again` is one of them that another client wants now, too: upstreams with a handshake are
+        told so. Kept over reconnects; while there are any, the session is not closed for being
+        idle.
 
         Raises:
             Refused: the upstream said no.
             UpstreamUnavailable: it cannot be asked.
         """
-        await self.upstream(server).links.subscribe(owner, uris)
+        await self.upstream(server).links.subscribe(owner, uris, again)
 
     async def settle(self, server: str, owner: Owner) -> None:
         """Have it known which session serves `owner`: until then `key` is what it probably will be.
@@ -174,6 +178,13 @@ class Pool:
     def key(self, server: str, owner: Owner) -> str:
         """Name of the session that serves `owner`: `SessionEvent.owner`."""
         return self.upstream(server).links.owner_key(owner)
+
+    def announces(self, server: str, owner: Owner) -> bool:
+        """Whether a session other than the gateway's own is open for `owner` that says by itself
+        when its lists change.
+        """
+        upstream = self._upstreams.get(server)
+        return upstream is not None and upstream.links.announces(owner)
 
     def servers(self) -> list[str]:
         """Keys of the upstreams, in the order of the configuration."""

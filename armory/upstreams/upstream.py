@@ -20,7 +20,8 @@ from armory.protocol.session_events import SessionObserver, SessionObservers
 from armory.upstreams.breaker import Breaker, State
 from armory.upstreams.clock import Clock
 from armory.upstreams.error_output import ErrorOutput
-from armory.upstreams.link_pool import LinkPool, LinkSlot
+from armory.upstreams.link_pool import LinkPool
+from armory.upstreams.link_slot import LinkSlot
 from armory.upstreams.negotiate import Connector, NoHandshake
 from armory.upstreams.queue import CallQueue, QueueFull
 from armory.upstreams.session.base import BaseLink, Unintelligible
@@ -35,7 +36,11 @@ _BREAKERS = 10_000
 OWNER = Owner(INTERNAL)
 """The gateway itself."""
 
-OWN_CAPABILITIES: Mapping[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
+OWN_CAPABILITIES: Mapping[str, Any] = {
+    "elicitation": {"form": {}, "url": {}},
+    "sampling": {},
+    "roots": {},
+}
 """What the gateway's own session declares: some servers list only the tools that such a client can
 use. It calls none of them, and refuses whatever it is asked."""
 

@@ -129,13 +129,42 @@ class Changes:
     # -- from upstream -----------------------------------------------------------------------
 
     def on_notification(self, event: Notified) -> None:
-        """What an upstream says outside any request; list changes are the supervisor's."""
-        if event.method == RESOURCE_UPDATED:
+        """What an upstream says outside any request.
+
+        List changes are the supervisor's; for who talks to the upstream directly they pass, also
+        where nothing differs.
+        """
+        if event.method in LISTS_CHANGED:
+            self._lists_announced(event)
+        elif event.method == RESOURCE_UPDATED:
             self._updated(event)
         elif event.method in _RELAYED:
             self._relay(event)
         elif event.owner and not event.list_changed:  # unknown here: for who talks to it directly
             self._spread(event, transparent_only=True)
+
+    def served_alone(self, server: str, owner: str) -> list[Owner]:
+        """The clients that have one upstream session to themselves."""
+        return [
+            subscription.owner
+            for subscription in self._subscriptions
+            if subscription.session is not None
+            and owner not in ("", subscription.principal.key)
+            and self._serves(server, owner, subscription)
+        ]
+
+    def _lists_announced(self, event: Notified) -> None:
+        server = event.server
+        for subscription in list(self._subscriptions):
+            endpoint = subscription.endpoint
+            if not (endpoint.transparent and endpoint.name == server):
+                continue
+            if event.owner:
+                hears = self._serves(server, event.owner, subscription)
+            else:
+                hears = not self._pool.announces(server, subscription.owner)
+            if hears and self._may_use(subscription.owner, endpoint, server):
+                subscription.tell_lists(frozenset((event.method,)))
 
     def _updated(self, event: Notified) -> None:
         uri, server = text_of(event.params, "uri"), event.server

@@ -79,6 +79,8 @@ class ResourceWatches:
             try:
                 if after != before:
                     await self._pool.set_subscriptions(server, owner, after)
+                elif step > 0:
+                    await self._pool.set_subscriptions(server, owner, after, again=uri)
             except BaseException:
                 if step > 0:
                     counts[uri] -= step

@@ -76,6 +76,7 @@ class PrincipalLists:
         self._pool = pool
         self._tell = tell
         self.servers: frozenset[str] = frozenset()
+        self._own: dict[str, set[str]] = {}
         self._held: OrderedDict[tuple[str, str], HeldLists] = OrderedDict()
         self._count = 0
 
@@ -91,10 +92,36 @@ class PrincipalLists:
             for server, mode in modes.items()
             if server in servers and (mode == "always" or _private(servers[server]))
         )
-        for held in [held for held in self._held.values() if held.server not in self.servers]:
-            self._drop(held)
+        for held in tuple(self._held.values()):
+            if held.server not in self._of(held.owner) or held.server not in servers:
+                self._drop(held)
 
     # -- requests ----------------------------------------------------------------------------
+
+    def has(self, owner: Owner) -> bool:
+        """Whether a caller may have lists to itself."""
+        return bool(self.servers) or owner.session_id in self._own
+
+    def own(self, server: str, owner: Owner, view: View) -> None:
+        """The lists changed on a session that one client has to itself: from now on it sees those.
+
+        Args:
+            server: the upstream.
+            owner: the client.
+            view: what it was served from until now.
+        """
+        shared = view.catalog.servers.get(server)
+        if owner.session_id is None or shared is None or server in self._of(owner):
+            return
+        self._own.setdefault(owner.session_id, set()).add(server)
+        held = self._entry(server, self._pool.key(server, owner), owner)
+        self._count += 1
+        held.lists, held.generation = shared, self._count
+        self._refresh(held)
+
+    def _of(self, owner: Owner) -> frozenset[str]:
+        own = self._own.get(owner.session_id) if owner.session_id is not None else None
+        return self.servers | own if own else self.servers
 
     async def prepare(self, owner: Owner, endpoint: Endpoint, *, current: bool) -> None:
         """Have a caller's lists at hand.
@@ -119,7 +146,7 @@ class PrincipalLists:
 
     def held(self, owner: Owner, endpoint: Endpoint) -> list[HeldLists]:
         """What a caller has to itself at an endpoint, in the order of the servers' names."""
-        servers = self.servers
+        servers = self._of(owner)
         if endpoint.transparent:
             servers = servers & {endpoint.name}
         keys = ((server, self._pool.key(server, owner)) for server in sorted(servers))
@@ -138,8 +165,6 @@ class PrincipalLists:
 
     def on_list_changed(self, server: str, key: str) -> None:
         """The lists on one session changed; on the gateway's own perhaps everybody's did."""
-        if server not in self.servers:
-            return
         for held in tuple(self._held.values()):
             if held.server == server and key in ("", held.key):
                 held.until = 0.0
@@ -148,6 +173,7 @@ class PrincipalLists:
 
     def release(self, session_id: str) -> None:
         """A legacy session ended: forget what was fetched for it alone."""
+        self._own.pop(session_id, None)
         for held in tuple(self._held.values()):
             if held.owner.session_id == session_id and held.key != held.owner.principal.key:
                 self._drop(held)

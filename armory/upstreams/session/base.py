@@ -128,6 +128,11 @@ class BaseLink(ABC):
         return self._context.client
 
     @property
+    def owned_by_gateway(self) -> bool:
+        """Whether it is the gateway's own session, or everybody's."""
+        return not self._context.owner
+
+    @property
     def silent(self) -> set[tuple[str, bytes]]:
         """(method, name) of what never asked a client anything; shared by the upstream's links."""
         return self._context.silent
@@ -332,6 +337,17 @@ class BaseLink(ABC):
             for uri in sorted(uris - self._subscribed):
                 await self._subscription("resources/subscribe", uri)
                 self._subscribed |= {uri}
+
+    async def subscribe_again(self, uri: str) -> None:
+        """Legacy: tell the upstream that one more client subscribed to a resource that is
+        subscribed to; elsewhere it does nothing.
+
+        Raises:
+            Refused: the upstream said no; the subscription stays.
+            UpstreamUnavailable: as for `request`.
+        """
+        if self.era == "legacy" and uri in self._subscribed:
+            await self._subscription("resources/subscribe", uri)
 
     async def renew_subscriptions(self) -> None:
         """Legacy: subscribe and set the log level again after the session began anew."""

@@ -60,6 +60,7 @@ class RequestMultiplexer:
         self._last_id += 1
         pending = Pending(self._last_id, call, scope)
         self.pending[pending.id] = pending
+        self.questions.began(call)
         return pending
 
     def close(self, pending: Pending, *, answered: bool) -> None:

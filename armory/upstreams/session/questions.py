@@ -33,12 +33,17 @@ from armory.upstreams.session.turns import Turns, asks_possible
 
 log = structlog.get_logger(__name__)
 
+_FIRST_CALL_S = 10.0
+"""So long what is asked at the start of a session waits for the first call that it can be of."""
 _OPEN = 64
 """Questions of one session that wait for people at once."""
 _ANSWERING = 16
 """Answers at once that one session's upstream has not taken yet."""
 _ROOTS_S = 30.0
 """So long after a client said that its roots changed an upstream may ask that client for them."""
+
+
+_NO_ROOTS = Raw(b'{"roots":[]}')
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +87,7 @@ class Questions:
         self._open: dict[bytes, asyncio.Task[None]] = {}
         self._unbound: set[asyncio.Task[None]] = set()
         self._answering = 0
+        self._began = asyncio.Event()
 
     def turn_for(self, call: Call) -> AbstractAsyncContextManager[None] | None:
         """What `call` must hold while it runs, or None when it need not wait for others."""
@@ -94,6 +100,11 @@ class Questions:
             return turns.one_at_a_time()
         # Where many share a session, those who gave nothing up would wait for those who did.
         return turns.alone_at_first(call, patient=link.spec.isolation != "shared")
+
+    def began(self, call: Call) -> None:
+        """A call is in flight."""
+        if not self._began.is_set() and asks_possible(call):
+            self._began.set()
 
     def outlive(self, pending: Pending) -> None:
         """A call was answered, what it made the upstream ask is not: until it is, or the session
@@ -143,7 +154,13 @@ class Questions:
         if self._link.client is not None and via is None:
             self._put_to_own(question, self._link.client)
             return
+        if via is None and method in CAPABILITY and self._first_call_comes():
+            self._link.spawn(self._with_first_call(question), "early question")
+            return
         pending, why = self._attribute(method, via)
+        if pending is None and not why and method == "roots/list" and link.owned_by_gateway:
+            self._reply(jsonrpc.response(question.key, _NO_ROOTS))
+            return
         if len(self._open) >= _OPEN:
             pending, why = None, "too many questions of this server are open"
         if pending is None or pending.client is None:
@@ -153,6 +170,20 @@ class Questions:
             self._reply(jsonrpc.error_response(question.key, refusal))
             return
         self._put(question, pending.client, pending)
+
+    def _first_call_comes(self) -> bool:
+        """Whether the session was opened for a call that is not in flight yet."""
+        clients = not self._link.owned_by_gateway or self._link.spec.isolation == "shared"
+        return clients and not self._pending and not self._began.is_set()
+
+    async def _with_first_call(self, question: Question) -> None:
+        """Put it to the client of the first call of the session, which it was opened for."""
+        try:
+            async with asyncio.timeout(_FIRST_CALL_S):
+                await self._began.wait()
+        except TimeoutError:
+            self._began.set()
+        self.serve(question, None)
 
     def withdraw(self, params: Params) -> None:
         """The upstream needs no answer any more: its `notifications/cancelled`.

@@ -169,3 +169,59 @@ async def test_what_nobody_knows_passes_at_the_upstreams_own_endpoint(bench: Ben
     bench.gateway.on_session_event(Notified("up", "", "notifications/vendor/x", said))
     assert direct.heard == [("notifications/vendor/x", {"uri": "file:///a", "n": 1})]
     assert (other.heard, merged.heard) == ([], [])
+
+
+def announced(bench: Bench, owner: str = "", method: str = TOOLS) -> None:
+    bench.gateway.on_session_event(Notified("up", owner, method, {}))
+
+
+async def test_an_announcement_without_a_difference_passes_where_the_upstream_is_alone(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    endpoint = bench.gateway.view.endpoint("server", "up")
+    assert endpoint is not None
+    direct, everything = Listener(bench, endpoint=endpoint), Listener(bench)
+    deaf = Listener(bench, endpoint=endpoint, lists=frozenset({PROMPTS}))
+    announced(bench)
+    assert (direct.heard, everything.heard, deaf.heard) == ([(TOOLS, {})], [], [])
+    monkeypatch.setattr(bench.pool, "announces", lambda *_: True)
+    announced(bench)  # its own session will say so
+    assert len(direct.heard) == 1
+    announced(bench, OWNER)
+    announced(bench, "anonymous:somebody")
+    assert len(direct.heard) == 2
+
+
+async def test_who_has_a_session_alone_sees_what_is_listed_there_once_it_changes(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def key(server: str, owner: Owner) -> str:
+        del server
+        return f"own {owner.session_id}" if owner.session_id else owner.principal.key
+
+    monkeypatch.setattr(bench.pool, "key", key)
+    mine, other = Listener(bench, session="one"), Listener(bench, session="two")
+    shared = bench.pool.upstreams["up"].lists
+    extra = {"uri": "mem://session/one", "name": "mine"}
+    own = replace(shared, resources=[*shared.resources, extra])
+
+    async def fetch(server: str, owner: Owner) -> Any:
+        del server
+        return own if owner.session_id == "one" else shared
+
+    monkeypatch.setattr(bench.pool, "fetch_lists", fetch)
+    owner = mine.subscription.owner
+    lists = bench.gateway.principal_lists
+    assert not lists.has(owner)
+    announced(bench, "own one", RESOURCES)
+    assert lists.has(owner)
+    assert not lists.has(other.subscription.owner)
+    await lists.prepare(owner, ALL, current=True)
+    assert (mine.heard, other.heard) == ([(RESOURCES, {})], [])
+    (held,) = lists.held(owner, ALL)
+    assert held.lists is not None
+    assert extra in held.lists.resources
+    await bench.gateway.session_ended("one")
+    assert not lists.has(owner)
+    assert len(lists) == 0
+    await bench.gateway.close()
