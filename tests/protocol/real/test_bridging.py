@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -19,6 +20,8 @@ from armory.testing.processes import GatewayProcess, Program
 from tests.protocol.figures import figure, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.node, pytest.mark.timeout(120)]
+ROUNDS = int(os.environ.get("ARMORY_TEST_ROOTS_ROUNDS", "1"))
+"""How often two clients with different roots come and go."""
 FIXTURE = Path(__file__).parents[1] / "conformance" / "fixture_server.py"
 
 
@@ -144,6 +147,7 @@ async def test_a_modern_client_that_is_refused_leaves_nothing(
     await until(lambda: figure(gateway.url, "armory_upstream_calls_in_flight") == 0)
 
 
+@pytest.mark.timeout(120 + 60 * ROUNDS)
 async def test_each_client_sees_its_own_folders(gateway: Gateway, tmp_path: Path) -> None:
     """Two windows of one user: the file server asks each for its roots, in a session of its own."""
 
@@ -165,11 +169,12 @@ async def test_each_client_sees_its_own_folders(gateway: Gateway, tmp_path: Path
                 assert str(other) not in told
             assert str(other) not in told
 
-    one, two = tmp_path / "one", tmp_path / "two"
-    async with opened(one) as first:
-        await opens(first, one, two)
-        async with opened(two) as second:
-            await opens(second, two, one)
-            assert str(two) not in await seen(first)
-    async with opened(two) as third:
-        await opens(third, two, one)
+    for number in range(ROUNDS):
+        one, two = tmp_path / f"one{number}-", tmp_path / f"two{number}-"
+        async with opened(one) as first:
+            await opens(first, one, two)
+            async with opened(two) as second:
+                await opens(second, two, one)
+                assert str(two) not in await seen(first)
+        async with opened(two) as third:
+            await opens(third, two, one)
