@@ -20,6 +20,7 @@ from armory.gateway.calls.forwarding import Forwarder
 from armory.gateway.calls.meta_tools import MetaTools
 from armory.gateway.calls.tool_calls import ToolCalls
 from armory.gateway.changes.changes import Changes
+from armory.gateway.changes.differences import ViewDifference
 from armory.gateway.context import RequestContext, served_from
 from armory.gateway.description import Description
 from armory.gateway.endpoint import Endpoint
@@ -120,6 +121,7 @@ class Gateway:
         self.pool = pool
         self._relist = services.relist
         self._view = View(EMPTY, policy or Policy(), settings or GatewaySettings())
+        self._prepared: ViewDifference | None = None
         self.changes = Changes(pool, services.tasks, self._may_use, services.on_dropped)
         self.principal_lists = PrincipalLists(pool, self.changes.tell_owner)
         self._principal_views = PrincipalViews(self.principal_lists, services.private_tools)
@@ -165,10 +167,20 @@ class Gateway:
         await self._principal_views.prepare(owner, endpoint, self._view, current=current)
         return served_from(request, self._principal_views.view(owner, endpoint, self._view))
 
+    def prepare(self, catalog: Catalog) -> None:
+        """Do the work of `publish` that takes long for a large snapshot; in any thread."""
+        old = self._view
+        view = View(catalog, old.policy, old.settings, old)
+        self._prepared = ViewDifference(old, view, self.principal_lists.servers)
+
     def publish(self, catalog: Catalog) -> None:
         """Serve a new snapshot, and tell the clients whose visible set changed."""
-        if catalog is not self._view.catalog:
-            self._swap(View(catalog, self._view.policy, self._view.settings, self._view))
+        old = self._view
+        prepared, self._prepared = self._prepared, None
+        if prepared is not None and prepared.old is old and prepared.new.catalog is catalog:
+            self._swap(prepared.new, prepared)
+        elif catalog is not old.catalog:
+            self._swap(View(catalog, old.policy, old.settings, old))
 
     def reconfigure(
         self, *, policy: Policy | None = None, settings: GatewaySettings | None = None
@@ -177,10 +189,13 @@ class Gateway:
         view = self._view
         self._swap(View(view.catalog, policy or view.policy, settings or view.settings))
 
-    def _swap(self, view: View) -> None:
+    def _swap(self, view: View, prepared: ViewDifference | None = None) -> None:
         old, self._view = self._view, view
         self.principal_lists.view_swapped(view)
-        self.changes.view_swapped(old, view, self.principal_lists.servers)
+        private = self.principal_lists.servers
+        if prepared is None or prepared.private != private:
+            prepared = ViewDifference(old, view, private)
+        self.changes.view_swapped(prepared)
 
     def _may_use(self, owner: Owner, endpoint: Endpoint, server: str) -> bool:
         """Whether a caller sees anything of a server at an endpoint right now."""

@@ -62,6 +62,7 @@ class CatalogKeeper:
         self._rules = dict(rules)
         self._pinning = pinning
         self._again = False
+        self._prepare: Publish | None = None
         self._private: Sequence[ToolRecord] = ()
         self._catalog = EMPTY
         self._dirty = asyncio.Event()
@@ -75,13 +76,15 @@ class CatalogKeeper:
         self._built = 0
         self._progress = asyncio.Condition()
 
-    def start(self, lists: Lists, publish: Publish) -> None:
+    def start(self, lists: Lists, publish: Publish, prepare: Publish | None = None) -> None:
         """Begin to work.
 
         Args:
             lists: gives the last good lists of all upstreams.
             publish: serves a snapshot.
+            prepare: does what takes long of that, in a thread, where the snapshot is large.
         """
+        self._prepare = prepare
         self._tasks = [
             tasks.spawn(self._build(lists, publish), "building snapshots"),
             tasks.spawn(self._index(), "indexing tools"),
@@ -160,7 +163,7 @@ class CatalogKeeper:
         again, self._again = self._again, False
         lists = dict(lists)
         work = partial(build_catalog, lists, self._rules, self._catalog)
-        large = sum(len(server.tools) + len(server.resources) for server in lists.values()) > LARGE
+        large = _size(lists) + _size(self._catalog.servers) > LARGE
         catalog, problems = await asyncio.to_thread(work) if large else work()
         self._report(problems)
         if again and catalog is self._catalog:
@@ -170,6 +173,8 @@ class CatalogKeeper:
         self._catalog = catalog
         catalog = await self._without_changed(catalog)
         await self._searchable(list(catalog.tools.values()))
+        if large and self._prepare is not None:
+            await asyncio.to_thread(self._prepare, catalog)
         publish(catalog)
         _log.info(
             "catalog_published",
@@ -233,3 +238,7 @@ class CatalogKeeper:
             if problem not in self._reported:
                 _log.warning("catalog_problem", problem=problem)
         self._reported = set(problems)
+
+
+def _size(lists: Mapping[str, ServerLists]) -> int:
+    return sum(len(server.tools) + len(server.resources) for server in lists.values())

@@ -216,7 +216,8 @@ class Runtime:
 
     async def start_upstreams(self) -> None:
         """Begin to connect to every upstream; returns at once."""
-        self.keeper.start(self.supervisor.lists, self.gateway.publish)
+        gateway = self.gateway
+        self.keeper.start(self.supervisor.lists, gateway.publish, gateway.prepare)
         await self.supervisor.start()
         self._starting = spawn(self._wait_first(), "first snapshot")
 

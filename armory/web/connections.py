@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import structlog
+from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_server import Server
 
@@ -98,6 +99,14 @@ class Connection(RequestHandler):
             self.begun = None
         elif self.begun is None and data:
             self.begun = self._loop.time()
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """As aiohttp's; bytes that are no request are the client's mistake, not worth a trace."""
+        error = kw.get("exc_info")
+        if isinstance(error, HttpProcessingError):
+            _log.debug("request_malformed", error=type(error).__name__)
+        else:
+            super().log_exception(*args, **kw)
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:
         """As aiohttp's, but what was on its way when the end began is answered."""

@@ -17,6 +17,8 @@ from benchmarks.load.processes import machine, versions
 
 SETTLE_S = 2.0
 """Left out of each quiet that follows an attack: what was begun in the attack may end in it."""
+LINGERS = 10
+"""So many windows after its attack an upstream may still wait for its next attempt."""
 MAX_RSS_MB, MAX_LOG_MB = 600, 20
 Answer = dict[str, Any]
 
@@ -101,16 +103,15 @@ def _compared(under: Answer, quiet: Answer) -> dict[str, float]:
 
 
 def _touched(windows: list[Window], samples: list[Answer]) -> dict[str, list[str]]:
-    """Upstreams that were down while they had no part in the attack of the time."""
+    """Upstreams that were down though their own attack had not begun, or was over for long."""
     found: dict[str, set[str]] = defaultdict(set)
-    before = ""
-    for window in windows:
-        guilty = {window.attack.removeprefix("upstream: "), before.removeprefix("upstream: ")}
+    for place, window in enumerate(windows):
+        late = windows[max(0, place - LINGERS) : place + 1]
+        guilty = {before.attack.removeprefix("upstream: ") for before in late}
         if "all at once" not in guilty:
             for sample in samples:
                 if window.begin <= sample["t"] < window.end:
                     found[window.attack or "quiet"] |= set(sample.get("down", ())) - guilty
-        before = window.attack or before
     return {name: sorted(names) for name, names in found.items() if names}
 
 

@@ -201,6 +201,25 @@ async def test_what_nobody_reads_is_bounded_in_all(serve: Serve) -> None:
     await until(lambda: not listening.connections.unread)
 
 
+MALFORMED = {
+    "a header without an end": b"GET / HTTP/1.1\r\nX: " + b"y" * 200_000 + b"\r\n\r\n",
+    "thousands of headers": b"GET / HTTP/1.1\r\n" + b"X: y\r\n" * 5_000 + b"\r\n",
+    "two lengths": b"POST /mcp HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}1",
+    "no HTTP": b"\x16\x03\x01\x00" * 100 + b"\r\n\r\n",
+    "no HTTP, later": b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\n" + b"\xff" * 100 + b"\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("name", MALFORMED)
+async def test_what_is_no_request_leaves_no_trace_in_the_log(
+    serve: Serve, name: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    listening = await serve(ListenSettings())
+    said = await ended(await connect(listening, MALFORMED[name], limit=1 << 17))
+    assert b" 400 Bad Request" in said
+    assert not [record for record in caplog.records if record.levelname in ("WARNING", "ERROR")]
+
+
 async def test_failing_accepts_are_logged_once(serve: Serve) -> None:
     listening = await serve(ListenSettings())
     for _ in range(4):

@@ -21,7 +21,6 @@ from armory.gateway.ports import Pool
 from armory.gateway.results.uri_rewriting import expose_params
 from armory.gateway.subscription import Subscription
 from armory.gateway.tasks.register import Place, TaskRegister
-from armory.gateway.views.view import View
 from armory.protocol.link import Owner, Params
 from armory.protocol.meta import RELATED_TASK
 from armory.protocol.methods import (
@@ -88,12 +87,8 @@ class Changes:
 
     # -- lists -------------------------------------------------------------------------------
 
-    def view_swapped(self, old: View, new: View, private: frozenset[str] = frozenset()) -> None:
-        """Tell everybody whose visible set differs between two views, once per list.
-
-        What differs of `private` upstreams these views do not show: see `tell_owner`.
-        """
-        difference = ViewDifference(old, new, private)
+    def view_swapped(self, difference: ViewDifference) -> None:
+        """Tell everybody whose visible set differs between two views, once per list."""
         if difference:
             for subscription in list(self._subscriptions):
                 subscription.tell_lists(

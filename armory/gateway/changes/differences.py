@@ -33,19 +33,19 @@ class ViewDifference:
     """
 
     def __init__(self, old: View, new: View, private: frozenset[str]) -> None:
-        self._old = old
-        self._new = new
-        self._private = private
+        self.old = old
+        self.new = new
+        self.private = private
         self._diff = new.catalog.diff(old.catalog)
         self._known: dict[tuple[object, ...], frozenset[str]] = {}
 
     def __bool__(self) -> bool:
-        old, new = self._old, self._new
+        old, new = self.old, self.new
         return bool(self._diff) or old.policy is not new.policy or old.settings is not new.settings
 
     def lists_changed(self, principal: Principal, endpoint: Endpoint) -> frozenset[str]:
         """The list-changed notifications that a caller at an endpoint is due."""
-        old, new = self._old.policy, self._new.policy
+        old, new = self.old.policy, self.new.policy
         key = (new.profile(principal), old.profile(principal), endpoint.scope.key)
         changed = self._known.get(key)
         if changed is None:
@@ -53,7 +53,7 @@ class ViewDifference:
         return changed
 
     def _compare(self, principal: Principal, endpoint: Endpoint) -> frozenset[str]:
-        old, new = self._old, self._new
+        old, new = self.old, self.new
         before = old.policy.visible_catalog(old.catalog, principal, _scope(old, endpoint))
         after = new.policy.visible_catalog(new.catalog, principal, _scope(new, endpoint))
         return frozenset(
@@ -64,16 +64,16 @@ class ViewDifference:
 
     def _differs(self, kind: Kind, before: frozenset[str], after: frozenset[str]) -> bool:
         changed = getattr(self._diff, kind).names
-        if self._private:
+        if self.private:
             records: tuple[Mapping[str, ToolRecord | ListedRecord], ...] = (
-                getattr(self._old.catalog, kind),
-                getattr(self._new.catalog, kind),
+                getattr(self.old.catalog, kind),
+                getattr(self.new.catalog, kind),
             )
             private = {
                 name
                 for known in records
                 for name, record in known.items()
-                if record.server in self._private
+                if record.server in self.private
             }
             before, after, changed = before - private, after - private, changed - private
         return before != after or not changed.isdisjoint(after)

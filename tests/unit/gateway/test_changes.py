@@ -70,6 +70,26 @@ async def test_only_those_who_see_a_change_hear_of_it(bench: Bench) -> None:
     assert len(one.heard) == count + 2
 
 
+async def test_what_was_prepared_is_served_unless_it_is_out_of_date(bench: Bench) -> None:
+    heard = Listener(bench, principal=Principal("a"))
+    upstream = bench.pool.upstreams["up"]
+    upstream.lists = replace(upstream.lists, tools=[*upstream.lists.tools, tool("new", "new")])
+    catalog = bench.pool.catalog(bench.gateway.view.catalog)
+    bench.gateway.prepare(catalog)
+    assert bench.gateway.view.catalog is not catalog
+    bench.gateway.publish(catalog)
+    assert bench.gateway.view.catalog is catalog
+    assert heard.heard == [(TOOLS, {})]
+    upstream.lists = replace(upstream.lists, tools=upstream.lists.tools[:-1])
+    older = bench.pool.catalog(catalog)
+    bench.gateway.prepare(older)
+    policy = Policy([Rule(allow=("up__tool1",))])
+    bench.gateway.reconfigure(policy=policy)
+    bench.gateway.publish(older)
+    assert bench.gateway.view.catalog is older
+    assert bench.gateway.view.policy is policy
+
+
 async def test_a_set_that_changes_is_a_change(bench: Bench) -> None:
     settings = GatewaySettings(sets={"x": SetSpec(tools=("*1",))})
     bench.gateway.reconfigure(settings=settings)

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from armory.domain.catalog import Catalog, ServerLists, ToolRules
+from armory.domain.catalog import Catalog, ServerLists, ToolRules, build_catalog
 from armory.domain.tool import ToolRecord, fingerprint
 from armory.errors import BackendError
+from armory.runtime import catalog as catalog_module
 from armory.runtime.catalog import CatalogKeeper
 from armory.security.pinning import Pinning
 
@@ -135,3 +137,33 @@ async def test_it_tells_how_many_tools_are_being_indexed() -> None:
         go.set()
         assert await settled == ["a__x", "a__y"]
         assert house.keeper.indexing == 0
+
+
+@pytest.mark.anyio
+async def test_a_large_snapshot_is_made_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalog_module, "LARGE", 3)
+    built: list[int] = []
+    prepared: list[int] = []
+
+    def build(*args: Any) -> Any:
+        built.append(threading.get_ident())
+        return build_catalog(*args)
+
+    def prepare(_catalog: Catalog) -> None:
+        prepared.append(threading.get_ident())
+
+    monkeypatch.setattr(catalog_module, "build_catalog", build)
+    house = House()
+    house.keeper.start(lambda: house.lists, house.published.append, prepare)
+    here = threading.get_ident()
+    house.lists = {"a": lists("x")}
+    assert await house.settle() == ["a__x"]
+    assert (set(built), prepared) == ({here}, [])
+    built.clear()
+    house.lists = {"a": lists("x", "y", "z")}
+    assert await house.settle() == ["a__x", "a__y", "a__z"]
+    house.lists = {"a": lists("x")}  # what was large before is compared with
+    assert await house.settle() == ["a__x"]
+    assert len(built) == len(prepared) == 2
+    assert here not in (*built, *prepared)
+    await house.keeper.stop()

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -11,6 +12,7 @@ from armory.domain.catalog import ServerLists
 from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call, Reply
 from armory.testing.upstreams.exchange import definition
+from armory.upstreams.session import lists as lists_module
 from armory.upstreams.session.lists import MAX_PAGES, BadList, fetch_lists
 
 pytestmark = pytest.mark.anyio
@@ -177,3 +179,21 @@ async def test_a_list_may_have_so_many_entries_and_not_one_more() -> None:
     assert len((await fetch(link(), max_entries=2)).tools) == 2
     with pytest.raises(BadList, match=r"more than 1 entries; server\.limits\.list_entries"):
         await fetch(link(), max_entries=1)
+
+
+async def test_a_long_list_leaves_the_loop_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lists_module, "_TURN_S", -1.0)
+    tools = b",".join(encode(definition(f"t{n}")) for n in range(50))
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    found = await fetch(Answers({"tools": {}}, tools=[b'{"tools":[' + tools + b"]}"]))
+    beside.cancel()
+    assert len(found.tools) == 50
+    assert turns >= 49
