@@ -26,7 +26,7 @@ DRIVER = ROOT / "tests" / "node" / "console.mjs"
 ROOT_TOKEN, ANN_TOKEN = "the-token-of-the-operator", "the-token-of-a-reader"
 PAGES = ["overview", "playground", "tools", "activity", "people", "usage", "connect"]
 FOR_ADMINISTRATORS = ["changes"]
-WITHIN_S = 110
+WITHIN_S = 190
 
 
 @pytest.fixture(scope="module")
@@ -97,7 +97,7 @@ def served(serve: Any, demo_upstreams: dict[str, Any], tmp_path: Path) -> Any:
 
 
 @pytest.mark.node
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 def test_people_find_their_way_and_markup_stays_text(served: Any, packages: Path) -> None:
     facts = drive(packages, "small", served.base, ROOT_TOKEN, PAGES + FOR_ADMINISTRATORS)
     assert facts["refused"] == "the credential is not valid here"
@@ -120,7 +120,7 @@ def test_people_find_their_way_and_markup_stays_text(served: Any, packages: Path
 
 @pytest.mark.node
 @pytest.mark.anyio
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(600)
 async def test_ten_thousand_tools(tmp_path: Path, packages: Path) -> None:
     tools = [
         {"name": f"tool_{number}", "description": f"Do what number {number} does"}
