@@ -32,7 +32,7 @@ from armory.retrieval.options import SEARCHES, SEARCHES_PER_CALLER
 from armory.security.settings import JwtSettings, OAuthSettings, PinningMode
 from armory.telemetry.settings import Enabled, OtelSettings
 from armory.upstreams.spec import INFLOW_BYTES, UpstreamSpec
-from armory.web.settings import ListenSettings, ReadyWhen
+from armory.web.settings import EventLoop, ListenSettings, ReadyWhen
 from armory.wire.http.settings import HttpSettings
 
 _LISTEN = defaults_of(ListenSettings)
@@ -150,6 +150,9 @@ class ServerConfig(Block):
     every one is."""
     metrics: MetricsConfig = Field(default_factory=MetricsConfig)
     """Where `/metrics` is served."""
+    event_loop: EventLoop = "asyncio"
+    """What runs everything: `asyncio`, Python's own; `uvloop`, faster with few connections (extra
+    `uvloop`, not for Windows); `auto`: uvloop where it is installed."""
     console: bool = True
     """Whether `/console` is served, and `/` sends a browser there."""
 

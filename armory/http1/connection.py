@@ -10,6 +10,7 @@ import asyncio
 import threading
 import zlib
 from collections.abc import Callable
+from typing import cast
 
 import httptools
 from multidict import CIMultiDict
@@ -105,8 +106,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open."""
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's derive from no class
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go. The last one of a body goes through the common buffer, which has

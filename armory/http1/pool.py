@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections.abc import Mapping
+from typing import Any
 
 from yarl import URL
 
@@ -161,8 +162,7 @@ class Connections:
                     host,
                     port,
                     ssl=self._context() if scheme == "https" else None,
-                    # An address needs no race, and a race leaks a socket when it is cancelled.
-                    happy_eyeballs_delay=None if _is_address(host) else 0.25,
+                    **_race(loop, host),
                 )
         except ssl.SSLCertVerificationError:
             raise
@@ -195,6 +195,16 @@ class Connections:
             left = left or bool(idle)
         if left:
             self._sweep = loop.call_later(self._keepalive_s / 2, self._close_idle)
+
+
+def _race(loop: asyncio.AbstractEventLoop, host: str) -> dict[str, Any]:
+    """Options that have the addresses of a name tried side by side.
+
+    An address needs no race, which leaks a socket when it is cancelled; uvloop has none and tries
+    one address after the other.
+    """
+    able = isinstance(loop, asyncio.BaseEventLoop)
+    return {"happy_eyeballs_delay": 0.25} if able and not _is_address(host) else {}
 
 
 def _is_address(host: str) -> bool:

@@ -9,6 +9,7 @@ import resource
 from dataclasses import dataclass
 from typing import Literal
 
+EventLoop = Literal["asyncio", "uvloop", "auto"]
 ReadyWhen = Literal["gateway", "any", "all"]
 RESERVED = 32
 """Connections beyond the cap, on which only health is answered."""

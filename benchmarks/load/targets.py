@@ -87,6 +87,8 @@ observability: {{log_level: warning, query_log: {{enabled: false}}}}
 storage: {{url: "sqlite:///{dir}/armory.db", cache_dir: "{dir}/cache"}}
 """
 
+_UVLOOP = ("{port}}}", "{port}, event_loop: uvloop}}")
+
 _FASTMCP = """\
 from fastmcp.server import create_proxy
 
@@ -226,6 +228,13 @@ def targets(peers: Path | None) -> list[Target]:
             tool="bench__echo",
             files=(("armory.yaml", _ARMORY_YAML),),
             stdio_files=(("armory.yaml", _ARMORY_STDIO_YAML),),
+        ),
+        Target(
+            "armory on uvloop",
+            serve,
+            tool="bench__echo",
+            files=(("armory.yaml", _ARMORY_YAML.replace(*_UVLOOP)),),
+            stdio_files=(("armory.yaml", _ARMORY_STDIO_YAML.replace(*_UVLOOP)),),
         ),
     ]
     return found if peers is None else [*found, *_peers(peers)]

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib.util
 import os
 import signal
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
+from typing import cast
 
 import click
 
@@ -28,6 +30,7 @@ from armory.runtime.checking import checked
 from armory.runtime.settings import log_settings, stdio_settings
 from armory.tasks import start
 from armory.tasks import stop as end
+from armory.web.settings import EventLoop
 from armory.wire.stdio import serve_stdio
 
 WATCH_S = 1.0
@@ -55,9 +58,18 @@ def serve(
     for line in notices_of(loaded):
         announcer.note("configuration", line)
     given = host, port
-    asyncio.run(
-        _serve_stdio(loaded, announcer) if stdio else _serve(loaded, given, announcer, as_json)
-    )
+    served = _serve_stdio(loaded, announcer) if stdio else _serve(loaded, given, announcer, as_json)
+    with asyncio.Runner(loop_factory=_loop_factory(loaded.config.server.event_loop)) as runner:
+        runner.run(served)
+
+
+def _loop_factory(wanted: EventLoop) -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """What makes the event loop; None: asyncio's own, for `auto` where uvloop is not installed."""
+    if wanted == "asyncio" or importlib.util.find_spec("uvloop") is None:
+        return None
+    import uvloop  # an extra
+
+    return cast("Callable[[], asyncio.AbstractEventLoop]", uvloop.new_event_loop)
 
 
 def _with_address(loaded: Loaded, host: str | None, port: int | None) -> Loaded:

@@ -27,6 +27,8 @@ def absent_extras(loaded: Loaded) -> list[ConfigError]:
 
 def _asked(loaded: Loaded) -> Iterator[tuple[str, str, str, str]]:
     """(path, what asks, module, extra)."""
+    if loaded.config.server.event_loop == "uvloop":
+        yield "server.event_loop", "uvloop (not for Windows)", "uvloop", "uvloop"
     rag, storage = loaded.config.tool_rag, loaded.config.storage
     if rag.enabled:
         if rag.index == "faiss":

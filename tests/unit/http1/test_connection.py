@@ -339,3 +339,13 @@ async def test_a_line_break_in_kept_headers_is_refused_every_time() -> None:
         for _ in range(2):
             with pytest.raises(ValueError, match="line break"):
                 await connections.request("POST", other.url, kept, b"", 5)
+
+
+@pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": True})], ids=["uvloop"])
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+async def test_another_event_loop_will_do(anyio_backend: object, host: str) -> None:
+    async with peer(OK, OK) as (other, connections):
+        for _ in range(2):
+            assert await whole(connections, other.url.with_host(host)) == b"{}"
+    assert other.connections == 1
+    assert type(asyncio.get_running_loop()).__module__.startswith("uvloop")
