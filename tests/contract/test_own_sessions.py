@@ -26,7 +26,7 @@ async def test_one_more_subscriber_is_announced(legacy: Rig) -> None:
         sent.append(call.method)
         return await request(call)
 
-    link.request = noting  # type: ignore[method-assign]
+    link.request = noting
     await legacy.pool.set_subscriptions("up", legacy.owner, uris, "mem://one")
     assert sent == ["resources/subscribe"]
     await legacy.pool.set_subscriptions("up", legacy.owner, uris)
