@@ -2,7 +2,7 @@
 
 Owns: names of attributes and metrics, which attribute is owed when, and which errors are the
 caller's. The conventions are in development: a name that changes is changed here and nowhere else.
-Never imports anything.
+Imports `protocol` alone.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
+
+from armory.protocol import codes
 
 Level = Literal["required", "conditional", "recommended", "opt-in"]
 Side = Literal["server", "client"]
@@ -111,7 +113,15 @@ SESSION_DURATION: Mapping[Side, str] = {
 }
 BOUNDARIES_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 
-CALLERS_FAULT = frozenset((-32700, -32600, -32601, -32602, -32002))
+CALLERS_FAULT = frozenset(
+    (
+        codes.PARSE_ERROR,
+        codes.INVALID_REQUEST,
+        codes.METHOD_NOT_FOUND,
+        codes.INVALID_PARAMS,
+        codes.RESOURCE_NOT_FOUND,
+    )
+)
 """Codes that are no errors of whoever answers: a server's span is not marked for them."""
 
 RETRIEVAL = "retrieval"
