@@ -109,6 +109,17 @@ class UpstreamUnavailable(ArmoryError):
         self.upstream = upstream
 
 
+class LoginNeeded(ArmoryError):
+    """A person must log in at an upstream first; `url` is where, once that is known."""
+
+    code = "login_required"
+
+    def __init__(self, message: str, *, upstream: str, url: str | None = None) -> None:
+        super().__init__(message)
+        self.upstream = upstream
+        self.url = url
+
+
 class UpstreamTimeout(UpstreamUnavailable):
     """The upstream did not answer within its deadline."""
 

@@ -162,10 +162,17 @@ def _one_as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
+def _secrets_as_list(value: Any) -> Any:
+    if value is None or value == "":
+        return []
+    return [value] if isinstance(value, str) else value
+
+
 Text = Annotated[str, BeforeValidator(_number_as_text)]
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_blank_as_none)]
 OptionalText = Annotated[str | None, BeforeValidator(_blank_as_none)]
 Texts = Annotated[list[str], BeforeValidator(_one_as_list)]
+Secrets = Annotated[list[SecretStr], BeforeValidator(_secrets_as_list)]
 Patterns = Annotated[
     list[Annotated[str, Field(pattern=r"^[^\s=]+$")]], BeforeValidator(_one_as_list)
 ]

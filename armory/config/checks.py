@@ -171,6 +171,19 @@ def _oauth(config: Config) -> Found:
         )
 
 
+def _shared_key(config: Config) -> Found:
+    people = any(
+        upstream.auth is not None and upstream.auth.per == "principal"
+        for upstream in config.upstreams.values()
+    )
+    if people and config.storage.redis is not None and not config.security.encryption_key:
+        yield (
+            ("security", "encryption_key"),
+            "replicas that share people's logins need one key: take a variable that all of them "
+            "have, e.g. ${ARMORY_KEY}",
+        )
+
+
 def _tool_counts(config: Config) -> Found:
     rag = config.tool_rag
     if rag.min_tools > rag.max_tools:
@@ -248,6 +261,7 @@ _CHECKS: tuple[tuple[Callable[[Config], Found], tuple[Path, ...]], ...] = (
     (_accounts, (("accounts", "plans"), ("accounts", "default_plan"), ("accounts", "enabled"))),
     (_jwt, (("security", "jwt", "jwks_url"), ("security", "jwt", "secret"))),
     (_oauth, (("security", "oauth"), ("server", "allowed_hosts"), ("server", "host"))),
+    (_shared_key, (("upstreams",), ("security", "encryption_key"), ("storage", "redis"))),
     (_tool_counts, (("tool_rag", "min_tools"), ("tool_rag", "max_tools"))),
     (_qdrant, (("tool_rag", "qdrant", "url"), ("tool_rag", "qdrant", "path"))),
     (_patterns, (("observability", "query_log", "redact"),)),

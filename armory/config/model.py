@@ -20,6 +20,7 @@ from armory.config.base import (
     OptionalText,
     Patterns,
     Seconds,
+    Secrets,
     Texts,
     defaults_of,
 )
@@ -224,6 +225,11 @@ class OAuthConfig(Block):
     """Claim with the user's id."""
     scopes_claim: str = _OAUTH.scopes_claim
     """Claim with the scopes (a list, or words in a text), e.g. `scp`, `roles`."""
+    client_id: OptionalText = None
+    """The gateway itself at the (first) issuer, which says who opens its page /connect; null: it
+    registers itself there."""
+    client_secret: OptionalSecret = None
+    """Its secret, if it has one."""
     introspection: IntrospectionConfig | None = None
     """How opaque tokens are checked; null: only signed ones (JWTs) are taken."""
 
@@ -259,6 +265,9 @@ class SecurityConfig(Block):
     """Session tokens of an identity provider."""
     oauth: OAuthConfig | None = None
     """Access tokens of authorization servers, which clients log in to by themselves."""
+    encryption_key: Secrets = Field(default_factory=list[SecretStr])
+    """Seals people's logins at upstreams in the database; the first of a list seals, all open.
+    None: one that is made in ${ARMORY_HOME}/key; replicas need the same."""
     allow_anonymous: Literal["auto"] | bool = "auto"
     """`auto`: requests without a credential are served only on loopback binds, and not where
     `oauth` says whom to log in with."""

@@ -23,12 +23,22 @@ from armory.config.base import (
 )
 from armory.domain.catalog import ToolRules
 from armory.gateway.settings import ResultFormat
-from armory.upstreams.oauth.grants import ClientAuth, ClientCredentials, SigningAlgorithm
+from armory.upstreams.oauth.grants import (
+    AuthorizationCode,
+    ClientAuth,
+    ClientCredentials,
+    Per,
+    SigningAlgorithm,
+    SubjectToken,
+    TokenExchange,
+)
 from armory.upstreams.spec import Isolation, Transport, UpstreamSpec, Whose
 
 _SPEC = defaults_of(UpstreamSpec)
 _RULES = defaults_of(ToolRules)
 _MACHINE = defaults_of(ClientCredentials)
+_PERSON = defaults_of(AuthorizationCode)
+_EXCHANGE = defaults_of(TokenExchange)
 
 
 class TlsConfig(Block):
@@ -69,8 +79,19 @@ class BreakerConfig(Block):
 class AuthConfig(Block):
     """How the gateway gets an access token for the upstream."""
 
-    type: Literal["client_credentials", "authorization_code"] = "client_credentials"
-    """The OAuth 2.1 grant: a machine for itself, or a person, who runs `armory login` once."""
+    type: Literal["client_credentials", "authorization_code", "token_exchange", "passthrough"] = (
+        "client_credentials"
+    )
+    """The OAuth 2.1 grant: a machine for itself; a person, who logs in once; the caller's access
+    token exchanged for one for the upstream (RFC 8693); or that token itself, where it is for the
+    upstream, too."""
+    per: Per = _PERSON.per
+    """Who logs in with `authorization_code`: `gateway`: the operator, for everybody, with `armory
+    login`; `principal`: each caller with an account of its own."""
+    audience: OptionalText = None
+    """What the token is to be for (`token_exchange`), or is for (`passthrough`); null: the URL."""
+    subject_token: SubjectToken = _EXCHANGE.subject_token
+    """What callers come with (`token_exchange`)."""
     client_id: OptionalText = None
     """As registered with the authorization server. null, with `authorization_code`: the gateway
     registers itself."""
@@ -83,7 +104,8 @@ class AuthConfig(Block):
     client_metadata_url: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
     """A client metadata document, for servers that take its URL as id (`authorization_code`)."""
     token_url: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
-    """Where tokens are given (`client_credentials`); null: what the server's metadata say."""
+    """Where tokens are given (`client_credentials`, `token_exchange`); null: what the metadata of
+    the server, or of the issuer, say."""
     issuer: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
     """The only authorization server that is believed; null: the one that the server names."""
     scopes: Texts = Field(default_factory=list[str])

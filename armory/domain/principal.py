@@ -29,6 +29,8 @@ class Principal:
             never. No part of who it is: a renewed credential makes the same principal.
         audience: URLs of the endpoints that the credential is for; None: all. Likewise no part of
             who it is.
+        credential: the access token that it came with, to be exchanged for one for an upstream;
+            None where it is no such token. Likewise.
     """
 
     subject: str
@@ -37,11 +39,17 @@ class Principal:
     method: Method = "token"
     expires_at: float | None = field(default=None, compare=False)
     audience: frozenset[str] | None = field(default=None, compare=False)
+    credential: str | None = field(default=None, compare=False, repr=False)
 
     @property
     def key(self) -> str:
         """Unique over all methods: what sessions, caches and parked calls are bound to."""
         return f"{self.method}:{self.subject}"
+
+    @property
+    def person(self) -> str:
+        """Whose logins at upstreams it uses: the user's, whatever the credential, or its own."""
+        return f"user:{self.user}" if self.user is not None else self.key
 
     @property
     def owner(self) -> str:

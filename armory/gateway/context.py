@@ -41,5 +41,6 @@ def served_from(request: ClientRequest, view: View) -> RequestContext:
         request.url,
         request.id,
         request.remote,
+        request.origin,
         view=view,
     )

@@ -55,6 +55,8 @@ class ClientRequest(msgspec.Struct, frozen=True, eq=False):
         url: the HTTP request's query parameters by name, each a list; empty elsewhere.
         id: the JSON-RPC id, as JSON; empty where there is none.
         remote: the HTTP client's address; None elsewhere.
+        origin: `scheme://host` and base path under which people reach the gateway's pages; empty
+            where there are none.
     """
 
     principal: Principal
@@ -68,6 +70,7 @@ class ClientRequest(msgspec.Struct, frozen=True, eq=False):
     url: Mapping[str, list[str]] = {}
     id: bytes = b""
     remote: str | None = None
+    origin: str = ""
 
     @property
     def session_id(self) -> str | None:

@@ -55,6 +55,7 @@ class GatewaySettings:
             they are private, or always.
         query_chars: longest query, all its texts together.
         query_top_k: most tools that a query may ask for.
+        own_accounts: upstreams at which callers log in with accounts of their own.
         server_name, server_version: the gateway's own `serverInfo`.
         public_url: where clients reach the gateway, for the discovery document; "" when unknown.
     """
@@ -74,6 +75,7 @@ class GatewaySettings:
     personal: Mapping[str, Personal] = field(default_factory=dict[str, Personal])
     query_chars: int = MAX_QUERY_CHARS
     query_top_k: int = MAX_TOP_K
+    own_accounts: frozenset[str] = frozenset()
     server_name: str = "armory"
     server_version: str = "0"
     public_url: str = ""

@@ -50,3 +50,7 @@ CAPABILITY: Mapping[str, str] = MappingProxyType(
 def may_be_asked(capabilities: Mapping[str, Any]) -> bool:
     """Whether a client with these capabilities answers anything that a server asks."""
     return any(name in capabilities for name in CAPABILITY.values())
+
+
+LOG_IN = "log_in"
+"""The gateway's own tool of an upstream, for whoever has not logged in there."""

@@ -6,7 +6,7 @@ Owns: the parts, starting and stopping them, and what a reload swaps. `opening` 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,8 @@ from armory.runtime.blocks.accounts import (
     schemes,
 )
 from armory.runtime.blocks.chat import chat_of
+from armory.runtime.blocks.encryption import logs_people_in
+from armory.runtime.blocks.people import follow_logins, vault_of
 from armory.runtime.blocks.pins import pinning_of
 from armory.runtime.blocks.replicas import Shared
 from armory.runtime.blocks.secrets import hide_secrets
@@ -49,7 +51,9 @@ from armory.runtime.version import armory_version
 from armory.security.pinning import Pinning
 from armory.security.policy import Policy
 from armory.tasks import spawn, stop
+from armory.upstreams.oauth.people import Vault
 from armory.upstreams.pool import Pool
+from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.supervisor import Supervisor
 from armory.web.app import Listening
 from armory.web.health import Readiness
@@ -121,6 +125,7 @@ class Runtime:
             parts.specs,
             client_info={"name": "armory", "version": armory_version()},
             inflow_bytes=loaded.config.server.limits.inflow_bytes,
+            vault=self._vault(loaded, parts.specs),
         )
         accounts = self.accounts
         self._chat, generator = chat_of(loaded)
@@ -152,9 +157,15 @@ class Runtime:
         self.gateway = self._request_path(Policy() if trusted else parts.policy, parts.gateway)
         self.pool.observers.add(self.gateway)
         if accounts is not None:
+            follow_logins(accounts, self.pool, self.gateway.principal_lists)
             accounts.scopes.observe(self.gateway.changes.tell_user)
         self.first_snapshot = asyncio.Event()
         self._starting: asyncio.Task[None] | None = None
+
+    def _vault(self, loaded: Loaded, specs: Sequence[UpstreamSpec]) -> Vault | None:
+        if self.accounts is None or not logs_people_in(specs):
+            return None
+        return vault_of(loaded, self.accounts)
 
     def _request_path(self, policy: Policy, settings: GatewaySettings) -> Gateway:
         sinks = (self.figures.metrics, self.accounts, self.learning, self.activity)

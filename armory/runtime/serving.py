@@ -11,11 +11,19 @@ from dataclasses import replace
 
 from armory.accounts.users import ENDED
 from armory.runtime.blocks.accounts import schemes
+from armory.runtime.blocks.encryption import logs_people_in
+from armory.runtime.blocks.people import connect_services
 from armory.runtime.health import make_health, serve_apart
 from armory.runtime.local_access import announced, operator_token
 from armory.runtime.rest import rest_services
 from armory.runtime.running import Runtime
-from armory.runtime.settings import authenticator, base_path, http_settings, listen_settings
+from armory.runtime.settings import (
+    authenticator,
+    base_path,
+    http_settings,
+    listen_settings,
+    upstream_specs,
+)
 from armory.web.app import Shortcut, listen, make_app
 from armory.web.binding import Bound
 from armory.web.console.pages import register_console
@@ -34,10 +42,11 @@ async def serve(
     config, accounts = runtime.loaded.config, runtime.accounts
     operator, known = operator_token(), schemes(config, accounts)
     checks = authenticator(config, known, runtime.packs(), also=[operator])
+    people = logs_people_in(upstream_specs(runtime.loaded))
     edge = HttpEdge(
         runtime.gateway,
         checks,
-        replace(http_settings(config), state_keys=runtime.joined.state_keys),
+        replace(http_settings(config), state_keys=runtime.joined.state_keys, pages=people),
         replicas=runtime.joined.replicas,
         observers=runtime.observers,
     )
@@ -51,6 +60,11 @@ async def serve(
     health.register(app, prefix, metrics=apart is None)
     if apart is not None:
         await serve_apart(health, config.server, stack, apart)
+    if people:
+        from armory.web.connect.handlers import Connect  # only where people log in
+
+        hosts = edge.hosts
+        Connect(connect_services(runtime.loaded, runtime.pool, hosts, checks, known)).register(app)
     if accounts is not None:
         register_rest(app, rest_services(runtime, edge, accounts))
 

@@ -33,6 +33,7 @@ from armory.security.authentication import (
 )
 from armory.security.policy import Packs, Policy, Rule
 from armory.telemetry.settings import OtelSettings
+from armory.upstreams.oauth.grants import has_logins, is_personal
 from armory.upstreams.spec import UpstreamSpec
 from armory.web.settings import ListenSettings
 from armory.wire.http.host_checks import is_loopback
@@ -71,7 +72,11 @@ def reloadable(loaded: Loaded, packs: Packs | None = None) -> Reloadable:
         specs=specs,
         rules={key: tool_rules(block) for key, block in config.upstreams.items()},
         policy=Policy(policy_rules(config), packs),
-        gateway=replace(gateway_settings(config), personal=personal_lists(specs)),
+        gateway=replace(
+            gateway_settings(config),
+            personal=personal_lists(specs),
+            own_accounts=frozenset(spec.key for spec in specs if has_logins(spec.auth)),
+        ),
     )
 
 
@@ -129,12 +134,12 @@ def upstream_spec(key: str, block: UpstreamConfig, loaded: Loaded) -> UpstreamSp
 def personal_lists(specs: Sequence[UpstreamSpec]) -> dict[str, Personal]:
     """The upstreams whose lists may have to be fetched for each caller.
 
-    Where `${principal}` does not occur, every caller comes with the same credentials, and no list
-    may differ.
+    Where `${principal}` does not occur and nobody has an account of its own, every caller comes
+    with the same credentials, and no list may differ.
     """
     found: dict[str, Personal] = {}
     for spec in specs:
-        if spec.lists == "principal":
+        if spec.lists == "principal" or (spec.lists == "auto" and is_personal(spec.auth)):
             found[spec.key] = "always"
         elif spec.lists == "auto" and spec.templated:
             found[spec.key] = "private"

@@ -122,6 +122,11 @@ class Authenticator:
             principal = Principal(entry.name, entry.user, entry.scopes, "token")
             self._by_digest[digest] = (digest, principal)
 
+    @property
+    def everybody(self) -> bool:
+        """Whether requests without a credential are served."""
+        return self._allow_anonymous
+
     def challenge(
         self, failure: ArmoryError, headers: Mapping[str, str], metadata_url: str | None = None
     ) -> str:

@@ -80,7 +80,9 @@ class OAuthScheme:
         signed = FORM.fullmatch(credential) is not None
         issuer = issuer_of(credential, self._issuers) if signed else None
         if issuer is not None:
-            principal = self._principal(issuer, await self._verified(issuer, credential))
+            principal = self._principal(
+                issuer, await self._verified(issuer, credential), credential
+            )
         elif self._settings.introspection is not None and credential.isprintable():
             principal = await self._introspected(credential, digest)
         else:
@@ -120,16 +122,14 @@ class OAuthScheme:
             isinstance(starts, int | float) and starts > now + LEEWAY_S
         ):
             raise AuthenticationFailed(REFUSED)
-        return self._principal(first, claims)
+        return self._principal(first, claims, token)
 
-    def _principal(self, issuer: Issuer, claims: Mapping[str, Any]) -> Principal:
+    def _principal(self, issuer: Issuer, claims: Mapping[str, Any], token: str) -> Principal:
         audience = audience_of(claims)
         if not audience:
             _log.info("access_token_refused", reason="no audience", issuer=issuer.name)
             raise AuthenticationFailed(REFUSED)
-        subject, user = user_of(claims, "sub"), user_of(claims, self._settings.user_claim)
-        if issuer is not self._issuers[0]:  # what it calls its users is not what the first one does
-            user = f"{issuer.name}|{user}"
+        subject, user = self._names(issuer, claims)
         scopes = scopes_of(claims, self._settings.scopes_claim)
         if not self._needed <= scopes:
             missing = " ".join(sorted(self._needed - scopes))
@@ -138,10 +138,36 @@ class OAuthScheme:
                 scopes=self._settings.scopes,
             )
         return Principal(
-            f"{issuer.name}|{subject}",
+            subject,
             user,
             scopes,
             "oauth",
             expiry_of(claims) + LEEWAY_S,
             None if audience & self._anywhere else audience,
+            token,
         )
+
+    def _names(self, issuer: Issuer, claims: Mapping[str, Any]) -> tuple[str, str]:
+        """(subject, user): unique over all issuers."""
+        subject, user = user_of(claims, "sub"), user_of(claims, self._settings.user_claim)
+        if issuer is not self._issuers[0]:  # what it calls its users is not what the first one does
+            user = f"{issuer.name}|{user}"
+        return f"{issuer.name}|{subject}", user
+
+    async def signed_in(self, id_token: str, client_id: str) -> Principal:
+        """Who logged in at the first issuer, for the gateway's own pages.
+
+        Args:
+            id_token: that it gave out.
+            client_id: to whom.
+
+        Raises:
+            AuthenticationFailed: it is not valid.
+            BackendError: the issuer's keys cannot be had.
+        """
+        first = self._issuers[0]
+        claims = await self._verified(first, id_token)
+        if client_id not in audience_of(claims):
+            raise AuthenticationFailed(REFUSED)
+        subject, user = self._names(first, claims)
+        return Principal(subject, user, frozenset(), "oauth", expiry_of(claims) + LEEWAY_S)

@@ -180,6 +180,17 @@ audit = Table(
     Column("record", Text, nullable=False),  # one line of canonical JSON, its hash included
 )
 
+logins = Table(
+    "logins",
+    metadata,
+    Column("id", String(64), primary_key=True),  # hash of person and server
+    Column("person", String(64), nullable=False, index=True),  # hash of who it is
+    Column("server", String(NAME_CHARS), nullable=False),
+    Column("sealed", LargeBinary, nullable=False),
+    Column("leased_until_ms", BigInteger, nullable=False),  # somebody refreshes it
+    Column("updated_at_ms", BigInteger, nullable=False),
+)
+
 changes = Table(
     "changes",
     metadata,

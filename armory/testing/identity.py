@@ -79,6 +79,11 @@ class IdentityProvider:
         """What it calls itself."""
         return f"{self.url}/idp"
 
+    @property
+    def refresh_tokens(self) -> list[str]:
+        """Those that hold."""
+        return list(self._refresh)
+
     def add_key(self, kid: str) -> None:
         """Sign with a new key from now on; the old ones stay published."""
         self._keys[kid] = ec.generate_private_key(ec.SECP256R1())

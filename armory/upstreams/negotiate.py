@@ -13,12 +13,14 @@ from typing import Any, Literal, TypeVar
 
 import structlog
 
+from armory.domain.principal import Principal
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.protocol.link import Owner
 from armory.protocol.session_events import SessionObserver
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, Era
 from armory.upstreams.error_output import ErrorOutput
 from armory.upstreams.meeting import meet
+from armory.upstreams.oauth.people import Vault
 from armory.upstreams.session.base import BaseLink, Identity, LinkContext, Unintelligible
 from armory.upstreams.session.budget import Budget
 from armory.upstreams.session.duplex import DuplexLink
@@ -65,6 +67,7 @@ class Connector:
         spec: the upstream, `${principal}` not filled in.
         client_info: the gateway's `clientInfo`.
         errors: takes what its processes write to standard error.
+        vault: where people's logins are.
 
     Attributes:
         starting: the process that has not answered yet, while there is one.
@@ -76,8 +79,10 @@ class Connector:
         client_info: Mapping[str, Any],
         errors: ErrorOutput | None = None,
         inflow: Inflow | None = None,
+        vault: Vault | None = None,
     ) -> None:
         self.spec = spec
+        self._vault = vault
         self.starting: Starting | None = None
         self._errors = ErrorOutput() if errors is None else errors
         self._dies = False
@@ -133,18 +138,18 @@ class Connector:
         context = self._context(owner, observer, key)
         known = self.verdict
         if not fresh and self._identity is not None and self._client is not None:
-            link = HttpLink(context, self._client)
+            link = HttpLink(context, self._client.as_principal(owner.principal))
             link.adopt(self._identity)
             return link
         connect = self._connect_stdio if self.spec.is_stdio else self._connect_http
         try:
-            return await connect(context, capabilities)
+            return await connect(context, capabilities, owner.principal)
         except (Incompatible, Unintelligible, HttpFailure):
             if known is None:
                 raise
             # It was another server, or another release of it, when the verdict was found.
             self.verdict = self._identity = None
-            return await connect(context, capabilities)
+            return await connect(context, capabilities, owner.principal)
 
     async def connect_legacy(
         self,
@@ -169,7 +174,7 @@ class Connector:
             await link.close()
         context = self._context(owner, observer, key)
         try:
-            link = await self._handshaken(context, capabilities)
+            link = await self._handshaken(context, capabilities, owner.principal)
         except UpstreamUnavailable as error:
             if not (_refuses(error) or self.spec.is_stdio):
                 raise
@@ -180,10 +185,13 @@ class Connector:
         self._tell(link)
         return link
 
-    async def _handshaken(self, context: LinkContext, capabilities: Mapping[str, Any]) -> BaseLink:
+    async def _handshaken(
+        self, context: LinkContext, capabilities: Mapping[str, Any], principal: Principal
+    ) -> BaseLink:
         if self.spec.is_stdio:
             return await self._initialized(context, capabilities)
-        legacy = LegacyHttpLink(context, self._http(), capabilities, self.offer)
+        client = self.client.as_principal(principal)
+        legacy = LegacyHttpLink(context, client, capabilities, self.offer)
         try:
             await legacy.open()
         except BaseException:
@@ -216,7 +224,7 @@ class Connector:
     # --- stdio
 
     async def _connect_stdio(
-        self, context: LinkContext, capabilities: Mapping[str, Any]
+        self, context: LinkContext, capabilities: Mapping[str, Any], principal: Principal
     ) -> BaseLink:
         if self._tries("modern") and not self._dies:
             link = StdioLink(context)
@@ -234,7 +242,9 @@ class Connector:
             died, self._dies = self._dies, link.death is not None and self._tries("modern")
             if not died or self._dies:
                 raise
-            return await self._connect_stdio(context, capabilities)  # it lives again: ask it all
+            return await self._connect_stdio(
+                context, capabilities, principal
+            )  # it lives again: ask it all
         self._dies = False
         return await self._settled(link, identity, "stdio")
 
@@ -274,9 +284,9 @@ class Connector:
     # --- HTTP
 
     async def _connect_http(
-        self, context: LinkContext, capabilities: Mapping[str, Any]
+        self, context: LinkContext, capabilities: Mapping[str, Any], principal: Principal
     ) -> BaseLink:
-        client = self._http()
+        client = self.client.as_principal(principal)
         if self.spec.transport == "sse" or (self.verdict and self.verdict.transport == "sse"):
             return await self._connect_sse(context, capabilities, client)
         if self._tries("modern"):
@@ -306,9 +316,11 @@ class Connector:
         self._tell(legacy)
         return legacy
 
-    def _http(self) -> HttpClient:
+    @property
+    def client(self) -> HttpClient:
+        """The pooled connections."""
         if self._client is None:
-            self._client = HttpClient(self.spec)
+            self._client = HttpClient(self.spec, self._vault)
         return self._client
 
     async def _try_modern(self, context: LinkContext, client: HttpClient) -> BaseLink | None:

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 
 from armory.domain.catalog import ServerLists
-from armory.errors import UpstreamUnavailable
+from armory.errors import LoginNeeded, UpstreamUnavailable
 from armory.protocol.link import (
     Call,
     ClientChannel,
@@ -26,6 +26,9 @@ from armory.protocol.versions import Era
 from armory.tasks import Tasks, spawn, stop
 from armory.upstreams.breaker import State
 from armory.upstreams.clock import Clock, SystemClock
+from armory.upstreams.oauth.people import Vault
+from armory.upstreams.oauth.subjects import CALLER
+from armory.upstreams.own_accounts import lists_before_login
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.inflow import Inflow
 from armory.upstreams.spec import INFLOW_BYTES, UpstreamSpec
@@ -62,6 +65,7 @@ class Pool:
         clock: for breakers and idle times.
         client_info: the gateway's `clientInfo` toward upstreams.
         inflow_bytes: of answers that are not whole yet, in all.
+        vault: where people's logins at upstreams are.
 
     Attributes:
         observers: who is told what happens on any session.
@@ -74,7 +78,9 @@ class Pool:
         clock: Clock | None = None,
         client_info: Mapping[str, Any] = CLIENT_INFO,
         inflow_bytes: int = INFLOW_BYTES,
+        vault: Vault | None = None,
     ) -> None:
+        self._vault = vault
         self._clock = clock or SystemClock()
         self.observers = SessionObservers()
         self._client_info = dict(client_info)
@@ -129,10 +135,13 @@ class Pool:
         upstream = self.upstream(server)
         slot, link = await upstream.links.opened(owner, declared_by(owner))
         slot.in_flight += 1
+        CALLER.set(owner.principal)
         try:
             if slot.watched is not link and await link.watch_lists():
                 slot.watched = link
             return await upstream.lists_over(link)
+        except LoginNeeded:
+            return lists_before_login(server, upstream.spec.auth)
         finally:
             slot.in_flight -= 1
             slot.last_used = self._clock.now()
@@ -245,7 +254,14 @@ class Pool:
         await self._retiring.ended()
 
     def _make(self, spec: UpstreamSpec) -> Upstream:
-        return Upstream(spec, self._clock, self._client_info, self.observers, self._inflow)
+        return Upstream(
+            spec, self._clock, self._client_info, self.observers, self._inflow, self._vault
+        )
+
+    def logins_changed(self) -> None:
+        """People logged in or out elsewhere: look at the vault again."""
+        for upstream in self._upstreams.values():
+            upstream.logins_changed()
 
     def _retire(self, upstream: Upstream) -> None:
         self._retiring.spawn(upstream.retire(_DRAIN_S), f"retire {upstream.spec.key}")

@@ -13,7 +13,7 @@ from armory.domain.principal import Principal
 from armory.errors import ConfigError
 from armory.protocol.versions import ALL_VERSIONS
 from armory.upstreams.launchers import launcher_of
-from armory.upstreams.oauth.grants import Grant
+from armory.upstreams.oauth.grants import Grant, is_personal
 
 PROTOCOLS = ("auto", *ALL_VERSIONS)
 
@@ -131,6 +131,16 @@ class UpstreamSpec:
             raise ConfigError(
                 "the access token goes into the header Authorization, which 'headers' sets too",
                 path=where,
+            )
+        if is_personal(auth) and self.isolation == "shared":
+            raise ConfigError(
+                "everybody's own account needs isolation 'principal' or 'session', not 'shared'",
+                path=f"upstreams.{self.key}.isolation",
+            )
+        if is_personal(auth) and self.key == "callback":
+            raise ConfigError(
+                "/connect/callback is the gateway's own; give the upstream another name",
+                path=f"upstreams.{self.key}",
             )
         auth.check(where)
 

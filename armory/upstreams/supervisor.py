@@ -16,13 +16,14 @@ from typing import Literal
 import structlog
 
 from armory.domain.catalog import Dropped, ServerLists
-from armory.errors import UpstreamUnavailable
+from armory.errors import LoginNeeded, UpstreamUnavailable
 from armory.observability.redaction import redacted
 from armory.protocol.session_events import Ended, Lost, Notified, SessionEvent
 from armory.protocol.versions import Era
 from armory.tasks import start, stop
 from armory.upstreams.clock import Clock, SystemClock
 from armory.upstreams.link_pool import OWN
+from armory.upstreams.own_accounts import lists_before_login
 from armory.upstreams.pool import Pool
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.lists import TOOLS
@@ -119,6 +120,8 @@ class _Supervised:
                 self._lost = None
                 await self._refresh(link)
                 await self._follow(link)
+            except LoginNeeded as error:
+                self._for_people(error)
             except UpstreamUnavailable as error:
                 self._down(str(error), "login_required" if error.code == _LOGIN else "down")
             if self._clock.now() - began >= STABLE_S:
@@ -225,6 +228,17 @@ class _Supervised:
                 self.lists = before  # nobody has them, so the next time they are news
                 raise
         self._ready(link)
+        self.settled.set()
+
+    def _for_people(self, error: LoginNeeded) -> None:
+        """Nobody logged in for the gateway itself: each caller does, and has lists of its own."""
+        spec = self.upstream.spec
+        if self.lists is None:
+            self.lists = lists_before_login(spec.key, spec.auth)
+            self._on_lists(spec.key, self.lists)
+        state: State = "login_required"
+        since = self.status.since if self.status.state == state else self._clock.now()
+        self.status = replace(self.status, state=state, error=error.message, since=since)
         self.settled.set()
 
     def _ready(self, link: BaseLink) -> None:

@@ -13,7 +13,7 @@ import structlog
 from cachetools import LRUCache
 
 from armory.domain.catalog import ServerLists
-from armory.domain.principal import INTERNAL
+from armory.domain.principal import INTERNAL, Principal
 from armory.errors import UpstreamOverloaded, UpstreamTimeout, UpstreamUnavailable
 from armory.protocol.link import Call, Owner, Reply
 from armory.protocol.session_events import SessionObserver, SessionObservers
@@ -23,6 +23,11 @@ from armory.upstreams.error_output import ErrorOutput
 from armory.upstreams.link_pool import LinkPool
 from armory.upstreams.link_slot import LinkSlot
 from armory.upstreams.negotiate import Connector, NoHandshake
+from armory.upstreams.oauth.grants import has_logins, is_personal
+from armory.upstreams.oauth.people import PersonTokens, Vault
+from armory.upstreams.oauth.person import BegunLogin
+from armory.upstreams.oauth.subjects import CALLER
+from armory.upstreams.own_accounts import is_login, logged_in
 from armory.upstreams.queue import CallQueue, QueueFull
 from armory.upstreams.session.base import BaseLink, Unintelligible
 from armory.upstreams.session.inflow import Inflow
@@ -58,6 +63,7 @@ class Upstream:
         clock: for breaker and idle times.
         client_info: the gateway's `clientInfo`.
         observer: who is told what happens on the sessions of any upstream.
+        vault: where people's logins are.
 
     Attributes:
         observers: who is told what happens on this upstream's.
@@ -71,13 +77,15 @@ class Upstream:
         client_info: Mapping[str, Any],
         observer: SessionObserver,
         inflow: Inflow,
+        vault: Vault | None = None,
     ) -> None:
         self.spec = spec
+        self._personal = is_personal(spec.auth)
         self.breaker = Breaker(spec.breaker_failures, spec.breaker_open_s)
         self._breakers: LRUCache[str, Breaker] = LRUCache(_BREAKERS)
         self.queue = CallQueue(spec.max_concurrency, spec.max_queue)
         self.errors = ErrorOutput()
-        self.connector = Connector(spec, client_info, self.errors, inflow)
+        self.connector = Connector(spec, client_info, self.errors, inflow, vault)
         self.observers = SessionObservers()
         self.observers.add(observer)
         self.links = LinkPool(spec, self.connector, self.observers, clock)
@@ -85,6 +93,10 @@ class Upstream:
 
     async def request(self, owner: Owner, call: Call) -> Reply:
         """As `Pool.request`."""
+        if self._personal:
+            CALLER.set(owner.principal)
+            if is_login(call, self.spec.auth):
+                return await self._log_in(owner)
         breaker = self._breaker_of(owner)
         now = self._clock.now()
         away = self.breaker.state(now) == "open"
@@ -116,6 +128,41 @@ class Upstream:
             raise
         breaker.succeeded()
         return reply
+
+    async def _log_in(self, owner: Owner) -> Reply:
+        """The answer to whoever calls the tool that asks for a login.
+
+        Raises:
+            LoginNeeded: it has none.
+        """
+        client = self.connector.client
+        assert client.people is not None
+        tokens = client.people.person(owner.principal)
+        if await tokens.current(client.url) is None:
+            raise tokens.wanting("you have not logged in yet")
+        return logged_in(self.spec.key)
+
+    def login_of(self, principal: Principal) -> PersonTokens | None:
+        """A principal's own login; None where nobody has one."""
+        if not has_logins(self.spec.auth):
+            return None
+        people = self.connector.client.people
+        return None if people is None else people.person(principal)
+
+    async def begin_login(self, principal: Principal, redirect_uri: str) -> BegunLogin:
+        """Begin to log a principal in; `finish` of `login_of` ends it.
+
+        Raises:
+            UpstreamUnavailable: it cannot be found out where.
+        """
+        tokens, client = self.login_of(principal), self.connector.client
+        assert tokens is not None
+        return await tokens.begin(client.url, await client.challenged(), redirect_uri)
+
+    def logins_changed(self) -> None:
+        """As `Pool.logins_changed`."""
+        if self._personal and (people := self.connector.client.people) is not None:
+            people.forget()
 
     def breaker_state(self, now: float) -> State:
         """The worst state of any breaker at `now` (seconds)."""
@@ -218,7 +265,12 @@ class Upstream:
         return self.links.slot(OWNER, OWN_CAPABILITIES).in_flight > 0
 
     async def lists_over(self, link: BaseLink, before: ServerLists | None = None) -> ServerLists:
-        """All lists over one link."""
+        """All lists over one link.
+
+        Raises:
+            LoginNeeded: whoever it belongs to must log in first.
+            UpstreamUnavailable: they cannot be had.
+        """
         return await fetch_lists(
             link,
             before=before,

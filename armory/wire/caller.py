@@ -22,6 +22,8 @@ class Caller(msgspec.Struct, frozen=True):
         headers: of the HTTP request, case-insensitive; empty elsewhere.
         url: its query parameters by name, each a list; empty elsewhere.
         remote: the HTTP client's address; None elsewhere.
+        origin: `scheme://host` and base path under which people reach the gateway's pages; empty
+            where there are none.
     """
 
     principal: Principal
@@ -29,3 +31,4 @@ class Caller(msgspec.Struct, frozen=True):
     headers: Mapping[str, str] = {}
     url: Mapping[str, list[str]] = {}
     remote: str | None = None
+    origin: str = ""

@@ -23,6 +23,7 @@ from armory.wire.errors import ANSWERED, error_object
 from armory.wire.interaction.interactions import Interactions
 from armory.wire.interaction.state import OwnedByReplica
 from armory.wire.listening import Listening, start_listening
+from armory.wire.logins import asking_for_logins
 from armory.wire.methods import METHODS, Handler, Route, exists_elsewhere, route
 
 _log = structlog.get_logger(__name__)
@@ -41,7 +42,9 @@ class Dispatcher:
         self._gateway = gateway
         self._interactions = interactions
         self._handlers: dict[str, Handler] = {
-            method: found.handler(gateway) for method, found in METHODS.items() if found.handler
+            method: asking_for_logins(method, found.handler(gateway))
+            for method, found in METHODS.items()
+            if found.handler
         }
 
     async def answer(

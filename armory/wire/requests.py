@@ -48,6 +48,7 @@ def modern_request(
         url=caller.url,
         id=id,
         remote=caller.remote,
+        origin=caller.origin,
     )
 
 
@@ -79,4 +80,5 @@ def session_request(
         url=caller.url,
         id=id,
         remote=caller.remote,
+        origin=caller.origin,
     )

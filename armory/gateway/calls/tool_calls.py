@@ -34,6 +34,7 @@ from armory.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.jsonrpc import code_of
 from armory.protocol.link import Call, Reply
+from armory.protocol.methods import LOG_IN
 from armory.protocol.rawjson import brief, need_text, pack
 
 _FAILED = (UpstreamUnavailable, RateLimited, BackendError)
@@ -86,6 +87,8 @@ class ToolCalls:
             searched = True
         record = context.view.tool(context, name)
         if record is None or (searched and not for_models(record)):
+            if server := _login_at(context, name):
+                return await self._pool.request(server, context.owner, _login(context))
             return self._missing(context, name, searched=searched)
         _check_arguments(params)
         started = time.perf_counter()
@@ -164,6 +167,26 @@ class ToolCalls:
             return await self._pool.request(record.server, context.owner, call)
 
         return await drive(record.server, {**params, "name": pack(record.original_name)}, send)
+
+
+def _login_at(context: RequestContext, name: str) -> str | None:
+    """The upstream at which a call of its `log_in` asks for a login: that goes on when the tool is
+    no longer listed, because the login came meanwhile.
+    """
+    endpoint = context.endpoint
+    if endpoint.transparent:
+        server = endpoint.name if name == LOG_IN else ""
+    else:
+        server = name.removesuffix(f"__{LOG_IN}")
+    exposed = f"{server}__{LOG_IN}"
+    if server == name or server not in context.view.settings.own_accounts:
+        return None
+    allowed = context.view.policy.allows(context.principal, exposed)
+    return server if allowed and endpoint.scope.has_tool(server, exposed) else None
+
+
+def _login(context: RequestContext) -> Call:
+    return Call(CALL_METHOD, {"name": pack(LOG_IN)}, context.client, name_header=LOG_IN)
 
 
 def _refuses_headers(reply: Reply, params: Mapping[str, Raw]) -> bool:

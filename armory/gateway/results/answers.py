@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Raw
 
 from armory.domain.naming import split_name
-from armory.errors import ArmoryError, UnknownTool, UpstreamUnavailable
+from armory.errors import ArmoryError, LoginNeeded, UnknownTool, UpstreamUnavailable
 from armory.gateway.context import RequestContext
 from armory.gateway.ports import OnCompacted, Pool
 from armory.gateway.results.compact import compact_result, wants_toon
@@ -109,6 +109,8 @@ def failed_call(error: ArmoryError) -> Reply:
         "upstream": getattr(error, "upstream", "") or None,
         "retry_after_s": error.retry_after_s,
     }
+    if isinstance(error, LoginNeeded) and error.url is not None:
+        details["url"] = error.url
     result = {
         "content": [{"type": "text", "text": text}],
         "isError": True,

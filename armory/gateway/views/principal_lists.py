@@ -48,6 +48,7 @@ class HeldLists:
         until: from when on they are to be fetched again; 0: now.
         generation: another one for other lists.
         late: whether somebody was shown nothing in their place.
+        outdated: whether their owner logged in or out since: they are not shown any more.
         task: fetches them.
     """
 
@@ -58,6 +59,7 @@ class HeldLists:
     until: float = 0.0
     generation: int = 0
     late: bool = False
+    outdated: bool = False
     task: asyncio.Task[None] | None = None
 
 
@@ -132,12 +134,13 @@ class PrincipalLists:
         now = time.monotonic()
         waits: dict[asyncio.Task[None], HeldLists] = {}
         for held in self.held(owner, endpoint):
-            first = held.lists is None and held.task is not None and not held.task.done()
+            missing = held.lists is None or held.outdated
+            first = missing and held.task is not None and not held.task.done()
             if held.until > now and not first:
                 continue
             task = self._refresh(held)
             # Once is enough: an upstream that is slow or down must not hold up calls to others.
-            if not held.late and (held.lists is None or current):
+            if not held.late and (missing or current):
                 waits[task] = held
         if waits:
             await asyncio.wait(waits, timeout=FETCH_S)
@@ -171,6 +174,17 @@ class PrincipalLists:
                 if held.lists is not None:
                     self._refresh(held)
 
+    def on_login(self, concerns: Callable[[str, str], bool]) -> None:
+        """Somebody logged in or out: it is shown something else.
+
+        Args:
+            concerns: whether it is about this upstream and person.
+        """
+        for held in tuple(self._held.values()):
+            if concerns(held.server, held.owner.principal.person):
+                held.until, held.outdated = 0.0, True
+                self._refresh(held)
+
     def release(self, session_id: str) -> None:
         """A legacy session ended: forget what was fetched for it alone."""
         self._own.pop(session_id, None)
@@ -200,6 +214,7 @@ class PrincipalLists:
             try:
                 lists = await self._pool.fetch_lists(held.server, held.owner)
             except ArmoryError as error:
+                held.outdated = False
                 _log.warning("private_lists_not_fetched", upstream=held.server, error=error.message)
                 held.until = time.monotonic() + RETRY_S
                 return
@@ -221,6 +236,7 @@ class PrincipalLists:
 
     def _take(self, held: HeldLists, lists: ServerLists) -> None:
         before, held.lists = held.lists, lists
+        held.outdated = held.until == 0.0
         changed = _changed(before or ServerLists(), lists)
         late, held.late = held.late, False
         if before is None or changed:

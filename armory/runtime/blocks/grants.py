@@ -5,17 +5,34 @@ Owns: which keys belong to which grant. Opens nothing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 from armory.config.base import values_for
 from armory.config.upstream import AuthConfig
 from armory.errors import ConfigError
-from armory.upstreams.oauth.grants import AuthorizationCode, ClientCredentials, Grant
+from armory.upstreams.oauth.grants import (
+    AuthorizationCode,
+    ClientCredentials,
+    Grant,
+    Passthrough,
+    TokenExchange,
+)
 
 LOGINS = "logins.json"
 """In ARMORY_HOME: who is logged in at which upstream."""
+
+
+_GRANTS: dict[str, tuple[frozenset[str], type[Grant]]] = {
+    kind: (frozenset(field.name for field in fields(grant)), grant)
+    for kind, grant in (
+        ("client_credentials", ClientCredentials),
+        ("authorization_code", AuthorizationCode),
+        ("token_exchange", TokenExchange),
+        ("passthrough", Passthrough),
+    )
+}
 
 
 def grant(key: str, block: AuthConfig, home: Path) -> Grant:
@@ -24,17 +41,20 @@ def grant(key: str, block: AuthConfig, home: Path) -> Grant:
     Raises:
         ConfigError: a key that belongs to the other grant.
     """
-    if block.type == "client_credentials":
-        _refuse(key, block, ("client_metadata_url",))
-        return ClientCredentials(**_texts(values_for(ClientCredentials, block)))
-    _refuse(key, block, ("private_key", "token_url"))
-    given = _texts(values_for(AuthorizationCode, block))
-    return AuthorizationCode(**given, store=str(home / LOGINS))
+    allowed, kind = _GRANTS[block.type]
+    _refuse(key, block, allowed)
+    given = _texts(values_for(kind, block))
+    if kind is AuthorizationCode:
+        given["store"] = str(home / LOGINS)
+    return kind(**given)
 
 
-def _refuse(key: str, block: AuthConfig, names: Sequence[str]) -> None:
-    for name in names:
-        if getattr(block, name) is not None:
+def _refuse(key: str, block: AuthConfig, allowed: frozenset[str]) -> None:
+    """Refuse what is given and means nothing for this grant."""
+    for name in sorted(block.model_fields_set - allowed - {"type"}):
+        if getattr(block, name) != type(block).model_fields[name].get_default(
+            call_default_factory=True
+        ):
             raise ConfigError(f"{block.type} has no {name!r}", path=f"upstreams.{key}.auth.{name}")
 
 

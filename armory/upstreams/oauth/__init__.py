@@ -1,1 +1,1 @@
-"""Access tokens toward upstreams: by client credentials, by a person's login."""
+"""Access tokens toward upstreams: the gateway's own, each person's own, and exchanged ones."""

@@ -58,6 +58,7 @@ class AuthServerMetadata:
         says_issuer: whether it names itself when it sends a person back (RFC 9207).
         takes_documents: whether a client may be known by its metadata document.
         refreshes: whether it knows the scope `offline_access`.
+        revoke_url: where tokens are given back; "": nowhere.
     """
 
     token_url: str
@@ -71,6 +72,7 @@ class AuthServerMetadata:
     says_issuer: bool = False
     takes_documents: bool = False
     refreshes: bool = False
+    revoke_url: str = ""
 
 
 def challenge_of(header: str | None) -> Challenge:
@@ -125,12 +127,29 @@ async def discover(
         server = await server_metadata(chosen, fetch)
     except Undiscovered as error:
         raise Undiscovered(f"{error}; give 'auth.token_url' or 'auth.issuer'") from None
+    return place_in(server, url, issuer, resource)
+
+
+def place_in(
+    server: Mapping[str, Any], url: URL, issuer: str, resource: Mapping[str, Any] | None
+) -> AuthServerMetadata:
+    """Where a token is to be had, as an authorization server's metadata say.
+
+    Args:
+        server: the metadata.
+        url: of whoever named the server.
+        issuer: as configured, else "".
+        resource: metadata of what the token is for; None: for nothing but the server itself.
+
+    Raises:
+        Undiscovered: they name no usable endpoints.
+    """
     token_url = server.get("token_endpoint")
     if not isinstance(token_url, str):
-        raise Undiscovered(f"the metadata of {chosen!r} name no token_endpoint")
+        raise Undiscovered(f"the metadata of {server.get('issuer')!r} name no token_endpoint")
     if not (may_carry_secrets(token_url, url) or issuer.startswith("http://")):
         raise Undiscovered(f"the token_endpoint {token_url!r} is not reached over https")
-    for key in ("authorization_endpoint", "registration_endpoint"):
+    for key in ("authorization_endpoint", "registration_endpoint", "revocation_endpoint"):
         place = text(server.get(key))
         if place and not (may_carry_secrets(place, url) or issuer.startswith("http://")):
             raise Undiscovered(f"the {key} {place!r} is not reached over https")
@@ -138,14 +157,15 @@ async def discover(
         token_url,
         text(server.get("issuer")),
         tuple(texts(server.get("token_endpoint_auth_methods_supported"))),
-        tuple(texts(resource.get("scopes_supported"))),
-        text(resource.get("resource")) or canonical(url),
+        tuple(texts((resource or {}).get("scopes_supported"))),
+        "" if resource is None else text(resource.get("resource")) or canonical(url),
         login_url=text(server.get("authorization_endpoint")),
         register_url=text(server.get("registration_endpoint")),
         pkce="S256" in texts(server.get("code_challenge_methods_supported")),
         says_issuer=server.get("authorization_response_iss_parameter_supported") is True,
         takes_documents=server.get("client_id_metadata_document_supported") is True,
         refreshes="offline_access" in texts(server.get("scopes_supported")),
+        revoke_url=text(server.get("revocation_endpoint")),
     )
 
 

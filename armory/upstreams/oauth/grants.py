@@ -12,6 +12,8 @@ from typing import Any, Literal
 from armory.errors import ConfigError
 
 ClientAuth = Literal["auto", "client_secret_basic", "client_secret_post", "private_key_jwt"]
+Per = Literal["gateway", "principal"]
+SubjectToken = Literal["access_token", "id_token"]
 SigningAlgorithm = Literal["ES256", "ES384", "RS256", "PS256", "EdDSA"]
 
 
@@ -88,7 +90,8 @@ class AuthorizationCode:
             servers that take such.
         issuer: the only authorization server that is believed; "": the one that the upstream names.
         scopes: asked for; none: what the upstream asks for.
-        store: the file that keeps who is logged in.
+        per: who logs in: the gateway's operator for everybody, or each principal.
+        store: the file that keeps who is logged in for the gateway.
     """
 
     client_id: str = ""
@@ -96,6 +99,7 @@ class AuthorizationCode:
     client_metadata_url: str = ""
     issuer: str = ""
     scopes: tuple[str, ...] = ()
+    per: Per = "gateway"
     store: str = ""
 
     def check(self, where: str) -> None:
@@ -110,4 +114,70 @@ class AuthorizationCode:
             raise ConfigError("expected an https URL", path=f"{where}.client_metadata_url")
 
 
-Grant = ClientCredentials | AuthorizationCode
+@dataclass(frozen=True, slots=True)
+class TokenExchange:
+    """The caller's own access token, exchanged for one for the upstream (RFC 8693).
+
+    Attributes:
+        client_id, client_secret: who the gateway is at the authorization server.
+        token_url: where tokens are exchanged; "" to find it out from the issuer.
+        issuer: the authorization server; "" with a `token_url`.
+        audience: what the token is to be for; "": the upstream's URL, as `resource`.
+        scopes: asked for.
+        subject_token: what callers come with.
+        client_auth: how the client proves who it is.
+    """
+
+    client_id: str
+    client_secret: str = field(default="", repr=False)
+    token_url: str = ""
+    issuer: str = ""
+    audience: str = ""
+    scopes: tuple[str, ...] = ()
+    subject_token: SubjectToken = "access_token"
+    client_auth: ClientAuth = "auto"
+
+    def check(self, where: str) -> None:
+        """Whether the keys fit each other.
+
+        Raises:
+            ConfigError: they do not.
+        """
+        if not self.client_id or not self.client_secret:
+            raise ConfigError(
+                "token_exchange needs a 'client_id' and its 'client_secret'", path=where
+            )
+        if bool(self.token_url) == bool(self.issuer):
+            raise ConfigError("give exactly one of 'issuer' and 'token_url'", path=where)
+        if self.client_auth == "private_key_jwt":
+            raise ConfigError(
+                "token_exchange takes client_secret_basic or client_secret_post",
+                path=f"{where}.client_auth",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Passthrough:
+    """The caller's own access token as it is, where it is for the upstream, too.
+
+    Attributes:
+        audience: what of its `aud` stands for the upstream; "": the upstream's URL.
+    """
+
+    audience: str = ""
+
+    def check(self, where: str) -> None:
+        """Nothing can be wrong."""
+
+
+Grant = ClientCredentials | AuthorizationCode | TokenExchange | Passthrough
+
+
+def has_logins(grant: Grant | None) -> bool:
+    """Whether each principal logs in."""
+    return isinstance(grant, AuthorizationCode) and grant.per == "principal"
+
+
+def is_personal(grant: Grant | None) -> bool:
+    """Whether each principal has a token of its own."""
+    return has_logins(grant) or isinstance(grant, TokenExchange | Passthrough)

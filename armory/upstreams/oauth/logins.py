@@ -1,6 +1,7 @@
-"""The store of logins: one file, which only its owner may read.
+"""Logins, and where they are kept: those of the gateway in a file that only its owner may read.
 
-Owns: the file. Never imports a transport; never logs what is in it.
+Owns: the login as a value, the file, and the seam to where people's logins are. Never imports a
+transport; never logs what is in it.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 import structlog
@@ -28,6 +30,7 @@ class Login(msgspec.Struct, frozen=True):
             not say.
         scopes: that were asked for.
         wanted: scopes that the upstream has demanded since; the next login asks for them too.
+        revoke_url: where its tokens are given back; "": nowhere.
     """
 
     issuer: str
@@ -41,8 +44,50 @@ class Login(msgspec.Struct, frozen=True):
     expires_at: float | None = None
     scopes: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()
+    revoke_url: str = ""
 
 
+class Sealed(Protocol):
+    """Where one person's login at one upstream is (`storage.logins.StoredLogin`)."""
+
+    async def load(self) -> bytes | None:
+        """The login; None where there is none."""
+        ...
+
+    async def save(self, login: bytes | None) -> None:
+        """Keep a login, or forget it; ends the lease."""
+        ...
+
+    async def lease(self) -> bool:
+        """Whether this process, and no other, may refresh the login now."""
+        ...
+
+    async def release(self) -> None:
+        """End the lease."""
+        ...
+
+
+class LoginStore(Protocol):
+    """Where one login is."""
+
+    async def load(self) -> Login | None:
+        """The login; None where there is none."""
+        ...
+
+    async def save(self, login: Login | None) -> None:
+        """Keep a login, or forget it."""
+        ...
+
+    async def lease(self) -> bool:
+        """Whether nobody else refreshes the login now."""
+        ...
+
+    async def release(self) -> None:
+        """Let others refresh it."""
+        ...
+
+
+_one = msgspec.json.Decoder(Login)
 _all = msgspec.json.Decoder(dict[str, Login])
 
 
@@ -81,3 +126,59 @@ class Logins:
         except (OSError, msgspec.DecodeError) as error:
             _log.warning("logins_unreadable", path=str(self._path), error=type(error).__name__)
             return {}
+
+
+class FileLogin:
+    """The gateway's own login at one upstream. Satisfies `LoginStore`.
+
+    Args:
+        path: of the file.
+        server: key of the upstream.
+    """
+
+    def __init__(self, path: Path, server: str) -> None:
+        self._logins = Logins(path)
+        self._server = server
+
+    async def load(self) -> Login | None:
+        """As `LoginStore.load`."""
+        return self._logins.load(self._server)
+
+    async def save(self, login: Login | None) -> None:
+        """As `LoginStore.save`."""
+        self._logins.save(self._server, login)
+
+    async def lease(self) -> bool:
+        """Always: two processes are told apart by who was first."""
+        return True
+
+    async def release(self) -> None:
+        """Nothing: there is no lease."""
+
+
+class PersonLogin:
+    """One person's login. Satisfies `LoginStore`.
+
+    Args:
+        sealed: where it is.
+    """
+
+    def __init__(self, sealed: Sealed) -> None:
+        self._sealed = sealed
+
+    async def load(self) -> Login | None:
+        """As `LoginStore.load`."""
+        data = await self._sealed.load()
+        return None if data is None else _one.decode(data)
+
+    async def save(self, login: Login | None) -> None:
+        """As `LoginStore.save`."""
+        await self._sealed.save(None if login is None else msgspec.json.encode(login))
+
+    async def lease(self) -> bool:
+        """As `LoginStore.lease`."""
+        return await self._sealed.lease()
+
+    async def release(self) -> None:
+        """As `LoginStore.release`."""
+        await self._sealed.release()

@@ -11,7 +11,7 @@ import secrets
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from ssl import SSLContext
 from typing import Any
 
@@ -20,7 +20,7 @@ from yarl import URL
 
 from armory.errors import UpstreamUnavailable
 from armory.oauth.exchange import NoAnswer, Route, basic, exchange, json_object
-from armory.oauth.metadata import Undiscovered
+from armory.oauth.metadata import Undiscovered, text
 from armory.upstreams.oauth.discovery import (
     AuthServerMetadata,
     Challenge,
@@ -40,6 +40,10 @@ class NoToken(UpstreamUnavailable):
     """No access token could be had."""
 
 
+class TokenRefused(NoToken):
+    """The authorization server answered, and gave none."""
+
+
 @dataclass(frozen=True, slots=True)
 class TokenResponse:
     """What a token endpoint gave out.
@@ -49,12 +53,14 @@ class TokenResponse:
         lifetime_s: seconds until it expires; infinite where it does not say.
         refresh: refresh token, or "".
         scopes: that it grants, where it says so.
+        id_token: who the person is, or "".
     """
 
     token: str
     lifetime_s: float = float("inf")
     refresh: str = ""
     scopes: tuple[str, ...] = ()
+    id_token: str = field(default="", repr=False)
 
 
 class Tokens(ABC):
@@ -112,7 +118,10 @@ class Tokens(ABC):
         answer = json_object(body) or {}
         token = answer.get("access_token")
         if status != 200 or not isinstance(token, str) or not token:
-            raise self.failed(f"{place.token_url} gave no token: {why(status, answer)}")
+            said = self.failed(f"{place.token_url} gave no token: {why(status, answer)}")
+            if 400 <= status < 500:
+                raise TokenRefused(said.message, upstream=self._server)
+            raise said
         kind = answer.get("token_type", "Bearer")
         if not isinstance(kind, str) or kind.lower() != "bearer":
             raise self.failed(f"{place.token_url} gave a token of type {str(kind)[:40]!r}")
@@ -124,6 +133,7 @@ class Tokens(ABC):
             float(lifetime) if isinstance(lifetime, int | float) else float("inf"),
             refresh if isinstance(refresh, str) else "",
             tuple(scope.split()) if isinstance(scope, str) else (),
+            text(answer.get("id_token")),
         )
 
     async def fetch(self, url: str) -> Mapping[str, Any] | None:

@@ -14,12 +14,14 @@ from collections.abc import Mapping
 import aiohttp
 from yarl import URL
 
+from armory.domain.principal import Principal
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.http1.pool import Connections, Fields
 from armory.http1.reading import Answer
 from armory.http1.response import BadAnswer, ClosedEarly, NoConnection
 from armory.upstreams.oauth.discovery import Challenge, challenge_of
-from armory.upstreams.oauth.person import tokens_for
+from armory.upstreams.oauth.grants import is_personal
+from armory.upstreams.oauth.people import PeopleTokens, Vault, tokens_for
 from armory.upstreams.oauth.tokens import Tokens
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.error_bodies import said_in
@@ -94,9 +96,14 @@ class HttpClient:
 
     Args:
         spec: the upstream; its `headers` are not used here, since they may differ per caller.
+        vault: where people's logins are.
+
+    Attributes:
+        tokens: the access token that is sent; None: none is.
+        people: the tokens of single principals, where each has its own (`as_principal`).
     """
 
-    def __init__(self, spec: UpstreamSpec) -> None:
+    def __init__(self, spec: UpstreamSpec, vault: Vault | None = None) -> None:
         self._spec = spec
         self._session: aiohttp.ClientSession | None = None
         self._ssl = _tls(spec)
@@ -105,14 +112,17 @@ class HttpClient:
         self._configured = URL(spec.url or "")
         self._redirected: tuple[URL, float] | None = None
         self.tokens: Tokens | None = None
+        self.people: PeopleTokens | None = None
         if spec.auth is not None:
-            self.tokens = tokens_for(
-                spec.key,
-                spec.auth,
-                tls=self._ssl,
-                proxy=spec.proxy,
-                timeout_s=spec.connect_timeout_s,
-            )
+            more = {"tls": self._ssl, "proxy": spec.proxy, "timeout_s": spec.connect_timeout_s}
+            if is_personal(spec.auth):
+                self.people = PeopleTokens(spec.key, spec.auth, vault, **more)
+            else:
+                self.tokens = tokens_for(spec.key, spec.auth, **more)
+
+    def as_principal(self, principal: Principal) -> HttpClient:
+        """The client that sends a principal's own token over the same connections."""
+        return self if self.people is None else _PersonClient(self, self.people.of(principal))
 
     @property
     def url(self) -> URL:
@@ -340,6 +350,31 @@ class HttpClient:
                 upstream=self._spec.key,
             )
         return moved
+
+
+class _PersonClient(HttpClient):
+    """One principal's token over the connections of another client."""
+
+    def __init__(self, shared: HttpClient, tokens: Tokens) -> None:
+        self._shared = shared
+        self._spec = shared._spec
+        self._configured = shared._configured
+        self._redirected = None
+        self.tokens = tokens
+        self.people = None
+
+    async def close(self) -> None:
+        """The connections belong to the other client."""
+
+    async def _send(
+        self,
+        method: str,
+        url: URL,
+        headers: Mapping[str, str],
+        data: bytes | None,
+        timeout_s: float,
+    ) -> Answer:
+        return await self._shared._send(method, url, headers, data, timeout_s)
 
 
 def _retry_after(response: Answer) -> float | None:

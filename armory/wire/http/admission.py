@@ -114,7 +114,8 @@ class Admission:
                 "that there are"
             )
             raise RequestRejected(refusal(404, codes.INVALID_REQUEST, message, headers=extra))
-        caller = Caller(principal, endpoint, headers, url_of(request), remote)
+        pages = self._resources.pages_at(request)
+        caller = Caller(principal, endpoint, headers, url_of(request), remote, pages)
         return AdmittedRequest(request, caller, extra, *accepts(headers.get("Accept")))
 
     async def _authenticated(

@@ -106,7 +106,9 @@ class HttpEdge:
             batch_answer_bytes=settings.batch_answer_bytes,
         )
         protected = authenticator.protected
-        self.resources = ProtectedResources(self.hosts, settings.base_path, protected)
+        self.resources = ProtectedResources(
+            self.hosts, settings.base_path, protected, pages=settings.pages
+        )
         self._admission = Admission(
             self.hosts,
             authenticator,

@@ -25,11 +25,18 @@ class ProtectedResources:
         hosts: under which names the gateway is known.
         base_path: before every route.
         protected: what is said of each.
+        pages: whether people are sent to pages of the gateway.
     """
 
     def __init__(
-        self, hosts: HostChecks, base_path: str, protected: ProtectedResource | None
+        self,
+        hosts: HostChecks,
+        base_path: str,
+        protected: ProtectedResource | None,
+        *,
+        pages: bool = False,
     ) -> None:
+        self._pages = pages
         self._hosts = hosts
         self._base = base_path
         self._protected = protected
@@ -89,6 +96,10 @@ class ProtectedResources:
             found["scopes_supported"] = self._protected.scopes
         body = msgspec.json.encode(found)
         return web.Response(body=body, content_type="application/json", headers=_ANYBODY)
+
+    def pages_at(self, request: web.Request) -> str:
+        """Where people reach the gateway's pages; empty where there are none."""
+        return f"{self._origin(request)}{self._base}" if self._pages else ""
 
     def _origin(self, request: web.Request) -> str:
         return self._hosts.origin_of(request.remote, request.scheme, request.headers)

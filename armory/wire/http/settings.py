@@ -31,6 +31,7 @@ class HttpSettings:
             principal.
         parked_timeout_s: how long they wait, in seconds; then they are cancelled.
         session_idle_s: seconds after which an unused session ends.
+        pages: whether people are sent to pages of the gateway (`/connect`).
         state_keys: secrets that seal request state (32 bytes or more, the first one seals).
     """
 
@@ -51,4 +52,5 @@ class HttpSettings:
     parked_per_principal: int = 500
     parked_timeout_s: float = PARKED_TIMEOUT_S
     session_idle_s: float = SESSION_IDLE_S
+    pages: bool = False
     state_keys: Sequence[bytes] = ()

@@ -1,0 +1,62 @@
+"""The key that seals what people entrust to the gateway: configured, or made on first use.
+
+Owns: the file of the key. Never seals anything itself.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from armory.config import Loaded
+from armory.errors import ConfigError
+from armory.upstreams.oauth.grants import has_logins
+from armory.upstreams.spec import UpstreamSpec
+
+if TYPE_CHECKING:
+    from armory.security.sealing import Seal
+
+KEY_FILE = "key"
+"""In ARMORY_HOME."""
+
+
+def seals(loaded: Loaded) -> Seal:
+    """What seals, by `security.encryption_key`, or by the file, which is made if need be.
+
+    Raises:
+        ConfigError: the key is too short, or the file cannot be read or made.
+    """
+    from armory.security.sealing import Seal  # cryptography: only where something is sealed
+
+    given = [key.get_secret_value() for key in loaded.config.security.encryption_key]
+    return Seal(given or [_kept(loaded.home / KEY_FILE)])
+
+
+def _kept(path: Path) -> str:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fresh = path.with_name(f"{path.name}.{os.getpid()}")
+        handle = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        try:
+            with os.fdopen(handle, "w", encoding="ascii") as file:
+                file.write(secrets.token_urlsafe(32))
+            os.link(fresh, path)  # fails where there is one: whoever was first has made it
+        except FileExistsError:
+            pass
+        finally:
+            fresh.unlink()
+        path.chmod(0o600)
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"the key file {str(path)!r} cannot be used ({type(error).__name__}); give a key here",
+            path="security.encryption_key",
+        ) from None
+
+
+def logs_people_in(specs: Sequence[UpstreamSpec]) -> bool:
+    """Whether people log in at any upstream with accounts of their own."""
+    return any(has_logins(spec.auth) for spec in specs)

@@ -1,0 +1,100 @@
+"""People's own accounts at upstreams: where their logins are, and the pages where they log in.
+
+Owns: putting these parts together. Never logs anybody in itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from armory.accounts.service import Accounts
+from armory.config import Config, Loaded
+from armory.domain.principal import Principal
+from armory.gateway.views.principal_lists import PrincipalLists
+from armory.runtime.blocks.encryption import seals
+from armory.security.authentication import Authenticator, Scheme
+from armory.storage.logins import LOGINS, StoredLogin, login_id
+from armory.upstreams.oauth.grants import has_logins
+from armory.upstreams.oauth.people import Vault
+from armory.upstreams.pool import Pool
+from armory.upstreams.upstream import Upstream
+
+if TYPE_CHECKING:
+    from armory.web.connect.handlers import ConnectServices, Hosts
+    from armory.web.connect.sign_in import SignIn
+
+
+def vault_of(loaded: Loaded, accounts: Accounts) -> Vault:
+    """Where people's logins are.
+
+    Raises:
+        ConfigError: the key that seals them cannot be used.
+    """
+    seal = seals(loaded)
+    return lambda person, server: StoredLogin(
+        accounts.database, accounts.feed, seal, person, server
+    )
+
+
+def follow_logins(accounts: Accounts, pool: Pool, lists: PrincipalLists) -> None:
+    """Have whoever logged in or out, on any replica, be served accordingly at once."""
+
+    async def changed(id: str) -> None:
+        pool.logins_changed()
+        lists.on_login(lambda server, person: login_id(person, server) == id)
+
+    accounts.feed.subscribe(LOGINS, changed)
+
+
+def connect_services(
+    loaded: Loaded, pool: Pool, hosts: Hosts, checks: Authenticator, known: list[Scheme]
+) -> ConnectServices:
+    """What the pages go by.
+
+    Args:
+        loaded: the configuration.
+        pool: the upstreams.
+        hosts: host checks.
+        checks: who is it, by the credential of its MCP client.
+        known: the schemes of `checks`, for who logged in at the issuer.
+    """
+    from armory.web.connect.handlers import ConnectServices
+
+    def upstream(server: str) -> Upstream | None:
+        if server not in pool.servers():
+            return None
+        found = pool.upstream(server)
+        return found if has_logins(found.spec.auth) else None
+
+    return ConnectServices(
+        upstream=upstream,
+        authenticator=checks,
+        seal=seals(loaded),
+        hosts=hosts,
+        sign_in=_sign_in(loaded.config),
+        signed_in=_signed_in(loaded.config, known),
+        base_path=loaded.config.server.base_path.rstrip("/"),
+    )
+
+
+def _sign_in(config: Config) -> SignIn | None:
+    from armory.web.connect.sign_in import SignIn
+
+    oauth = config.security.oauth
+    if oauth is None:
+        return None
+    secret = oauth.client_secret
+    return SignIn(
+        oauth.issuer[0], oauth.client_id or "", "" if secret is None else secret.get_secret_value()
+    )
+
+
+def _signed_in(
+    config: Config, known: list[Scheme]
+) -> Callable[[str, str], Awaitable[Principal]] | None:
+    if config.security.oauth is None:
+        return None
+    from armory.security.oauth import OAuthScheme
+
+    return next(scheme for scheme in known if isinstance(scheme, OAuthScheme)).signed_in

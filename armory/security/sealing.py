@@ -1,0 +1,52 @@
+"""Sealing what must not be read by whoever gets hold of the database or a cookie.
+
+Owns: authenticated encryption (AES-256-GCM) under keys that rotate. Never stores anything.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Sequence
+
+from cryptography.exceptions import InvalidTag
+from cryptography.hazmat.primitives.ciphers.aead import AESGCM
+
+from armory.errors import ConfigError
+
+_NONCE = 12
+_MIN_CHARS = 16
+
+
+class Seal:
+    """Seals and opens texts of bytes.
+
+    Args:
+        secrets: the first one seals, all of them open; texts of 16 characters or more.
+
+    Raises:
+        ConfigError: none is given, or one is too short to be a secret.
+    """
+
+    def __init__(self, secrets: Sequence[str]) -> None:
+        if not secrets or any(len(secret) < _MIN_CHARS for secret in secrets):
+            raise ConfigError(
+                f"a key has at least {_MIN_CHARS} characters; make one with: python -c "
+                '"import secrets; print(secrets.token_urlsafe(32))"',
+                path="security.encryption_key",
+            )
+        self._keys = [AESGCM(hashlib.sha256(secret.encode()).digest()) for secret in secrets]
+
+    def seal(self, data: bytes, purpose: str) -> bytes:
+        """Encrypt; only `open` with the same purpose gives it back."""
+        nonce = os.urandom(_NONCE)
+        return nonce + self._keys[0].encrypt(nonce, data, purpose.encode())
+
+    def open(self, sealed: bytes, purpose: str) -> bytes | None:
+        """Decrypt; None where it was not sealed so, or with no key that is known."""
+        for key in self._keys:
+            try:
+                return key.decrypt(sealed[:_NONCE], sealed[_NONCE:], purpose.encode())
+            except (InvalidTag, ValueError):
+                continue
+        return None

@@ -1,0 +1,117 @@
+"""Logins of people at upstreams, as the database keeps them: sealed, by hashes of who it is.
+
+Owns: the table, and that one replica at a time refreshes a login. Never sees a token in clear.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Protocol
+
+from sqlalchemy import delete, insert, select, update
+
+from armory.storage.changes import ChangeFeed
+from armory.storage.database import Database
+from armory.storage.tables import logins
+
+LOGINS = "logins"
+"""Topic: a login came, changed or went; the value is its id."""
+LEASE_MS = 20_000
+
+
+def login_id(person: str, server: str) -> str:
+    """Under which a login is kept."""
+    return hashlib.sha256(f"{person}\0{server}".encode()).hexdigest()
+
+
+class Seal(Protocol):
+    """Encryption (`security.sealing.Seal`)."""
+
+    def seal(self, data: bytes, purpose: str) -> bytes:
+        """Encrypt."""
+        ...
+
+    def open(self, sealed: bytes, purpose: str) -> bytes | None:
+        """Decrypt; None where it was not sealed so."""
+        ...
+
+
+class StoredLogin:
+    """One person's login at one upstream. Satisfies `upstreams.oauth.logins.LoginStore`.
+
+    Args:
+        database: keeps it.
+        feed: tells other processes.
+        seal: encrypts it.
+        person: whose it is.
+        server: key of the upstream.
+    """
+
+    def __init__(
+        self, database: Database, feed: ChangeFeed, seal: Seal, person: str, server: str
+    ) -> None:
+        self._database = database
+        self._feed = feed
+        self._seal = seal
+        self._person = hashlib.sha256(person.encode()).hexdigest()
+        self._server = server
+        self.id = login_id(person, server)
+
+    async def load(self) -> bytes | None:
+        """The login; None where there is none, or none that these keys open.
+
+        Raises:
+            BackendError: the database failed.
+        """
+        async with self._database.read() as connection:
+            query = select(logins.c.sealed).where(logins.c.id == self.id)
+            sealed = (await connection.execute(query)).scalar_one_or_none()
+        return None if sealed is None else self._seal.open(sealed, self.id)
+
+    async def save(self, login: bytes | None) -> None:
+        """Keep a login, or forget it; ends the lease.
+
+        Raises:
+            BackendError: the database failed.
+        """
+        now = self._database.now_ms
+        async with self._feed.transaction() as transaction:
+            connection = transaction.connection
+            if login is None:
+                await connection.execute(delete(logins).where(logins.c.id == self.id))
+            else:
+                values = {"sealed": self._seal.seal(login, self.id), "leased_until_ms": 0}
+                done = await connection.execute(
+                    update(logins).where(logins.c.id == self.id).values(**values, updated_at_ms=now)
+                )
+                if not done.rowcount:
+                    keys = {"id": self.id, "person": self._person, "server": self._server}
+                    await connection.execute(
+                        insert(logins).values(**keys, **values, updated_at_ms=now)
+                    )
+            transaction.changed(LOGINS, self.id)
+
+    async def lease(self) -> bool:
+        """Whether this process, and no other, may refresh the login for the next 20 seconds.
+
+        Raises:
+            BackendError: the database failed.
+        """
+        now = self._database.now_ms
+        free = (logins.c.id == self.id) & (logins.c.leased_until_ms < now)
+        async with self._database.write() as connection:
+            done = await connection.execute(
+                update(logins).where(free).values(leased_until_ms=now + LEASE_MS)
+            )
+        return bool(done.rowcount)
+
+    async def release(self) -> None:
+        """End the lease: the login could not be refreshed.
+
+        Raises:
+            BackendError: the database failed.
+        """
+        async with self._database.write() as connection:
+            await connection.execute(
+                update(logins).where(logins.c.id == self.id).values(leased_until_ms=0)
+            )

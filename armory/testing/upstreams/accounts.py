@@ -1,0 +1,109 @@
+"""An upstream where people have accounts: each token's subject sees its own notes.
+
+Owns: `AccountsServer`. Never imports the gateway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from aiohttp import web
+
+META = "io.modelcontextprotocol/"
+_COMPLETE = {"resultType": "complete"}
+
+
+@dataclass
+class AccountsServer:
+    """A modern upstream at /mcp of a port of its own.
+
+    Attributes:
+        verified: gives the claims of a token, None for one that does not hold.
+        issuer: the authorization server that it names.
+        url: its endpoint.
+        notes: what each subject has noted.
+        seen: (subject, method) of every request that came with a token that holds.
+        bare: how many came without.
+    """
+
+    verified: Callable[[str], Mapping[str, Any] | None]
+    issuer: str
+    url: str = ""
+    notes: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    seen: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    bare: int = 0
+
+    async def __aenter__(self) -> AccountsServer:
+        app = web.Application()
+        app.router.add_get("/.well-known/oauth-protected-resource/mcp", self._metadata)
+        app.router.add_post("/mcp", self._mcp)
+        self._runner = web.AppRunner(app, shutdown_timeout=1.0)
+        await self._runner.setup()
+        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
+        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/mcp"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._runner.cleanup()
+
+    async def _metadata(self, _request: web.Request) -> web.Response:
+        found = {"resource": self.url, "authorization_servers": [self.issuer]}
+        return web.json_response(found)
+
+    async def _mcp(self, request: web.Request) -> web.Response:
+        token = request.headers.get("Authorization", "").removeprefix("Bearer ")
+        claims = self.verified(token) if token else None
+        if claims is None or claims.get("aud") != self.url:
+            self.bare += 1
+            origin = self.url.removesuffix("/mcp")
+            place = f"{origin}/.well-known/oauth-protected-resource/mcp"
+            challenge = f'Bearer resource_metadata="{place}"'
+            return web.Response(status=401, headers={"WWW-Authenticate": challenge})
+        body = await request.json()
+        who = str(claims["sub"])
+        self.seen.append((who, body["method"]))
+        result = self._result(who, body["method"], body.get("params") or {})
+        answer = {"jsonrpc": "2.0", "id": body.get("id"), "result": {**_COMPLETE, **result}}
+        return web.json_response(answer)
+
+    def _result(  # noqa: C901 one case a method
+        self, who: str, method: str, params: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        mine = self.notes.setdefault(who, [])
+        match method:
+            case "server/discover":
+                return {
+                    "supportedVersions": ["2026-07-28"],
+                    "capabilities": {
+                        "tools": {},
+                        "prompts": {},
+                        "resources": {},
+                        "completions": {},
+                    },
+                    "_meta": {META + "serverInfo": {"name": "accounts", "version": "1"}},
+                }
+            case "tools/list":
+                names = ["note", f"only_{who}"]
+                return {"tools": [{"name": n, "inputSchema": {"type": "object"}} for n in names]}
+            case "prompts/list":
+                return {"prompts": [{"name": "me"}]}
+            case "resources/list":
+                return {"resources": [{"uri": "me://notes", "name": "notes"}]}
+            case "resources/templates/list":
+                return {"resourceTemplates": []}
+            case "tools/call":
+                text = (params.get("arguments") or {}).get("text")
+                if text is not None:
+                    mine.append(text)
+                content = [{"type": "text", "text": f"{who}: {' '.join(mine)}"}]
+                return {"content": content}
+            case "prompts/get":
+                return {"messages": [{"role": "user", "content": {"type": "text", "text": who}}]}
+            case "resources/read":
+                return {"contents": [{"uri": "me://notes", "text": f"{who}: {' '.join(mine)}"}]}
+            case "completion/complete":
+                return {"completion": {"values": [who]}}
+            case _:
+                return {}

@@ -1,0 +1,93 @@
+"""The tokens of one upstream where each principal has its own.
+
+Owns: which tokens serve whom. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from cachetools import LRUCache
+
+from armory.domain.principal import INTERNAL, Principal
+from armory.errors import ArmoryError, LoginNeeded
+from armory.upstreams.oauth.grants import AuthorizationCode, Grant, Passthrough, TokenExchange
+from armory.upstreams.oauth.logins import Login, PersonLogin, Sealed
+from armory.upstreams.oauth.person import AuthorizationCodeTokens
+from armory.upstreams.oauth.subjects import ExchangedTokens, PassedThrough
+from armory.upstreams.oauth.tokens import MachineTokens, Tokens
+
+_KEPT = 10_000
+Vault = Callable[[str, str], Sealed]
+"""Where the login of a person at an upstream is: (`Principal.person`, the upstream's key)."""
+
+
+class PersonTokens(AuthorizationCodeTokens):
+    """The token of one person, who is asked to log in where there is none; see `Tokens`."""
+
+    def wanting(self, reason: str) -> ArmoryError:
+        """As `AuthorizationCodeTokens.wanting`."""
+        return LoginNeeded(
+            f"upstream {self._server!r} wants you to log in with your own account ({reason})",
+            upstream=self._server,
+        )
+
+
+class PeopleTokens:
+    """See the module.
+
+    Args:
+        server: key of the upstream.
+        grant: as configured.
+        vault: where people's logins are; None: there are none.
+        more: as for `Tokens`.
+    """
+
+    def __init__(self, server: str, grant: Grant, vault: Vault | None, **more: Any) -> None:
+        self._server = server
+        self._grant = grant
+        self._vault = vault
+        self._more = more
+        self._clients: dict[tuple[str, str], Login] = {}
+        self._by_person: LRUCache[str, PersonTokens] = LRUCache(_KEPT)
+        self._own: Tokens | None = None
+
+    def of(self, principal: Principal) -> Tokens:
+        """The tokens that serve a principal."""
+        grant = self._grant
+        if isinstance(grant, AuthorizationCode):
+            return self.person(principal)
+        if self._own is None:
+            self._own = tokens_for(self._server, grant, **self._more)
+        return self._own
+
+    def person(self, principal: Principal) -> PersonTokens:
+        """The login of a principal."""
+        assert isinstance(self._grant, AuthorizationCode)
+        person = principal.person
+        found = self._by_person.get(person)
+        if found is None:
+            kept = None
+            if principal is not INTERNAL and self._vault is not None:
+                kept = PersonLogin(self._vault(person, self._server))
+            found = self._by_person[person] = PersonTokens(
+                self._server, self._grant, kept, clients=self._clients, **self._more
+            )
+        return found
+
+    def forget(self) -> None:
+        """Logins were changed elsewhere: look at the store again."""
+        for tokens in list(self._by_person.values()):
+            tokens.forget()
+
+
+def tokens_for(server: str, grant: Grant, **more: Any) -> Tokens:
+    """The tokens of an upstream, by whatever grant."""
+    if isinstance(grant, AuthorizationCode):
+        return AuthorizationCodeTokens(server, grant, **more)
+    if isinstance(grant, TokenExchange):
+        return ExchangedTokens(server, grant, **more)
+    if isinstance(grant, Passthrough):
+        return PassedThrough(server, grant, **more)
+    return MachineTokens(server, grant, **more)

@@ -1,0 +1,187 @@
+"""Tokens for an upstream out of the token that the caller came with: exchanged, or passed through.
+
+Owns: RFC 8693, and which token may be passed on at all. Never imports the protocol; never logs a
+token.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import time
+from contextvars import ContextVar
+from typing import Any
+
+from cachetools import TLRUCache
+from yarl import URL
+
+from armory.domain.principal import INTERNAL, Principal
+from armory.errors import LoginNeeded
+from armory.oauth.exchange import json_object
+from armory.oauth.metadata import Undiscovered, is_secure, server_metadata, text, texts
+from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, canonical
+from armory.upstreams.oauth.grants import Passthrough, TokenExchange
+from armory.upstreams.oauth.tokens import (
+    LEAD_S,
+    NoToken,
+    TokenRefused,
+    Tokens,
+    authenticated,
+    secret_method,
+)
+
+CALLER: ContextVar[Principal | None] = ContextVar("caller", default=None)
+"""On whose behalf the present call goes upstream."""
+_KEPT = 10_000
+_REFUSED_S = 10.0
+_TYPES = "urn:ietf:params:oauth:token-type:"
+_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+
+
+class SubjectTokens(Tokens):
+    """Tokens that come of the caller's own."""
+
+    def subject(self) -> str:
+        """The access token of the caller.
+
+        Raises:
+            LoginNeeded: it is the gateway itself, which has none.
+            NoToken: it came with another credential.
+        """
+        caller = CALLER.get()
+        if caller is None or caller is INTERNAL:
+            raise LoginNeeded(
+                f"upstream {self._server!r} is used with the callers' own tokens",
+                upstream=self._server,
+            )
+        if caller.credential is None:
+            raise self.failed(
+                "it takes the access token that a person logs in with (security.oauth), and this "
+                "caller has none"
+            )
+        return caller.credential
+
+    def lacks(self, challenge: Challenge) -> bool:
+        """As `Tokens.lacks`: what may be asked for is configured."""
+        return False
+
+
+class PassedThrough(SubjectTokens):
+    """The caller's own token; see `Tokens`.
+
+    Args:
+        server: key of the upstream.
+        grant: as configured.
+        more: as for `Tokens`.
+    """
+
+    def __init__(self, server: str, grant: Passthrough, **more: Any) -> None:
+        super().__init__(server, **more)
+        self._grant = grant
+
+    async def current(self, url: URL) -> str | None:
+        """As `Tokens.current`: only where the token says that it is for this upstream."""
+        token = self.subject()
+        wanted = self._grant.audience or canonical(url)
+        if wanted not in _audience(token):
+            raise self.failed(f"the caller's token is not for {wanted!r}, so it is not passed on")
+        return token
+
+    async def renewed(self, refused: str | None, url: URL, challenge: Challenge) -> str:
+        """As `Tokens.renewed`: there is no other."""
+        raise self.failed("it refused the caller's token")
+
+
+class ExchangedTokens(SubjectTokens):
+    """Tokens by exchange, each kept until shortly before it expires; see `Tokens`.
+
+    Args:
+        server: key of the upstream.
+        grant: as configured.
+        more: as for `Tokens`.
+    """
+
+    def __init__(self, server: str, grant: TokenExchange, **more: Any) -> None:
+        super().__init__(server, **more)
+        self._grant = grant
+        self._place: AuthServerMetadata | None = None
+        self._kept: TLRUCache[bytes, tuple[str | NoToken, float]] = TLRUCache(
+            _KEPT, ttu=lambda _key, entry, _now: entry[1], timer=time.monotonic
+        )
+
+    async def current(self, url: URL) -> str | None:
+        """As `Tokens.current`."""
+        subject = self.subject()
+        key = hashlib.sha256(subject.encode()).digest()
+        kept = self._kept.get(key)
+        if kept is None:
+            async with self._lock:
+                kept = self._kept.get(key)
+                if kept is None:
+                    kept = self._kept[key] = await self._exchange(subject, url)
+        if isinstance(kept[0], NoToken):
+            raise kept[0]
+        return kept[0]
+
+    async def renewed(self, refused: str | None, url: URL, challenge: Challenge) -> str:
+        """As `Tokens.renewed`: one new exchange; what comes of it is not exchanged again."""
+        subject = self.subject()
+        key = hashlib.sha256(subject.encode()).digest()
+        kept = self._kept.get(key)
+        if kept is not None and kept[0] == refused:
+            del self._kept[key]
+        token = await self.current(url)
+        assert token is not None
+        return token
+
+    async def _exchange(self, subject: str, url: URL) -> tuple[str | NoToken, float]:
+        grant = self._grant
+        place = await self._found()
+        form = {
+            "grant_type": _EXCHANGE,
+            "subject_token": subject,
+            "subject_token_type": f"{_TYPES}{grant.subject_token}",
+            "requested_token_type": f"{_TYPES}access_token",
+        }
+        if grant.audience:
+            form["audience"] = grant.audience
+        else:
+            form["resource"] = canonical(url)
+        if grant.scopes:
+            form["scope"] = " ".join(grant.scopes)
+        method = secret_method(place) if grant.client_auth == "auto" else grant.client_auth
+        headers = authenticated(method, grant.client_id, grant.client_secret, form)
+        now = time.monotonic()
+        try:
+            given = await self.given(place, headers, form)
+        except TokenRefused as refused:
+            return refused, now + _REFUSED_S
+        return given.token, now + given.lifetime_s - min(LEAD_S, given.lifetime_s / 4)
+
+    async def _found(self) -> AuthServerMetadata:
+        place, grant = self._place, self._grant
+        if place is None and grant.token_url:
+            place = self._place = AuthServerMetadata(grant.token_url)
+        if place is None:
+            try:
+                found = await server_metadata(grant.issuer, self.fetch)
+            except Undiscovered as error:
+                raise self.failed(str(error)) from None
+            token_url = text(found.get("token_endpoint"))
+            if not is_secure(token_url):
+                raise self.failed(f"the token_endpoint {token_url!r} is not reached over https")
+            methods = tuple(texts(found.get("token_endpoint_auth_methods_supported")))
+            place = self._place = AuthServerMetadata(token_url, grant.issuer, methods)
+        return place
+
+
+def _audience(token: str) -> list[str]:
+    """The audience of a JWT that was checked when its caller was let in."""
+    body = token.split(".")[1] if token.count(".") == 2 else ""
+    try:
+        claims = json_object(base64.urlsafe_b64decode(body + "=" * (-len(body) % 4)))
+    except (binascii.Error, ValueError):
+        return []
+    said = (claims or {}).get("aud")
+    return [said] if isinstance(said, str) else texts(said)

@@ -1,0 +1,1 @@
+"""The pages on which a person connects accounts of its own."""

@@ -1,0 +1,323 @@
+"""`/connect/{upstream}`: a person connects an account of its own at an upstream.
+
+Owns: who the person in the browser is, and that nobody else's login becomes its own. Never shows,
+logs or puts into a URL what identifies anybody.
+
+Whose account is connected is decided by who the browser proves to be, here; not by who asked for
+it. So a link that was sent to somebody else connects that one's account to that one.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+import structlog
+from aiohttp import web
+from cachetools import TTLCache
+from yarl import URL
+
+from armory.domain.principal import ANONYMOUS, Method, Principal
+from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed
+from armory.security.authentication import Authenticator
+from armory.security.sealing import Seal
+from armory.upstreams.oauth.discovery import Challenge
+from armory.upstreams.oauth.person import BegunLogin
+from armory.upstreams.upstream import Upstream
+from armory.web.connect import pages
+from armory.web.connect.sign_in import SignIn
+
+_log = structlog.get_logger(__name__)
+_SESSION, _LOGIN = "armory_person", "armory_login"
+_SESSION_S, _LOGIN_S = 900, 600
+_SEEN = 10_000
+_FORM_BYTES = 32_768
+_T = TypeVar("_T")
+
+
+class Hosts(Protocol):
+    """Host checks, and the gateway's own URL (`wire.http.host_checks`, `wire.http.resources`)."""
+
+    def seen_as(self, peer: str | None, headers: Any) -> tuple[str | None, str | None]:
+        """(client address, Host value) of a request, through trusted proxies."""
+        ...
+
+    def host_allowed(self, host: str | None) -> bool:
+        """Whether a Host value may be asked for."""
+        ...
+
+    def origin_of(self, peer: str | None, scheme: str, headers: Any) -> str:
+        """`scheme://host` under which a request was sent."""
+        ...
+
+
+class Person(msgspec.Struct, frozen=True):
+    """Who a browser proved to be.
+
+    Attributes:
+        subject, user, method: of the principal.
+        until: seconds since 1970.
+    """
+
+    subject: str
+    user: str | None
+    method: Method
+    until: float
+
+    @property
+    def principal(self) -> Principal:
+        """The principal."""
+        return Principal(self.subject, self.user, frozenset(), self.method)
+
+
+class Visit(msgspec.Struct, frozen=True):
+    """A browser that is at an authorization server's page.
+
+    Attributes:
+        server: the upstream whose account is to be connected.
+        begun: the login; of the person at the upstream, or at the gateway's own issuer.
+        person: whose it is; None: that is to be found out, at the gateway's own issuer.
+        until: seconds since 1970.
+    """
+
+    server: str
+    begun: BegunLogin
+    person: Person | None
+    until: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ConnectServices:
+    """What the pages go by.
+
+    Attributes:
+        upstream: an upstream at which people have accounts, by key; None: there is none such.
+        authenticator: who is it, by the credential of its MCP client.
+        seal: of the cookies.
+        hosts: host checks.
+        sign_in: the gateway at its own issuer; None: there is none.
+        signed_in: who it is, by an ID token and the client that it was given to.
+        base_path: before every route.
+    """
+
+    upstream: Callable[[str], Upstream | None]
+    authenticator: Authenticator
+    seal: Seal
+    hosts: Hosts
+    sign_in: SignIn | None
+    signed_in: Callable[[str, str], Awaitable[Principal]] | None
+    base_path: str = ""
+
+
+class Connect:
+    """The routes."""
+
+    def __init__(self, services: ConnectServices) -> None:
+        self._s = services
+        self._used: MutableMapping[str, None] = TTLCache(_SEEN, _LOGIN_S)
+
+    def register(self, app: web.Application) -> None:
+        """Add the routes."""
+        base = f"{self._s.base_path}/connect"
+        app.router.add_get(f"{base}/callback", self._guarded(self.callback))
+        app.router.add_get(f"{base}/{{server}}", self._guarded(self.show))
+        app.router.add_post(f"{base}/{{server}}", self._guarded(self.act))
+
+    def _guarded(
+        self, handler: Callable[[web.Request], Awaitable[web.Response]]
+    ) -> Callable[[web.Request], Awaitable[web.Response]]:
+        async def guarded(request: web.Request) -> web.Response:
+            _, host = self._s.hosts.seen_as(request.remote, request.headers)
+            if not self._s.hosts.host_allowed(host):
+                return pages.said("Not here", "This Host is not in server.allowed_hosts.", 403)
+            try:
+                return await handler(request)
+            except (AuthenticationFailed, AccessDenied) as error:
+                return pages.said("That did not work", error.message, 403)
+            except ArmoryError as error:
+                _log.warning("connect_failed", error=error.message)
+                return pages.said("That did not work", error.message, 502)
+
+        return guarded
+
+    # -- one upstream ------------------------------------------------------------------------
+
+    async def show(self, request: web.Request) -> web.Response:
+        """`GET /connect/{server}`: who are you; then: connect?"""
+        server = request.match_info["server"]
+        upstream = self._s.upstream(server)
+        if upstream is None:
+            return pages.said("Not found", "Nobody connects an account there.", 404)
+        person = self._person(request)
+        if person is None:
+            return self._who(server)
+        tokens = upstream.login_of(person.principal)
+        assert tokens is not None
+        connected = await tokens.kept() is not None
+        return pages.connect(server, person.user or person.subject, connected=connected)
+
+    async def act(self, request: web.Request) -> web.Response:
+        """`POST /connect/{server}`: what a button of that page does."""
+        server = request.match_info["server"]
+        upstream = self._s.upstream(server)
+        if upstream is None:
+            return pages.said("Not found", "Nobody connects an account there.", 404)
+        if not self._from_here(request):
+            return pages.said("Not from here", "Open the page itself, and use its buttons.", 403)
+        if (request.content_length or 0) > _FORM_BYTES:
+            return pages.said("Too large", "The form is too large.", 413)
+        form = await request.post()
+        action, person = form.get("action"), self._person(request)
+        if action == "identify":
+            return await self._identify(request, server, str(form.get("credential", "")).strip())
+        if action == "sign-in" and self._s.sign_in is not None:
+            begun = await self._s.sign_in.begin(
+                URL(self._s.sign_in.issuer), Challenge(), self._callback(request)
+            )
+            return self._sent(request, Visit(server, begun, None, time.time() + _LOGIN_S))
+        if action == "leave":
+            return self._who(server, leave=True)
+        if person is None:
+            return self._back(server)
+        principal = person.principal
+        if action == "disconnect":
+            tokens = upstream.login_of(principal)
+            assert tokens is not None
+            await tokens.log_out()
+            return self._back(server)
+        if action != "connect":
+            return pages.said("Not known", "There is no such button.", 400)
+        begun = await upstream.begin_login(principal, self._callback(request))
+        return self._sent(request, Visit(server, begun, person, time.time() + _LOGIN_S))
+
+    async def _identify(self, request: web.Request, server: str, credential: str) -> web.Response:
+        remote, _ = self._s.hosts.seen_as(request.remote, request.headers)
+        headers = {"Authorization": f"Bearer {credential}"}
+        try:
+            principal = await self._s.authenticator.authenticate(headers, remote)
+        except AuthenticationFailed:
+            return self._who(server, "That is no credential of this gateway.")
+        return self._known(request, server, principal)
+
+    # -- coming back -------------------------------------------------------------------------
+
+    async def callback(self, request: web.Request) -> web.Response:
+        """`GET /connect/callback`: the browser comes back from an authorization server."""
+        visit = self._opened(request, _LOGIN, Visit)
+        state = request.query.get("state", "")
+        if visit is None or visit.until < time.time():
+            return pages.said(
+                "That did not work",
+                "This browser has begun no login here, or too long ago. Begin again.",
+                400,
+            )
+        if not secrets.compare_digest(state.encode(), visit.begun.state.encode()):
+            return pages.said("That did not work", "The answer is of another login.", 400)
+        if state in self._used:
+            return pages.said("That did not work", "This login was used already.", 400)
+        self._used[state] = None
+        back = {name: request.query[name] for name in request.query}
+        person = self._person(request)
+        if visit.person is None:
+            response = await self._signed_in(request, visit, back)
+        elif person is None or person.principal.key != visit.person.principal.key:
+            response = pages.said("That did not work", "Somebody else is in this browser now.", 403)
+        else:
+            response = await self._connected(visit, person.principal, back)
+        response.del_cookie(_LOGIN, path=self._path)
+        return response
+
+    async def _signed_in(
+        self, request: web.Request, visit: Visit, back: dict[str, str]
+    ) -> web.Response:
+        sign_in, signed_in = self._s.sign_in, self._s.signed_in
+        assert sign_in is not None
+        assert signed_in is not None
+        login, id_token = await sign_in.finish(visit.begun, back, keep=False)
+        return self._known(request, visit.server, await signed_in(id_token, login.client_id))
+
+    async def _connected(
+        self, visit: Visit, principal: Principal, back: dict[str, str]
+    ) -> web.Response:
+        upstream = self._s.upstream(visit.server)
+        tokens = None if upstream is None else upstream.login_of(principal)
+        if tokens is None:
+            return pages.said("Not found", "Nobody connects an account there any more.", 404)
+        await tokens.finish(visit.begun, back)
+        _log.info("account_connected", upstream=visit.server)
+        return pages.said(
+            "Connected", "You may close this page. Let your MCP client try again what it tried."
+        )
+
+    # -- cookies -----------------------------------------------------------------------------
+
+    @property
+    def _path(self) -> str:
+        return f"{self._s.base_path}/connect"
+
+    def _origin(self, request: web.Request) -> str:
+        return self._s.hosts.origin_of(request.remote, request.scheme, request.headers)
+
+    def _callback(self, request: web.Request) -> str:
+        return f"{self._origin(request)}{self._path}/callback"
+
+    def _from_here(self, request: web.Request) -> bool:
+        """Whether a form was sent from these pages: browsers say so in every POST."""
+        return request.headers.get("Origin", "").lower() == self._origin(request)
+
+    def _person(self, request: web.Request) -> Person | None:
+        person = self._opened(request, _SESSION, Person)
+        if person is not None and person.until > time.time():
+            return person
+        if self._s.authenticator.everybody:
+            return Person(ANONYMOUS.subject, None, ANONYMOUS.method, float("inf"))
+        return None
+
+    def _opened(self, request: web.Request, name: str, kind: type[_T]) -> _T | None:
+        sealed = request.cookies.get(name, "")
+        try:
+            data = self._s.seal.open(bytes.fromhex(sealed), name)
+            return None if data is None else msgspec.json.decode(data, type=kind)
+        except (ValueError, msgspec.DecodeError):
+            return None
+
+    def _with_cookie(
+        self, request: web.Request, response: web.Response, name: str, value: Any, life_s: int
+    ) -> web.Response:
+        sealed = self._s.seal.seal(msgspec.json.encode(value), name).hex()
+        response.set_cookie(
+            name,
+            sealed,
+            max_age=life_s,
+            path=self._path,
+            httponly=True,
+            samesite="Lax",
+            secure=self._origin(request).startswith("https://"),
+        )
+        return response
+
+    def _known(self, request: web.Request, server: str, principal: Principal) -> web.Response:
+        until = time.time() + _SESSION_S
+        person = Person(principal.subject, principal.user, principal.method, until)
+        response = self._back(server)
+        return self._with_cookie(request, response, _SESSION, person, _SESSION_S)
+
+    def _sent(self, request: web.Request, visit: Visit) -> web.Response:
+        response = web.Response(status=303, headers={"Location": visit.begun.login_url})
+        return self._with_cookie(request, response, _LOGIN, visit, _LOGIN_S)
+
+    def _back(self, server: str) -> web.Response:
+        """To the page of an upstream, which is one of the gateway's own: never a foreign URL."""
+        return web.Response(status=303, headers={"Location": f"{self._path}/{server}"})
+
+    def _who(self, server: str, wrong: str = "", *, leave: bool = False) -> web.Response:
+        sign_in = self._s.sign_in
+        issuer = sign_in.issuer if sign_in is not None else None
+        response = pages.who_are_you(server, issuer, wrong)
+        if leave:
+            response.del_cookie(_SESSION, path=self._path)
+        return response

@@ -1,0 +1,420 @@
+"""People's own accounts at upstreams: asked for, connected by whoever is in the browser, used."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sqlite3
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from armory.config import load_text
+from armory.runtime.opening import open_runtime
+from armory.runtime.running import Runtime
+from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
+from armory.testing.identity import IdentityProvider
+from armory.testing.upstreams.accounts import AccountsServer
+
+pytestmark = pytest.mark.anyio
+KEY = "a-key-of-sixteen-or-more"
+TOKENS = {"ann": "the-token-of-ann", "bob": "the-token-of-bob"}
+URLS = {"elicitation": {"url": {}}}
+
+
+class World:
+    """A provider, an upstream with accounts, and gateways in front."""
+
+    def __init__(self, provider: IdentityProvider, upstream: AccountsServer, home: Path) -> None:
+        self.provider = provider
+        self.upstream = upstream
+        self.home = home
+        self.http = aiohttp.ClientSession()
+
+    @asynccontextmanager
+    async def gateway(
+        self, auth: Mapping[str, Any] | None = None, **security: Any
+    ) -> AsyncGenerator[tuple[str, Runtime]]:
+        people = {"type": "authorization_code", "per": "principal", "client_id": "armory"}
+        people["client_secret"] = "armory-secret"
+        config = {
+            "upstreams": {"docs": {"url": self.upstream.url, "auth": dict(auth or people)}},
+            "security": {
+                "tokens": {name: {"token": t, "user": name} for name, t in TOKENS.items()},
+                "allow_anonymous": False,
+                "encryption_key": KEY,
+                **security,
+            },
+            "tool_rag": {"enabled": False},
+            "observability": {"log_level": "error"},
+        }
+        loaded = load_text(json.dumps(config), environ={"ARMORY_HOME": str(self.home)})
+        async with open_runtime(loaded, address=("127.0.0.1", 0)) as runtime:
+            assert runtime.listening is not None
+            yield runtime.listening.url, runtime
+
+    async def ask(
+        self,
+        url: str,
+        token: str,
+        method: str = "tools/call",
+        params: dict[str, Any] | None = None,
+        capabilities: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:
+        """One modern request."""
+        if params is None:
+            params = {"name": "docs__note", "arguments": {}}
+        body = modern_body(1, method, params, capabilities=capabilities)
+        headers = {**modern_headers(body), "Authorization": f"Bearer {token}"}
+        async with self.http.post(f"{url}/mcp", json=body, headers=headers) as response:
+            return (await messages(response))[-1]
+
+    async def names(self, url: str, token: str) -> list[str]:
+        listed = await self.ask(url, token, "tools/list", {})
+        return [tool["name"] for tool in listed["result"]["tools"]]
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncGenerator[World]:
+    async with (
+        IdentityProvider() as provider,
+        AccountsServer(provider.verified, provider.issuer) as upstream,
+    ):
+        found = World(provider, upstream, tmp_path)
+        yield found
+        await found.http.close()
+
+
+class Browser:
+    """Somebody's browser, which clicks what it is told to."""
+
+    def __init__(self, world: World, url: str) -> None:
+        self.world = world
+        self.url = url
+        self.http = aiohttp.ClientSession(cookie_jar=aiohttp.CookieJar(unsafe=True))
+
+    async def __aenter__(self) -> Browser:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.http.close()
+
+    async def click(self, action: str, follow: bool = True, **form: str) -> tuple[int, str]:
+        """(status, text) after a button of the page was clicked."""
+        headers = {"Origin": self.url}
+        data = {"action": action, **form}
+        page = f"{self.url}/connect/docs"
+        async with self.http.post(page, data=data, headers=headers, allow_redirects=follow) as got:
+            return got.status, await got.text() if follow else got.headers.get("Location", "")
+
+    async def get(self, url: str) -> tuple[int, str]:
+        async with self.http.get(url) as response:
+            return response.status, await response.text()
+
+    async def connect(self, name: str) -> str:
+        """Say who it is, and connect the account of the same name."""
+        self.world.provider.user = name
+        status, text = await self.click("identify", credential=TOKENS[name])
+        assert status == 200
+        assert f"You are <b>{name}</b>" in text
+        status, text = await self.click("connect")
+        assert status == 200, text
+        return text
+
+
+async def test_a_person_is_asked_connects_and_goes_on(world: World) -> None:
+    async with world.gateway() as (url, _), Browser(world, url) as browser:
+        assert await world.names(url, TOKENS["ann"]) == ["docs__log_in"]
+        call = {"name": "docs__log_in", "arguments": {}}
+        asked = (await world.ask(url, TOKENS["ann"], params=call, capabilities=URLS))["result"]
+        assert asked["resultType"] == "input_required"
+        (question,) = asked["inputRequests"].values()
+        assert question["params"]["mode"] == "url"
+        assert question["params"]["url"] == f"{url}/connect/docs"
+        assert "ann" not in json.dumps(question)
+        assert "Connected" in await browser.connect("ann")
+        again = {**call, "requestState": asked["requestState"], "inputResponses": {}}
+        done = await world.ask(url, TOKENS["ann"], params=again, capabilities=URLS)
+        assert "logged in" in done["result"]["content"][0]["text"]
+        assert await world.names(url, TOKENS["ann"]) == ["docs__note", "docs__only_ann"]
+        assert await world.names(url, TOKENS["bob"]) == ["docs__log_in"]
+        said = await world.ask(url, TOKENS["ann"])
+        assert said["result"]["content"][0]["text"] == "ann: "
+
+
+async def test_clients_of_every_era_are_told_where(world: World) -> None:
+    async with world.gateway() as (url, _):
+        page = f"{url}/connect/docs"
+        call = {"name": "docs__log_in", "arguments": {}}
+        plain = (await world.ask(url, TOKENS["ann"], params=call))["result"]
+        assert plain["isError"]
+        assert page in plain["content"][0]["text"]
+        assert plain["_meta"]["dev.armory/error"]["url"] == page
+        async with aiohttp.ClientSession(
+            headers={"Authorization": f"Bearer {TOKENS['ann']}"}
+        ) as http:
+            for version, capabilities in (("2025-11-25", URLS), ("2025-06-18", URLS)):
+                client = LegacyClient(f"{url}/mcp", http, version)
+                await client.initialize(capabilities)
+                answer = await client.request("tools/call", call)
+                if version == "2025-11-25":
+                    assert answer["error"]["code"] == -32042
+                    (elicitation,) = answer["error"]["data"]["elicitations"]
+                    assert elicitation["url"] == page
+                    assert elicitation["elicitationId"]
+                else:
+                    assert page in answer["result"]["content"][0]["text"]
+
+
+async def test_each_sees_only_what_is_its_own_over_two_replicas(world: World) -> None:
+    async with AsyncExitStack() as stack:
+        first, _ = await stack.enter_async_context(world.gateway())
+        second, _ = await stack.enter_async_context(world.gateway())
+        for name in TOKENS:
+            async with Browser(world, first) as browser:
+                await browser.connect(name)
+        for url in (first, second):
+            for name, token in TOKENS.items():
+                assert f"docs__only_{name}" in await world.names(url, token)
+        kinds: list[tuple[str, dict[str, Any]]] = [
+            ("prompts/get", {"name": "docs__me"}),
+            ("resources/read", {"uri": "docs+me://notes"}),
+            ("completion/complete", {"ref": {"type": "ref/prompt", "name": "docs__me"},
+                                     "argument": {"name": "a", "value": ""}}),
+        ]  # fmt: skip
+
+        async def use(name: str, count: int) -> None:
+            for number in range(count):
+                url = (first, second)[number % 2]
+                arguments = {"text": f"{name}{number}"}
+                note = {"name": "docs__note", "arguments": arguments}
+                said = await world.ask(url, TOKENS[name], params=note)
+                assert said["result"]["content"][0]["text"].startswith(f"{name}: {name}0")
+                method, params = kinds[number % 3]
+                answer = json.dumps(await world.ask(url, TOKENS[name], method, params))
+                assert name in answer
+                assert ("bob" if name == "ann" else "ann") not in answer
+
+        await asyncio.gather(*(use(name, 30) for name in TOKENS))
+        for name in TOKENS:
+            assert world.upstream.notes[name] == [f"{name}{number}" for number in range(30)]
+        async with Browser(world, second) as browser:
+            await browser.click("identify", credential=TOKENS["bob"])
+            status, _text = await browser.click("disconnect")
+            assert status == 200
+        said = await world.ask(first, TOKENS["ann"])
+        assert said["result"]["content"][0]["text"].startswith("ann: ann0")
+        gone = (await world.ask(second, TOKENS["bob"], params={"name": "docs__log_in"}))["result"]
+        assert gone["isError"]
+
+
+async def test_what_rests_in_the_database_is_of_no_use_without_the_key(world: World) -> None:
+    async with world.gateway() as (url, _), Browser(world, url) as browser:
+        await browser.connect("ann")
+        await world.ask(url, TOKENS["ann"])
+    with sqlite3.connect(world.home / "armory.db") as database:
+        (row,) = database.execute("SELECT * FROM logins").fetchall()
+    database.close()
+    raw = b" ".join(str(part).encode() if not isinstance(part, bytes) else part for part in row)
+    (refresh,) = world.provider.refresh_tokens
+    for secret in (refresh.encode(), b"ann", b"eyJ"):
+        assert secret not in raw
+    assert (world.home / "key").exists() is False
+    async with world.gateway(encryption_key=["another-key-of-sixteen", KEY]) as (url, _):
+        assert "docs__note" in await world.names(url, TOKENS["ann"])
+    async with world.gateway(encryption_key="another-key-of-sixteen") as (url, _):
+        assert await world.names(url, TOKENS["ann"]) == ["docs__log_in"]
+
+
+async def test_a_refused_token_is_refreshed_once_by_one_replica(world: World) -> None:
+    async with AsyncExitStack() as stack:
+        urls = [(await stack.enter_async_context(world.gateway()))[0] for _ in range(2)]
+        world.provider.lifetime = 0
+        async with Browser(world, urls[0]) as browser:
+            await browser.connect("ann")
+        world.provider.lifetime = 600
+        await asyncio.gather(*(world.names(url, TOKENS["ann"]) for url in urls for _ in range(3)))
+        await asyncio.gather(*(world.ask(url, TOKENS["ann"]) for url in urls for _ in range(5)))
+        refreshed = [f for f in world.provider.forms if f["grant_type"] == "refresh_token"]
+        assert len({form["refresh_token"] for form in refreshed}) == len(refreshed)
+        assert 1 <= len(refreshed) <= 2
+
+
+# -- attacks --------------------------------------------------------------------------------------
+
+
+async def test_a_link_sent_to_somebody_else_connects_that_ones_account_to_that_one(
+    world: World,
+) -> None:
+    async with world.gateway() as (url, _), Browser(world, url) as victim:
+        await victim.connect("bob")  # on a link that ann was given
+        assert await world.names(url, TOKENS["ann"]) == ["docs__log_in"]
+        assert "docs__only_bob" in await world.names(url, TOKENS["bob"])
+
+
+async def test_a_login_belongs_to_the_browser_that_began_it_and_counts_once(world: World) -> None:
+    async with (
+        world.gateway() as (url, _),
+        Browser(world, url) as ann,
+        Browser(world, url) as bob,
+    ):
+        world.provider.user = "ann"
+        await ann.click("identify", credential=TOKENS["ann"])
+        await bob.click("identify", credential=TOKENS["bob"])
+        _, away = await ann.click("connect", follow=False)
+        async with world.http.get(away, allow_redirects=False) as sent:
+            back = sent.headers["Location"]
+        status, _ = await bob.get(back)  # ann's code in bob's browser
+        assert status == 400
+        await bob.click("connect", follow=False)
+        status, _ = await bob.get(back)
+        assert status == 400
+        status, _ = await ann.get(back.replace("state=", "state=x"))
+        assert status == 400
+        await ann.click("connect", follow=False)
+        status, _ = await ann.get(back)  # a state of an earlier login
+        assert status == 400
+        assert await world.names(url, TOKENS["bob"]) == ["docs__log_in"]
+
+
+async def test_the_person_in_the_browser_may_not_change_meanwhile(world: World) -> None:
+    async with world.gateway() as (url, _), Browser(world, url) as browser:
+        await browser.click("identify", credential=TOKENS["ann"])
+        _, away = await browser.click("connect", follow=False)
+        async with world.http.get(away, allow_redirects=False) as sent:
+            back = sent.headers["Location"]
+        await browser.click("identify", credential=TOKENS["bob"])
+        status, _ = await browser.get(back)
+        assert status == 403
+        for token in TOKENS.values():
+            assert await world.names(url, token) == ["docs__log_in"]
+
+
+async def test_another_issuers_answer_is_not_taken(world: World) -> None:
+    async with world.gateway() as (url, _), Browser(world, url) as browser:
+        await browser.click("identify", credential=TOKENS["ann"])
+        _, away = await browser.click("connect", follow=False)
+        async with world.http.get(away, allow_redirects=False) as sent:
+            back = sent.headers["Location"]
+        mixed = re.sub(r"iss=[^&]+", "iss=https://evil.example", back)
+        status, text = await browser.get(mixed)
+        assert status == 502
+        assert "evil.example" in text
+        assert not [f for f in world.provider.forms if f["grant_type"] == "authorization_code"]
+
+
+async def test_other_sites_can_press_no_button_and_frame_no_page(world: World) -> None:
+    async with world.gateway() as (url, _), Browser(world, url) as browser:
+        page = f"{url}/connect/docs"
+        for headers in ({"Origin": "https://evil.example"}, {"Origin": "null"}, {}):
+            form = {"action": "identify", "credential": TOKENS["ann"]}
+            async with browser.http.post(page, data=form, headers=headers) as response:
+                assert response.status == 403
+                assert "Set-Cookie" not in response.headers
+        async with browser.http.get(page) as response:
+            assert "frame-ancestors 'none'" in response.headers["Content-Security-Policy"]
+            assert response.headers["Cache-Control"] == "no-store"
+        async with browser.http.get(page, headers={"Host": "evil.example"}) as response:
+            assert response.status == 403
+        status, text = await browser.click("identify", credential="no-such-credential")
+        assert status == 403
+        assert "no-such-credential" not in text
+        status, _ = await browser.get(f"{url}/connect/nothing")
+        assert status == 404
+        status, location = await browser.click("leave", follow=False)
+        assert (status, location) == (200, "")
+
+
+async def test_whoever_logs_in_at_the_gateways_issuer_is_that_one_in_the_browser(
+    world: World,
+) -> None:
+    oauth = {"issuer": world.provider.issuer, "client_id": "armory"}
+    oauth["client_secret"] = "armory-secret"
+    async with world.gateway(oauth=oauth) as (url, _), Browser(world, url) as browser:
+        token = world.provider.sign(sub="ann", aud=f"{url}/mcp")
+        assert await world.names(url, token) == ["docs__log_in"]
+        world.provider.user = "ann"
+        status, text = await browser.click("sign-in")
+        assert status == 200
+        assert "You are <b>ann</b>" in text
+        assert "Connected" in (await browser.click("connect"))[1]
+        newer = world.provider.sign(sub="ann", aud=f"{url}/mcp", jti="2")
+        assert "docs__only_ann" in await world.names(url, newer)
+
+
+def nobody(token: str) -> None:
+    """No token holds any more."""
+
+
+# -- tokens of the caller -------------------------------------------------------------------------
+
+
+async def test_the_callers_token_is_exchanged_once_and_every_parameter_is_right(
+    world: World,
+) -> None:
+    issuer = world.provider.issuer
+    auth = {"type": "token_exchange", "issuer": issuer, "client_id": "armory"}
+    auth["client_secret"] = "armory-secret"
+    auth["audience"] = world.upstream.url
+    async with world.gateway(auth, oauth={"issuer": issuer}) as (url, _):
+        ann, bob = (world.provider.sign(sub=name, aud=f"{url}/mcp") for name in TOKENS)
+        for _ in range(3):
+            assert "docs__only_ann" in await world.names(url, ann)
+            assert (await world.ask(url, ann))["result"]["content"][0]["text"] == "ann: "
+        assert (await world.ask(url, bob))["result"]["content"][0]["text"] == "bob: "
+        kind = "urn:ietf:params:oauth:token-type:access_token"
+        assert world.provider.forms == [
+            {
+                "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
+                "subject_token": token,
+                "subject_token_type": kind,
+                "requested_token_type": kind,
+                "audience": world.upstream.url,
+            }
+            for token in (ann, bob)
+        ]
+        failed = await world.ask(url, TOKENS["ann"], params={"name": "docs__note"})
+        assert "result" not in failed or failed["result"]["isError"]
+
+
+async def test_an_exchange_that_fails_is_not_tried_again_at_once(world: World) -> None:
+    issuer = world.provider.issuer
+    auth = {"type": "token_exchange", "issuer": issuer, "client_id": "armory"}
+    auth["client_secret"] = "armory-secret"
+    async with world.gateway(auth, oauth={"issuer": issuer}) as (url, _):
+        ann = world.provider.sign(sub="ann", aud=f"{url}/mcp")
+        assert "docs__note" in await world.names(url, ann)
+        verified, world.upstream.verified = world.upstream.verified, nobody
+        before = len(world.provider.forms)
+        failed = await world.ask(url, ann)
+        assert failed["result"]["isError"]
+        assert len(world.provider.forms) == before + 1
+        world.upstream.verified = verified
+        world.provider.refusal = (400, {"error": "invalid_grant"})
+        other = world.provider.sign(sub="ann", aud=f"{url}/mcp", jti="2")
+        before = len(world.provider.forms)
+        for _ in range(3):
+            failed = await world.ask(url, other)
+            assert "invalid_grant" in failed["result"]["content"][0]["text"]
+            assert other not in json.dumps(failed)
+        assert len(world.provider.forms) == before + 1
+
+
+async def test_a_token_is_passed_on_only_to_whom_it_is_for(world: World) -> None:
+    auth = {"type": "passthrough"}
+    oauth = {"issuer": world.provider.issuer}
+    async with world.gateway(auth, oauth=oauth) as (url, _):
+        both = world.provider.sign(sub="ann", aud=[f"{url}/mcp", world.upstream.url])
+        only = world.provider.sign(sub="bob", aud=f"{url}/mcp")
+        seen = world.upstream.bare
+        world.upstream.verified = lambda token: (
+            {"sub": "ann", "aud": world.upstream.url} if token == both else None
+        )
+        assert "docs__only_ann" in await world.names(url, both)
+        assert await world.names(url, only) == []
+        assert world.upstream.bare == seen
