@@ -6,45 +6,77 @@ the caller's business.
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
 from armory.config import Loaded
 from armory.errors import ConfigError
-from armory.runtime.blocks.grants import LOGINS
+from armory.runtime.blocks.accounts import make_accounts
+from armory.runtime.blocks.people import vault_of
 from armory.runtime.settings import upstream_specs
-from armory.upstreams.oauth.logins import Logins
+from armory.upstreams.oauth.grants import AuthorizationCode
+from armory.upstreams.oauth.logins import PersonLogin
 from armory.upstreams.oauth.person import AuthorizationCodeTokens, Visit
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_client import HttpClient
 
 
-async def log_in(loaded: Loaded, server: str, redirect_uri: str, visit: Visit) -> str:
+async def log_in(
+    loaded: Loaded, server: str, redirect_uri: str, visit: Visit, person: str | None = None
+) -> str:
     """Log in at an upstream and keep the login; gives the authorization server's name.
 
+    Args:
+        loaded: the configuration.
+        server: key of the upstream.
+        redirect_uri: where the person is sent back to.
+        visit: sends them.
+        person: whose account it is (`Principal.person`); None: the gateway's own.
+
     Raises:
-        ConfigError: there is no such upstream, or nobody logs in there.
+        ConfigError: there is no such upstream, or nobody (or no single person) logs in there.
         UpstreamUnavailable: it did not work out.
+        BackendError: the database that keeps people's logins is away.
     """
-    spec = _spec(loaded, server)
+    spec = _spec(loaded, server, person)
     client = HttpClient(spec)
     try:
-        tokens = client.tokens
-        assert isinstance(tokens, AuthorizationCodeTokens)
-        challenge = await client.challenged()
-        return (await tokens.log_in(client.url, challenge, redirect_uri, visit)).issuer
+        async with _tokens(loaded, spec, person) as tokens:
+            challenge = await client.challenged()
+            return (await tokens.log_in(client.url, challenge, redirect_uri, visit)).issuer
     finally:
         await client.close()
 
 
-def log_out(loaded: Loaded, server: str) -> None:
-    """Forget the login.
+async def log_out(loaded: Loaded, server: str, person: str | None = None) -> bool:
+    """Forget a login, and give its tokens back where that can be done; whether there was one.
 
     Raises:
-        ConfigError: there is no such upstream, or nobody logs in there.
+        ConfigError: there is no such upstream, or nobody (or no single person) logs in there.
+        BackendError: the database that keeps people's logins is away.
     """
-    _spec(loaded, server)
-    Logins(loaded.home / LOGINS).save(server, None)
+    async with _tokens(loaded, _spec(loaded, server, person), person) as tokens:
+        return await tokens.log_out()
 
 
-def _spec(loaded: Loaded, server: str) -> UpstreamSpec:
+@asynccontextmanager
+async def _tokens(
+    loaded: Loaded, spec: UpstreamSpec, person: str | None
+) -> AsyncGenerator[AuthorizationCodeTokens]:
+    assert isinstance(spec.auth, AuthorizationCode)
+    if person is None:
+        yield AuthorizationCodeTokens(spec.key, spec.auth)
+        return
+    accounts = make_accounts(loaded)
+    await accounts.open()
+    try:
+        kept = PersonLogin(vault_of(loaded, accounts)(person, spec.key))
+        yield AuthorizationCodeTokens(spec.key, spec.auth, kept)
+    finally:
+        await accounts.close()
+
+
+def _spec(loaded: Loaded, server: str, person: str | None) -> UpstreamSpec:
     where = f"upstreams.{server}"
     spec = next((spec for spec in upstream_specs(loaded) if spec.key == server), None)
     if spec is None:
@@ -58,4 +90,10 @@ def _spec(loaded: Loaded, server: str) -> UpstreamSpec:
         )
     if auth.type != "authorization_code":
         raise ConfigError("a machine logs in there by itself", path=f"{where}.auth.type")
+    if person is not None and auth.per != "principal":
+        raise ConfigError(
+            "everybody uses the gateway's own login there; log in without --as, or set it to "
+            "principal",
+            path=f"{where}.auth.per",
+        )
     return spec

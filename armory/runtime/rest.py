@@ -23,6 +23,8 @@ from armory.runtime.checking import checked
 from armory.runtime.running import Runtime
 from armory.runtime.settings import base_path
 from armory.runtime.version import armory_version
+from armory.upstreams.oauth.grants import has_logins
+from armory.upstreams.upstream import Upstream
 from armory.web.rest.live.access import LiveGateway
 from armory.web.rest.services import RestLimits, RestServices, RetrievalOff, UpstreamInfo
 from armory.wire.http.edge import HttpEdge
@@ -47,6 +49,12 @@ def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestS
         return pool.upstream(server).errors.lines() if server in pool.servers() else None
 
     limits = config.server.limits
+
+    def own_accounts() -> dict[str, Upstream]:
+        pool = runtime.pool
+        every = {key: pool.upstream(key) for key in pool.servers()}
+        return {key: one for key, one in every.items() if has_logins(one.spec.auth)}
+
     return RestServices(
         engine=runtime.retriever or RetrievalOff(),
         accounts=accounts,
@@ -56,6 +64,7 @@ def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestS
         upstreams=upstreams,
         stderr=stderr,
         agent=runtime.agent,
+        own_accounts=own_accounts,
         gate=edge.hosts,
         resources=edge.resources,
         body_bytes=limits.body_bytes,

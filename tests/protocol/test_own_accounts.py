@@ -13,8 +13,10 @@ from typing import Any
 
 import aiohttp
 import pytest
+from yarl import URL
 
 from armory.config import load_text
+from armory.runtime.logins import log_in, log_out
 from armory.runtime.opening import open_runtime
 from armory.runtime.running import Runtime
 from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
@@ -211,6 +213,50 @@ async def test_each_sees_only_what_is_its_own_over_two_replicas(world: World) ->
         assert said["result"]["content"][0]["text"].startswith("ann: ann0")
         gone = (await world.ask(second, TOKENS["bob"], params={"name": "docs__log_in"}))["result"]
         assert gone["isError"]
+
+
+async def test_everybody_sees_and_ends_its_own_logins_over_rest(world: World) -> None:
+    async with world.gateway() as (url, _):
+        async with Browser(world, url) as browser:
+            await browser.connect("ann")
+
+        async def logins(name: str) -> list[bool]:
+            headers = {"Authorization": f"Bearer {TOKENS[name]}"}
+            async with world.http.get(f"{url}/v1/logins", headers=headers) as response:
+                found = (await response.json())["logins"]
+            assert "access_token" not in json.dumps(found)
+            return [login["connected"] for login in found]
+
+        assert (await logins("ann"), await logins("bob")) == ([True], [False])
+        statuses: list[int] = []
+        for name in ("bob", "ann", "ann"):
+            headers = {"Authorization": f"Bearer {TOKENS[name]}"}
+            async with world.http.delete(f"{url}/v1/logins/docs", headers=headers) as response:
+                statuses.append(response.status)
+        assert statuses == [404, 204, 404]
+        assert await logins("ann") == [False]
+        assert world.provider.refresh_tokens == []
+        assert await world.names(url, TOKENS["ann"]) == ["docs__log_in"]
+
+
+async def test_the_operator_connects_somebodys_account(world: World) -> None:
+    async with world.gateway() as (url, runtime):
+
+        async def visit(page: str) -> dict[str, str]:
+            world.provider.user = "bob"
+            async with world.http.get(page, allow_redirects=False) as sent:
+                return dict(URL(sent.headers["Location"]).query)
+
+        back = "http://127.0.0.1:9/callback"
+        issuer = await log_in(runtime.loaded, "docs", back, visit, "user:bob")
+        assert issuer == world.provider.issuer
+        async with asyncio.timeout(20):
+            while True:  # until this process has heard of what another one would have written
+                if "docs__only_bob" in await world.names(url, TOKENS["bob"]):
+                    break
+        assert await world.names(url, TOKENS["ann"]) == ["docs__log_in"]
+        assert await log_out(runtime.loaded, "docs", "user:bob")
+        assert not await log_out(runtime.loaded, "docs", "user:bob")
 
 
 async def test_what_rests_in_the_database_is_of_no_use_without_the_key(world: World) -> None:

@@ -23,17 +23,36 @@ _DONE = "Logged in. You may close this page."
 _PATH = "/callback"
 
 
+_as_option = click.option(
+    "--as",
+    "user",
+    metavar="USER",
+    help="Whose account: a user, or token:NAME for a token without one.",
+)
+
+
+def _person(user: str | None) -> str | None:
+    """As `Principal.person` says it: callers without a user go by their credential."""
+    if user is None or user.startswith(("token:", "api_key:", "anonymous:")):
+        return user
+    return f"user:{user}"
+
+
 @click.command()
 @click.argument("server")
 @click.option("--no-browser", is_flag=True, help="Only print the address to open.")
+@_as_option
 @config_option
 @json_option
-def login(server: str, config: str | None, *, no_browser: bool, as_json: bool) -> None:
-    """Log in at the upstream SERVER, for everybody who may use it through the gateway.
+def login(
+    server: str, config: str | None, user: str | None, *, no_browser: bool, as_json: bool
+) -> None:
+    """Log in at the upstream SERVER, for everybody who may use it through the gateway, or, with
+    --as, for one person, where each has an account of its own (auth.per: principal).
 
     A gateway that runs takes it over with its next request there.
     """
-    issuer = asyncio.run(_login(server, config, browser=not no_browser))
+    issuer = asyncio.run(_login(server, config, _person(user), browser=not no_browser))
     if as_json:
         print_json({"server": server, "issuer": issuer})
         return
@@ -42,18 +61,22 @@ def login(server: str, config: str | None, *, no_browser: bool, as_json: bool) -
 
 @click.command()
 @click.argument("server")
+@_as_option
 @config_option
 @json_option
-def logout(server: str, config: str | None, *, as_json: bool) -> None:
-    """Forget the login at the upstream SERVER."""
-    log_out(loaded_config(config), server)
+def logout(server: str, config: str | None, user: str | None, *, as_json: bool) -> None:
+    """Forget the login at the upstream SERVER, or that of one person with --as."""
+    asyncio.run(log_out(loaded_config(config), server, _person(user)))
     if as_json:
         print_json({"server": server, "logged_out": True})
+        return
+    if user is not None:
+        out().print(f"Logged {user} out of {server}.", markup=False)
         return
     out().print(f"Logged out of {server}; a gateway that runs forgets its token when that expires.")
 
 
-async def _login(server: str, config: str | None, *, browser: bool) -> str:
+async def _login(server: str, config: str | None, person: str | None, *, browser: bool) -> str:
     loaded = loaded_config(config)
     back: asyncio.Future[Mapping[str, str]] = asyncio.get_running_loop().create_future()
 
@@ -84,7 +107,7 @@ async def _login(server: str, config: str | None, *, browser: bool) -> str:
             ) from None
 
     try:
-        return await log_in(loaded, server, f"http://127.0.0.1:{port}{_PATH}", visit)
+        return await log_in(loaded, server, f"http://127.0.0.1:{port}{_PATH}", visit, person)
     finally:
         listening.close()
 

@@ -10,7 +10,7 @@ from functools import partial
 import msgspec
 from aiohttp import web
 
-from armory.web.rest import keys, packs, status
+from armory.web.rest import keys, logins, packs, status
 from armory.web.rest.indexing import IndexHandlers
 from armory.web.rest.live import changes, labels, me, operating, search, tools
 from armory.web.rest.openapi import describe, page
@@ -32,6 +32,8 @@ def all_routes(services: RestServices) -> list[Route]:
     """Every route but those that show the description."""
     retrieve = RetrieveHandlers(Searching(services), services.limits, services.agent)
     found = [*retrieve.routes(), *IndexHandlers().routes(), *packs.routes(), *status.routes()]
+    if services.own_accounts():
+        found += logins.routes()
     if services.api_keys or services.accounts.enabled:
         found += keys.routes()
     live = services.live

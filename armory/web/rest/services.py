@@ -22,6 +22,7 @@ from armory.retrieval.ports import FloatArray
 from armory.retrieval.ranking.answer import Ranking
 from armory.security.authentication import Authenticator
 from armory.security.policy import Policy
+from armory.upstreams.upstream import Upstream
 from armory.web.rest.live.access import LiveGateway
 
 
@@ -185,6 +186,7 @@ class RestServices:
         upstreams: state of every upstream.
         stderr: what is kept of an upstream's standard error; None: there is no such upstream.
         agent: the retrieval agent, where enabled.
+        own_accounts: upstreams at which callers have accounts of their own, by key.
         gate: Host and Origin checks, where there are any.
         resources: the gateway as a resource of OAuth; None: no access tokens are taken.
         limits: see `RestLimits`.
@@ -210,6 +212,7 @@ class RestServices:
     upstreams: Callable[[], Mapping[str, UpstreamInfo]] = dict
     stderr: Callable[[str], Sequence[str] | None] = lambda _server: None
     agent: Agent | None = None
+    own_accounts: Callable[[], Mapping[str, Upstream]] = dict
     gate: Gate | None = None
     resources: Resources | None = None
     limits: RestLimits = field(default_factory=RestLimits)
