@@ -1,0 +1,26 @@
+"""Every `armory.yaml` of docs/identity.md is one."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from armory.config import load_text
+from armory.runtime.settings import authenticator, upstream_specs
+
+TEXT = (Path(__file__).parents[2] / "docs" / "identity.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"^### (\d)\..*?^```yaml\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
+
+
+def test_there_are_six() -> None:
+    assert [number for number, _ in BLOCKS] == list("123456")
+
+
+@pytest.mark.parametrize(("number", "text"), BLOCKS)
+def test_it_is_valid_and_lets_nobody_in_by_mistake(number: str, text: str, tmp_path: Path) -> None:
+    variables = dict.fromkeys(re.findall(r"\$\{([A-Z_]+)\}", text), "a-secret-for-a-test")
+    loaded = load_text(text, environ={**variables, "ARMORY_HOME": str(tmp_path)})
+    assert upstream_specs(loaded), number
+    assert not authenticator(loaded.config).everybody
