@@ -133,9 +133,12 @@ class Pool:
             UpstreamUnavailable: they cannot be had.
         """
         upstream = self.upstream(server)
-        slot, link = await upstream.links.opened(owner, declared_by(owner))
-        slot.in_flight += 1
         CALLER.set(owner.principal)
+        try:
+            slot, link = await upstream.links.opened(owner, declared_by(owner))
+        except LoginNeeded:
+            return lists_before_login(server, upstream.spec.auth)
+        slot.in_flight += 1
         try:
             if slot.watched is not link and await link.watch_lists():
                 slot.watched = link
@@ -159,6 +162,7 @@ class Pool:
             Refused: the upstream said no.
             UpstreamUnavailable: it cannot be asked.
         """
+        CALLER.set(owner.principal)
         await self.upstream(server).links.subscribe(owner, uris, again)
 
     async def settle(self, server: str, owner: Owner) -> None:
@@ -168,6 +172,7 @@ class Pool:
             UpstreamUnavailable: it cannot be found out.
         """
         links = self.upstream(server).links
+        CALLER.set(owner.principal)
         if not links.settled(owner):
             await links.opened(owner, declared_by(owner))
 
