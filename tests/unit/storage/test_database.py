@@ -55,7 +55,8 @@ async def test_an_older_database_is_upgraded(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path / 'armory.db'}")
     await database.open()
     async with database.write() as connection:
-        await connection.execute(text("DROP TABLE learned_uses"))
+        for later in ("learned_uses", "audit", "logins"):
+            await connection.execute(text(f"DROP TABLE {later}"))
         await connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
     await database.open()
     async with database.read() as connection:
