@@ -226,8 +226,7 @@ class OAuthConfig(Block):
     scopes_claim: str = _OAUTH.scopes_claim
     """Claim with the scopes (a list, or words in a text), e.g. `scp`, `roles`."""
     client_id: OptionalText = None
-    """The gateway itself at the (first) issuer, which says who opens its page /connect; null: it
-    registers itself there."""
+    """The gateway itself at the issuer, for its page /connect; null: it registers itself."""
     client_secret: OptionalSecret = None
     """Its secret, if it has one."""
     introspection: IntrospectionConfig | None = None
@@ -266,11 +265,9 @@ class SecurityConfig(Block):
     oauth: OAuthConfig | None = None
     """Access tokens of authorization servers, which clients log in to by themselves."""
     encryption_key: Secrets = Field(default_factory=list[SecretStr])
-    """Seals people's logins at upstreams in the database; the first of a list seals, all open.
-    None: one that is made in ${ARMORY_HOME}/key; replicas need the same."""
+    """Seals people's logins; the first seals, all open. None: ${ARMORY_HOME}/key is made."""
     allow_anonymous: Literal["auto"] | bool = "auto"
-    """`auto`: requests without a credential are served only on loopback binds, and not where
-    `oauth` says whom to log in with."""
+    """`auto`: requests without a credential are served only on loopback binds without `oauth`."""
     policies: list[PolicyConfig] = Field(default_factory=list[PolicyConfig])
     """Rules; none: everything is allowed."""
     rate_limit: RateLimitConfig | None = None

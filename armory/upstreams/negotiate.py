@@ -242,9 +242,7 @@ class Connector:
             died, self._dies = self._dies, link.death is not None and self._tries("modern")
             if not died or self._dies:
                 raise
-            return await self._connect_stdio(
-                context, capabilities, principal
-            )  # it lives again: ask it all
+            return await self._connect_stdio(context, capabilities, principal)
         self._dies = False
         return await self._settled(link, identity, "stdio")
 

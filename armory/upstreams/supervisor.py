@@ -232,14 +232,10 @@ class _Supervised:
 
     def _for_people(self, error: LoginNeeded) -> None:
         """Nobody logged in for the gateway itself: each caller does, and has lists of its own."""
-        spec = self.upstream.spec
         if self.lists is None:
-            self.lists = lists_before_login(spec.key, spec.auth)
-            self._on_lists(spec.key, self.lists)
-        state: State = "login_required"
-        since = self.status.since if self.status.state == state else self._clock.now()
-        self.status = replace(self.status, state=state, error=error.message, since=since)
-        self.settled.set()
+            self.lists = lists_before_login(self.upstream.spec.key, self.upstream.spec.auth)
+            self._on_lists(self.upstream.spec.key, self.lists)
+        self._down(error.message, "login_required")
 
     def _ready(self, link: BaseLink) -> None:
         lists = self.lists if self.lists is not None else ServerLists()
