@@ -36,6 +36,7 @@ LARGE = {
     "armory.gateway.metatools.definitions.search_definition": "one JSON schema",
     "armory.retrieval.embedders.openai.OpenAIEmbedder.__init__": "programs construct it by keyword",
     "armory.runtime.running.Runtime.__init__": "every part of a gateway is made here, in order",
+    "armory.wire.http.edge.HttpEdge.__init__": "every part of the edge is made here, in order",
     "armory.testing.service.running_service": "a test replaces any part by keyword",
 }
 """Functions that are longer or take more than others may, and why."""
