@@ -228,7 +228,7 @@ class OAuthConfig(Block):
     client_id: OptionalText = None
     """The gateway itself at the issuer, for its page /connect; null: it registers itself."""
     client_secret: OptionalSecret = None
-    """Its secret, if it has one."""
+    """Its secret."""
     introspection: IntrospectionConfig | None = None
     """How opaque tokens are checked; null: only signed ones (JWTs) are taken."""
 
