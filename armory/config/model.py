@@ -147,8 +147,7 @@ class ServerConfig(Block):
     """How long SIGTERM leaves everything open, in seconds: `/readyz` says no and connections are
     closed after each answer, so that a balancer sends no more."""
     readiness: ReadyWhen = "gateway"
-    """When `/readyz` says yes: `gateway`: it can answer; `any`: an upstream is there, too; `all`:
-    every one is."""
+    """When `/readyz` says yes: `gateway`: it can answer; `any`, `all`: upstreams are there, too."""
     metrics: MetricsConfig = Field(default_factory=MetricsConfig)
     """Where `/metrics` is served."""
     event_loop: EventLoop = "asyncio"
