@@ -150,9 +150,11 @@ class ObservedPool:
                     attributes[c.STATUS_CODE] = status
                 tracing.finish(span, attributes, failure, why)
 
-    async def set_subscriptions(self, server: str, owner: Owner, uris: frozenset[str]) -> None:
+    async def set_subscriptions(
+        self, server: str, owner: Owner, uris: frozenset[str], again: str | None = None
+    ) -> None:
         """As `Pool.set_subscriptions`."""
-        await self._pool.set_subscriptions(server, owner, uris)
+        await self._pool.set_subscriptions(server, owner, uris, again)
 
     async def fetch_lists(self, server: str, owner: Owner) -> ServerLists:
         """As `Pool.fetch_lists`."""
@@ -173,6 +175,10 @@ class ObservedPool:
     async def roots_changed(self, owner: Owner, client: ClientChannel) -> None:
         """As `Pool.roots_changed`."""
         await self._pool.roots_changed(owner, client)
+
+    def announces(self, server: str, owner: Owner) -> bool:
+        """As `Pool.announces`."""
+        return self._pool.announces(server, owner)
 
     def era(self, server: str) -> Era | None:
         """As `Pool.era`."""

@@ -57,6 +57,7 @@ class Service:
         catalog: what it serves.
         gateway: the request path over it, which has no upstreams.
         follows_registry: whether tools that are registered over REST are indexed at once.
+        rest: what its REST API is made of, once it runs.
     """
 
     url: str
@@ -66,6 +67,7 @@ class Service:
     catalog: Catalog
     gateway: Gateway
     follows_registry: bool = True
+    rest: RestServices | None = None
 
     async def publish(self, catalog: Catalog) -> None:
         """Serve another catalog."""
@@ -164,6 +166,7 @@ async def running_service(
         limits=limits or RestLimits(),
         live=LiveGateway(gateway, activity, MarkedQueries(Path(labels.name) / "labels")),
     )
+    service.rest = services
     app = make_app(body_bytes=services.body_bytes)
     register_rest(app, services)
     register_console(app)

@@ -20,11 +20,11 @@ from mcp import ClientSession
 from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
 from mcp.client.streamable_http import streamable_http_client
 from mcp.shared.auth import (
-    AnyUrl,
     OAuthClientInformationFull,
     OAuthClientMetadata,
     OAuthToken,
 )
+from pydantic import AnyUrl
 
 from armory.config import load_text
 from armory.runtime.opening import open_runtime

@@ -179,8 +179,9 @@ class Searching:
         apps = frozenset(name for name in base.names if not for_models(catalog.tools[name]))
         visible = base
         if extra or apps:
-            key = f"{base.key}+{len(extra)}-{len(apps)}"
-            visible = VisibleSet((base.names | extra) - apps, key)
+            visible = VisibleSet(
+                (base.names | extra) - apps, f"{base.key}+{len(extra)}-{len(apps)}"
+            )
         text = "\n".join(sorted(visible.names))
         content = self._content(catalog) + "".join(registered[n].fingerprint for n in sorted(extra))
         digest = hashlib.sha256(f"{content}\0{text}".encode("utf-8", "surrogatepass")).hexdigest()

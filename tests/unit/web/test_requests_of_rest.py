@@ -8,11 +8,13 @@ from typing import Any
 import aiohttp
 import pytest
 
+from armory.domain.principal import ANONYMOUS
 from armory.errors import RateLimited
 from armory.security.ratelimit import RateLimiter
 from armory.testing.embedder import HashingEmbedder
 from armory.testing.service import ADMIN_TOKEN, catalog_of, running_service
 from armory.web.rest.problems import problem_of
+from armory.web.rest.searching import Searching
 from armory.web.rest.services import RestLimits
 from tests.unit.web.conftest import Client, tool
 
@@ -37,6 +39,11 @@ async def test_tools_for_apps_alone_are_not_found(tmp_path: Path) -> None:
         for path in ("/retrieve_tools", "/v2/retrieve_tools", "/v1/retrieve_tools"):
             found = await client.names(path, query="draw a map", token=ADMIN_TOKEN)
             assert found == ["maps__find_place"]
+        assert service.rest is not None
+        searching = Searching(service.rest)
+        first = searching.visible(ANONYMOUS, packs=True)
+        assert first.names == {"maps__find_place"}
+        assert searching.visible(ANONYMOUS, packs=True) is first  # retrieval keeps its mask by it
 
 
 async def test_the_limits_are_those_of_the_configuration(tmp_path: Path) -> None:
