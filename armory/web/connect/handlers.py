@@ -118,7 +118,7 @@ class Connect:
 
     def __init__(self, services: ConnectServices) -> None:
         self._s = services
-        self._used: MutableMapping[str, None] = TTLCache(_SEEN, _LOGIN_S)
+        self._used: MutableMapping[str, None] = TTLCache[str, None](_SEEN, _LOGIN_S)
 
     def register(self, app: web.Application) -> None:
         """Add the routes."""

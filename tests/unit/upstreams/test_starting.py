@@ -69,7 +69,7 @@ async def test_what_does_nothing_is_given_up_with_the_key_that_would_help() -> N
 
 
 async def test_a_process_that_works_is_told_from_one_that_does_not() -> None:
-    def ignore(_what: object) -> None:
+    def ignore(*_what: object) -> None:
         return None
 
     spec = UpstreamSpec("up", command="sh", args=("-c", "while :; do :; done"))
