@@ -1,7 +1,7 @@
 """A stdio server's process: its own group, a minimal environment, lines in, lines out.
 
-Owns: starting, feeding, reading and ending the process so that nothing of it stays behind. Never
-imports the protocol.
+Owns: starting, feeding and ending the process so that nothing of it stays behind, and what it
+writes to standard error. Never imports the protocol.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import asyncio
 import contextlib
 import glob
 import os
-import re
 import shutil
 import signal
 from collections.abc import Callable
@@ -18,11 +17,11 @@ from typing import cast
 
 import structlog
 
-from armory.http1.reading import COUNTED_BYTES, Meter
+from armory.http1.reading import Meter
 from armory.upstreams.error_output import ErrorOutput
-from armory.upstreams.session.inflow import GIVEN_UP
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.environment import inherited
+from armory.upstreams.transports.lines import Lines
 
 log = structlog.get_logger(__name__)
 
@@ -31,15 +30,9 @@ _STDERR_LINES = 200
 _STDERR_WINDOW_S = 60.0
 _MUTED_S = 0.05
 """Between two looks at the standard error of a process that has said too much there."""
-_TURN_S = 0.005
-"""So long the output of one process may keep the event loop."""
-_LINES_A_LOOK = 32
 _EXIT_S = 1.0
 _TERM_S = 2.0
 _KILL_S = 5.0
-_HEAD_ID = re.compile(rb'^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*,')
-_TAIL_ID = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
-_TAIL = 256
 
 
 def environment(spec: UpstreamSpec) -> dict[str, str]:
@@ -75,18 +68,10 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._errors = errors
         self._errors_before = errors.count
         self._server = server
-        self._limit = limit_bytes
-        self._on_line = on_line
-        self._on_lost_line = on_lost_line
-        self._meter = meter
+        self._lines = Lines(server, limit_bytes, on_line, on_lost_line, self._read_output, meter)
         self._on_end = on_end
         self._transport: asyncio.SubprocessTransport | None = None
         self._stdin: asyncio.WriteTransport | None = None
-        self._line: list[bytes] = []
-        self._line_size = 0
-        self._head = b""
-        self._tail = b""
-        self._skipping = ""
         self._stderr = b""
         self._stderr_left = 0
         self._stderr_since = float("-inf")
@@ -201,6 +186,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, number)
 
+    def _read_output(self, on: bool) -> None:
+        self._read_on(1, on=on)
+
     def _read_on_stderr(self) -> None:
         self._read_on(2, on=True)
 
@@ -216,7 +204,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         """Bytes came."""
         chunk = data.encode() if isinstance(data, str) else data
         if fd == 1:
-            self._take(chunk)
+            self._lines.take(chunk)
         else:
             self._complain(chunk)
 
@@ -264,33 +252,11 @@ class ServerProcess(asyncio.SubprocessProtocol):
     def _end(self, reason: str) -> None:
         if not self._ended:
             self._ended = True
-            if self._meter is not None:
-                self._meter.done(self)
+            self._lines.ended()
             self._writable.set()
             if self._exited.is_set():
                 reason = self._exit_reason()
             self._on_end(reason)
-
-    def _take(self, chunk: bytes, begin: int = 0) -> bool:
-        """Take lines from `begin` on; False where the rest has to wait for its turn."""
-        loop = asyncio.get_running_loop()
-        turn, lines = loop.time() + _TURN_S, 0
-        while (end := chunk.find(b"\n", begin)) >= 0:  # `split` looks at each byte by itself
-            self._extend(chunk[begin:end])
-            pause_s = self._finish_line()
-            begin = end + 1
-            lines += 1
-            if pause_s or (not lines % _LINES_A_LOOK and loop.time() > turn):
-                self._read_on(1, on=False)
-                loop.call_later(pause_s, self._go_on, chunk, begin)
-                return False
-        if begin < len(chunk):
-            self._extend(chunk[begin:])
-        return True
-
-    def _go_on(self, chunk: bytes, begin: int) -> None:
-        if self._take(chunk, begin):
-            self._read_on(1, on=True)
 
     def _read_on(self, fd: int, *, on: bool) -> None:
         """Have a pipe of the process read, or let it fill."""
@@ -300,48 +266,6 @@ class ServerProcess(asyncio.SubprocessProtocol):
                 pipe.resume_reading()
             else:
                 pipe.pause_reading()
-
-    def _extend(self, part: bytes) -> None:
-        self._line_size += len(part)
-        if self._skipping:
-            self._tail = (self._tail + part)[-_TAIL:]
-            return
-        self._line.append(part)
-        if self._line_size > self._limit:
-            self._skip(
-                f"its answer is longer than {self._limit} bytes and was dropped; raise the limit "
-                "for lines (stdio_line_bytes) or ask for less"
-            )
-        elif self._meter is not None and self._line_size >= COUNTED_BYTES:
-            self._meter.holds(self, self._line_size)
-
-    def give_up_line(self) -> None:
-        """Drop the line that is under way, as `Inflow` wants it."""
-        if self._line:
-            self._skip(GIVEN_UP)
-
-    def _skip(self, reason: str) -> None:
-        """Drop the line so far, and the rest of it when it comes."""
-        self._skipping = reason
-        self._head, self._tail = self._line[0][:_TAIL], b"".join(self._line[-2:])[-_TAIL:]
-        self._line.clear()
-
-    def _finish_line(self) -> float:
-        """Hand on what has come; for so many seconds no other line is wanted."""
-        parts, self._line = self._line, []
-        size, self._line_size = self._line_size, 0
-        if size >= COUNTED_BYTES and self._meter is not None:
-            self._meter.done(self)
-        if self._skipping:
-            reason, self._skipping = self._skipping, ""
-            match = _HEAD_ID.search(self._head) or _TAIL_ID.search(self._tail)
-            log.warning(
-                "upstream_line_too_long", upstream=self._server, bytes=size, limit=self._limit
-            )
-            self._on_lost_line(int(match.group(1)) if match else None, reason)
-            return 0.0
-        line = parts[0] if len(parts) == 1 else b"".join(parts)
-        return (self._on_line(line) or 0.0) if line and not line.isspace() else 0.0
 
     def _complain(self, chunk: bytes) -> None:
         loop = asyncio.get_running_loop()

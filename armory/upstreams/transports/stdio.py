@@ -10,6 +10,7 @@ import contextlib
 
 from armory.upstreams.session.base import LinkContext
 from armory.upstreams.session.duplex import DuplexLink
+from armory.upstreams.transports.lines import Lines
 from armory.upstreams.transports.process import ServerProcess
 
 _LAST_WORDS_S = 1.0
@@ -85,8 +86,8 @@ class StdioLink(DuplexLink):
                     await self._ended.wait()
             raise self.unavailable(self._death or "its process is gone") from None
 
-    def _give_up(self, source: ServerProcess) -> None:
-        source.give_up_line()
+    def _give_up(self, source: Lines) -> None:
+        source.give_up()
 
     def _lost_line(self, request_id: int | None, reason: str) -> None:
         pending = self.requests.pending.get(request_id) if request_id is not None else None

@@ -1,0 +1,128 @@
+"""The lines that a process writes: put together from chunks, bounded, read in turns.
+
+Owns: lines that come in parts, those that are too long and the id of what they answer, and how long
+one process may keep the event loop. Never imports the process or the protocol.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+
+import structlog
+
+from armory.http1.reading import COUNTED_BYTES, Meter
+from armory.upstreams.session.inflow import GIVEN_UP
+
+log = structlog.get_logger(__name__)
+
+_TURN_S = 0.005
+"""So long the output of one process may keep the event loop."""
+_LINES_A_LOOK = 32
+_HEAD_ID = re.compile(rb'^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,15})\s*,')
+_TAIL_ID = re.compile(rb'"id"\s*:\s*(\d{1,15})\s*(?:,\s*"jsonrpc"\s*:\s*"2\.0"\s*)?\}\s*$')
+_TAIL = 256
+
+
+class Lines:
+    """The standard output of one process, line by line.
+
+    Args:
+        server: key of the upstream, for the log.
+        limit_bytes: longest line that is accepted.
+        on_line: takes each line; may say for how many seconds no other is wanted.
+        on_lost_line: takes the id in a line that was dropped, None where it could not be read, and
+            why it was.
+        read_on: has the output read (True), or lets it fill (False).
+        meter: is told what a long line takes until it is whole; None: nobody is.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        limit_bytes: int,
+        on_line: Callable[[bytes], float | None],
+        on_lost_line: Callable[[int | None, str], None],
+        read_on: Callable[[bool], None],
+        meter: Meter | None = None,
+    ) -> None:
+        self._server = server
+        self._limit = limit_bytes
+        self._on_line = on_line
+        self._on_lost_line = on_lost_line
+        self._read_on = read_on
+        self._meter = meter
+        self._line: list[bytes] = []
+        self._size = 0
+        self._head = b""
+        self._tail = b""
+        self._skipping = ""
+
+    def take(self, chunk: bytes, begin: int = 0) -> bool:
+        """Take lines from `begin` on; False where the rest has to wait for its turn."""
+        loop = asyncio.get_running_loop()
+        turn, lines = loop.time() + _TURN_S, 0
+        while (end := chunk.find(b"\n", begin)) >= 0:  # `split` looks at each byte by itself
+            self._extend(chunk[begin:end])
+            pause_s = self._finish()
+            begin = end + 1
+            lines += 1
+            if pause_s or (not lines % _LINES_A_LOOK and loop.time() > turn):
+                self._read_on(False)
+                loop.call_later(pause_s, self._go_on, chunk, begin)
+                return False
+        if begin < len(chunk):
+            self._extend(chunk[begin:])
+        return True
+
+    def give_up(self) -> None:
+        """Drop the line that is under way, as `Inflow` wants it."""
+        if self._line:
+            self._skip(GIVEN_UP)
+
+    def ended(self) -> None:
+        """No more comes: what is under way will never be whole."""
+        if self._meter is not None:
+            self._meter.done(self)
+
+    def _go_on(self, chunk: bytes, begin: int) -> None:
+        if self.take(chunk, begin):
+            self._read_on(True)
+
+    def _extend(self, part: bytes) -> None:
+        self._size += len(part)
+        if self._skipping:
+            self._tail = (self._tail + part)[-_TAIL:]
+            return
+        self._line.append(part)
+        if self._size > self._limit:
+            self._skip(
+                f"its answer is longer than {self._limit} bytes and was dropped; raise the limit "
+                "for lines (stdio_line_bytes) or ask for less"
+            )
+        elif self._meter is not None and self._size >= COUNTED_BYTES:
+            self._meter.holds(self, self._size)
+
+    def _skip(self, reason: str) -> None:
+        """Drop the line so far, and the rest of it when it comes."""
+        self._skipping = reason
+        self._head, self._tail = self._line[0][:_TAIL], b"".join(self._line[-2:])[-_TAIL:]
+        self._line.clear()
+
+    def _finish(self) -> float:
+        """Hand on what has come; for so many seconds no other line is wanted."""
+        parts, self._line = self._line, []
+        size, self._size = self._size, 0
+        if size >= COUNTED_BYTES and self._meter is not None:
+            self._meter.done(self)
+        if self._skipping:
+            reason, self._skipping = self._skipping, ""
+            match = _HEAD_ID.search(self._head) or _TAIL_ID.search(self._tail)
+            log.warning(
+                "upstream_line_too_long", upstream=self._server, bytes=size, limit=self._limit
+            )
+            self._on_lost_line(int(match.group(1)) if match else None, reason)
+            return 0.0
+        line = parts[0] if len(parts) == 1 else b"".join(parts)
+        return (self._on_line(line) or 0.0) if line and not line.isspace() else 0.0
