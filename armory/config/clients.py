@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from armory.config.upstream import UpstreamConfig
+from armory.config.blocks.upstream import UpstreamConfig
 from armory.domain.naming import slug
 
 _TRANSPORTS = {

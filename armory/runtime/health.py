@@ -12,7 +12,7 @@ from dataclasses import replace
 import structlog
 
 from armory.config import Loaded
-from armory.config.model import ServerConfig
+from armory.config.blocks.server import ServerConfig
 from armory.errors import ArmoryError, ConfigError
 from armory.runtime.settings import listen_settings
 from armory.security.authentication import ADMIN, Authenticator

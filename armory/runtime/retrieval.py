@@ -11,8 +11,8 @@ from pathlib import Path
 
 from armory.config import Loaded
 from armory.config.base import values_for
+from armory.config.blocks.retrieval import ToolRagConfig
 from armory.config.checks import lacks_openai_key
-from armory.config.retrieval import ToolRagConfig
 from armory.errors import ConfigError
 from armory.retrieval.indexing.indexer import QueryGenerator
 from armory.retrieval.options import CALIBRATION, Limits

@@ -16,8 +16,8 @@ from pydantic import SecretStr
 
 from armory.config import Config, Loaded
 from armory.config.base import values_for
-from armory.config.model import ServerConfig
-from armory.config.upstream import UpstreamConfig
+from armory.config.blocks.server import ServerConfig
+from armory.config.blocks.upstream import UpstreamConfig
 from armory.domain.catalog import ToolRules
 from armory.errors import ConfigError
 from armory.gateway.settings import GatewaySettings, Personal, SetSpec

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from armory.config.model import LimitsConfig
+from armory.config.blocks.server import LimitsConfig
 
 TEXT = (Path(__file__).parents[2] / "docs/security.md").read_text(encoding="utf-8")
 ROW = re.compile(r"^\| `([a-z_]+)` \| ([0-9.]+|null) \|", re.MULTILINE)

@@ -19,7 +19,7 @@ from armory.storage.database import Database
 from armory.storage.opening import make_cache
 
 if TYPE_CHECKING:
-    from armory.config.model import OAuthConfig
+    from armory.config.blocks.security import OAuthConfig
     from armory.security.jwt import JwtScheme
     from armory.security.oauth import OAuthScheme
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from armory.config.base import values_for
-from armory.config.upstream import AuthConfig
+from armory.config.blocks.upstream import AuthConfig
 from armory.errors import ConfigError
 from armory.upstreams.oauth.grants import (
     AuthorizationCode,

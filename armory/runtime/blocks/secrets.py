@@ -13,7 +13,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from pydantic import BaseModel, SecretStr
 
 from armory.config import Config
-from armory.config.upstream import UpstreamConfig
+from armory.config.blocks.upstream import UpstreamConfig
 from armory.observability.redaction import hide, names_secret
 
 _SCHEME = re.compile(r"^(?:bearer|basic|token|apikey|api-key)\s+", re.IGNORECASE)

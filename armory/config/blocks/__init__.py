@@ -1,0 +1,1 @@
+"""The large blocks of `armory.yaml`, a file each."""

@@ -1,0 +1,74 @@
+"""The block `observability`: logs, metrics, traces, the audit and the log of queries.
+
+Owns: `ObservabilityConfig`. Of the rooms it imports settings only, for their defaults.
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from armory.accounts.settings import AccountSettings
+from armory.audit.settings import Arguments, AuditSettings
+from armory.config.base import (
+    Block,
+    Count,
+    OptionalText,
+    Texts,
+    defaults_of,
+)
+from armory.observability.settings import LogFormat, LogLevel, LogSettings
+from armory.telemetry.settings import Enabled, OtelSettings
+
+_ACCOUNTS = defaults_of(AccountSettings)
+_LOGS = defaults_of(LogSettings)
+_OTEL = defaults_of(OtelSettings)
+_AUDIT = defaults_of(AuditSettings)
+
+
+class QueryLogConfig(Block):
+    """The log of queries, for statistics and tuning."""
+
+    enabled: bool = _ACCOUNTS.query_log
+    """Whether queries are recorded."""
+    retention_days: Count = _ACCOUNTS.retention_days
+    """Days until a record is deleted."""
+    redact: Texts = Field(default_factory=list[str])
+    """Regular expressions; what they match is replaced before it is stored."""
+
+
+class OtelConfig(Block):
+    """OpenTelemetry: spans and metrics over OTLP, as its standard environment variables say."""
+
+    enabled: Enabled = _OTEL.enabled
+    """`auto`: when `OTEL_EXPORTER_OTLP_ENDPOINT`, or that of a signal, is set."""
+    queries: bool = _OTEL.queries
+    """Whether spans of retrieval carry the text that was searched for."""
+
+
+class AuditConfig(Block):
+    """The append-only record of who asked what."""
+
+    to: OptionalText = _AUDIT.to
+    """`stdout`, `database`, or the path of a file (relative ones count from this file); null:
+    nowhere."""
+    arguments: Arguments = _AUDIT.arguments
+    """What is kept of a call's arguments: `"off"`: nothing; `hash`: their SHA-256; `full`: all."""
+    retention_days: Count = _AUDIT.retention_days
+    """Rows of the database are deleted after so many days; files are left to `logrotate`."""
+
+
+class ObservabilityConfig(Block):
+    """Logs, metrics, traces."""
+
+    log_level: LogLevel = _LOGS.log_level
+    """Least important events that are logged."""
+    log_format: LogFormat = _LOGS.log_format
+    """`auto`: readable on a terminal, JSON otherwise."""
+    metrics: bool = True
+    """Whether `/metrics` is served."""
+    otel: OtelConfig = Field(default_factory=OtelConfig)
+    """OpenTelemetry."""
+    audit: AuditConfig = Field(default_factory=AuditConfig)
+    """The audit."""
+    query_log: QueryLogConfig = Field(default_factory=QueryLogConfig)
+    """The log of queries."""

@@ -1,0 +1,130 @@
+"""The block `security`: who may connect, and what each may see and call.
+
+Owns: `SecurityConfig`. Of the rooms it imports settings only, for their defaults.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field, SecretStr
+
+from armory.config.base import (
+    Block,
+    Count,
+    OptionalSecret,
+    OptionalText,
+    Seconds,
+    Secrets,
+    Texts,
+    defaults_of,
+)
+from armory.security.settings import JwtSettings, OAuthSettings, PinningMode
+
+_JWT = defaults_of(JwtSettings)
+_OAUTH = defaults_of(OAuthSettings)
+
+
+class TokenConfig(Block):
+    """One static bearer token."""
+
+    token: SecretStr
+    """The secret; take it from a variable: `${ARMORY_TOKEN}`."""
+    scopes: Texts = Field(default_factory=list[str])
+    """What it grants; policies speak about scopes."""
+    user: str | None = None
+    """The account that it acts for."""
+
+
+class JwtConfig(Block):
+    """Session tokens of an identity provider."""
+
+    issuer: OptionalText = None
+    """Required `iss`."""
+    audience: OptionalText = None
+    """Required `aud`."""
+    jwks_url: OptionalText = None
+    """Where the provider's public keys are; or give `secret`."""
+    secret: OptionalSecret = None
+    """Shared secret of HS256."""
+    algorithms: Texts = Field(default_factory=lambda: list(_JWT.algorithms))
+    """Accepted signature algorithms."""
+    user_claim: str = _JWT.user_claim
+    """Claim with the user's id."""
+    scopes_claim: str = _JWT.scopes_claim
+    """Claim with the scopes (a list, or words in a text)."""
+
+
+class IntrospectionConfig(Block):
+    """How opaque tokens are checked."""
+
+    url: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
+    """Introspection endpoint (RFC 7662); null: the one that the issuer's metadata name."""
+    client_id: str = Field(min_length=1)
+    """The gateway there."""
+    client_secret: SecretStr
+    """Its secret; take it from a variable."""
+
+
+class OAuthConfig(Block):
+    """Access tokens of authorization servers, which clients log in to by themselves."""
+
+    issuer: Annotated[Texts, Field(min_length=1)]
+    """Issuer identifier of the authorization server, or several; an https URL."""
+    audience: Texts = Field(default_factory=list[str])
+    """What a token may be for, beside the endpoint's own URL."""
+    scopes: Texts = Field(default_factory=list[str])
+    """That every token needs; clients are told to ask for them."""
+    user_claim: str = _OAUTH.user_claim
+    """Claim with the user's id."""
+    scopes_claim: str = _OAUTH.scopes_claim
+    """Claim with the scopes (a list, or words in a text), e.g. `scp`, `roles`."""
+    client_id: OptionalText = None
+    """The gateway itself at the issuer, for its page /connect; null: it registers itself."""
+    client_secret: OptionalSecret = None
+    """Its secret."""
+    introspection: IntrospectionConfig | None = None
+    """How opaque tokens are checked; null: only signed ones (JWTs) are taken."""
+
+
+class PolicyConfig(Block):
+    """One rule; with any rule, what no rule allows is denied."""
+
+    who: Texts = Field(default_factory=list[str])
+    """Glob patterns over scopes, users and token names; empty: everybody."""
+    allow: Texts = Field(default_factory=list[str])
+    """Glob patterns over exposed names."""
+    deny: Texts = Field(default_factory=list[str])
+    """Likewise; wins over every `allow`."""
+
+
+class RateLimitConfig(Block):
+    """How often each caller may ask, on each replica."""
+
+    per_s: Seconds
+    """Requests a second that it may keep up."""
+    burst: Count | None = None
+    """Requests that it may make at once after a pause; null: a second's worth."""
+
+
+class SecurityConfig(Block):
+    """Who may connect, and what each may see and call."""
+
+    tokens: dict[str, TokenConfig] = Field(default_factory=dict[str, TokenConfig])
+    """Static bearer tokens by name."""
+    api_keys: bool = False
+    """Whether keys of the accounts database are accepted."""
+    jwt: JwtConfig | None = None
+    """Session tokens of an identity provider."""
+    oauth: OAuthConfig | None = None
+    """Access tokens of authorization servers, which clients log in to by themselves."""
+    encryption_key: Secrets = Field(default_factory=list[SecretStr])
+    """Seals people's logins; the first seals, all open. None: ${ARMORY_HOME}/key is made."""
+    allow_anonymous: Literal["auto"] | bool = "auto"
+    """`auto`: requests without a credential are served only on loopback binds without `oauth`."""
+    policies: list[PolicyConfig] = Field(default_factory=list[PolicyConfig])
+    """Rules; none: everything is allowed."""
+    rate_limit: RateLimitConfig | None = None
+    """Calls, queries and REST requests of each caller a second; null: without limit."""
+    pinning: PinningMode = "warn"
+    """What to do when a tool's definition changes under its name."""

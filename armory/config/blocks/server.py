@@ -1,0 +1,137 @@
+"""The block `server`: where the gateway listens, and what it takes.
+
+Owns: `ServerConfig` and its limits. Of the rooms it imports settings only, for their defaults.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from armory.config.base import (
+    Block,
+    Count,
+    OptionalSecret,
+    Seconds,
+    Texts,
+    defaults_of,
+)
+from armory.domain.query import MAX_QUERY_CHARS, MAX_TOP_K, REST_QUERY_CHARS, REST_TOP_K
+from armory.retrieval.options import SEARCHES, SEARCHES_PER_CALLER
+from armory.upstreams.spec import INFLOW_BYTES, UpstreamSpec
+from armory.web.settings import EventLoop, ListenSettings, ReadyWhen
+from armory.wire.http.settings import HttpSettings
+
+_LISTEN = defaults_of(ListenSettings)
+_HTTP = defaults_of(HttpSettings)
+_SPEC = defaults_of(UpstreamSpec)
+QueryChars = Annotated[int, Field(ge=1, le=MAX_QUERY_CHARS)]
+TopK = Annotated[int, Field(ge=1, le=MAX_TOP_K)]
+
+
+class LimitsConfig(Block):
+    """What one gateway takes before it says no."""
+
+    body_bytes: Count = _HTTP.body_bytes
+    """Largest request body, in bytes."""
+    header_bytes: Annotated[int, Field(ge=1_024)] = _LISTEN.header_bytes
+    """Longest request line, and longest single header, in bytes (a query may stand in one)."""
+    connections: Count | None = _LISTEN.connections
+    """Connections of clients at once; null: three quarters of the descriptors that the process may
+    have. With more, those that wait for a request are closed; with none of these, only health is
+    answered."""
+    header_timeout_s: Seconds = _LISTEN.header_timeout_s
+    """A client that has not sent the whole header of a request by then is cut off."""
+    body_timeout_s: Seconds = _LISTEN.body_timeout_s
+    """The same for the body, counted from the end of the header."""
+    keepalive_timeout_s: Seconds = _LISTEN.keepalive_timeout_s
+    """A connection that waits so long for its next request is closed; longer than proxies do."""
+    write_timeout_s: Seconds = _LISTEN.write_timeout_s
+    """A client that takes longer to read 64 KiB of what waits for it is cut off."""
+    unread_bytes: Count = _LISTEN.unread_bytes
+    """Answers that wait for their clients to read them, in bytes and in all; with more, the client
+    that lags longest is cut off."""
+    json_depth: Annotated[int, Field(ge=8, le=512)] = _HTTP.json_depth
+    """How deep the JSON of a client's message may be nested."""
+    stdio_line_bytes: Count = _SPEC.message_bytes
+    """Largest message of an upstream, in bytes."""
+    inflow_bytes: Count = INFLOW_BYTES
+    """Answers of upstreams that are not whole yet, in bytes and in all; with more, the upstream
+    that has sent most of that loses the answer that has been under way longest."""
+    list_entries: Count = _SPEC.list_entries
+    """Tools of one upstream, and likewise prompts, resources and templates."""
+    batch_items: Count = _HTTP.batch_items
+    """Messages in one batch (only revision 2025-03-26 has batches)."""
+    batch_answer_bytes: Count = _HTTP.batch_answer_bytes
+    """What one batch is answered, in bytes; requests beyond it get an error each."""
+    sessions: Count = _HTTP.sessions
+    """Client sessions at once."""
+    sessions_per_principal: Count = _HTTP.sessions_per_principal
+    """The same for one caller."""
+    session_idle_s: Seconds = _HTTP.session_idle_s
+    """A client session that nobody used for so many seconds is ended."""
+    streams: Count = _HTTP.streams
+    """Open event streams at once."""
+    streams_per_principal: Count = _HTTP.streams_per_principal
+    """The same for one caller."""
+    query_chars: QueryChars = MAX_QUERY_CHARS
+    """Longest query over MCP, in characters; several texts count together."""
+    query_top_k: TopK = MAX_TOP_K
+    """Most tools that a query over MCP may ask for."""
+    rest_query_chars: QueryChars = REST_QUERY_CHARS
+    """Longest query over REST, in characters."""
+    rest_top_k: TopK = REST_TOP_K
+    """Most tools that a query over REST may ask for."""
+    searches: Count = SEARCHES
+    """Searches that run or wait at once; one more is refused."""
+    searches_per_principal: Count = SEARCHES_PER_CALLER
+    """The same for one caller; who waits gets room in turn."""
+    parked_interactions: Count = _HTTP.parked
+    """Calls that may wait for a client's answer at once."""
+    parked_per_principal: Count = _HTTP.parked_per_principal
+    """The same for one caller."""
+    parked_timeout_s: Seconds = _HTTP.parked_timeout_s
+    """So long such a call waits, in seconds; then it is cancelled upstream and forgotten."""
+
+
+class MetricsConfig(Block):
+    """Where `/metrics` is served."""
+
+    port: Annotated[int, Field(ge=0, le=65_535)] | None = None
+    """A port of its own, with `/healthz` and `/readyz`, without `base_path`; null: the main one."""
+    token: OptionalSecret = None
+    """Bearer token that `/metrics` asks for; null: none."""
+
+
+class ServerConfig(Block):
+    """Where the gateway listens and whom it trusts."""
+
+    host: str = Field(default="127.0.0.1", min_length=1)
+    """Address to bind; `0.0.0.0`: every IPv4 one, `::`: every one of both kinds."""
+    port: Annotated[int, Field(ge=0, le=65_535)] = 8080
+    """Port to bind; 0: one that is free."""
+    base_path: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._~-]+)*/?$")] = ""
+    """Path under which a reverse proxy offers the gateway, e.g. `/armory`."""
+    allowed_hosts: Texts = Field(default_factory=list[str])
+    """Host headers that are served; loopback names always are on loopback binds."""
+    allowed_origins: Texts = Field(default_factory=list[str])
+    """Origins of browser clients that are served."""
+    trusted_proxies: Texts = Field(default_factory=list[str])
+    """Addresses or networks whose X-Forwarded-* headers count."""
+    limits: LimitsConfig = Field(default_factory=LimitsConfig)
+    """What it takes before it says no."""
+    drain_timeout_s: Seconds = _LISTEN.drain_timeout_s
+    """How long calls in flight may go on after SIGTERM, in seconds."""
+    drain_delay_s: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.0
+    """How long SIGTERM leaves everything open, in seconds: `/readyz` says no and connections are
+    closed after each answer, so that a balancer sends no more."""
+    readiness: ReadyWhen = "gateway"
+    """When `/readyz` says yes: `gateway`: it can answer; `any`, `all`: upstreams are there, too."""
+    metrics: MetricsConfig = Field(default_factory=MetricsConfig)
+    """Where `/metrics` is served."""
+    event_loop: EventLoop = "asyncio"
+    """What runs everything: `asyncio`, Python's own; `uvloop`, faster with few connections (extra
+    `uvloop`, not for Windows); `auto`: uvloop where it is installed."""
+    console: bool = True
+    """Whether `/console` is served, and `/` sends a browser there."""
