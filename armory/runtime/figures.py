@@ -6,7 +6,7 @@ Owns: turning the state of the rooms into `Readiness` and figures. Changes nothi
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from armory.gateway.gateway import Gateway
 from armory.observability.metrics import (
@@ -18,7 +18,7 @@ from armory.observability.metrics import (
 )
 from armory.observability.redaction import redacted
 from armory.retrieval.retriever import Retriever
-from armory.upstreams.pool import Pool
+from armory.upstreams.pool import Pool, PoolStatus
 from armory.upstreams.supervisor import Supervisor
 from armory.web.health import Readiness
 from armory.web.settings import ReadyWhen
@@ -73,7 +73,7 @@ class Figures:
             audit: has to take what is done; requests should not come while it drops records.
         """
         status = self._supervisor().status()
-        served = gateway.view.catalog.servers
+        served, pool = gateway.view.catalog.servers, self._pool.status()
         details = {
             "upstreams": {
                 key: {
@@ -82,6 +82,7 @@ class Figures:
                     "error": redacted(found.error),
                     "awaited": redacted(found.awaited),
                     "dropped": found.dropped_count,
+                    **_sessions(pool.get(key)),
                 }
                 for key, found in status.items()
             },
@@ -138,7 +139,7 @@ class Figures:
             key: UpstreamFigures(
                 up=found.state == "ready",
                 tools=found.tools,
-                sessions=pool[key].sessions,
+                sessions=pool[key].sessions.open,
                 in_flight=pool[key].in_flight,
                 queued=pool[key].queued,
                 breaker=pool[key].breaker,
@@ -156,3 +157,19 @@ class Figures:
             streams=len(edge.streams),
             parked=edge.interactions.parked,
         )
+
+
+def _sessions(pool: PoolStatus | None) -> dict[str, Any]:
+    """Whose the sessions of one upstream are, in the words of docs/sessions.md."""
+    if pool is None:
+        return {}
+    counts = pool.sessions
+    return {
+        "isolation": pool.isolation,
+        "sessions": counts.open,
+        "max_sessions": pool.max_sessions,
+        "own_sessions": counts.own,
+        "shared_sessions": counts.shared,
+        "principals": counts.principals,
+        "stateless": counts.stateless,
+    }

@@ -21,7 +21,7 @@ from armory.protocol.methods import may_be_asked
 from armory.protocol.session_events import Ended, Lost, SessionEvent, SessionObserver
 from armory.tasks import Tasks
 from armory.upstreams.clock import Clock
-from armory.upstreams.link_slot import LinkSlot
+from armory.upstreams.link_slot import LinkSlot, SessionCounts, count_sessions
 from armory.upstreams.negotiate import Connector, NoHandshake
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.spec import UpstreamSpec
@@ -61,8 +61,9 @@ class LinkPool:
         self._tasks = Tasks()
         self._closing = False
 
-    def __len__(self) -> int:
-        return len(self._slots)
+    def counts(self) -> SessionCounts:
+        """How many sessions there are, and whose."""
+        return count_sessions(self._slots.values())
 
     def owner_key(self, owner: Owner) -> str:
         """The part of `owner` that isolation counts; see docs/sessions.md."""

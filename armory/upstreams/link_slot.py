@@ -1,12 +1,14 @@
 """One session with an upstream, open or not.
 
-Owns: `LinkSlot`: whose it is, what it declares, its link. Never imports the pool.
+Owns: `LinkSlot`: whose it is, what it declares, its link; `SessionCounts`: whose all of them are.
+Never imports the pool.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from armory.protocol.link import Owner
@@ -45,3 +47,37 @@ class LinkSlot:
     def on_session_event(self, event: SessionEvent) -> None:
         """As `SessionObserver.on_session_event`."""
         self._on_event(self, event)
+
+
+@dataclass(frozen=True, slots=True)
+class SessionCounts:
+    """Whose the sessions of one upstream are, in the words of docs/sessions.md.
+
+    Attributes:
+        open: all of them, open or opening, the gateway's own included.
+        own: clients that have a session of their own.
+        shared: sessions that clients share.
+        principals: principals whose clients share one; 0 where it is shared by all principals.
+        stateless: whether the upstream keeps nothing between requests: a session costs nothing.
+    """
+
+    open: int
+    own: int
+    shared: int
+    principals: int
+    stateless: bool
+
+
+def count_sessions(slots: Iterable[LinkSlot]) -> SessionCounts:
+    """Whose `slots` are; the gateway's own, which is pinned, is neither shared nor a client's."""
+    slots = tuple(slots)
+    own = {slot.owner for slot in slots if slot.whose.session_id is not None}
+    shared = [slot for slot in slots if slot.whose.session_id is None and not slot.pinned]
+    links = [slot.link for slot in slots if slot.link is not None]
+    return SessionCounts(
+        open=len(slots),
+        own=len(own),
+        shared=len(shared),
+        principals=len({slot.owner for slot in shared if slot.owner}),
+        stateless=bool(links) and all(link.stateless for link in links),
+    )

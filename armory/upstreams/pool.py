@@ -26,6 +26,7 @@ from armory.protocol.versions import Era
 from armory.tasks import Tasks, spawn, stop
 from armory.upstreams.breaker import State
 from armory.upstreams.clock import Clock, SystemClock
+from armory.upstreams.link_slot import SessionCounts
 from armory.upstreams.oauth.people import Vault
 from armory.upstreams.oauth.subjects import CALLER
 from armory.upstreams.own_accounts import lists_before_login
@@ -45,13 +46,17 @@ class PoolStatus:
     """One upstream as the pool sees it.
 
     Attributes:
-        sessions: sessions (processes, HTTP sessions) that are open or opening.
+        sessions: sessions (processes, HTTP sessions) that are open or opening, and whose.
+        max_sessions: how many there may be.
+        isolation: by what they are kept apart, as configured.
         in_flight: calls under way.
         queued: calls waiting for their turn.
         breaker: state of the breaker.
     """
 
-    sessions: int
+    sessions: SessionCounts
+    max_sessions: int
+    isolation: str
     in_flight: int
     queued: int
     breaker: State
@@ -218,7 +223,14 @@ class Pool:
         """Every upstream as it stands."""
         now = self._clock.now()
         return {
-            key: PoolStatus(len(u.links), u.queue.inside, u.queue.waiting, u.breaker_state(now))
+            key: PoolStatus(
+                u.links.counts(),
+                u.spec.max_sessions,
+                u.spec.isolation,
+                u.queue.inside,
+                u.queue.waiting,
+                u.breaker_state(now),
+            )
             for key, u in self._upstreams.items()
         }
 

@@ -97,11 +97,11 @@ async def test_isolation_decides_who_shares_it(both: Rig, isolation: str) -> Non
 async def test_its_session_ends_with_it(both: Rig) -> None:
     await both.pool.upstream("up").own_link()
     client = able()
-    before = both.pool.status()["up"].sessions
+    before = both.pool.status()["up"].sessions.open
     await both.call("sample", client=client, owner=of_session("one", client))
-    assert both.pool.status()["up"].sessions == before + 1
+    assert both.pool.status()["up"].sessions.open == before + 1
     await both.pool.release_session("one")
-    assert both.pool.status()["up"].sessions == before
+    assert both.pool.status()["up"].sessions.open == before
 
 
 async def test_lists_are_those_of_the_clients_own_session(both: Rig) -> None:
@@ -122,7 +122,7 @@ async def test_without_a_handshake_the_newer_era_serves_everybody(modern_alone: 
     assert rig.pool.key("up", owner) == ANONYMOUS.key
     asked = await rig.call("input", client=client, owner=owner)
     assert asked["resultType"] == "input_required"
-    assert rig.pool.status()["up"].sessions == 2  # the gateway's own, and the principal's
+    assert rig.pool.status()["up"].sessions.open == 2  # the gateway's own, and the principal's
     tries = len(_handshakes(rig))
     other = able()
     await rig.call("echo", client=other, owner=of_session("two", other))

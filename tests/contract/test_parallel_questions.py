@@ -34,4 +34,4 @@ async def test_each_is_asked_for_itself_the_first_time(legacy: Rig, isolation: s
         )
     said = [answer["structuredContent"].get("result") for answer in answers]
     assert said == [{**SAID, "of": number} for number in range(6)]
-    assert legacy.pool.status()["up"].sessions == 1
+    assert legacy.pool.status()["up"].sessions.open == 1

@@ -90,9 +90,11 @@ async def test_what_may_be_asked_of_a_client_is_asked_in_a_session_of_its_own(le
         key,
         key,
     ]
-    before = legacy.pool.status()["up"].sessions
+    counts = legacy.pool.status()["up"].sessions
+    assert (counts.own, counts.shared, counts.principals, counts.stateless) == (2, 1, 1, False)
+    before = counts.open
     await legacy.pool.release_session("one")
-    assert legacy.pool.status()["up"].sessions == before - 1
+    assert legacy.pool.status()["up"].sessions.open == before - 1
     assert await session_of(legacy, owners[1]) == sessions[1]
 
 

@@ -34,7 +34,11 @@ def test_status_and_logs_tell_what_is_down_and_why(
 
     whole = json.loads(armory("status", "--json", "--url", served.url).stdout)["gateways"][0]
     assert whole["status"] == "ready"
-    assert whole["upstreams"]["notes"]["state"] == "ready"
+    notes = whole["upstreams"]["notes"]
+    assert notes["state"] == "ready"
+    assert notes["isolation"] == "principal"
+    assert (notes["sessions"], notes["max_sessions"]) == (1, 100)
+    assert (notes["own_sessions"], notes["shared_sessions"], notes["principals"]) == (0, 0, 0)
     stranger = json.loads(
         armory("status", "--json", "--url", served.url.replace("127.0.0.1", "localhost")).stdout
     )

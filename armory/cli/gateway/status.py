@@ -50,6 +50,29 @@ def _reason(upstream: dict[str, Any]) -> str:
     return " ".join(str(reason).split())
 
 
+def session_words(upstream: dict[str, Any]) -> str:
+    """Whose its sessions are, in the words of docs/sessions.md; "" where nobody has one."""
+    if not upstream.get("sessions") or "own_sessions" not in upstream:
+        return ""
+    if upstream.get("stateless"):
+        return "keeps nothing between requests: nothing to share"
+    parts: list[str] = []
+    if shared := upstream["shared_sessions"]:
+        of = upstream["principals"]
+        whose = f"clients of {_count(of, 'principal')}" if of else "all principals"
+        parts.append(f"{shared} shared by {whose}")
+    if own := upstream["own_sessions"]:
+        parts.append(f"{_count(own, 'client')} with {'its' if own == 1 else 'their'} own")
+    if len(parts) == 0 or upstream["sessions"] > upstream["shared_sessions"] + own:
+        parts.insert(0, "the gateway's own")
+    most = upstream["max_sessions"]
+    return f"{upstream['sessions']} of {most} sessions: {', '.join(parts)}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
 def _list(gateway: Gateway, body: dict[str, Any]) -> None:
     upstreams: dict[str, dict[str, Any]] = body.get("upstreams", {})
     if not upstreams:
@@ -77,6 +100,8 @@ def _show(gateway: Gateway, body: dict[str, Any]) -> None:
         row.append(f"{state.replace('_', ' '):14}", style=_STATES.get(state, ""))
         row.append(f"{upstream['tools']:5} tools" if state == "ready" else "")
         console.print(row, soft_wrap=True)
+        if told := session_words(upstream):
+            console.print(Padding(Text(told, style="dim"), (0, 0, 0, 4)))
         if reason := _reason(upstream):
             console.print(Padding(Text(reason), (0, 0, 0, 4)))
     own = [text for text in body.get("not_ready", []) if not str(text).startswith("upstream ")]

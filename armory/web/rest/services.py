@@ -139,6 +139,12 @@ class UpstreamInfo:
         attempts: attempts to connect since it was last stable.
         awaited: what its process has not done yet while it starts, or "".
         sessions, in_flight, queued: sessions, calls under way, calls that wait.
+        max_sessions: how many sessions there may be.
+        isolation: by what they are kept apart, as configured.
+        own_sessions: clients that have a session of their own.
+        shared_sessions, principals: sessions that clients share, and of how many principals these
+            are; 0 principals where all share them.
+        stateless: whether the upstream keeps nothing between requests.
         breaker: closed, open or half_open.
     """
 
@@ -153,6 +159,12 @@ class UpstreamInfo:
     attempts: int = 0
     awaited: str = ""
     sessions: int = 0
+    max_sessions: int = 0
+    isolation: str = "principal"
+    own_sessions: int = 0
+    shared_sessions: int = 0
+    principals: int = 0
+    stateless: bool = False
     in_flight: int = 0
     queued: int = 0
     breaker: str = "closed"

@@ -17,6 +17,19 @@ from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
 from armory.web.rest.shapes import Name
 
 _TAG = "status"
+_FOR_ADMINISTRATORS = (
+    "attempts",
+    "isolation",
+    "sessions",
+    "max_sessions",
+    "own_sessions",
+    "shared_sessions",
+    "principals",
+    "stateless",
+    "in_flight",
+    "queued",
+    "breaker",
+)
 
 
 class Whose(Shape):
@@ -122,7 +135,27 @@ class UpstreamAnswer(Answer):
     awaited: str | None = Field(
         default=None, description="What its start waits for. For administrators."
     )
-    sessions: int | None = Field(default=None, description="For administrators.")
+    isolation: str | None = Field(
+        default=None, description="By what sessions are kept apart. For administrators."
+    )
+    sessions: int | None = Field(
+        default=None, description="The gateway's own included. For administrators."
+    )
+    max_sessions: int | None = Field(default=None, description="For administrators.")
+    own_sessions: int | None = Field(
+        default=None, description="Clients that have a session of their own. For administrators."
+    )
+    shared_sessions: int | None = Field(
+        default=None, description="Sessions that clients share. For administrators."
+    )
+    principals: int | None = Field(
+        default=None,
+        description="Whose clients share them; 0 where all principals do. For administrators.",
+    )
+    stateless: bool | None = Field(
+        default=None,
+        description="It keeps nothing between requests: sessions cost nothing. For administrators.",
+    )
     in_flight: int | None = Field(default=None, description="For administrators.")
     queued: int | None = Field(default=None, description="For administrators.")
     breaker: str | None = Field(default=None, description="For administrators.")
@@ -268,7 +301,7 @@ async def upstreams(call: RestCall) -> Reply:
         if call.admin:
             entry["error"] = info.error or None
             entry["awaited"] = info.awaited or None
-            for name in ("attempts", "sessions", "in_flight", "queued", "breaker"):
+            for name in _FOR_ADMINISTRATORS:
                 entry[name] = getattr(info, name)
             entry["dropped_count"] = info.dropped_count
             entry["dropped"] = [asdict(dropped) for dropped in info.dropped]
