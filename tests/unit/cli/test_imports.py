@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -49,6 +50,7 @@ def loaded(arguments: tuple[str, ...], folder: Path, program: str = PROGRAM) -> 
     done = subprocess.run(
         [sys.executable, "-c", program, *arguments],
         cwd=folder,
+        env={**os.environ, "ARMORY_HOME": str(folder / "home")},  # an old database loads Alembic
         capture_output=True,
         text=True,
         timeout=60,

@@ -101,7 +101,7 @@ async def test_browsers_of_allowed_origins_are_served_and_others_not(url: str) -
     path = f"{url}/v1/retrieve_tools"
     status, _, headers = await ask("OPTIONS", path, Origin="https://app.example", **asked)
     assert status == 204
-    assert headers["Access-Control-Allow-Methods"] == "GET, POST"
+    assert headers["Access-Control-Allow-Methods"] == "GET, HEAD, POST"
     assert headers["Access-Control-Allow-Headers"] == "X-A"
     assert (await ask("OPTIONS", path, Origin="https://evil.example", **asked))[0] == 403
 
