@@ -71,7 +71,8 @@ class View:
         self._prompts: dict[tuple[str, str], ListedRecord] = {
             (prompt.server, prompt.original_name): prompt for prompt in catalog.prompts.values()
         }
-        self._bytes: dict[Form, dict[str, bytes]] = {}
+        later = previous is not None and previous.catalog.version < catalog.version
+        self._bytes = previous.kept_bytes(catalog) if previous is not None and later else {}
         self._joined = LRUCache[tuple[str, Form, str], bytes](joined_bytes, getsizeof=len)
         self._pinned = LRUCache[str, tuple[str, ...]](_VISIBLE_KEPT)
         self._usable = LRUCache[str, frozenset[str]](_VISIBLE_KEPT)
@@ -79,9 +80,7 @@ class View:
         self._for_models = LRUCache[str, VisibleSet](_VISIBLE_KEPT)
         self._headers: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {}
         self._endpoints = _endpoints(catalog, settings)
-        self._before = previous
-        if previous is not None and previous.catalog.version < catalog.version:
-            previous._before = None
+        self._before = None if later else previous  # an old catalog may be large: let it go
         self.own_info: dict[str, Any] = {
             "name": settings.server_name,
             "version": settings.server_version,
@@ -252,12 +251,24 @@ class View:
             known[name] = data
         return data
 
+    def kept_bytes(self, catalog: Catalog) -> dict[Form, dict[str, bytes]]:
+        """What was made of the tools that another catalog has likewise; in any thread."""
+        ours, theirs = self.catalog.tools, catalog.tools
+        return {
+            form: {
+                name: data
+                for name, data in known.copy().items()
+                if (tool := theirs.get(name)) is not None and _same(tool, ours[name])
+            }
+            for form, known in self._bytes.copy().items()
+        }
+
     def _inherited(self, form: Form, record: ToolRecord) -> bytes | None:
         before = self._before
         if before is None:
             return None
         old = before.catalog.tools.get(record.name)
-        if old is None or (old is not record and old != record):
+        if old is None or not _same(old, record):
             return None
         return before._bytes.get(form, {}).get(record.name)
 
@@ -326,3 +337,7 @@ def _endpoints(catalog: Catalog, settings: GatewaySettings) -> dict[tuple[str, s
         scope = Scope(f"server:{name}", frozenset((name,)))
         endpoints["server", name] = Endpoint("server", name, scope)
     return endpoints
+
+
+def _same(one: ToolRecord, other: ToolRecord) -> bool:
+    return one is other or one == other

@@ -1,0 +1,58 @@
+"""A list that came and went: nothing of the old view stays, but what the new one has likewise."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from armory.domain.catalog import ServerLists, build_catalog
+from armory.domain.tool import ToolRecord
+from armory.gateway.views.definitions import Form, tool_bytes
+from armory.testing.front import tool
+
+if TYPE_CHECKING:
+    from tests.unit.gateway.conftest import Bench
+
+pytestmark = pytest.mark.anyio
+MODERN = Form("modern")
+
+
+def _lists(count: int, first: str = "number 0") -> ServerLists:
+    told = [first, *(f"number {i}" for i in range(1, count))]
+    return ServerLists(tools=[tool(f"tool{i}", text) for i, text in enumerate(told)])
+
+
+@pytest.mark.parametrize("prepared", [False, True])
+async def test_the_view_before_is_let_go(bench: Bench, prepared: bool) -> None:
+    gateway = bench.gateway
+    many, few = _lists(500), _lists(3, "another")
+    for lists in ({"up": many, "gone": many}, {"up": few}):
+        old = weakref.ref(gateway.view)
+        catalog, _ = build_catalog(lists, previous=gateway.view.catalog)
+        if prepared:
+            gateway.prepare(catalog)
+        gateway.publish(catalog)
+        await bench.tools(bench.context())
+        gateway.view.all_tools_json(gateway.view.visible(bench.context()), MODERN)
+        gc.collect()
+        assert old() is None
+    del catalog, lists
+    kept = [o for o in gc.get_objects() if isinstance(o, ToolRecord) and o.server == "gone"]
+    assert kept == []
+
+
+async def test_bytes_of_unchanged_tools_are_taken_over(bench: Bench) -> None:
+    gateway = bench.gateway
+    before = gateway.view
+    made = {name: before.tool_json(name, MODERN) for name in before.catalog.tools}
+    changed = replace(_lists(3, "another"), info=before.catalog.servers["up"].info)
+    catalog, _ = build_catalog({"up": changed}, previous=before.catalog)
+    gateway.publish(catalog)
+    view = gateway.view
+    assert view.tool_json("up__tool1", MODERN) is made["up__tool1"]
+    assert view.tool_json("up__tool0", MODERN) == tool_bytes(catalog.tools["up__tool0"], MODERN)
+    assert b"another" in view.tool_json("up__tool0", MODERN)
