@@ -18,7 +18,7 @@ from armory.runtime.version import armory_version
 from armory.upstreams.pool import Pool
 from armory.upstreams.session.handshake import Incompatible
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.transports.http_client import HttpFailure
+from armory.upstreams.transports.http_failures import HttpFailure
 
 _GATEWAY = "gateway"
 

@@ -29,7 +29,8 @@ from armory.upstreams.session.inflow import Inflow
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.starting import Starting
 from armory.upstreams.transports.http import HttpLink
-from armory.upstreams.transports.http_client import HttpClient, HttpFailure
+from armory.upstreams.transports.http_client import HttpClient
+from armory.upstreams.transports.http_failures import HttpFailure
 from armory.upstreams.transports.http_legacy import LegacyHttpLink
 from armory.upstreams.transports.sse import SseLink
 from armory.upstreams.transports.stdio import StdioLink

@@ -33,7 +33,7 @@ from armory.upstreams.session.base import BaseLink, Unintelligible
 from armory.upstreams.session.inflow import Inflow
 from armory.upstreams.session.lists import fetch_lists
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.transports.http_client import HttpFailure
+from armory.upstreams.transports.http_failures import HttpFailure
 
 log = structlog.get_logger(__name__)
 

@@ -15,7 +15,7 @@ from armory.protocol.rawjson import excerpt
 from armory.protocol.upstream_messages import ABSENT, UnreadableMessage, UpstreamMessage, decode
 from armory.upstreams.session.budget import Budget
 from armory.upstreams.transports.error_bodies import is_message
-from armory.upstreams.transports.http_client import http_failure
+from armory.upstreams.transports.http_failures import http_failure
 
 STREAM_ERRORS = (
     aiohttp.ClientError,

@@ -1,4 +1,4 @@
-"""The HTTP client of one upstream: pooled connections, headers, what a status means.
+"""The HTTP client of one upstream: pooled connections, headers, redirects.
 
 Owns: the connections (shared by all links of the upstream; through a proxy they are aiohttp's,
 else `http1`'s), TLS, redirects. Never imports the protocol's eras.
@@ -24,7 +24,7 @@ from armory.upstreams.oauth.grants import is_personal
 from armory.upstreams.oauth.people import PeopleTokens, Vault, tokens_for
 from armory.upstreams.oauth.tokens import Tokens
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.transports.error_bodies import said_in
+from armory.upstreams.transports.http_failures import HttpFailure, failure_of
 
 JSON_AND_EVENTS = "application/json, text/event-stream"
 # Below the five seconds after which uvicorn and Node close an idle connection: a request must not
@@ -38,52 +38,6 @@ _REDIRECTED_S = 60.0
 
 
 _UNTRUSTED = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)
-
-
-class HttpFailure(UpstreamUnavailable):
-    """The upstream answered with an HTTP error instead of a message.
-
-    Attributes:
-        status: the HTTP status.
-        body: the beginning of the body.
-    """
-
-    def __init__(
-        self, server: str, status: int, body: bytes | bytearray, retry_after_s: float | None
-    ) -> None:
-        said = said_in(body)
-        hint = f"; check the path of upstreams.{server}.url" if status == 404 else ""
-        super().__init__(
-            self._told(server, f"HTTP {status}{' (' + said + ')' if said else ''}{hint}"),
-            upstream=server,
-            retry_after_s=retry_after_s,
-        )
-        self.status = status
-        self.body = body
-
-    def _told(self, server: str, answered: str) -> str:
-        return f"upstream {server!r} answered {answered}"
-
-
-class LoginRequired(HttpFailure):
-    """The upstream answered 401 or 403: it wants a login, or another one."""
-
-    code = "login_required"
-
-    def _told(self, server: str, answered: str) -> str:
-        return (
-            f"upstream {server!r} wants a login: it answered {answered}. Give a token under "
-            f"upstreams.{server}.headers, or set upstreams.{server}.auth: {{type: "
-            f"authorization_code}} and run `armory login {server}`"
-        )
-
-
-def http_failure(
-    server: str, status: int, body: bytes | bytearray, retry_after_s: float | None = None
-) -> HttpFailure:
-    """The error that an HTTP status and the beginning of its body mean."""
-    kind = LoginRequired if status in (401, 403) else HttpFailure
-    return kind(server, status, body, retry_after_s)
 
 
 def reusable(headers: Mapping[str, str]) -> Fields:
@@ -300,16 +254,7 @@ class HttpClient:
 
     async def failure(self, response: Answer) -> HttpFailure:
         """The error that an HTTP error status means; reads the beginning of the body."""
-        body = b""
-        try:
-            async with asyncio.timeout(5):
-                while len(body) < 65_536 and (chunk := await response.content.readany()):
-                    body += chunk
-        except (TimeoutError, aiohttp.ClientError):
-            pass
-        finally:
-            response.close()
-        return http_failure(self._spec.key, response.status, body, _retry_after(response))
+        return await failure_of(self._spec.key, response)
 
     def _open(self) -> aiohttp.ClientSession:
         connector = aiohttp.TCPConnector(
@@ -375,11 +320,6 @@ class _PersonClient(HttpClient):
         timeout_s: float,
     ) -> Answer:
         return await self._shared._send(method, url, headers, data, timeout_s)
-
-
-def _retry_after(response: Answer) -> float | None:
-    text = response.headers.get("Retry-After", "")
-    return float(text) if text.isdigit() and len(text) < 7 else None
 
 
 def _tls(spec: UpstreamSpec) -> ssl.SSLContext | bool:

@@ -32,10 +32,9 @@ from armory.upstreams.transports.http_client import (
     JSON_AND_EVENTS,
     Answer,
     HttpClient,
-    HttpFailure,
-    http_failure,
     reusable,
 )
+from armory.upstreams.transports.http_failures import HttpFailure, http_failure
 from armory.upstreams.transports.server_stream import EVENTS, ServerStream, pause_s, resuming
 
 log = structlog.get_logger(__name__)

@@ -20,7 +20,7 @@ from armory.testing.waiting import until
 from armory.upstreams.negotiate import Connector
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.transports.http_client import HttpFailure
+from armory.upstreams.transports.http_failures import HttpFailure
 
 pytestmark = pytest.mark.anyio
 

@@ -1,0 +1,79 @@
+"""What an HTTP error status of an upstream means.
+
+Owns: `HttpFailure`, and reading one from an answer. Never imports the client.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import aiohttp
+
+from armory.errors import UpstreamUnavailable
+from armory.http1.reading import Answer
+from armory.upstreams.transports.error_bodies import said_in
+
+
+class HttpFailure(UpstreamUnavailable):
+    """The upstream answered with an HTTP error instead of a message.
+
+    Attributes:
+        status: the HTTP status.
+        body: the beginning of the body.
+    """
+
+    def __init__(
+        self, server: str, status: int, body: bytes | bytearray, retry_after_s: float | None
+    ) -> None:
+        said = said_in(body)
+        hint = f"; check the path of upstreams.{server}.url" if status == 404 else ""
+        super().__init__(
+            self._told(server, f"HTTP {status}{' (' + said + ')' if said else ''}{hint}"),
+            upstream=server,
+            retry_after_s=retry_after_s,
+        )
+        self.status = status
+        self.body = body
+
+    def _told(self, server: str, answered: str) -> str:
+        return f"upstream {server!r} answered {answered}"
+
+
+class LoginRequired(HttpFailure):
+    """The upstream answered 401 or 403: it wants a login, or another one."""
+
+    code = "login_required"
+
+    def _told(self, server: str, answered: str) -> str:
+        return (
+            f"upstream {server!r} wants a login: it answered {answered}. Give a token under "
+            f"upstreams.{server}.headers, or set upstreams.{server}.auth: {{type: "
+            f"authorization_code}} and run `armory login {server}`"
+        )
+
+
+def http_failure(
+    server: str, status: int, body: bytes | bytearray, retry_after_s: float | None = None
+) -> HttpFailure:
+    """The error that an HTTP status and the beginning of its body mean."""
+    kind = LoginRequired if status in (401, 403) else HttpFailure
+    return kind(server, status, body, retry_after_s)
+
+
+async def failure_of(server: str, response: Answer) -> HttpFailure:
+    """The error that an answer means; reads the beginning of its body and closes it."""
+    body = b""
+    try:
+        async with asyncio.timeout(5):
+            while len(body) < 65_536 and (chunk := await response.content.readany()):
+                body += chunk
+    except (TimeoutError, aiohttp.ClientError):
+        pass
+    finally:
+        response.close()
+    return http_failure(server, response.status, body, _retry_after(response))
+
+
+def _retry_after(response: Answer) -> float | None:
+    text = response.headers.get("Retry-After", "")
+    return float(text) if text.isdigit() and len(text) < 7 else None
