@@ -21,8 +21,9 @@ from armory.protocol.methods import may_be_asked
 from armory.protocol.session_events import Ended, Lost, SessionEvent, SessionObserver
 from armory.tasks import Tasks
 from armory.upstreams.clock import Clock
+from armory.upstreams.connecting.negotiate import Connector
+from armory.upstreams.connecting.verdict import NoHandshake
 from armory.upstreams.link_slot import LinkSlot, SessionCounts, count_sessions
-from armory.upstreams.negotiate import Connector, NoHandshake
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.spec import UpstreamSpec
 

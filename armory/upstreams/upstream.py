@@ -19,10 +19,11 @@ from armory.protocol.link import Call, Owner, Reply
 from armory.protocol.session_events import SessionObserver, SessionObservers
 from armory.upstreams.breaker import Breaker, State
 from armory.upstreams.clock import Clock
+from armory.upstreams.connecting.negotiate import Connector
+from armory.upstreams.connecting.verdict import NoHandshake
 from armory.upstreams.error_output import ErrorOutput
 from armory.upstreams.link_pool import LinkPool
 from armory.upstreams.link_slot import LinkSlot
-from armory.upstreams.negotiate import Connector, NoHandshake
 from armory.upstreams.oauth.grants import has_logins, is_personal
 from armory.upstreams.oauth.people import PersonTokens, Vault
 from armory.upstreams.oauth.person import BegunLogin

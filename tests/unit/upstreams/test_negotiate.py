@@ -17,7 +17,8 @@ from armory.testing.clients.recording import RecordingObserver, plain
 from armory.testing.upstreams.exchange import LEGACY
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.upstreams.script import Script
-from armory.upstreams.negotiate import Connector, Verdict
+from armory.upstreams.connecting.negotiate import Connector
+from armory.upstreams.connecting.verdict import Verdict
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.spec import UpstreamSpec
 

@@ -16,7 +16,7 @@ from armory.protocol.link import Call, Owner
 from armory.testing.clients.recording import RecordingObserver
 from armory.testing.clock import FakeClock
 from armory.testing.waiting import until
-from armory.upstreams.negotiate import Connector
+from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.supervisor import STABLE_S, Supervisor

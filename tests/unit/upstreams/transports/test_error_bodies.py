@@ -12,7 +12,7 @@ from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Owner
 from armory.testing.clients.recording import RecordingObserver
 from armory.testing.waiting import until
-from armory.upstreams.negotiate import Connector
+from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.supervisor import Supervisor

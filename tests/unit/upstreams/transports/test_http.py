@@ -17,7 +17,7 @@ from armory.testing.clients.recording import RecordingClient, RecordingObserver,
 from armory.testing.upstreams.exchange import definition
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.waiting import until
-from armory.upstreams.negotiate import Connector
+from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_failures import HttpFailure

@@ -1,6 +1,6 @@
-"""Protocol negotiation: what an upstream speaks, and opening links to it.
+"""Protocol negotiation: finding what an upstream speaks, and opening links to it.
 
-Owns: the order of attempts, and the verdict that is remembered. A modern probe first; whatever is
+Owns: the order of attempts, and remembering the verdict. A modern probe first; whatever is
 no modern answer falls back to `initialize`, and over HTTP from there to HTTP+SSE. Links with a
 handshake to an upstream that is modern as well are opened apart. Never imports the pool.
 """
@@ -8,8 +8,8 @@ handshake to an upstream that is modern as well are opened apart. Never imports 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, Literal, TypeVar
+from dataclasses import replace
+from typing import Any, TypeVar
 
 import structlog
 
@@ -18,8 +18,10 @@ from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.protocol.link import Owner
 from armory.protocol.session_events import SessionObserver
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, Era
+from armory.upstreams.connecting.meeting import meet
+from armory.upstreams.connecting.starting import Starting
+from armory.upstreams.connecting.verdict import NO_VERDICT, NoHandshake, Transport, Verdict, refuses
 from armory.upstreams.error_output import ErrorOutput
-from armory.upstreams.meeting import meet
 from armory.upstreams.oauth.people import Vault
 from armory.upstreams.session.base import BaseLink, Identity, LinkContext, Unintelligible
 from armory.upstreams.session.budget import Budget
@@ -27,7 +29,6 @@ from armory.upstreams.session.duplex import DuplexLink
 from armory.upstreams.session.handshake import Incompatible, NotModern, discover, initialize
 from armory.upstreams.session.inflow import Inflow
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.starting import Starting
 from armory.upstreams.transports.http import HttpLink
 from armory.upstreams.transports.http_client import HttpClient
 from armory.upstreams.transports.http_failures import HttpFailure
@@ -38,27 +39,6 @@ from armory.upstreams.transports.stdio import StdioLink
 log = structlog.get_logger(__name__)
 
 _Found = TypeVar("_Found")
-_NO_VERDICT = frozenset((401, 403, 407, 429, 502, 503, 504))
-"""HTTP statuses that say nothing about what the upstream speaks."""
-
-
-class NoHandshake(Exception):
-    """The upstream is modern alone: no client can have a session with a handshake."""
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What an upstream was found to speak.
-
-    Attributes:
-        era: the newest that it speaks.
-        transport: over which.
-        handshake: whether it takes a handshake, too; None: a modern one that nobody tried yet.
-    """
-
-    era: Era
-    transport: Literal["stdio", "streamable-http", "sse"]
-    handshake: bool | None = None
 
 
 class Connector:
@@ -177,7 +157,7 @@ class Connector:
         try:
             link = await self._handshaken(context, capabilities, owner.principal)
         except UpstreamUnavailable as error:
-            if not (_refuses(error) or self.spec.is_stdio):
+            if not (refuses(error) or self.spec.is_stdio):
                 raise
             log.debug("upstream_without_handshake", upstream=self.spec.key, error=str(error))
             self._found(handshake=False)
@@ -299,7 +279,7 @@ class Connector:
             await legacy.close()
             if (
                 self.spec.transport != "auto"
-                or failure.status in _NO_VERDICT
+                or failure.status in NO_VERDICT
                 or failure.status >= 500
             ):
                 raise
@@ -332,7 +312,7 @@ class Connector:
             if not self._tries("legacy"):
                 raise self._only_legacy(sign) from None
         except HttpFailure as failure:
-            if failure.status in _NO_VERDICT or not self._tries("legacy"):
+            if failure.status in NO_VERDICT or not self._tries("legacy"):
                 raise
         except (Unintelligible, UpstreamTimeout):
             if not self._tries("legacy"):
@@ -357,7 +337,7 @@ class Connector:
         self,
         link: DuplexLink | HttpLink,
         identity: Identity,
-        transport: Literal["stdio", "streamable-http", "sse"],
+        transport: Transport,
     ) -> BaseLink:
         await self._adopted(link, identity)
         verdict = self.verdict
@@ -392,10 +372,3 @@ class Connector:
             f"{sign}; set 'protocol' to auto",
             upstream=self.spec.key,
         )
-
-
-def _refuses(error: UpstreamUnavailable) -> bool:
-    """Whether an upstream that is there takes no handshake; silence says so as well."""
-    if isinstance(error, HttpFailure):
-        return error.status < 500 and error.status not in _NO_VERDICT
-    return isinstance(error, Incompatible | Unintelligible | UpstreamTimeout)

@@ -1,0 +1,1 @@
+"""From a configured upstream to a live link: starting, negotiating, remembering."""
