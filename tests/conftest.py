@@ -2,9 +2,27 @@
 
 from __future__ import annotations
 
+import logging
 import os
+from collections.abc import Iterator
 
+import hypothesis
 import pytest
+import structlog
+
+hypothesis.settings.register_profile("any machine", deadline=None)  # nothing here is timed
+hypothesis.settings.load_profile("any machine")
+
+
+@pytest.fixture(autouse=True)
+def own_logging() -> Iterator[None]:
+    """Whatever sets up logging in this process (a command, say) leaves it as it was."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import logging
 import os
 import queue
 import re
@@ -20,7 +19,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
-import structlog
 import yaml
 
 from armory.cli.main import main
@@ -139,7 +137,7 @@ def armory(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capfd: pytest.CaptureFixture[str],
-) -> Generator[Command]:
+) -> Command:
     """Run one `armory` command to its end, in the test's folder: (exit code, stdout, stderr).
 
     In this process, since loading the code takes longer than most commands.
@@ -159,12 +157,7 @@ def armory(
         out, err = capfd.readouterr()
         return Done(int(ended.value.code or 0), out, err)
 
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield run
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.reset_defaults()
+    return run
 
 
 @pytest.fixture

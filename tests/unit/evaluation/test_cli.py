@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import sqlite3
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
-import structlog
 from click.testing import CliRunner
 
 from armory.cli.main import cli
@@ -21,7 +19,7 @@ THINGS = ("bicycle", "letter", "garden", "invoice")
 
 
 @pytest.fixture
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("ARMORY_CONFIG", raising=False)
     monkeypatch.setenv("ARMORY_HOME", str(tmp_path / "home"))
@@ -38,8 +36,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Path]:
     for name, rows in (("tools", tools), ("queries", queries)):
         text = "\n".join(map(json.dumps, rows))
         (tmp_path / f"{name}.jsonl").write_text(text)
-    yield tmp_path
-    structlog.reset_defaults()
+    return tmp_path
 
 
 def test_eval_as_json_and_as_a_gate(folder: Path) -> None:

@@ -4,7 +4,6 @@ import io
 import json
 import logging
 import re
-from collections.abc import Generator
 from typing import Any, Literal
 
 import pytest
@@ -17,15 +16,10 @@ from armory.observability.settings import LogSettings
 
 
 @pytest.fixture
-def log() -> Generator[io.StringIO]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+def log() -> io.StringIO:
     stream = io.StringIO()
     configure_logging(LogSettings("info", "json"), stream=stream)
-    yield stream
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    structlog.reset_defaults()
+    return stream
 
 
 def test_events_are_json_lines_and_levels_count(log: io.StringIO) -> None:
