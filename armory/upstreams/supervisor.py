@@ -1,273 +1,29 @@
-"""One owner task per upstream for the gateway's own session: connect, list, listen, come back.
+"""Every upstream with its owner task: started, started again, swapped with the configuration.
 
-Owns: back-off, last-good lists, health probes, the state of every upstream. Never imports
-`gateway` or above.
+Owns: which upstreams there are, their last good lists and states together. Never imports `gateway`
+or above.
 """
 
 from __future__ import annotations
 
 import asyncio
-import random
-import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from collections.abc import Iterable, Mapping
 
 import structlog
 
-from armory.domain.catalog import Dropped, ServerLists
-from armory.errors import LoginNeeded, UpstreamUnavailable
-from armory.observability.redaction import redacted
-from armory.protocol.session_events import Ended, Lost, Notified, SessionEvent
-from armory.protocol.versions import Era
+from armory.domain.catalog import ServerLists
+from armory.errors import UpstreamUnavailable
 from armory.tasks import start, stop
 from armory.upstreams.clock import Clock, SystemClock
-from armory.upstreams.link_pool import OWN
-from armory.upstreams.own_accounts import lists_before_login
+from armory.upstreams.owner import OnLists, UpstreamOwner, UpstreamStatus
 from armory.upstreams.pool import Pool
-from armory.upstreams.session.base import BaseLink
-from armory.upstreams.session.lists import TOOLS
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.upstream import Upstream
 
 log = structlog.get_logger(__name__)
 
-State = Literal["connecting", "ready", "down", "login_required"]
-OnLists = Callable[[str, ServerLists], None]
-
-FIRST_PAUSE_S = 0.5
-LONGEST_PAUSE_S = 60.0
-STABLE_S = 30.0
-_LOGIN = "login_required"
 TELL_S = 15.0
 """After so long the log says which starts are waited for, then after twice as long, and so on."""
 _LONGEST_SILENCE_S = 240.0
-_SETTLE_S = 0.05
-_SHOWN_LINES = 10
-_TOLD = 50
-"""Failures of one upstream that are told apart."""
-_NUMBERS = re.compile(r"0x[0-9a-f]{1,16}|\d{1,20}", re.IGNORECASE)
-_MISSED_PROBES = 2
-
-
-@dataclass(frozen=True, slots=True)
-class UpstreamStatus:
-    """One upstream as its owner task sees it.
-
-    Attributes:
-        state: `connecting` before the first answer, `ready`, `down` (last-good lists stay), or
-            `login_required`, which is down for want of a login.
-        error: why it is down, naming the upstream; "" otherwise.
-        since: the supervisor's clock when the state was entered, seconds.
-        era, protocol_version: what it speaks; None and "" while unknown.
-        tools: how many tools its last good list has.
-        attempts: connection attempts since it was last stable.
-        awaited: what it has not done yet, while its process starts; "" otherwise.
-        dropped: the first of what its last good lists lack because it cannot be handled.
-        dropped_count: how much they lack in all.
-    """
-
-    state: State
-    error: str = ""
-    since: float = 0.0
-    era: Era | None = None
-    protocol_version: str = ""
-    tools: int = 0
-    attempts: int = 0
-    dropped: Sequence[Dropped] = ()
-    dropped_count: int = 0
-    awaited: str = ""
-
-
-class _Supervised:
-    """One upstream, its state, and the task that keeps it connected; observes its sessions."""
-
-    def __init__(self, upstream: Upstream, on_lists: OnLists, clock: Clock) -> None:
-        self.upstream = upstream
-        self.settled = asyncio.Event()
-        self.lists: ServerLists | None = None
-        self.status = UpstreamStatus("connecting", since=clock.now())
-        self.task: asyncio.Task[None] | None = None
-        self._on_lists = on_lists
-        self._clock = clock
-        self._dirty = asyncio.Event()
-        self._lost: str | None = None
-        self._crash = ""
-        self._crashes = 0
-        self._crashed_at = clock.now()
-        self._listed = 0
-        self._told: set[str] = set()
-
-    def on_session_event(self, event: SessionEvent) -> None:
-        """As `SessionObserver.on_session_event`: what calls for a look at the lists, or for a new
-        session.
-        """
-        if isinstance(event, Notified):
-            if event.list_changed:
-                self._dirty.set()
-        elif not isinstance(event, Ended) and event.owner == OWN:
-            if isinstance(event, Lost):
-                self._lost = event.reason
-            self._dirty.set()
-
-    async def run(self) -> None:
-        """Until cancelled: connect, list, follow; after a failure wait, longer each time."""
-        failures = 0
-        while True:
-            began = self._clock.now()
-            try:
-                link = await self.upstream.own_link()
-                self._lost = None
-                await self._refresh(link)
-                await self._follow(link)
-            except LoginNeeded as error:
-                self._for_people(error)
-            except UpstreamUnavailable as error:
-                self._down(str(error), "login_required" if error.code == _LOGIN else "down")
-            if self._clock.now() - began >= STABLE_S:
-                failures = 0
-                self._told.clear()
-            failures += 1
-            self.status = replace(self.status, attempts=failures)
-            await self._clock.sleep(pause_s(failures))
-
-    def shown(self) -> UpstreamStatus:
-        """The status, with what is waited for."""
-        starting = self.upstream.connector.starting
-        if starting is None or self.status.state == "ready":
-            return self.status
-        return replace(self.status, awaited=starting.said)
-
-    def crashed(self, error: BaseException) -> float:
-        """The owner task met an error that nobody foresaw; after so many seconds, longer each
-        time, it is to be started again. The log gets each error once.
-        """
-        now = self._clock.now()
-        if now - self._crashed_at >= STABLE_S + LONGEST_PAUSE_S:
-            self._crashes = 0
-        self._crashes += 1
-        self._crashed_at = now
-        said = repr(error)
-        if said != self._crash:
-            self._crash = said
-            log.error("upstream_owner_crashed", upstream=self.upstream.spec.key, exc_info=error)
-        self._down(f"upstream {self.upstream.spec.key!r}: internal error: {said[:300]}")
-        self.status = replace(self.status, attempts=self._crashes)
-        return pause_s(self._crashes)
-
-    async def refresh(self) -> None:
-        """Fetch the lists now."""
-        await self._refresh(await self.upstream.own_link())
-
-    async def _follow(self, link: BaseLink) -> None:
-        """Re-list on every change until the session is lost.
-
-        Raises:
-            UpstreamUnavailable: it was lost.
-        """
-        announced = await link.watch_lists()
-        missed = 0
-        while True:
-            changed = await self._changed(self._interval(link, announced))
-            if self._lost is not None or link.closed:
-                raise UpstreamUnavailable(
-                    f"upstream {link.server!r}: {self._lost or 'the session was closed'}",
-                    upstream=link.server,
-                )
-            if changed:
-                # Several announcements tend to come together.
-                await asyncio.sleep(_SETTLE_S)
-                self._dirty.clear()
-                await self._refresh(link)
-                continue
-            if self.upstream.own_busy:
-                continue  # a server that works on a call need not answer a probe meanwhile
-            try:
-                if announced or link.era == "legacy":
-                    await link.probe()
-                else:
-                    await self._refresh(link)
-                missed = 0
-                if self.status.state != "ready":
-                    self._ready(link)
-            except UpstreamUnavailable as error:
-                missed += 1
-                log.info("upstream_probe_missed", upstream=link.server, error=str(error))
-                if missed >= _MISSED_PROBES:
-                    await link.close()
-                    raise
-
-    def _interval(self, link: BaseLink, announced: bool) -> float:
-        interval_s = self.upstream.spec.health_interval_s
-        if announced or link.era == "legacy" or self.lists is None:
-            return interval_s
-        ttl_ms, _ = self.lists.cache.get(TOOLS, (0, ""))
-        return max(interval_s, ttl_ms / 1000)
-
-    async def _changed(self, within_s: float) -> bool:
-        key = self.upstream.spec.key
-        news = start(self._dirty.wait(), f"news of {key}")
-        timer = start(self._clock.sleep(within_s), f"next probe of {key}")
-        try:
-            await asyncio.wait([news, timer], return_when=asyncio.FIRST_COMPLETED)
-            return self._dirty.is_set()
-        finally:
-            await stop(news, timer)
-
-    async def _refresh(self, link: BaseLink) -> None:
-        self._listed += 1
-        mine = self._listed
-        lists = await self.upstream.lists_over(link, self.lists)
-        if mine < self._listed and self.lists is not None and self.status.state == "ready":
-            return  # a later refresh will bring, or has brought, something newer
-        before, self.lists = self.lists, lists
-        if lists != before:
-            try:
-                self._on_lists(link.server, lists)
-            except BaseException:
-                self.lists = before  # nobody has them, so the next time they are news
-                raise
-        self._ready(link)
-        self.settled.set()
-
-    def _for_people(self, error: LoginNeeded) -> None:
-        """Nobody logged in for the gateway itself: each caller does, and has lists of its own."""
-        if self.lists is None:
-            self.lists = lists_before_login(self.upstream.spec.key, self.upstream.spec.auth)
-            self._on_lists(self.upstream.spec.key, self.lists)
-        self._down(error.message, "login_required")
-
-    def _ready(self, link: BaseLink) -> None:
-        lists = self.lists if self.lists is not None else ServerLists()
-        tools = len(lists.tools)
-        if self.status.state != "ready":
-            revision = link.protocol_version
-            log.info("upstream_ready", upstream=link.server, tools=tools, revision=revision)
-        since = self.status.since if self.status.state == "ready" else self._clock.now()
-        self.status = UpstreamStatus(
-            "ready",
-            "",
-            since,
-            link.era,
-            link.protocol_version,
-            tools,
-            self.status.attempts,
-            lists.dropped,
-            lists.dropped_count,
-        )
-
-    def _down(self, error: str, state: Literal["down", "login_required"] = "down") -> None:
-        error = redacted(error)
-        kind = _NUMBERS.sub("0", error)
-        say = log.debug if kind in self._told else log.warning
-        if len(self._told) < _TOLD:
-            self._told.add(kind)
-        said = self.upstream.errors.lines()[-_SHOWN_LINES:]
-        more = {"stderr": said} if said else {}
-        say("upstream_down", upstream=self.upstream.spec.key, error=error, **more)
-        since = self.status.since if self.status.state == state else self._clock.now()
-        self.status = replace(self.status, state=state, error=error, since=since)
-        self.settled.set()
 
 
 class Supervisor:
@@ -283,7 +39,7 @@ class Supervisor:
         self._pool = pool
         self._on_lists = on_lists
         self._clock = clock or SystemClock()
-        self._supervised: dict[str, _Supervised] = {}
+        self._supervised: dict[str, UpstreamOwner] = {}
         self._teller: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -356,7 +112,7 @@ class Supervisor:
                 first = f"{key!r} {said}"
                 log.info("upstreams_starting", upstreams=[*awaited], first=first)
 
-    def _run(self, owner: _Supervised) -> None:
+    def _run(self, owner: UpstreamOwner) -> None:
         task = start(owner.run(), f"upstream {owner.upstream.spec.key}")
         owner.task = task
 
@@ -378,7 +134,7 @@ class Supervisor:
             if old is not None and old.upstream is upstream:
                 self._supervised[key] = before.pop(key)
                 continue
-            owner = _Supervised(upstream, self._on_lists, self._clock)
+            owner = UpstreamOwner(upstream, self._on_lists, self._clock)
             if old is not None:
                 owner.lists = old.lists
             upstream.observers.add(owner)
@@ -387,13 +143,7 @@ class Supervisor:
         await _end(before.values())
 
 
-def pause_s(failures: int) -> float:
-    """Seconds to wait before attempt number `failures` + 1: doubling, capped, with jitter."""
-    longest = min(LONGEST_PAUSE_S, FIRST_PAUSE_S * 2 ** min(failures - 1, 16))
-    return longest * random.uniform(0.5, 1.0)
-
-
-async def _end(owners: Iterable[_Supervised]) -> None:
+async def _end(owners: Iterable[UpstreamOwner]) -> None:
     owners = tuple(owners)
     for owner in owners:
         owner.upstream.observers.remove(owner)

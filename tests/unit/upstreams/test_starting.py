@@ -17,9 +17,10 @@ from armory.testing.clients.recording import RecordingObserver
 from armory.testing.clock import FakeClock
 from armory.testing.waiting import until
 from armory.upstreams.connecting.negotiate import Connector
+from armory.upstreams.owner import STABLE_S
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.supervisor import STABLE_S, Supervisor
+from armory.upstreams.supervisor import Supervisor
 from armory.upstreams.transports.process import ServerProcess
 
 pytestmark = pytest.mark.anyio

@@ -25,9 +25,10 @@ from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.upstreams.script import Script
 from armory.testing.waiting import until
 from armory.upstreams.clock import Clock
+from armory.upstreams.owner import LONGEST_PAUSE_S, pause_s
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.supervisor import LONGEST_PAUSE_S, Supervisor, pause_s
+from armory.upstreams.supervisor import Supervisor
 from armory.upstreams.transports.stdio import StdioLink
 
 pytestmark = pytest.mark.anyio
