@@ -38,6 +38,9 @@ _MANY = 256
 #: Share of tools with vectors from which on a snapshot with gaps finds more than words alone (.83
 #: against .82 of the wanted tools at three quarters, .75 against .82 at a half; 4,000 tools).
 _ENOUGH = 0.75
+#: Tools that may go, over what is there, until the lexical index is made anew: it never forgets a
+#: word.
+_GONE = 2_000
 EMBEDDING = "still embedding the tools"
 
 Publish = Callable[[Snapshot, str], None]
@@ -149,6 +152,7 @@ class Indexer:
         self._generator = indexing.generator
         self._progress = indexing.on_progress
         self._lexical = LexicalIndex()
+        self._gone = 0
         self._documents: dict[str, tuple[ToolRecord, Document]] = {}
         self._rows: dict[str, Row] = {}
 
@@ -202,7 +206,14 @@ class Indexer:
             del self._documents[name]
             self._rows.pop(name, None)
             self._lexical.remove(name)
-        return [t for t in tools if self._documents.get(t.name, (None,))[0] != t]
+            self._gone += 1
+        if self._gone > len(tools) + _GONE:
+            self._gone, self._lexical = 0, LexicalIndex()
+        return [
+            tool
+            for tool in tools
+            if tool.name not in self._lexical or self._documents[tool.name][0] != tool
+        ]
 
     def _read_slice(
         self, tools: Sequence[ToolRecord], queries: Mapping[str, Sequence[str]]
@@ -218,8 +229,10 @@ class Indexer:
             before = self._documents.get(tool.name)
             self._documents[tool.name] = (tool, document)
             self._rows.pop(tool.name, None)
-            if before is None or before[1].fields != document.fields:
+            known = tool.name in self._lexical
+            if not known or before is None or before[1].fields != document.fields:
                 self._lexical.add(tool.name, document.fields)
+                self._gone += known
 
     def _words(self, tools: Sequence[ToolRecord]) -> Snapshot:
         """The tools with their words and without vectors."""

@@ -58,6 +58,9 @@ class LexicalIndex:
     def __len__(self) -> int:
         return len(self._rows)
 
+    def __contains__(self, key: object) -> bool:
+        return key in self._rows
+
     def add(self, key: str, fields: Fields) -> None:
         """Add a tool under its key, replacing what was there."""
         self._rows.setdefault(key, -1)

@@ -1,0 +1,54 @@
+"""Words of tools that are gone do not pile up, and what is there is found as before."""
+
+from __future__ import annotations
+
+import pytest
+
+from armory.domain.query import Query
+from armory.domain.tool import ToolRecord
+from armory.retrieval.indexes.exact import ExactIndex
+from armory.retrieval.indexing import indexer as indexer_module
+from armory.retrieval.indexing.indexer import Indexer
+from armory.retrieval.rankers.base import Ranker
+from armory.retrieval.retriever import Retriever
+from armory.testing.embedder import HashingEmbedder
+from tests.unit.retrieval.conftest import MakeTool
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.mark.parametrize("renamed", [True, False])
+async def test_words_of_what_is_gone_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch, make_tool: MakeTool, tools: list[ToolRecord], renamed: bool
+) -> None:
+    monkeypatch.setattr(indexer_module, "_GONE", 20)
+    indexer = Indexer(None, None)
+    words: list[int] = []
+    for cycle in range(12):
+        passing = [
+            make_tool(f"x{cycle if renamed else 0}_{i}", f"wordof{cycle}x{i}") for i in range(40)
+        ]
+        for now in ([*tools, *passing], tools):
+            snapshot, _ = await indexer.run(now)
+            assert [record.name for record in snapshot.records] == [tool.name for tool in now]
+        words.append(len(snapshot.postings._vocabulary))  # pyright: ignore[reportPrivateUsage]
+    assert max(words[6:]) <= max(words[:6])
+
+
+async def test_what_stays_is_found_and_not_embedded_again(
+    monkeypatch: pytest.MonkeyPatch,
+    rankers: dict[str, Ranker],
+    make_tool: MakeTool,
+    tools: list[ToolRecord],
+) -> None:
+    monkeypatch.setattr(indexer_module, "_GONE", 0)
+    async with Retriever(HashingEmbedder(), ExactIndex(), rankers) as one:
+        await one.index(tools)
+        before = await one.search(Query(("send an email",)))
+        await one.index([*tools, *(make_tool(f"x{i}", f"word{i}") for i in range(40))])
+        report = await one.index(tools)
+        after = await one.search(Query(("send an email",)))
+    assert (report.embedded, report.missing) == (0, 0)
+    assert [(m.tool.name, m.score) for m in after.matches] == [
+        (m.tool.name, m.score) for m in before.matches
+    ]
