@@ -32,7 +32,6 @@ LIMITS = {
     "list_entries": 2,
     "sessions": 3,
     "streams": 1,
-    "session_idle_s": 1.0,
 }
 ONE_MORE = """
 import json, sys
@@ -114,20 +113,14 @@ def test_each_limit_at_its_boundary(serve: Callable[..., Any]) -> None:
     down = next(line for line in served.log if "server.limits.list_entries" in line)
     assert "many" in down
 
-    # sessions, and that they make room when nobody uses them
-    sessions = [wire.open() for _ in range(3)]
+    # sessions
+    session, *_ = [wire.open() for _ in range(3)]
     status, said = wire.post(HELLO)
     assert status == 503
-    assert "session" in said["error"]["message"]
-    deadline = time.monotonic() + 30
-    while wire.post(HELLO)[0] == 503:
-        assert time.monotonic() < deadline, "idle sessions were not ended"
-        time.sleep(0.05)
-    assert wire.post(ping(), Mcp_Session_Id=sessions[0])[0] == 404
+    assert "server.limits.sessions" in said["error"]["message"]
 
-    session = wire.open()
     mine = {"Mcp_Session_Id": session, "MCP_Protocol_Version": "2025-11-25"}
-    # streams; one that is read keeps its session
+    # streams
     status, _, stream = wire.ask("GET", "/mcp", **mine)
     assert status == 200
     status, said, _ = wire.ask("GET", "/mcp", **mine)
@@ -153,6 +146,22 @@ def test_each_limit_at_its_boundary(serve: Callable[..., Any]) -> None:
     assert wire.ask("GET", f"/readyz?x={'y' * 2_900}")[0] == 200
     assert wire.ask("GET", f"/readyz?x={'y' * 3_100}")[0] == 400
     stream.close()
+
+
+def test_an_idle_session_makes_room_for_the_next(
+    serve: Callable[..., Any], demo_upstreams: dict[str, Any]
+) -> None:
+    config = {
+        "server": {"limits": {"sessions": 1, "session_idle_s": 0.5}},
+        "upstreams": {"notes": demo_upstreams["notes"]},
+    }
+    wire = Wire(serve(config).ready().base)
+    first = wire.open()
+    deadline = time.monotonic() + 30
+    while wire.post(HELLO)[0] == 503:
+        assert time.monotonic() < deadline, "the idle session was not ended"
+        time.sleep(0.05)
+    assert wire.post(ping(), Mcp_Session_Id=first)[0] == 404
 
 
 def test_a_query_of_8000_characters_fits_into_a_header_and_a_url(
