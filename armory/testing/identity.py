@@ -18,6 +18,8 @@ from aiohttp import web
 from cryptography.hazmat.primitives.asymmetric import ec
 from yarl import URL
 
+from armory.testing.listening import listening
+
 EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 TOKEN_TYPE = "urn:ietf:params:oauth:token-type:"
@@ -65,10 +67,7 @@ class IdentityProvider:
         app.router.add_post("/idp/token", self._token)
         app.router.add_post("/idp/introspect", self._introspect)
         app.router.add_post("/idp/revoke", self._revoke)
-        self._runner = web.AppRunner(app, shutdown_timeout=1.0)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        self._runner, self.url = await listening(app)
         return self
 
     async def __aexit__(self, *_: object) -> None:

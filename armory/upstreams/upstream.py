@@ -24,9 +24,9 @@ from armory.upstreams.connecting.verdict import NoHandshake
 from armory.upstreams.error_output import ErrorOutput
 from armory.upstreams.link_pool import LinkPool
 from armory.upstreams.link_slot import LinkSlot
+from armory.upstreams.oauth.code_flow import BegunLogin
 from armory.upstreams.oauth.grants import has_logins, is_personal
 from armory.upstreams.oauth.people import PersonTokens, Vault
-from armory.upstreams.oauth.person import BegunLogin
 from armory.upstreams.oauth.subjects import CALLER
 from armory.upstreams.own_accounts import is_login, logged_in
 from armory.upstreams.queue import CallQueue, QueueFull

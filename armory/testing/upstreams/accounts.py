@@ -11,6 +11,8 @@ from typing import Any
 
 from aiohttp import web
 
+from armory.testing.listening import listening
+
 META = "io.modelcontextprotocol/"
 _COMPLETE = {"resultType": "complete"}
 
@@ -39,10 +41,8 @@ class AccountsServer:
         app = web.Application()
         app.router.add_get("/.well-known/oauth-protected-resource/mcp", self._metadata)
         app.router.add_post("/mcp", self._mcp)
-        self._runner = web.AppRunner(app, shutdown_timeout=1.0)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}/mcp"
+        self._runner, origin = await listening(app)
+        self.url = f"{origin}/mcp"
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 from aiohttp import web
 from yarl import URL
 
+from armory.testing.listening import listening
+
 META = "io.modelcontextprotocol/"
 
 
@@ -66,10 +68,7 @@ class World:
         app.router.add_post("/as/token", self.token)
         app.router.add_post("/as/register", self.register)
         app.router.add_post("/mcp", self.mcp)
-        self._runner = web.AppRunner(app, shutdown_timeout=1.0)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, "127.0.0.1", 0).start()
-        self.url = f"http://127.0.0.1:{self._runner.addresses[0][1]}"
+        self._runner, self.url = await listening(app)
         return self
 
     async def __aexit__(self, *_: object) -> None:

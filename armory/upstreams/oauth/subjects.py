@@ -20,16 +20,16 @@ from armory.domain.principal import INTERNAL, Principal
 from armory.errors import LoginNeeded
 from armory.oauth.exchange import json_object
 from armory.oauth.metadata import Undiscovered, is_secure, server_metadata, text, texts
-from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, canonical
-from armory.upstreams.oauth.grants import Passthrough, TokenExchange
-from armory.upstreams.oauth.tokens import (
+from armory.upstreams.oauth.client import (
     LEAD_S,
     NoToken,
     TokenRefused,
-    Tokens,
     authenticated,
     secret_method,
 )
+from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, canonical
+from armory.upstreams.oauth.grants import Passthrough, TokenExchange
+from armory.upstreams.oauth.tokens import Tokens
 
 CALLER: ContextVar[Principal | None] = ContextVar("caller", default=None)
 """On whose behalf the present call goes upstream."""

@@ -1,89 +1,39 @@
 """Access tokens for one upstream: got when they are needed, kept until shortly before they expire.
 
-Owns: requests to authorization servers, and the client-credentials grant. Never imports the
-protocol's eras; never logs or repeats a secret.
+Owns: what every kind of token does, and the client-credentials grant. Never imports the protocol's
+eras; never logs or repeats a secret.
 """
 
 from __future__ import annotations
 
-import asyncio
 import secrets
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from ssl import SSLContext
 from typing import Any
 
-import structlog
 from yarl import URL
 
-from armory.errors import UpstreamUnavailable
-from armory.oauth.exchange import NoAnswer, Route, basic, exchange, json_object
-from armory.oauth.metadata import Undiscovered, text
-from armory.upstreams.oauth.discovery import (
-    AuthServerMetadata,
-    Challenge,
-    canonical,
-    discover,
+from armory.oauth.metadata import Undiscovered
+from armory.upstreams.oauth.client import (
+    LEAD_S,
+    NoToken,
+    TokenClient,
+    authenticated,
+    secret_method,
 )
+from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, canonical, discover
 from armory.upstreams.oauth.grants import ClientCredentials
 
-_log = structlog.get_logger(__name__)
-LEAD_S = 30.0
 _AGAIN_S = 5.0
 _ASSERTION_S = 120
 _ASSERTION_TYPE = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 
 
-class NoToken(UpstreamUnavailable):
-    """No access token could be had."""
-
-
-class TokenRefused(NoToken):
-    """The authorization server answered, and gave none."""
-
-
-@dataclass(frozen=True, slots=True)
-class TokenResponse:
-    """What a token endpoint gave out.
-
-    Attributes:
-        token: the access token.
-        lifetime_s: seconds until it expires; infinite where it does not say.
-        refresh: refresh token, or "".
-        scopes: that it grants, where it says so.
-        id_token: who the person is, or "".
-    """
-
-    token: str
-    lifetime_s: float = float("inf")
-    refresh: str = ""
-    scopes: tuple[str, ...] = ()
-    id_token: str = field(default="", repr=False)
-
-
-class Tokens(ABC):
+class Tokens(TokenClient, ABC):
     """The access token of one upstream, shared by all its callers: it is the gateway's own.
 
-    Args:
-        server: key of the upstream, for messages.
-        tls: as for the upstream itself.
-        proxy: likewise.
-        timeout_s: for each request.
+    Made with the arguments of `TokenClient`.
     """
-
-    def __init__(
-        self,
-        server: str,
-        *,
-        tls: SSLContext | bool = True,
-        proxy: str | None = None,
-        timeout_s: float = 15.0,
-    ) -> None:
-        self._server = server
-        self._route = Route(tls, proxy, timeout_s)
-        self._lock = asyncio.Lock()
 
     @abstractmethod
     async def current(self, url: URL) -> str | None:
@@ -105,64 +55,6 @@ class Tokens(ABC):
         Raises:
             NoToken: none could be had.
         """
-
-    async def given(
-        self, place: AuthServerMetadata, headers: Mapping[str, str], form: Mapping[str, str]
-    ) -> TokenResponse:
-        """Ask a token endpoint.
-
-        Raises:
-            NoToken: it refused.
-        """
-        status, body = await self.request("POST", place.token_url, headers, form)
-        answer = json_object(body) or {}
-        token = answer.get("access_token")
-        if status != 200 or not isinstance(token, str) or not token:
-            said = self.failed(f"{place.token_url} gave no token: {why(status, answer)}")
-            if 400 <= status < 500:
-                raise TokenRefused(said.message, upstream=self._server)
-            raise said
-        kind = answer.get("token_type", "Bearer")
-        if not isinstance(kind, str) or kind.lower() != "bearer":
-            raise self.failed(f"{place.token_url} gave a token of type {str(kind)[:40]!r}")
-        lifetime, refresh = answer.get("expires_in"), answer.get("refresh_token")
-        scope = answer.get("scope")
-        _log.info("upstream_token_obtained", upstream=self._server, expires_in_s=lifetime)
-        return TokenResponse(
-            token,
-            float(lifetime) if isinstance(lifetime, int | float) else float("inf"),
-            refresh if isinstance(refresh, str) else "",
-            tuple(scope.split()) if isinstance(scope, str) else (),
-            text(answer.get("id_token")),
-        )
-
-    async def fetch(self, url: str) -> Mapping[str, Any] | None:
-        """A JSON object, as `discovery.Fetch`."""
-        status, body = await self.request("GET", url, {"Accept": "application/json"}, None)
-        return json_object(body) if status == 200 else None
-
-    async def request(
-        self,
-        method: str,
-        url: str,
-        headers: Mapping[str, str],
-        form: Mapping[str, str] | None,
-        json: Any = None,
-    ) -> tuple[int, bytes]:
-        """(status, beginning of the body) of one exchange with an authorization server.
-
-        Raises:
-            NoToken: there was no answer.
-        """
-        try:
-            return await exchange(method, url, headers, form=form, json=json, route=self._route)
-        except NoAnswer as error:
-            raise self.failed(str(error)) from None
-
-    def failed(self, reason: str) -> NoToken:
-        """The error that says why there is no token."""
-        message = f"upstream {self._server!r}: no access token: {reason}"
-        return NoToken(message, upstream=self._server)
 
 
 class MachineTokens(Tokens):
@@ -260,26 +152,3 @@ class MachineTokens(Tokens):
             "exp": now + _ASSERTION_S,
         }
         return self._grant.signed(claims)
-
-
-def secret_method(place: AuthServerMetadata) -> str:
-    """How a client with a secret proves who it is there."""
-    basic = not place.methods or "client_secret_basic" in place.methods
-    return "client_secret_basic" if basic else "client_secret_post"
-
-
-def authenticated(method: str, id: str, secret: str, form: dict[str, str]) -> dict[str, str]:
-    """Headers (and members of `form`) with which a client says who it is, in a `method`."""
-    if method == "client_secret_basic":
-        return basic(id, secret)
-    form["client_id"] = id
-    if method == "client_secret_post":
-        form["client_secret"] = secret
-    return {}
-
-
-def why(status: int, answer: Mapping[str, Any]) -> str:
-    """What an error answer of a token endpoint says (RFC 6749, 5.2)."""
-    said = [answer.get(key) for key in ("error", "error_description")]
-    words = [part[:200] for part in said if isinstance(part, str)]
-    return f"HTTP {status} {': '.join(words)}".strip()

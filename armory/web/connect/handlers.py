@@ -25,8 +25,8 @@ from armory.domain.principal import ANONYMOUS, Method, Principal
 from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed
 from armory.security.authentication import Authenticator
 from armory.security.sealing import Seal
+from armory.upstreams.oauth.code_flow import BegunLogin
 from armory.upstreams.oauth.discovery import Challenge
-from armory.upstreams.oauth.person import BegunLogin
 from armory.upstreams.upstream import Upstream
 from armory.web.connect import pages
 from armory.web.connect.sign_in import SignIn
@@ -237,7 +237,7 @@ class Connect:
         sign_in, signed_in = self._s.sign_in, self._s.signed_in
         assert sign_in is not None
         assert signed_in is not None
-        login, id_token = await sign_in.finish(visit.begun, back, keep=False)
+        login, id_token = await sign_in.finish(visit.begun, back)
         return self._known(request, visit.server, await signed_in(id_token, login.client_id))
 
     async def _connected(

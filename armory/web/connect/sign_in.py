@@ -8,33 +8,14 @@ from __future__ import annotations
 from yarl import URL
 
 from armory.oauth.metadata import Undiscovered, server_metadata
+from armory.upstreams.oauth.code_flow import CodeFlow
 from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, place_in
 from armory.upstreams.oauth.grants import AuthorizationCode
-from armory.upstreams.oauth.logins import Login
-from armory.upstreams.oauth.person import AuthorizationCodeTokens
 
 _SCOPES = ("openid", "profile", "email")
 
 
-class NoStore:
-    """Keeps nothing: of this login only who it is counts. Satisfies `LoginStore`."""
-
-    async def load(self) -> Login | None:
-        """None."""
-        return None
-
-    async def save(self, login: Login | None) -> None:
-        """Nothing."""
-
-    async def lease(self) -> bool:
-        """Always."""
-        return True
-
-    async def release(self) -> None:
-        """Nothing."""
-
-
-class SignIn(AuthorizationCodeTokens):
+class SignIn(CodeFlow):
     """The gateway as a client of its issuer.
 
     Args:
@@ -44,11 +25,11 @@ class SignIn(AuthorizationCodeTokens):
 
     def __init__(self, issuer: str, client_id: str = "", client_secret: str = "") -> None:
         grant = AuthorizationCode(client_id, client_secret, issuer=issuer, scopes=_SCOPES)
-        super().__init__("the gateway", grant, NoStore())
+        super().__init__("the gateway", grant)
         self.issuer = issuer
 
     async def found(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
-        """As `AuthorizationCodeTokens.found`: the issuer itself, for no resource."""
+        """As `CodeFlow.found`: the issuer itself, for no resource."""
         try:
             server = await server_metadata(self.issuer, self.fetch)
             return place_in(server, url, self.issuer, None)

@@ -1,0 +1,16 @@
+"""Serving a scripted application on a port that the system chooses.
+
+Owns: `listening`. Never imports the gateway.
+"""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+
+async def listening(app: web.Application) -> tuple[web.AppRunner, str]:
+    """(what to clean up, the URL) of an application that is served on loopback."""
+    runner = web.AppRunner(app, shutdown_timeout=1.0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    return runner, f"http://127.0.0.1:{runner.addresses[0][1]}"

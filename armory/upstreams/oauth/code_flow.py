@@ -1,0 +1,234 @@
+"""Logging a person in at an authorization server, with a code (OAuth 2.1, RFC 9207, PKCE).
+
+Owns: beginning and finishing such a login, and who the gateway is there. What becomes of the login
+is the caller's business. Never logs a secret.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import secrets
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from yarl import URL
+
+from armory.oauth.exchange import json_object
+from armory.oauth.metadata import Undiscovered
+from armory.upstreams.oauth.client import (
+    LEAD_S,
+    TokenClient,
+    TokenResponse,
+    authenticated,
+    secret_method,
+    why,
+)
+from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, discover
+from armory.upstreams.oauth.grants import AuthorizationCode
+from armory.upstreams.oauth.logins import Login
+
+
+class BegunLogin(msgspec.Struct, frozen=True):
+    """A login whose person is at the authorization server's page.
+
+    Attributes:
+        client: who the gateway is there, and which server it is.
+        verifier, state: secrets of this login.
+        redirect_uri: where the person is sent back to.
+        login_url: where it is sent.
+        says_issuer: whether the answer must name the issuer (RFC 9207).
+    """
+
+    client: Login
+    verifier: str
+    state: str
+    redirect_uri: str
+    login_url: str
+    says_issuer: bool
+
+
+class CodeFlow(TokenClient):
+    """The authorization-code grant at one authorization server.
+
+    Args:
+        server: key of the upstream.
+        grant: as configured.
+        clients: registrations that several logins share, by issuer and redirect URI.
+        more: as for `TokenClient`.
+    """
+
+    def __init__(
+        self,
+        server: str,
+        grant: AuthorizationCode,
+        clients: dict[tuple[str, str], Login] | None = None,
+        **more: Any,
+    ) -> None:
+        super().__init__(server, **more)
+        self._clients = {} if clients is None else clients
+        self._grant = grant
+
+    async def found(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
+        """The authorization server of the upstream.
+
+        Raises:
+            NoToken: it cannot be found out.
+        """
+        try:
+            return await discover(url, challenge, self._grant.issuer, "", self.fetch)
+        except Undiscovered as error:
+            raise self.failed(str(error)) from None
+
+    async def granted_before(self, issuer: str) -> tuple[str, ...]:
+        """Scopes that a new login there asks for again."""
+        del issuer
+        return ()
+
+    async def begin(self, url: URL, challenge: Challenge, redirect_uri: str) -> BegunLogin:
+        """Find out where a person logs in, and as which client.
+
+        Args:
+            url: what the token is to be for.
+            challenge: what it answered without a token.
+            redirect_uri: where the person is sent back to.
+
+        Raises:
+            NoToken: nobody can log in there.
+        """
+        place = await self.found(url, challenge)
+        if not place.login_url:
+            raise self.failed(f"{place.issuer!r} has no authorization_endpoint")
+        if not place.pkce:
+            raise self.failed(f"{place.issuer!r} does not say that it takes S256 code challenges")
+        scopes = self._scopes(place, challenge, await self.granted_before(place.issuer))
+        client = await self._client(place, redirect_uri)
+        verifier, state = secrets.token_urlsafe(48), secrets.token_urlsafe(24)
+        digest = hashlib.sha256(verifier.encode()).digest()
+        query = {
+            "response_type": "code",
+            "client_id": client.client_id,
+            "redirect_uri": redirect_uri,
+            "state": state,
+            "code_challenge": base64.urlsafe_b64encode(digest).rstrip(b"=").decode(),
+            "code_challenge_method": "S256",
+        }
+        if place.resource:
+            query["resource"] = place.resource
+        if scopes:
+            query["scope"] = " ".join(scopes)
+        login_url = str(URL(place.login_url).update_query(query))
+        client = msgspec.structs.replace(client, scopes=scopes)
+        return BegunLogin(
+            client, verifier, state, redirect_uri, login_url, says_issuer=place.says_issuer
+        )
+
+    async def finish(self, begun: BegunLogin, back: Mapping[str, str]) -> tuple[Login, str]:
+        """(the login, the ID token or "") of a person who came back with these parameters.
+
+        Raises:
+            NoToken: they are not as they must be, or no token was given for them.
+        """
+        code = self._code(begun, back)
+        form = {
+            "grant_type": "authorization_code",
+            "code": code,
+            "redirect_uri": begun.redirect_uri,
+            "code_verifier": begun.verifier,
+        }
+        client = begun.client
+        if client.resource:
+            form["resource"] = client.resource
+        headers = authenticated(client.method, client.client_id, client.client_secret, form)
+        given = await self.given(AuthServerMetadata(client.token_url), headers, form)
+        return with_tokens(client, given), given.id_token
+
+    def _scopes(
+        self, place: AuthServerMetadata, challenge: Challenge, before: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        scopes = self._grant.scopes
+        if not scopes:
+            scopes = tuple(dict.fromkeys((*before, *challenge.scopes))) or place.scopes
+        if place.refreshes and scopes and "offline_access" not in scopes:
+            scopes = (*scopes, "offline_access")
+        return scopes
+
+    def _code(self, begun: BegunLogin, back: Mapping[str, str]) -> str:
+        """The authorization code, if all that came with it is as it must be."""
+        issuer = begun.client.issuer
+        if not secrets.compare_digest(back.get("state", "").encode(), begun.state.encode()):
+            raise self.failed("the answer does not belong to this login (its state differs)")
+        named = back.get("iss")
+        if named is None and begun.says_issuer:
+            raise self.failed("the answer names no issuer, though the server says that it does")
+        if named is not None and named != issuer:
+            raise self.failed(f"the answer is of issuer {named[:200]!r}, not {issuer!r}")
+        if "error" in back:
+            said = back.get("error_description") or back["error"]
+            raise self.failed(f"the login was refused: {said[:200]}")
+        code = back.get("code", "")
+        if not code:
+            raise self.failed("the answer has no code")
+        return code
+
+    async def _client(self, place: AuthServerMetadata, redirect_uri: str) -> Login:
+        """Who the gateway is at an authorization server: as configured, else as it registers."""
+        grant = self._grant
+        bare = Login(
+            place.issuer,
+            place.token_url,
+            place.resource,
+            grant.client_id,
+            revoke_url=place.revoke_url,
+        )
+        if grant.client_id:
+            method = secret_method(place) if grant.client_secret else "none"
+            return msgspec.structs.replace(bare, client_secret=grant.client_secret, method=method)
+        if grant.client_metadata_url and place.takes_documents:
+            return msgspec.structs.replace(bare, client_id=grant.client_metadata_url)
+        known = self._clients.get((place.issuer, redirect_uri))
+        if known is not None:
+            return known
+        if not place.register_url:
+            raise self.failed(
+                f"{place.issuer!r} registers no clients by itself; register one and give its "
+                "'client_id'"
+            )
+        method = "none" if "none" in place.methods else secret_method(place)
+        asked = {
+            "client_name": "Armory",
+            "application_type": "web" if redirect_uri.startswith("https:") else "native",
+            "redirect_uris": [redirect_uri],
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": method,
+        }
+        status, body = await self.request("POST", place.register_url, {}, None, asked)
+        answer = json_object(body) or {}
+        id, secret = answer.get("client_id"), answer.get("client_secret")
+        if status not in (200, 201) or not isinstance(id, str):
+            raise self.failed(f"{place.register_url} registered no client: {why(status, answer)}")
+        decided = answer.get("token_endpoint_auth_method")
+        made = self._clients[place.issuer, redirect_uri] = msgspec.structs.replace(
+            bare,
+            client_id=id,
+            client_secret=secret if isinstance(secret, str) else "",
+            method=decided if isinstance(decided, str) else method,
+        )
+        return made
+
+
+def with_tokens(login: Login, given: TokenResponse) -> Login:
+    """A login with the tokens that it was given."""
+    expires = None
+    if given.lifetime_s != float("inf"):
+        expires = time.time() + given.lifetime_s - min(LEAD_S, given.lifetime_s / 4)
+    return msgspec.structs.replace(
+        login,
+        access_token=given.token,
+        refresh_token=given.refresh or login.refresh_token,
+        expires_at=expires,
+        scopes=tuple(dict.fromkeys((*login.scopes, *given.scopes))),
+    )
