@@ -79,7 +79,8 @@ class Database:
     def __init__(self, url: str, *, pool_size: int = 5) -> None:
         target = driver_url(url)
         self.dialect = target.get_backend_name()
-        self._file = target.database if self.dialect == "sqlite" else None
+        self._file = _file(target)
+        self._commits: sqlite3.Connection | None = None
         self._where = _where(target)
         self._engine = _engine(target, pool_size)
         if self.dialect == "sqlite":
@@ -94,8 +95,8 @@ class Database:
             ConfigError: it was written by a newer Armory.
         """
         async with self._translated():
-            if self._file and self._file != ":memory:" and not self._file.startswith("file:"):
-                file = Path(self._file)
+            if self._file is not None:
+                file = self._file
                 file.parent.mkdir(parents=True, exist_ok=True)
                 private_file(file)
                 for suffix in ("-wal", "-shm"):
@@ -108,10 +109,30 @@ class Database:
             before, after = await connection.run_sync(bring_up_to_date)
         if before != after:
             _log.info("database_upgraded", before=before, after=after)
+        if self._file is not None:
+            self._commits = sqlite3.connect(self._file, timeout=0)
 
     async def close(self) -> None:
         """Close every connection."""
+        if self._commits is not None:
+            self._commits.close()
+            self._commits = None
         await self._engine.dispose()
+
+    def commits(self) -> int | None:
+        """A number that changes with every commit, whoever makes it, read without waiting.
+
+        SQLite keeps it in the shared memory of its log: some microseconds, no thread, no lock.
+
+        Returns:
+            None where only a query tells: Postgres, a database in memory, one that is busy.
+        """
+        if self._commits is None:
+            return None
+        try:
+            return int(self._commits.execute("PRAGMA data_version").fetchone()[0])
+        except sqlite3.Error:
+            return None
 
     @asynccontextmanager
     async def read(self) -> AsyncGenerator[AsyncConnection]:
@@ -162,6 +183,14 @@ class Database:
             from sqlalchemy.dialects.sqlite import insert
         statement: Insert = insert(table)
         return statement
+
+
+def _file(url: URL) -> Path | None:
+    """The file of an SQLite database; None for one in memory and for other databases."""
+    name = url.database if url.get_backend_name() == "sqlite" else None
+    if not name or name == ":memory:" or name.startswith("file:"):
+        return None
+    return Path(name)
 
 
 def _where(url: URL) -> str:
