@@ -11,6 +11,7 @@ from typing import Any, cast
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import Principal
 from armory.gateway.context import RequestContext
+from armory.gateway.filters import with_filtering
 from armory.gateway.metatools.definitions import SEARCH, purpose
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.views.view import View
@@ -48,6 +49,7 @@ class Description:
                 merged.update({k: v for k, v in lists.capabilities.items() if k in kept})
         if not transparent:
             merged.setdefault("tools", {"listChanged": True})
+            with_filtering(merged, view.settings.experimental)
             if modern:
                 extensions.update(self._extension(view))
             else:

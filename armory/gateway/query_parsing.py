@@ -1,8 +1,8 @@
 """Where a request carries its query, and the limits of what it may carry.
 
-Owns: reading query, threshold, top_k, filters, ranker and mode from `_meta`, `params.query`,
-headers, URL and the set's own query, each item by itself, the first source wins. Never imports
-retrieval: it makes a plain `Query`.
+Owns: reading query, threshold, top_k, filters, ranker and mode from `_meta`, `params.filter`,
+`params.query`, headers, URL and the set's own query, each item by itself, the first source wins.
+Never imports retrieval: it makes a plain `Query`.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ import msgspec
 from msgspec import Raw
 
 from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, MAX_TOP_K, Query, Source
+from armory.gateway.filters import NOTHING, ListFilter, Patterns, read_filter
 from armory.gateway.requests import ClientRequest
 from armory.gateway.settings import GatewaySettings
 from armory.protocol.codes import INVALID_PARAMS
@@ -39,6 +40,7 @@ _HEADERS = {
     "last_tool": "X-Armory-Last-Tool",
 }
 _LONGEST_NAME = 200
+_FILTER = "params.filter"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,12 +51,14 @@ class ListRequest:
         query: the query with everything beside it; None without one.
         mode: an explicit mode, or None.
         servers, categories: filters, also where there is no query.
+        names: patterns of exposed names, likewise.
     """
 
     query: Query | None = None
     mode: Mode | None = None
     servers: frozenset[str] | None = None
     categories: frozenset[str] | None = None
+    names: Patterns | None = None
 
 
 def read_mode(request: ClientRequest) -> Mode | None:
@@ -75,23 +79,33 @@ def read_mode(request: ClientRequest) -> Mode | None:
 
 
 def read_list_request(
-    request: ClientRequest, params: Mapping[str, Raw], set_query: Sequence[str] = ()
+    request: ClientRequest,
+    params: Mapping[str, Raw],
+    set_query: Sequence[str] = (),
+    experimental: frozenset[str] = frozenset(),
 ) -> ListRequest:
-    """Everything that this request carries beside its parameters.
+    """Everything that this request carries, wherever.
+
+    Args:
+        request: `_meta`, headers and URL.
+        params: its parameters.
+        set_query: what the set asks for where the request does not.
+        experimental: the drafts that are on; `filter` reads `params.filter`.
 
     Raises:
         RpcError: a value does not parse or is out of range (-32602, naming it).
     """
     mode = read_mode(request)
-    texts, source = _texts(request, params, set_query)
-    threshold = _item(request, "threshold", _threshold)
-    top_k = _item(request, "top_k", _top_k)
-    servers = _item(request, "servers", check_names)
-    categories = _item(request, "categories", check_names)
-    ranker = _item(request, "ranker", _ranker)
-    situation = read_situation(request)
+    given = read_filter(params, experimental)
+    texts, source = _texts(request, params, set_query, given)
+    threshold = _item(request, "threshold", _threshold, given)
+    top_k = _item(request, "top_k", _top_k, given)
+    servers = _item(request, "servers", check_names, given)
+    categories = _item(request, "categories", check_names, given)
+    ranker = _item(request, "ranker", _ranker, given)
+    situation = read_situation(request, given)
     if texts is None:
-        return ListRequest(None, mode, servers, categories)
+        return ListRequest(None, mode, servers, categories, given.names)
     query = Query(
         texts=texts,
         threshold=threshold,
@@ -103,7 +117,7 @@ def read_list_request(
         user=request.user,
         **situation,
     )
-    return ListRequest(query, mode, servers, categories)
+    return ListRequest(query, mode, servers, categories, given.names)
 
 
 class Situation(TypedDict):
@@ -113,15 +127,15 @@ class Situation(TypedDict):
     last_tool: str | None
 
 
-def read_situation(request: ClientRequest) -> Situation:
+def read_situation(request: ClientRequest, given: ListFilter = NOTHING) -> Situation:
     """The caller's local hour and the exposed name of the tool that it called last.
 
     Raises:
         RpcError: one of them does not parse.
     """
     return {
-        "hour": _item(request, "hour", _hour),
-        "last_tool": _item(request, "last_tool", _tool_name),
+        "hour": _item(request, "hour", _hour, given),
+        "last_tool": _item(request, "last_tool", _tool_name, given),
     }
 
 
@@ -260,21 +274,31 @@ def _bad(where: str, given: object, expected: str) -> RpcError:
 
 
 def _meta(request: ClientRequest, name: str) -> tuple[bool, Any]:
-    raw = request.meta.get(OWN_PREFIX + name)
+    return _own(request.meta, "_meta", name)
+
+
+def _own(members: Mapping[str, Raw], where: str, name: str) -> tuple[bool, Any]:
+    raw = members.get(OWN_PREFIX + name)
     if raw is None:
         return False, None
     try:
         return True, value(raw)
     except (msgspec.DecodeError, RecursionError):
-        raise _bad(f"_meta[{OWN_PREFIX}{name}]", "unreadable JSON", "a JSON value") from None
+        raise _bad(f"{where}[{OWN_PREFIX}{name}]", "unreadable JSON", "a JSON value") from None
 
 
 def _texts(
-    request: ClientRequest, params: Mapping[str, Raw], set_query: Sequence[str]
+    request: ClientRequest,
+    params: Mapping[str, Raw],
+    set_query: Sequence[str],
+    filter: ListFilter,
 ) -> tuple[tuple[str, ...] | None, Source]:
     there, given = _meta(request, "query")
     if there:
         return check_texts(given, f"_meta[{OWN_PREFIX}query]"), "meta"
+    there, given = _own(filter.vendor, _FILTER, "query")
+    if there:
+        return check_texts(given, f"{_FILTER}[{OWN_PREFIX}query]"), "params"
     raw = params.get("query")
     if raw is not None:
         return check_texts(value(raw), "params.query"), "params"
@@ -303,10 +327,15 @@ def _meta_item(request: ClientRequest, name: str, parse: Callable[[Any, str], T]
     return parse(given, f"_meta[{OWN_PREFIX}{name}]") if there else None
 
 
-def _item(request: ClientRequest, name: str, parse: Callable[[Any, str], T]) -> T | None:
-    given = _meta_item(request, name, parse)
-    if given is not None:
-        return given
+def _item(
+    request: ClientRequest, name: str, parse: Callable[[Any, str], T], filter: ListFilter
+) -> T | None:
+    found = _meta_item(request, name, parse)
+    if found is not None:
+        return found
+    there, given = _own(filter.vendor, _FILTER, name)
+    if there:
+        return parse(given, f"{_FILTER}[{OWN_PREFIX}{name}]")
     header = request.headers.get(_HEADERS[name])
     if header is not None:
         return parse(_percent([header], _HEADERS[name])[0], _HEADERS[name])

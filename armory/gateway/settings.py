@@ -15,6 +15,7 @@ WithoutQuery = Literal["auto", "all", "search"]
 ResultFormat = Literal["json", "toon"]
 Personal = Literal["private", "always"]
 Reveal = Literal["none", "session"]
+Experimental = Literal["filter"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +58,7 @@ class GatewaySettings:
         query_top_k: most tools that a query may ask for.
         own_accounts: upstreams at which callers log in with accounts of their own.
         server_name, server_version: the gateway's own `serverInfo`.
+        experimental: drafts of the protocol that are served.
         public_url: where clients reach the gateway, for the discovery document; "" when unknown.
     """
 
@@ -78,4 +80,5 @@ class GatewaySettings:
     own_accounts: frozenset[str] = frozenset()
     server_name: str = "armory"
     server_version: str = "0"
+    experimental: frozenset[str] = frozenset()
     public_url: str = ""

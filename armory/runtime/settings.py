@@ -205,6 +205,7 @@ def gateway_settings(config: Config) -> GatewaySettings:
             if block.result_format != "json"
         },
         server_version=armory_version(),
+        experimental=frozenset(config.server.experimental),
         public_url=base_path(config),
     )
 

@@ -18,6 +18,7 @@ from armory.config.base import (
     defaults_of,
 )
 from armory.domain.query import MAX_QUERY_CHARS, MAX_TOP_K, REST_QUERY_CHARS, REST_TOP_K
+from armory.gateway.settings import Experimental
 from armory.retrieval.options import SEARCHES, SEARCHES_PER_CALLER
 from armory.upstreams.spec import INFLOW_BYTES, UpstreamSpec
 from armory.web.settings import EventLoop, ListenSettings, ReadyWhen
@@ -133,5 +134,7 @@ class ServerConfig(Block):
     event_loop: EventLoop = "asyncio"
     """What runs everything: `asyncio`, Python's own; `uvloop`, faster with few connections (extra
     `uvloop`, not for Windows); `auto`: uvloop where it is installed."""
+    experimental: list[Experimental] = Field(default_factory=list[Experimental])
+    """Drafts of the protocol that are served: `filter` (`params.filter` of list requests)."""
     console: bool = True
     """Whether `/console` is served, and `/` sends a browser there."""

@@ -13,11 +13,12 @@ from dataclasses import dataclass, replace
 import structlog
 from msgspec import Raw
 
-from armory.domain.query import Query
+from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Match, Selection
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError, RateLimited
 from armory.gateway.context import RequestContext
+from armory.gateway.filters import Patterns
 from armory.gateway.lists.pages import list_result, refuse_cursor
 from armory.gateway.metatools import definitions
 from armory.gateway.outcomes import Outcomes
@@ -85,19 +86,23 @@ class ToolLists:
             form = Form(context.era, original=True, headers=True)
             return _everything(context, form, kept=True)
         spec = view.set_spec(context.endpoint)
-        request = read_list_request(context, params, spec.query if spec else ())
+        request = read_list_request(
+            context, params, spec.query if spec else (), view.settings.experimental
+        )
         if request.mode == "raw":
             return _everything(context, Form(context.era, headers=True), kept=True)
         if request.query is not None and request.mode is None and self.filters(view.settings):
             check_size(request.query, view.settings)
-            return await self._filtered(context, request.query)
+            return await self._filtered(context, request.query, request.names)
         return _unfiltered(context, request)
 
-    async def _filtered(self, context: RequestContext, query: Query) -> Reply:
+    async def _filtered(
+        self, context: RequestContext, query: Query, patterns: Patterns | None
+    ) -> Reply:
         started = time.perf_counter()
         view = context.view
         await self._limiter.acquire(context.principal, LIST, "")
-        filtered = await self.choose(context, query)
+        filtered = await self.choose(context, query, among=patterns)
         selection, names, body = filtered.selection, filtered.names, filtered.body
         described = {
             "returned": len(names),
@@ -113,7 +118,12 @@ class ToolLists:
         return reply
 
     async def choose(
-        self, context: RequestContext, query: Query, *, explain: bool = False
+        self,
+        context: RequestContext,
+        query: Query,
+        *,
+        explain: bool = False,
+        among: Patterns | None = None,
     ) -> Filtered:
         """What a listing with a query shows.
 
@@ -121,12 +131,13 @@ class ToolLists:
             context: whose request it is.
             query: what to search for.
             explain: fill the selection's `ranking` and `withheld`.
+            among: patterns of the names that may be found; None: any.
 
         Raises:
             RateLimited: too many searches run or wait already.
         """
         view = context.view
-        selection = await self.search(context, query, explain=explain)
+        selection = await self.search(context, query, explain=explain, among=among)
         visible = view.visible(context)
         form = Form(context.era, load=True)
         chosen = _within_budget(view, form, view.pinned(visible), selection)
@@ -136,7 +147,12 @@ class ToolLists:
         return Filtered(selection, names, body)
 
     async def search(
-        self, context: RequestContext, query: Query, *, explain: bool = False
+        self,
+        context: RequestContext,
+        query: Query,
+        *,
+        explain: bool = False,
+        among: Patterns | None = None,
     ) -> Selection:
         """What was found within what is visible; a search that breaks is an empty one that says so.
 
@@ -144,15 +160,18 @@ class ToolLists:
             context: whose request it is.
             query: what to search for.
             explain: fill `ranking` and `withheld`.
+            among: patterns of the names that may be found; None: any.
 
         Raises:
             RateLimited: too many searches run or wait already.
         """
         view = context.view
         visible = view.visible(context)
+        if among is not None:
+            visible = replace(visible, tools=VisibleSet(among.among(visible.tools.names)))
         if self._retriever is None:
             return _nothing(query, len(visible.tools), "no retriever")
-        searched = view.searchable(visible)
+        searched = view.searchable(visible, kept=among is None)
         try:
             found = view.named(await self._retriever.search(query, searched, explain=explain))
             lacking = found.degraded or view.lacks(context)
@@ -201,7 +220,7 @@ def _unfiltered(context: RequestContext, request: ListRequest) -> Reply:
     view = context.view
     visible, settings = view.visible(context), view.settings
     form = Form(context.era)
-    if request.servers is not None or request.categories is not None:
+    if (request.servers, request.categories, request.names) != (None, None, None):
         tools = view.catalog.tools
         names = [n for n in tools if n in visible.tools.names and _fits(tools[n], request)]
         body = view.tools_json(names, form)
@@ -228,6 +247,8 @@ def _mode(context: RequestContext, request: ListRequest) -> str:
 
 def _fits(tool: ToolRecord, request: ListRequest) -> bool:
     if request.servers is not None and tool.server not in request.servers:
+        return False
+    if request.names is not None and not request.names.match(tool.name):
         return False
     return request.categories is None or tool.category in request.categories
 

@@ -70,14 +70,16 @@ class PrincipalView(View):
         named = ", ".join(known) or "an upstream"
         return f"without the lists of {named}, which have not come yet"
 
-    def searchable(self, visible: VisibleCatalog) -> VisibleSet:
+    def searchable(self, visible: VisibleCatalog, *, kept: bool = True) -> VisibleSet:
         """As `View.searchable`."""
         key = visible.tools.key
-        tools = self._searchable.get(key)
+        tools = self._searchable.get(key) if kept else None
         if tools is None:
-            seen = super().searchable(visible).names
+            seen = super().searchable(visible, kept=kept).names
             names = frozenset(self._aliases.get(name, name) for name in seen)
-            tools = self._searchable[key] = VisibleSet(names, f"{key}/own")
+            tools = VisibleSet(names, f"{key}/own")
+            if kept:
+                self._searchable[key] = tools
         return tools
 
     def common(self, visible: VisibleCatalog) -> VisibleSet:

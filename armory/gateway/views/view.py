@@ -215,11 +215,18 @@ class View:
         """The tools by what they are called."""
         return ToolNames(self.catalog)
 
-    def searchable(self, visible: VisibleCatalog) -> VisibleSet:
-        """What a search may find, in the names of the index: what models may call."""
+    def searchable(self, visible: VisibleCatalog, *, kept: bool = True) -> VisibleSet:
+        """What a search may find, in the names of the index: what models may call.
+
+        Args:
+            visible: what the caller sees.
+            kept: whether it is asked again; false where it was made for one request.
+        """
         tools = visible.tools
         if not self._apps or self._apps.isdisjoint(tools.names):
             return tools
+        if not kept:
+            return VisibleSet(tools.names - self._apps)
         found = self._for_models.get(tools.key)
         if found is None:
             found = VisibleSet(tools.names - self._apps, f"{tools.key}/models")

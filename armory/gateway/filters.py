@@ -1,0 +1,124 @@
+"""`params.filter` of a list request (draft SEP-2564): names and URIs by pattern, vendor keys.
+
+Owns: reading it, matching patterns, and the capability that announces it. Only where
+`server.experimental` has `filter`. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import translate
+from functools import cached_property
+from typing import Any, cast
+
+import msgspec
+from msgspec import Raw
+
+from armory.protocol.codes import INVALID_PARAMS
+from armory.protocol.errors import RpcError
+from armory.protocol.meta import QUERY
+from armory.protocol.rawjson import members, value
+
+FILTER = "filter"
+MAX_PATTERNS = 64
+MAX_PATTERN_CHARS = 256
+_NAMES, _URIS = "namePatterns", "uriPatterns"
+_SUPPORTED: Mapping[str, tuple[str, ...]] = {
+    "tools": (_NAMES, QUERY),
+    "prompts": (_NAMES,),
+    "resources": (_NAMES, _URIS),
+}
+
+
+@dataclass(frozen=True)
+class Patterns:
+    """Glob patterns; one that matches is enough. Case counts; `*`, `?` and `[…]` are special.
+
+    Attributes:
+        texts: at least one.
+    """
+
+    texts: tuple[str, ...]
+
+    @cached_property
+    def _any(self) -> re.Pattern[str]:
+        return re.compile("|".join(map(translate, self.texts)))
+
+    def match(self, text: str) -> bool:
+        """Whether one of them matches all of `text`."""
+        return self._any.match(text) is not None
+
+    def among(self, names: Iterable[str]) -> frozenset[str]:
+        """Those of the names that match."""
+        return frozenset(filter(self.match, names))
+
+
+@dataclass(frozen=True, slots=True)
+class ListFilter:
+    """What a list request's `filter` asks for; all of it has to hold.
+
+    Attributes:
+        names: patterns of names; None: any name.
+        uris: patterns of URIs; None: any URI.
+        vendor: every member whose name has a prefix, unread.
+    """
+
+    names: Patterns | None = None
+    uris: Patterns | None = None
+    vendor: Mapping[str, Raw] = field(default_factory=dict[str, Raw])
+
+
+NOTHING = ListFilter()
+
+
+def read_filter(params: Mapping[str, Raw], experimental: frozenset[str]) -> ListFilter:
+    """The filter of a list request; members that mean nothing here are ignored.
+
+    Raises:
+        RpcError: it is no object, or its patterns are not some strings of 256 characters at most.
+    """
+    raw = params.get(FILTER)
+    if raw is None or FILTER not in experimental or bytes(memoryview(raw)) == b"null":
+        return NOTHING
+    try:
+        given = members(raw)
+    except (msgspec.DecodeError, RecursionError):
+        raise _bad(FILTER, "an object") from None
+    vendor = {key: member for key, member in given.items() if "/" in key}
+    return ListFilter(_patterns(given, _NAMES), _patterns(given, _URIS), vendor)
+
+
+def with_filtering(capabilities: dict[str, Any], experimental: frozenset[str]) -> None:
+    """Announce in capabilities which members of a filter are understood."""
+    if FILTER not in experimental:
+        return
+    for kind, supported in _SUPPORTED.items():
+        if kind in capabilities:
+            capabilities[kind] = {
+                **capabilities[kind],
+                "filtering": {"supported": list(supported)},
+            }
+
+
+def _patterns(given: Mapping[str, Raw], name: str) -> Patterns | None:
+    raw = given.get(name)
+    found = None if raw is None else value(raw)
+    if found is None or found == []:
+        return None
+    texts = cast("list[Any]", found) if isinstance(found, list) else [None]
+    if len(texts) > MAX_PATTERNS or not all(
+        isinstance(text, str) and 1 <= len(text) <= MAX_PATTERN_CHARS for text in texts
+    ):
+        raise _bad(
+            f"{FILTER}.{name}",
+            f"a list of at most {MAX_PATTERNS} glob patterns, each a string of 1 to "
+            f"{MAX_PATTERN_CHARS} characters",
+        )
+    return Patterns(tuple(texts))
+
+
+def _bad(where: str, expected: str) -> RpcError:
+    where = f"params.{where}"
+    return RpcError(INVALID_PARAMS, f"{where} is not as expected: {expected}", {"parameter": where})
