@@ -107,7 +107,7 @@ def _patterns(given: Mapping[str, Raw], name: str) -> Patterns | None:
     found = None if raw is None else value(raw)
     if found is None or found == []:
         return None
-    texts = cast("list[Any]", found) if isinstance(found, list) else [None]
+    texts: list[Any] = cast("list[Any]", found) if isinstance(found, list) else [None]
     if len(texts) > MAX_PATTERNS or not all(
         isinstance(text, str) and 1 <= len(text) <= MAX_PATTERN_CHARS for text in texts
     ):
