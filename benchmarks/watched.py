@@ -1,10 +1,11 @@
 """What watching costs: CPU of the gateway for a call with nothing watched, traces, the audit.
 
-`python -m benchmarks.watched [--before CHECKOUT] [--rounds N] [--calls N] [--out FILE]`.
+`python -m benchmarks.watched [--before CHECKOUT] [--minutes N] [--calls N] [--out FILE]`.
 
-One gateway for each way runs beside the others; rounds of calls go to each in turn, so that
-whatever else the machine does falls on all alike. Counted is the CPU time of the gateway's process
-alone.
+One gateway for each way runs beside the others; short rounds of calls go to each in turn, in an
+order that moves on by one with each round, so that whatever else the machine does falls on all
+alike. Counted is the CPU time of the gateway's process alone, to the nanosecond. It takes as many
+rounds as fit into its minutes, on a busy machine fewer.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import re
 import statistics
 import sys
 import tempfile
+import time
 from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
@@ -32,8 +34,10 @@ from armory.testing.collector import Collector
 from armory.testing.upstreams.http import ScriptedUpstream
 
 ROOT = Path(__file__).parents[1]
-_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+_LEAST_ROUNDS = 5
 _AT_ONCE = 8
+_SCHED = 2
+"""With a process's id above it: the clock of its CPU time, as Linux numbers clocks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +80,7 @@ class Gateway:
 
     def cpu_s(self) -> float:
         """CPU time so far."""
-        stat = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(stat[11]) + int(stat[12])) * _TICK_S
+        return time.clock_gettime(~self._process.pid << 3 | _SCHED)
 
 
 @contextlib.asynccontextmanager
@@ -137,9 +140,10 @@ async def calls(http: aiohttp.ClientSession, url: str, count: int) -> None:
     await asyncio.gather(*(some(count // _AT_ONCE) for _ in range(_AT_ONCE)))
 
 
-async def measured(before: Path | None, rounds: int, count: int) -> dict[str, object]:
-    """Microseconds a call by way, medians over the rounds, and their ratio to `off`."""
+async def measured(before: Path | None, minutes: float, count: int) -> dict[str, object]:
+    """Microseconds a call by way, and what each adds to `off`: medians over the rounds."""
     took: dict[str, list[float]] = {}
+    ends = time.monotonic() + minutes * 60
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="armory-watched-")))
         collector = await stack.enter_async_context(Collector())
@@ -151,11 +155,14 @@ async def measured(before: Path | None, rounds: int, count: int) -> dict[str, ob
         }
         for gateway in gateways.values():
             await calls(http, gateway.url, count)
-        for _ in range(rounds):
-            for name, gateway in gateways.items():
-                began = gateway.cpu_s()
-                await calls(http, gateway.url, count)
-                took.setdefault(name, []).append((gateway.cpu_s() - began) / count * 1e6)
+        names, rounds = list(gateways), 0
+        while rounds < _LEAST_ROUNDS or time.monotonic() < ends:
+            for name in names:
+                began = gateways[name].cpu_s()
+                await calls(http, gateways[name].url, count)
+                took.setdefault(name, []).append((gateways[name].cpu_s() - began) / count * 1e6)
+            names.append(names.pop(0))
+            rounds += 1
             upstream.requests.clear()
             upstream.script.received.clear()
             collector.spans.clear()
@@ -163,13 +170,23 @@ async def measured(before: Path | None, rounds: int, count: int) -> dict[str, ob
     return {
         "armory": armory_version(),
         "python": sys.version.split()[0],
+        "machine": f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
         "rounds": rounds,
         "calls": count,
         "us_a_call": {name: round(statistics.median(t), 1) for name, t in took.items()},
-        "to_off": {
-            name: round(statistics.median(a / b for a, b in zip(t, base, strict=True)), 3)
-            for name, t in took.items()
-        },
+        "to_off": {name: _ratio(t, base) for name, t in took.items()},
+    }
+
+
+def _ratio(took: list[float], base: list[float]) -> dict[str, float]:
+    """How a way compares with `off`, round by round: the median, and its interval (95 %)."""
+    ratios = sorted(a / b for a, b in zip(took, base, strict=True))
+    margin = round(0.98 * len(ratios) ** 0.5)
+    middle = len(ratios) // 2
+    return {
+        "median": round(statistics.median(ratios), 3),
+        "low": round(ratios[max(0, middle - margin)], 3),
+        "high": round(ratios[min(len(ratios) - 1, middle + margin)], 3),
     }
 
 
@@ -177,11 +194,11 @@ def main() -> None:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--before", type=Path, help="another checkout, to be measured beside")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--calls", type=int, default=1_600)
+    parser.add_argument("--minutes", type=float, default=4.0)
+    parser.add_argument("--calls", type=int, default=240, help="of one round, to one gateway")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    found = asyncio.run(measured(arguments.before, arguments.rounds, arguments.calls))
+    found = asyncio.run(measured(arguments.before, arguments.minutes, arguments.calls))
     text = json.dumps(found, indent=1)
     print(text)
     if arguments.out is not None:

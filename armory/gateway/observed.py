@@ -104,10 +104,8 @@ class ObservedPool:
         kind, name = None, None
         if target is not None:
             kind, name = target[1], text_of(call.params, target[0])
-        above = None if operation is None else operation.span
-        span = tracing.client(call.method, None if kind == "resource" else name, above)
-        baggage = None if operation is None else operation.baggage
-        call.params = tracing.passed_on(call.params, span, baggage)
+        span = tracing.client(call.method, None if kind == "resource" else name, operation)
+        call.params = tracing.passed_on(call.params, span, operation)
         observer = call.observer = _Sent()
         started = time.perf_counter()
         reply: Reply | None = None
@@ -144,7 +142,7 @@ class ObservedPool:
                     address.port,
                 ),
             )
-            if span is not above and span.is_recording():
+            if span is not None:
                 attributes = _facts(kind, name, observer, address)
                 if status is not None:
                     attributes[c.STATUS_CODE] = status
@@ -253,14 +251,15 @@ class ObservedRetriever:
     ) -> Selection:
         """As `Retriever.search`."""
         operation = CURRENT.get()
-        span = self._tracing.retrieval(None if operation is None else operation.span)
+        span = self._tracing.retrieval(operation)
+        if span is None:
+            return await self._retriever.search(query, visible, explain=explain)
         failure: str | None = "cancelled"
         facts: dict[str, Any] = {}
         try:
             found = await self._retriever.search(query, visible, explain=explain)
             failure = None
-            if span.is_recording():
-                facts = self._found(query, found)
+            facts = self._found(query, found)
             return found
         except Exception as error:
             failure = getattr(error, "code", None) or type(error).__name__

@@ -17,6 +17,8 @@ from armory.errors import ConfigError
 from armory.telemetry.settings import OtelSettings
 
 if TYPE_CHECKING:
+    from armory.telemetry.durations import Durations
+    from armory.telemetry.sampling import DrawnIds
     from armory.telemetry.tracing import Tracing
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -102,20 +104,23 @@ async def opened_tracing(settings: OtelSettings, version: str) -> AsyncGenerator
     if not (spans or metrics):
         yield None
         return
+    from armory.telemetry.sampling import DrawnIds, Sampling
     from armory.telemetry.tracing import Tracing
 
-    resource = _resource(version)
-    traces = _tracer_provider(resource) if spans else None
-    meters = _meter_provider(resource) if metrics else None
+    resource, ids = _resource(version), DrawnIds()
+    traces = _tracer_provider(resource, ids) if spans else None
+    durations, exporting = _metrics(resource, version) if metrics else (None, None)
     tracing = Tracing(
         traces.get_tracer("armory", version) if traces else None,
-        meters.get_meter("armory", version) if meters else None,
+        durations,
+        Sampling(),
+        ids,
         queries=settings.queries,
     )
     try:
         yield tracing
     finally:
-        for provider in (traces, meters):
+        for provider in (traces, exporting):
             if provider is not None:
                 await asyncio.to_thread(_ended, provider)
 
@@ -134,20 +139,32 @@ def _resource(version: str) -> Any:
     return found
 
 
-def _tracer_provider(resource: Any) -> Any:
+def _tracer_provider(resource: Any, ids: DrawnIds) -> Any:
+    """Keeps every span that is begun: `Sampling` decides before."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
+    from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
-    provider = TracerProvider(resource=resource, shutdown_on_exit=False)
+    provider = TracerProvider(ALWAYS_ON, resource, shutdown_on_exit=False, id_generator=ids)
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
     return provider
 
 
-def _meter_provider(resource: Any) -> Any:
+def _metrics(resource: Any, version: str) -> tuple[Durations, Any]:
+    """(takes durations, is to be flushed and ended)."""
     from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-    reader = PeriodicExportingMetricReader(OTLPMetricExporter())
-    return MeterProvider([reader], resource, shutdown_on_exit=False)
+    from armory.telemetry import durations as d
+
+    exporter = OTLPMetricExporter()
+    if os.environ.get(d.AGGREGATION, "").strip().lower() == d.EXPONENTIAL:
+        reader = PeriodicExportingMetricReader(exporter)
+        provider = MeterProvider([reader], resource, shutdown_on_exit=False)
+        return d.Instruments(provider.get_meter("armory", version)), provider
+    buckets = d.Buckets()
+    scope = InstrumentationScope("armory", version)
+    return buckets, d.Exporting(exporter, buckets, resource, scope)

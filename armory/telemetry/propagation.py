@@ -1,16 +1,16 @@
 """W3C trace context in `_meta` and in HTTP headers.
 
-Owns: reading and writing `traceparent`, `tracestate` and `baggage`. Imports OpenTelemetry, so it is
-imported only where telemetry is on.
+Owns: reading and writing `traceparent`, `tracestate` and `baggage`, as text. Never imports
+OpenTelemetry: most requests belong to traces that nobody keeps.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from msgspec import Raw
-from opentelemetry.trace import NonRecordingSpan, Span, SpanContext, TraceFlags, TraceState
 
 from armory.protocol.rawjson import members_or_none, pack, text_of
 
@@ -18,10 +18,31 @@ TRACEPARENT = "traceparent"
 TRACESTATE = "tracestate"
 BAGGAGE = "baggage"
 _FORM = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_NO_TRACE, _NO_SPAN = "0" * 32, "0" * 16
 _LONGEST = 8_192
 
 
-def parsed(parent: str, state: str | None) -> Span | None:
+class Parent(NamedTuple):
+    """The span above, as another process names it.
+
+    Attributes:
+        trace, span: its ids, 32 and 16 hexadecimal digits.
+        sampled: whether it is kept.
+        state: its `tracestate`; None: there is none.
+    """
+
+    trace: str
+    span: str
+    sampled: bool
+    state: str | None = None
+
+    @property
+    def traceparent(self) -> str:
+        """The header's value for what comes below it."""
+        return f"00-{self.trace}-{self.span}-{self.sampled:02x}"
+
+
+def parsed(parent: str, state: str | None) -> Parent | None:
     """The remote span that a `traceparent` names; None where it names none."""
     found = _FORM.fullmatch(parent.strip()) if len(parent) < 512 else None
     if found is None:
@@ -29,46 +50,43 @@ def parsed(parent: str, state: str | None) -> Span | None:
     version, trace, span, flags, rest = found.groups()
     if version == "ff" or (version == "00" and rest):
         return None
-    trace_id, span_id = int(trace, 16), int(span, 16)
-    if not trace_id or not span_id:
+    if trace == _NO_TRACE or span == _NO_SPAN:
         return None
-    known = TraceState.from_header([state]) if state and len(state) < _LONGEST else None
-    context = SpanContext(trace_id, span_id, True, TraceFlags(int(flags, 16) & 1), known)
-    return NonRecordingSpan(context)
+    known = state if state and len(state) < _LONGEST else None
+    return Parent(trace, span, bool(int(flags, 16) & 1), known)
 
 
-def from_meta(meta: Mapping[str, Raw]) -> Span | None:
+def from_meta(meta: Mapping[str, Raw]) -> Parent | None:
     """The parent that a request's `_meta` names."""
     parent = text_of(meta, TRACEPARENT) if TRACEPARENT in meta else None
     return None if parent is None else parsed(parent, text_of(meta, TRACESTATE))
 
 
-def from_headers(headers: Mapping[str, str]) -> Span | None:
+def from_headers(headers: Mapping[str, str]) -> Parent | None:
     """The parent that an HTTP request's headers name."""
     parent = headers.get(TRACEPARENT)
     return None if parent is None else parsed(parent, headers.get(TRACESTATE))
 
 
-def traceparent(context: SpanContext) -> str:
-    """The header's value for what comes below a span."""
-    return f"00-{context.trace_id:032x}-{context.span_id:016x}-{int(context.trace_flags):02x}"
-
-
 def injected(
-    params: Mapping[str, Raw], context: SpanContext, baggage: str | None = None
+    params: Mapping[str, Raw], parent: str, state: str | None, baggage: str | None = None
 ) -> dict[str, Raw]:
-    """The parameters with a `_meta` that names the span; the rest of it stays as it is.
+    """The parameters with a `_meta` that names a span; the rest of it stays as it is.
 
     Args:
         params: of a request that goes upstream.
-        context: of the span above what the upstream does.
+        parent: `traceparent` for what the upstream does.
+        state: `tracestate`; None: there is none.
         baggage: put in where `_meta` has none.
     """
-    meta = dict(members_or_none(params.get("_meta")) or {})
-    meta[TRACEPARENT] = Raw(b'"%b"' % traceparent(context).encode())
+    raw = params.get("_meta")
+    if raw is None and state is None and baggage is None:
+        return {**params, "_meta": Raw(b'{"traceparent":"%b"}' % parent.encode())}
+    meta = members_or_none(raw) or {}
+    meta[TRACEPARENT] = Raw(b'"%b"' % parent.encode())
     meta.pop(TRACESTATE, None)
-    if context.trace_state:
-        meta[TRACESTATE] = pack(context.trace_state.to_header())
+    if state:
+        meta[TRACESTATE] = pack(state)
     if baggage is not None and BAGGAGE not in meta:
         meta[BAGGAGE] = pack(baggage)
     return {**params, "_meta": pack(meta)}

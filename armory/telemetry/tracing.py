@@ -11,14 +11,16 @@ from typing import Any
 
 from msgspec import Raw
 from opentelemetry.context import Context
-from opentelemetry.metrics import Meter
 from opentelemetry.trace import (
-    INVALID_SPAN,
     Link,
+    NonRecordingSpan,
     Span,
+    SpanContext,
     SpanKind,
     StatusCode,
+    TraceFlags,
     Tracer,
+    TraceState,
     set_span_in_context,
 )
 
@@ -26,35 +28,42 @@ from armory.observability.operation import Operation
 from armory.telemetry import conventions as c
 from armory.telemetry import propagation
 from armory.telemetry.conventions import Series, Side
+from armory.telemetry.durations import Durations
+from armory.telemetry.propagation import Parent
+from armory.telemetry.sampling import DrawnIds, Sampling
 
 _ROOT = Context()
 _NAME_CHARS = 200
-_SERIES = 10_000
-Attributes = dict[str, Any]
 
 
 class Tracing:
     """Makes the spans of one gateway, and measures their durations.
 
+    A trace that is not kept has no spans: what goes upstream then names the span of the client,
+    where it named one.
+
     Args:
-        tracer: None: no spans are wanted.
-        meter: None: no metrics are wanted.
+        tracer: keeps every span that it is asked for; None: no spans are wanted.
+        durations: None: no metrics are wanted.
+        sampling: which traces are kept.
+        ids: where `tracer` takes ids from.
         queries: whether spans of retrieval carry the text that was searched for.
     """
 
-    def __init__(self, tracer: Tracer | None, meter: Meter | None, *, queries: bool) -> None:
+    def __init__(
+        self,
+        tracer: Tracer | None,
+        durations: Durations | None,
+        sampling: Sampling,
+        ids: DrawnIds,
+        *,
+        queries: bool,
+    ) -> None:
         self._tracer = tracer
+        self._durations = durations
+        self._sampling = sampling
+        self._ids = ids
         self.queries = queries
-        self._durations: dict[str, Any] = {}
-        self._series: dict[Series, Attributes] = {}
-        if meter is not None:
-            for name in (*c.DURATION.values(), *c.SESSION_DURATION.values()):
-                self._durations[name] = meter.create_histogram(
-                    name,
-                    unit="s",
-                    description="Duration, as the MCP semantic conventions define it.",
-                    explicit_bucket_boundaries_advisory=c.BOUNDARIES_S,
-                )
 
     def server(
         self,
@@ -68,39 +77,78 @@ class Tracing:
         to the HTTP request's; below that one where `_meta` names none.
 
         Args:
-            operation: takes the span.
+            operation: takes the span, or what goes upstream where there is none.
             method: what is asked.
             name: the tool or prompt.
             meta: of the request.
             headers: of the HTTP request; empty elsewhere.
         """
         around = propagation.from_headers(headers) if headers else None
-        parent = propagation.from_meta(meta)
-        links = None
-        if parent is None and around is not None:
+        parent = propagation.from_meta(meta) if meta else None
+        within = parent is not None
+        if parent is None:
+            if around is None:
+                self._root(operation, method, name)
+                return
             parent = around
             operation.baggage = headers.get(propagation.BAGGAGE)
-        elif around is not None:
-            links = [Link(around.get_span_context())]
-        span = operation.span = self._start(SpanKind.SERVER, method, name, parent, links)
-        context = span.get_span_context()
-        if context.is_valid:
-            operation.trace_id = f"{context.trace_id:032x}"
-            operation.span_id = f"{context.span_id:016x}"
+        operation.trace_id, operation.span_id = parent.trace, parent.span
+        if self._tracer is None:
+            if not within:
+                operation.passed = (parent.traceparent, parent.state)
+        elif self._sampling.keeps(int(parent.trace, 16), parent.sampled):
+            links = [Link(_remote(around))] if within and around is not None else None
+            above = NonRecordingSpan(_remote(parent))
+            operation.span = span = self._start(SpanKind.SERVER, method, name, above, links)
+            operation.span_id = f"{span.get_span_context().span_id:016x}"
+        elif parent.sampled or not within:
+            unkept = Parent(parent.trace, parent.span, False, parent.state)
+            operation.passed = (unkept.traceparent, unkept.state)
 
-    def client(self, method: str, name: str | None, parent: Span | None) -> Span:
-        """Begin the span of a request toward an upstream, below the client's."""
-        if parent is not None and not parent.is_recording():
-            return parent  # not sampled: what goes upstream names the span that was not, either
-        return self._start(SpanKind.CLIENT, method, name, parent, None)
+    def _root(self, operation: Operation, method: str, name: str | None) -> None:
+        """Begin a trace."""
+        if self._tracer is None:
+            return
+        trace, span_id, kept = self._sampling.drawn()
+        operation.trace_id = trace
+        if not kept:
+            operation.span_id = span_id
+            operation.passed = (f"00-{trace}-{span_id}-00", None)
+            return
+        self._ids.drawn = int(trace, 16)
+        operation.span = span = self._start(SpanKind.SERVER, method, name, None, None)
+        self._ids.drawn = 0
+        operation.span_id = f"{span.get_span_context().span_id:016x}"
 
-    def retrieval(self, parent: Span | None) -> Span:
-        """Begin the span of a search, below the client's."""
-        if self._tracer is None or (parent is not None and not parent.is_recording()):
-            return INVALID_SPAN
-        context = _ROOT if parent is None else set_span_in_context(parent, _ROOT)
+    def client(self, method: str, name: str | None, operation: Operation | None) -> Span | None:
+        """Begin the span of a request toward an upstream, below the client's; None: its trace is
+        not kept.
+        """
+        if operation is not None:
+            above = operation.span
+            if above is None:
+                return None
+            return self._start(SpanKind.CLIENT, method, name, above, None)
+        if self._tracer is None:
+            return None
+        drawn = self._sampling.drawn()  # the gateway itself asks
+        if not drawn.kept:
+            return None
+        self._ids.drawn = int(drawn.trace, 16)
+        span = self._start(SpanKind.CLIENT, method, name, None, None)
+        self._ids.drawn = 0
+        return span
+
+    def retrieval(self, operation: Operation | None) -> Span | None:
+        """Begin the span of a search, below the client's; None: its trace is not kept."""
+        above = None if operation is None else operation.span
+        if self._tracer is None or above is None:
+            return None
         return self._tracer.start_span(
-            c.RETRIEVAL, context, SpanKind.INTERNAL, {c.OPERATION: c.RETRIEVAL}
+            c.RETRIEVAL,
+            set_span_in_context(above, _ROOT),
+            SpanKind.INTERNAL,
+            {c.OPERATION: c.RETRIEVAL},
         )
 
     def _start(
@@ -111,29 +159,32 @@ class Tracing:
         parent: Span | None,
         links: list[Link] | None,
     ) -> Span:
-        if self._tracer is None:
-            return INVALID_SPAN if parent is None else parent
+        assert self._tracer is not None
         method = method[:_NAME_CHARS]
         title = method if name is None else f"{method} {name[:_NAME_CHARS]}"
         context = _ROOT if parent is None else set_span_in_context(parent, _ROOT)
         return self._tracer.start_span(title, context, kind, {c.METHOD: method}, links)
 
-    def measured(self, side: Side, seconds: float, key: Series) -> None:
+    def measured(self, side: Side, seconds: float, series: Series) -> None:
         """Note how long a request took, where it was measured."""
-        histogram = self._durations.get(c.DURATION[side])
-        if histogram is None:
-            return
-        labels = self._series.get(key)
-        if labels is None:
-            if len(self._series) >= _SERIES:
-                self._series.clear()
-            labels = self._series[key] = _labels(key)
-        histogram.record(seconds, labels, _ROOT)
+        if self._durations is not None:
+            self._durations.record(c.DURATION[side], seconds, series)
 
-    def passed_on(self, params: dict[str, Raw], span: Span, baggage: str | None) -> dict[str, Raw]:
-        """The parameters of a request that goes upstream, with a `_meta` that names the span."""
-        context = span.get_span_context()
-        return propagation.injected(params, context, baggage) if context.is_valid else params
+    def passed_on(
+        self, params: dict[str, Raw], span: Span | None, operation: Operation | None
+    ) -> dict[str, Raw]:
+        """The parameters of a request that goes upstream, with a `_meta` that names what is above
+        it: the span, or where its trace is not kept, what the client named.
+        """
+        baggage = None if operation is None else operation.baggage
+        if span is not None:
+            context = span.get_span_context()
+            parent = Parent(f"{context.trace_id:032x}", f"{context.span_id:016x}", True)
+            state = context.trace_state.to_header() if context.trace_state else None
+            return propagation.injected(params, parent.traceparent, state, baggage)
+        if operation is None or operation.passed is None:
+            return params
+        return propagation.injected(params, *operation.passed, baggage)
 
     def finish(
         self, span: Span, attributes: Mapping[str, Any], failure: str | None, why: str = ""
@@ -146,8 +197,6 @@ class Tracing:
             failure: its `error.type`; None: it went well.
             why: description of the failure.
         """
-        if not span.is_recording():
-            return
         span.set_attributes(attributes)
         if failure is not None:
             span.set_attribute(c.ERROR, failure)
@@ -156,28 +205,16 @@ class Tracing:
 
     def session_ended(self, side: Side, seconds: float, version: str, transport: str) -> None:
         """Note how long a session of the legacy era lasted."""
-        histogram = self._durations.get(c.SESSION_DURATION[side])
-        if histogram is not None:
-            histogram.record(seconds, {c.VERSION: version, c.TRANSPORT: transport}, _ROOT)
+        if self._durations is not None:
+            series = Series("", None, None, None, None, version, transport)
+            self._durations.record(c.SESSION_DURATION[side], seconds, series)
 
 
-def _labels(series: Series) -> Attributes:
-    """Attributes of a metric; what is not there has none."""
-    kind, transport = series.kind, series.transport
-    found: Attributes = {c.METHOD: series.method, c.TRANSPORT: transport}
-    if series.version:
-        found[c.VERSION] = series.version
-    if series.name is not None and kind in ("tool", "prompt"):
-        found[c.TARGET_ATTRIBUTE[kind]] = series.name
-    if kind == "tool":
-        found[c.OPERATION] = c.EXECUTE_TOOL
-    if transport == "tcp":
-        found[c.PROTOCOL] = "http"
-    if series.failure is not None:
-        found[c.ERROR] = series.failure
-    if series.status is not None:
-        found[c.STATUS_CODE] = series.status
-    if series.host is not None:
-        found[c.SERVER_ADDRESS] = series.host
-        found[c.SERVER_PORT] = series.port
-    return found
+def _remote(parent: Parent) -> SpanContext:
+    return SpanContext(
+        int(parent.trace, 16),
+        int(parent.span, 16),
+        True,
+        TraceFlags(parent.sampled),
+        TraceState.from_header([parent.state]) if parent.state else None,
+    )

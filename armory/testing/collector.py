@@ -42,7 +42,7 @@ class Collector:
         url: for `OTEL_EXPORTER_OTLP_ENDPOINT`.
         spans: in the order of their arrival.
         metrics: attributes of every data point by the metric's name; the newest export counts.
-        bounds: boundaries of histograms by the metric's name.
+        bounds: boundaries of histograms by the metric's name; exponential ones have none.
     """
 
     def __init__(self) -> None:
@@ -88,10 +88,11 @@ class Collector:
         for resource in sent.resource_metrics:
             for scope in resource.scope_metrics:
                 for metric in scope.metrics:
-                    points = metric.histogram.data_points
+                    plain = metric.histogram.data_points
+                    points = plain or metric.exponential_histogram.data_points
                     self.metrics[metric.name] = [_attributes(p.attributes) for p in points]
-                    if points:
-                        self.bounds[metric.name] = tuple(points[0].explicit_bounds)
+                    if plain:
+                        self.bounds[metric.name] = tuple(plain[0].explicit_bounds)
         return web.Response(content_type="application/x-protobuf")
 
 

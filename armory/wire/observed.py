@@ -141,7 +141,7 @@ class ObservedDispatcher(Dispatcher):
         )
         tracing.measured("server", seconds, series)
         span = operation.span
-        if span.is_recording():
+        if span is not None:
             facts = _facts(request, kind, name, transport)
             if status is not None:
                 facts[c.STATUS_CODE] = status

@@ -10,8 +10,11 @@ from armory.config import load_text
 from armory.errors import ConfigError
 from armory.runtime import open_runtime
 from armory.runtime.blocks.extras import absent_extras
-from armory.telemetry.export import MODULE, check, wanted
+from armory.telemetry import conventions as c
+from armory.telemetry.durations import AGGREGATION, EXPONENTIAL
+from armory.telemetry.export import MODULE, check, opened_tracing, wanted
 from armory.telemetry.settings import OtelSettings
+from armory.testing.collector import Collector
 
 pytestmark = pytest.mark.anyio
 ALL = {"OTEL_EXPORTER_OTLP_ENDPOINT": "http://127.0.0.1:1"}
@@ -53,3 +56,22 @@ async def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None
             pass
     assert refused.value.path == "observability.otel.enabled"
     assert [error.path for error in absent_extras(loaded)] == ["observability.otel.enabled"]
+
+
+@pytest.mark.parametrize(
+    ("aggregation", "bounds"),
+    [(EXPONENTIAL, None), ("explicit_bucket_histogram", c.BOUNDARIES_S), ("", c.BOUNDARIES_S)],
+)
+async def test_the_environment_says_how_durations_are_put_together(
+    aggregation: str, bounds: tuple[float, ...] | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(AGGREGATION, aggregation)
+    series = c.Series("tools/call", "tool", "a", None, None, "2026-07-28", "pipe")
+    async with Collector() as collector:
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
+        async with opened_tracing(OtelSettings(), "1") as tracing:
+            assert tracing is not None
+            tracing.measured("client", 0.2, series)
+        (point,) = collector.metrics[c.DURATION["client"]]
+        assert point[c.TOOL] == "a"
+        assert collector.bounds.get(c.DURATION["client"]) == bounds

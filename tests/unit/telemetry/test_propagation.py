@@ -6,18 +6,17 @@ import json
 
 import pytest
 from msgspec import Raw
-from opentelemetry.trace import Span
 
-from armory.telemetry.propagation import from_headers, from_meta, injected, parsed, traceparent
+from armory.telemetry.propagation import Parent, from_headers, from_meta, injected, parsed
 
 TRACE, SPAN = "ab" * 16, "cd" * 8
 VALID = f"00-{TRACE}-{SPAN}-01"
 
 
-def found(parent: str, state: str | None = None) -> Span:
-    span = parsed(parent, state)
-    assert span is not None
-    return span
+def found(parent: str, state: str | None = None) -> Parent:
+    remote = parsed(parent, state)
+    assert remote is not None
+    return remote
 
 
 @pytest.mark.parametrize(
@@ -41,7 +40,7 @@ def test_what_is_no_traceparent_names_no_span(bad: str) -> None:
 
 
 def test_a_later_version_may_have_more() -> None:
-    assert found(f"01-{TRACE}-{SPAN}-01-more").get_span_context().trace_id == int(TRACE, 16)
+    assert found(f"01-{TRACE}-{SPAN}-01-more") == Parent(TRACE, SPAN, True)
 
 
 def test_meta_that_is_no_text_names_no_span() -> None:
@@ -50,11 +49,11 @@ def test_meta_that_is_no_text_names_no_span() -> None:
 
 
 def test_what_comes_in_goes_out() -> None:
-    context = found(VALID, "vendor=1,other=2").get_span_context()
-    assert traceparent(context) == VALID
-    assert traceparent(found(f"00-{TRACE}-{SPAN}-00").get_span_context()).endswith("-00")
+    remote = found(VALID, "vendor=1,other=2")
+    assert remote.traceparent == VALID
+    assert found(f"00-{TRACE}-{SPAN}-00").traceparent.endswith("-00")
     params = {"name": Raw(b'"x"'), "_meta": Raw(b'{"vendor/a":[1.50],"traceparent":"old"}')}
-    sent = injected(params, context, "k=v")
+    sent = injected(params, remote.traceparent, remote.state, "k=v")
     assert sent["name"] == Raw(b'"x"')
     assert b'"vendor/a":[1.50]' in bytes(sent["_meta"])
     assert json.loads(bytes(sent["_meta"])) == {
@@ -68,7 +67,9 @@ def test_what_comes_in_goes_out() -> None:
 
 def test_the_clients_own_baggage_stays_and_its_old_tracestate_goes() -> None:
     params = {"_meta": Raw(b'{"baggage":"own=1","tracestate":"stale=1"}')}
-    sent = json.loads(bytes(injected(params, found(VALID).get_span_context(), "k=v")["_meta"]))
+    sent = json.loads(bytes(injected(params, VALID, None, "k=v")["_meta"]))
     assert sent == {"baggage": "own=1", "traceparent": VALID}
-    bare = json.loads(bytes(injected({}, found(VALID).get_span_context())["_meta"]))
+    bare = json.loads(bytes(injected({}, VALID, None)["_meta"]))
     assert bare == {"traceparent": VALID}
+    with_state = json.loads(bytes(injected({}, VALID, "a=1")["_meta"]))
+    assert with_state == {"traceparent": VALID, "tracestate": "a=1"}

@@ -1,0 +1,276 @@
+"""Durations of requests and sessions, counted here and handed over when they are exported.
+
+Owns: the histograms' buckets, and their form for the SDK. The SDK's own histogram takes many times
+as long to record one value as counting it does. Imports OpenTelemetry's SDK, so it is imported only
+where telemetry is on.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping
+from threading import Event, Lock, Thread
+from typing import Any, Protocol
+
+import structlog
+from opentelemetry.context import Context
+from opentelemetry.metrics import Meter
+from opentelemetry.sdk.metrics.export import (
+    AggregationTemporality,
+    Histogram,
+    HistogramDataPoint,
+    Metric,
+    MetricExporter,
+    MetricsData,
+    ResourceMetrics,
+    ScopeMetrics,
+)
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
+
+from armory.telemetry import conventions as c
+from armory.telemetry.conventions import Series
+
+_log = structlog.get_logger(__name__)
+TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
+AGGREGATION = "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION"
+EXPONENTIAL = "base2_exponential_bucket_histogram"
+INTERVAL, TIMEOUT = "OTEL_METRIC_EXPORT_INTERVAL", "OTEL_METRIC_EXPORT_TIMEOUT"
+NAMES = (*c.DURATION.values(), *c.SESSION_DURATION.values())
+DESCRIPTION = "Duration, as the MCP semantic conventions define it."
+LIMIT = 2_000
+"""Series of one histogram, as the specification has it; what is more goes into one beside them."""
+_OVERFLOW = Series("otel.metric.overflow", None, None, None, None, None, "")
+_ROOT = Context()
+Attributes = dict[str, Any]
+
+
+class Durations(Protocol):
+    """Takes what was measured."""
+
+    def record(self, name: str, seconds: float, series: Series) -> None:
+        """Count one duration.
+
+        Args:
+            name: of the histogram, one of `NAMES`.
+            seconds: how long it took.
+            series: which of its series.
+        """
+        ...
+
+
+class _Point:
+    __slots__ = ("buckets", "longest", "seconds", "shortest")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(c.BOUNDARIES_S) + 1)
+        self.seconds = 0.0
+        self.shortest = float("inf")
+        self.longest = 0.0
+
+
+class Buckets:
+    """Histograms with the conventions' boundaries. Safe between threads.
+
+    Args:
+        environ: says whether an export has what came since the one before, or everything.
+    """
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        preferred = environ.get(TEMPORALITY, "").strip().upper()
+        self._delta = preferred in ("DELTA", "LOWMEMORY")
+        self._began_ns = time.time_ns()
+        self._lock = Lock()
+        self._points: dict[str, dict[Series, _Point]] = {name: {} for name in NAMES}
+
+    def record(self, name: str, seconds: float, series: Series) -> None:
+        """As `Durations.record`."""
+        at = bisect_left(c.BOUNDARIES_S, seconds)
+        with self._lock:
+            points = self._points[name]
+            point = points.get(series)
+            if point is None:
+                point = _added(points, series)
+            point.buckets[at] += 1
+            point.seconds += seconds
+            if seconds < point.shortest:
+                point.shortest = seconds
+            if seconds > point.longest:
+                point.longest = seconds
+
+    def taken(self) -> list[Metric]:
+        """What there is to export; a histogram of which nothing is known is left out."""
+        with self._lock:
+            began_ns, now_ns = self._began_ns, time.time_ns()
+            if self._delta:
+                self._began_ns = now_ns
+                taken, self._points = self._points, {name: {} for name in NAMES}
+                found = {name: _read(points.items()) for name, points in taken.items()}
+            else:
+                found = {name: _read(points.items()) for name, points in self._points.items()}
+        temporality = (
+            AggregationTemporality.DELTA if self._delta else AggregationTemporality.CUMULATIVE
+        )
+        return [
+            Metric(
+                name,
+                DESCRIPTION,
+                "s",
+                Histogram([_exported(*read, began_ns, now_ns) for read in reads], temporality),
+            )
+            for name, reads in found.items()
+            if reads
+        ]
+
+
+_Read = tuple[Series, list[int], float, float, float]
+
+
+def _added(points: dict[Series, _Point], series: Series) -> _Point:
+    if len(points) >= LIMIT:
+        series = _OVERFLOW
+    return points.setdefault(series, _Point())
+
+
+def _read(points: Iterable[tuple[Series, _Point]]) -> list[_Read]:
+    return [
+        (series, point.buckets.copy(), point.seconds, point.shortest, point.longest)
+        for series, point in points
+    ]
+
+
+def _exported(
+    series: Series,
+    buckets: list[int],
+    seconds: float,
+    shortest: float,
+    longest: float,
+    began_ns: int,
+    now_ns: int,
+) -> HistogramDataPoint:
+    return HistogramDataPoint(
+        attributes={_OVERFLOW.method: True} if series is _OVERFLOW else labels(series),
+        start_time_unix_nano=began_ns,
+        time_unix_nano=now_ns,
+        count=sum(buckets),
+        sum=seconds,
+        bucket_counts=buckets,
+        explicit_bounds=c.BOUNDARIES_S,
+        min=shortest,
+        max=longest,
+    )
+
+
+class Exporting:
+    """Exports the histograms every now and then, from a thread of its own.
+
+    Args:
+        exporter: sends them.
+        buckets: has them.
+        resource: who it is about.
+        scope: name and version of what measures.
+        environ: says how often, and how long sending may take.
+    """
+
+    def __init__(
+        self,
+        exporter: MetricExporter,
+        buckets: Buckets,
+        resource: Resource,
+        scope: InstrumentationScope,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._exporter = exporter
+        self._buckets = buckets
+        self._resource = resource
+        self._scope = scope
+        self._every_s = _milliseconds(environ, INTERVAL, 60_000) / 1_000
+        self._timeout_ms = _milliseconds(environ, TIMEOUT, 30_000)
+        self._sending = Lock()
+        self._ended = Event()
+        self._thread = Thread(target=self._run, name="export metrics", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._every_s):
+            self.force_flush(self._timeout_ms)
+
+    def force_flush(self, timeout_millis: float) -> None:
+        """Export what there is to export now."""
+        with self._sending:
+            metrics = self._buckets.taken()
+            if not metrics:
+                return
+            scoped = ScopeMetrics(self._scope, metrics, "")
+            about = ResourceMetrics(self._resource, [scoped], self._resource.schema_url)
+            try:
+                self._exporter.export(MetricsData([about]), timeout_millis=timeout_millis)
+            except Exception as error:  # noqa: BLE001 the next ones shall be sent all the same
+                _log.error("metrics_not_exported", error=repr(error), exc_info=True)
+
+    def shutdown(self) -> None:
+        """Export no more."""
+        self._ended.set()
+        self._exporter.shutdown()
+        self._thread.join()
+
+
+def _milliseconds(environ: Mapping[str, str], variable: str, default: float) -> float:
+    text = environ.get(variable, "").strip()
+    try:
+        value = float(text) if text else default
+    except ValueError:
+        value = 0.0
+    if 0.0 < value < float("inf"):
+        return value
+    _log.warning("milliseconds_unknown", variable=variable, value=text, instead=default)
+    return default
+
+
+class Instruments:
+    """Histograms of the SDK: where the environment asks for exponential ones.
+
+    Args:
+        meter: makes them.
+    """
+
+    def __init__(self, meter: Meter) -> None:
+        self._histograms = {
+            name: meter.create_histogram(
+                name,
+                unit="s",
+                description=DESCRIPTION,
+                explicit_bucket_boundaries_advisory=c.BOUNDARIES_S,
+            )
+            for name in NAMES
+        }
+
+    def record(self, name: str, seconds: float, series: Series) -> None:
+        """As `Durations.record`."""
+        self._histograms[name].record(seconds, labels(series), _ROOT)
+
+
+def labels(series: Series) -> Attributes:
+    """Attributes of a metric; what is not there has none."""
+    kind, transport = series.kind, series.transport
+    found: Attributes = {c.TRANSPORT: transport}
+    if series.method:
+        found[c.METHOD] = series.method
+    if series.version:
+        found[c.VERSION] = series.version
+    if series.name is not None and kind in ("tool", "prompt"):
+        found[c.TARGET_ATTRIBUTE[kind]] = series.name
+    if kind == "tool":
+        found[c.OPERATION] = c.EXECUTE_TOOL
+    if transport == "tcp":
+        found[c.PROTOCOL] = "http"
+    if series.failure is not None:
+        found[c.ERROR] = series.failure
+    if series.status is not None:
+        found[c.STATUS_CODE] = series.status
+    if series.host is not None:
+        found[c.SERVER_ADDRESS] = series.host
+        found[c.SERVER_PORT] = series.port
+    return found

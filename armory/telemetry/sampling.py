@@ -1,0 +1,97 @@
+"""Which traces are kept, known before a span is made.
+
+Owns: what `OTEL_TRACES_SAMPLER` and its argument mean, trace ids for new traces. Imports
+OpenTelemetry, so it is imported only where telemetry is on.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import structlog
+from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
+from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
+
+_log = structlog.get_logger(__name__)
+SAMPLER = "OTEL_TRACES_SAMPLER"
+ARGUMENT = "OTEL_TRACES_SAMPLER_ARG"
+DEFAULT = "parentbased_always_on"
+_PARENT_BASED = "parentbased_"
+_KINDS = ("always_on", "always_off", "traceidratio")
+_LOW = TraceIdRatioBased.TRACE_ID_LIMIT
+
+
+class Sampling:
+    """The decision for one trace, by the standard variables.
+
+    The SDK's samplers decide alike; they are asked with a context, attributes and links, which a
+    trace that is not kept would have made for nothing.
+
+    Args:
+        environ: the environment variables.
+    """
+
+    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
+        name = environ.get(SAMPLER, "").strip().lower() or DEFAULT
+        kind = name.removeprefix(_PARENT_BASED)
+        if kind not in _KINDS:
+            _log.warning("trace_sampler_unknown", variable=SAMPLER, value=name, instead=DEFAULT)
+            name, kind = DEFAULT, "always_on"
+        self._by_parent = name.startswith(_PARENT_BASED)
+        rate = {"always_on": 1.0, "always_off": 0.0}.get(kind)
+        self._bound = TraceIdRatioBased(_rate(environ) if rate is None else rate).bound
+
+    def keeps(self, trace_id: int, parent: bool | None) -> bool:
+        """Whether a trace is kept.
+
+        Args:
+            trace_id: of the trace; its low 64 bits count.
+            parent: whether the span above was kept; None: there is none.
+        """
+        if parent is not None and self._by_parent:
+            return parent
+        return (trace_id & _LOW) < self._bound
+
+    def drawn(self) -> Drawn:
+        """A new trace. That ids are zero, which means none, happens once in 2**64 times."""
+        bits = random.getrandbits(192)
+        text = f"{bits:048x}"
+        return Drawn(text[:32], text[32:], ((bits >> 64) & _LOW) < self._bound)
+
+
+def _rate(environ: Mapping[str, str]) -> float:
+    text = environ.get(ARGUMENT, "")
+    try:
+        rate = float(text)
+        if 0.0 <= rate <= 1.0:
+            return rate
+    except ValueError:
+        pass
+    _log.warning("trace_sampler_rate_unknown", variable=ARGUMENT, value=text, instead=1.0)
+    return 1.0
+
+
+class Drawn(NamedTuple):
+    """Ids for a trace that begins here, as 32 and 16 hexadecimal digits, and whether it is kept."""
+
+    trace: str
+    span: str
+    kept: bool
+
+
+class DrawnIds(RandomIdGenerator):
+    """Ids for the SDK; a trace that was decided upon keeps the id that was decided upon.
+
+    Attributes:
+        drawn: id of the trace that begins next; 0: any.
+    """
+
+    def __init__(self) -> None:
+        self.drawn = 0
+
+    def generate_trace_id(self) -> int:
+        """As `IdGenerator.generate_trace_id`."""
+        return self.drawn or super().generate_trace_id()
