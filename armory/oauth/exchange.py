@@ -14,6 +14,10 @@ from urllib.parse import quote_plus
 
 import aiohttp
 import msgspec
+from aiohttp.helpers import is_ip_address
+from yarl import URL
+
+from armory.oauth.guard import NotPublic, is_public, must_be_public, public_socket
 
 _BODY_BYTES = 1 << 20
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -32,12 +36,30 @@ class Route:
         proxy: URL of an HTTP proxy.
         timeout_s: for each exchange.
         body_bytes: longest answer; what is longer is cut.
+        named: URLs that the configuration names, for what others name in turn (see `guard`);
+            None: what is asked comes of the configuration itself.
     """
 
     tls: SSLContext | bool = True
     proxy: str | None = None
     timeout_s: float = 15.0
     body_bytes: int = _BODY_BYTES
+    named: tuple[str, ...] | None = None
+
+    async def connector(self, url: str) -> aiohttp.TCPConnector:
+        """What makes the connection; only to public addresses where `named` wants it so.
+
+        Raises:
+            NotPublic: the URL names another one, and a proxy would make the connection.
+        """
+        if self.named is None or not await must_be_public(url, self.named):
+            return aiohttp.TCPConnector()
+        if self.proxy is None:
+            return aiohttp.TCPConnector(socket_factory=public_socket)
+        host = URL(url).host or ""
+        if is_ip_address(host) and not is_public(host):
+            raise NotPublic
+        return aiohttp.TCPConnector()
 
 
 DIRECT = Route()
@@ -59,8 +81,11 @@ async def exchange(
     """
     timeout = aiohttp.ClientTimeout(total=route.timeout_s)
     try:
+        connector = await route.connector(url)
         async with (
-            aiohttp.ClientSession(timeout=timeout, cookie_jar=aiohttp.DummyCookieJar()) as http,
+            aiohttp.ClientSession(
+                timeout=timeout, cookie_jar=aiohttp.DummyCookieJar(), connector=connector
+            ) as http,
             http.request(
                 method, url, headers=headers, data=form, json=json,
                 ssl=route.tls, proxy=route.proxy, allow_redirects=False,
@@ -72,6 +97,8 @@ async def exchange(
             return answer.status, body
     except (aiohttp.ClientError, OSError, ValueError, TimeoutError) as error:
         where = url.partition("?")[0]
+        if isinstance(getattr(error, "os_error", error), NotPublic):
+            raise NoAnswer(f"{where} is not asked: it is at no public address") from None
         raise NoAnswer(f"{where} did not answer ({type(error).__name__})") from None
 
 

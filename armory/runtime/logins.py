@@ -14,7 +14,7 @@ from armory.errors import ConfigError
 from armory.runtime.blocks.accounts import make_accounts
 from armory.runtime.blocks.people import vault_of
 from armory.runtime.settings import upstream_specs
-from armory.upstreams.oauth.grants import AuthorizationCode
+from armory.upstreams.oauth.grants import AuthorizationCode, named_by
 from armory.upstreams.oauth.logins import PersonLogin
 from armory.upstreams.oauth.person import AuthorizationCodeTokens, Visit
 from armory.upstreams.spec import UpstreamSpec
@@ -64,14 +64,15 @@ async def _tokens(
     loaded: Loaded, spec: UpstreamSpec, person: str | None
 ) -> AsyncGenerator[AuthorizationCodeTokens]:
     assert isinstance(spec.auth, AuthorizationCode)
+    named = named_by(spec.auth, spec.url or "")
     if person is None:
-        yield AuthorizationCodeTokens(spec.key, spec.auth)
+        yield AuthorizationCodeTokens(spec.key, spec.auth, named=named)
         return
     accounts = make_accounts(loaded)
     await accounts.open()
     try:
         kept = PersonLogin(vault_of(loaded, accounts)(person, spec.key))
-        yield AuthorizationCodeTokens(spec.key, spec.auth, kept)
+        yield AuthorizationCodeTokens(spec.key, spec.auth, kept, named=named)
     finally:
         await accounts.close()
 

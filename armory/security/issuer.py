@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import jwt
@@ -16,7 +18,8 @@ import structlog
 from armory.errors import BackendError
 from armory.oauth.exchange import DIRECT, NoAnswer, Route, basic, exchange, json_object
 from armory.oauth.metadata import Undiscovered, is_secure, server_metadata, text
-from armory.security.keys import Fetch, KeySet, NoDocument, fetch
+from armory.security.keys import Fetch, KeySet, NoDocument
+from armory.security.keys import fetch as document
 from armory.security.settings import IntrospectionSettings
 
 _log = structlog.get_logger(__name__)
@@ -45,7 +48,7 @@ class Issuer:
         name: its issuer identifier, as configured.
         leeway_s: how far clocks may be apart.
         route: how it is reached.
-        fetch: gets its documents.
+        fetch: gets its documents; None: over HTTP, from inside only if it is there itself.
         clock: seconds, monotonic.
     """
 
@@ -55,12 +58,13 @@ class Issuer:
         *,
         leeway_s: float = 30.0,
         route: Route = DIRECT,
-        fetch: Fetch = fetch,
+        fetch: Fetch | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.name = name
         self._leeway_s = leeway_s
-        self._route = route
+        self._route = replace(route, named=(name,))
+        fetch = fetch or partial(document, named=(name,))
         self._fetch = fetch
         self._clock = clock
         self._metadata: Mapping[str, Any] | None = None
@@ -151,8 +155,9 @@ class Issuer:
         url = settings.url or await self._endpoint("introspection_endpoint")
         form = {"token": token, "token_type_hint": "access_token"}
         headers = basic(settings.client_id, settings.client_secret)
+        route = replace(self._route, named=None) if settings.url else self._route
         try:
-            status, body = await exchange("POST", url, headers, form=form, route=self._route)
+            status, body = await exchange("POST", url, headers, form=form, route=route)
         except NoAnswer as error:
             raise BackendError(f"the token cannot be checked: {error}") from None
         answer = json_object(body)

@@ -31,14 +31,18 @@ class NoDocument(BackendError):
     """The provider answers, and has no such document."""
 
 
-async def fetch(url: str) -> bytes:
+async def fetch(url: str, named: tuple[str, ...] | None = None) -> bytes:
     """The document at an http(s) URL, at most 1 MiB.
+
+    Args:
+        url: where it is.
+        named: as in `Route`.
 
     Raises:
         NoDocument: there is none.
         BackendError: it cannot be had.
     """
-    route = Route(timeout_s=_FETCH_S, body_bytes=_MAX_JWKS_BYTES + 1)
+    route = Route(timeout_s=_FETCH_S, body_bytes=_MAX_JWKS_BYTES + 1, named=named)
     try:
         status, data = await exchange("GET", url, {"Accept": "application/json"}, route=route)
     except NoAnswer as error:

@@ -59,6 +59,7 @@ class TokenClient:
         tls: as for the upstream itself.
         proxy: likewise.
         timeout_s: for each request.
+        named: URLs that the configuration names: only who is inside may point inside.
     """
 
     def __init__(
@@ -68,9 +69,10 @@ class TokenClient:
         tls: SSLContext | bool = True,
         proxy: str | None = None,
         timeout_s: float = 15.0,
+        named: tuple[str, ...] = (),
     ) -> None:
         self._server = server
-        self._route = Route(tls, proxy, timeout_s)
+        self._route = Route(tls, proxy, timeout_s, named=named)
         self._lock = asyncio.Lock()
 
     async def given(

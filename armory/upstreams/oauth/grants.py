@@ -181,3 +181,13 @@ def has_logins(grant: Grant | None) -> bool:
 def is_personal(grant: Grant | None) -> bool:
     """Whether each principal has a token of its own."""
     return has_logins(grant) or isinstance(grant, TokenExchange | Passthrough)
+
+
+def named_by(grant: Grant | None, url: str) -> tuple[str, ...]:
+    """The URLs that the configuration names for an upstream at `url`."""
+    named = [url]
+    if isinstance(grant, AuthorizationCode | ClientCredentials | TokenExchange):
+        named.append(grant.issuer)
+    if isinstance(grant, ClientCredentials | TokenExchange):
+        named.append(grant.token_url)
+    return tuple(filter(None, named))

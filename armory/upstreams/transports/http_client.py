@@ -10,6 +10,7 @@ import asyncio
 import math
 import ssl
 from collections.abc import Mapping
+from typing import Any
 
 import aiohttp
 from yarl import URL
@@ -20,7 +21,7 @@ from armory.http1.pool import Connections, Fields
 from armory.http1.reading import Answer
 from armory.http1.response import BadAnswer, ClosedEarly, NoConnection
 from armory.upstreams.oauth.discovery import Challenge, challenge_of
-from armory.upstreams.oauth.grants import is_personal
+from armory.upstreams.oauth.grants import is_personal, named_by
 from armory.upstreams.oauth.people import PeopleTokens, Vault, tokens_for
 from armory.upstreams.oauth.tokens import Tokens
 from armory.upstreams.spec import UpstreamSpec
@@ -68,7 +69,12 @@ class HttpClient:
         self.tokens: Tokens | None = None
         self.people: PeopleTokens | None = None
         if spec.auth is not None:
-            more = {"tls": self._ssl, "proxy": spec.proxy, "timeout_s": spec.connect_timeout_s}
+            more: dict[str, Any] = {
+                "tls": self._ssl,
+                "proxy": spec.proxy,
+                "timeout_s": spec.connect_timeout_s,
+            }
+            more["named"] = named_by(spec.auth, spec.url or "")
             if is_personal(spec.auth):
                 self.people = PeopleTokens(spec.key, spec.auth, vault, **more)
             else:

@@ -25,7 +25,7 @@ class SignIn(CodeFlow):
 
     def __init__(self, issuer: str, client_id: str = "", client_secret: str = "") -> None:
         grant = AuthorizationCode(client_id, client_secret, issuer=issuer, scopes=_SCOPES)
-        super().__init__("the gateway", grant)
+        super().__init__("the gateway", grant, named=(issuer,))
         self.issuer = issuer
 
     async def found(self, url: URL, challenge: Challenge) -> AuthServerMetadata:

@@ -1,0 +1,96 @@
+"""Which addresses may be asked for what somebody else names: no document makes the gateway reach
+what only it can reach (SSRF).
+
+Owns: what a public address is, and when one is required. Never sends anything.
+
+The check is made on the address of the very socket that is about to be connected: a name that
+resolves to something else a moment later (DNS rebinding) gains nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from typing import Any
+
+from yarl import URL
+
+_NAT64 = IPv6Network("64:ff9b::/96")
+
+
+class NotPublic(OSError):
+    """An address that is not for documents of others to name."""
+
+    def __init__(self) -> None:
+        super().__init__("not a public address")
+
+
+def is_public(address: str) -> bool:
+    """Whether an IP address is reached over the internet, whatever it is wrapped in."""
+    try:
+        found = _bare(ip_address(address.partition("%")[0]))
+    except ValueError:
+        return False
+    local = isinstance(found, IPv6Address) and found.is_site_local
+    return found.is_global and not (found.is_multicast or found.is_reserved or local)
+
+
+def _bare(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
+    """The IPv4 address inside an IPv6 one that leads there."""
+    if isinstance(address, IPv4Address):
+        return address
+    inner = address.ipv4_mapped or address.sixtofour
+    if inner is None and address.teredo is not None:
+        inner = address.teredo[1]
+    if inner is None and address in _NAT64:
+        inner = IPv4Address(int(address) & 0xFFFFFFFF)
+    return inner or address
+
+
+def public_socket(about: tuple[Any, ...]) -> socket.socket:
+    """A socket for what `getaddrinfo` gave; as aiohttp's `socket_factory`.
+
+    Raises:
+        NotPublic: it would be connected to an address that is not public.
+    """
+    family, kind, protocol, _, address = about
+    if not is_public(address[0]):
+        raise NotPublic
+    return socket.socket(family, kind, protocol)
+
+
+async def must_be_public(url: str, named: Sequence[str]) -> bool:
+    """Whether a URL may be asked at a public address only.
+
+    Not so where the configuration names its host, or where all that the configuration names is
+    inside: who is inside may point to something inside.
+
+    Args:
+        url: about to be asked.
+        named: URLs that the configuration names.
+    """
+    hosts = [host for host in (_host(known) for known in named) if host]
+    if _host(url) in hosts:
+        return False
+    for host in hosts:
+        if not await _is_inside(host):
+            return True
+    return not hosts
+
+
+def _host(url: str) -> str | None:
+    try:
+        return URL(url).host
+    except ValueError:
+        return None
+
+
+async def _is_inside(host: str) -> bool:
+    """Whether every address of a host is one that is not public."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return False
+    return all(not is_public(str(entry[4][0])) for entry in found)
