@@ -146,6 +146,11 @@ def _plain(value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
+HTTP_URL = r"^https?://[^\s]+$"
+VARIABLE_PATTERN = r"^[^\s=]+$"
+BASE_PATH = r"^(/[A-Za-z0-9._~-]+)*/?$"
+
+
 def _number_as_text(value: Any) -> Any:
     """YAML reads `PORT: 8080` as a number; in a process's environment it is text."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -174,7 +179,7 @@ OptionalText = Annotated[str | None, BeforeValidator(_blank_as_none)]
 Texts = Annotated[list[str], BeforeValidator(_one_as_list)]
 Secrets = Annotated[list[SecretStr], BeforeValidator(_secrets_as_list)]
 Patterns = Annotated[
-    list[Annotated[str, Field(pattern=r"^[^\s=]+$")]], BeforeValidator(_one_as_list)
+    list[Annotated[str, Field(pattern=VARIABLE_PATTERN)]], BeforeValidator(_one_as_list)
 ]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]

@@ -13,10 +13,12 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from armory.config.base import BASE_PATH, HTTP_URL, VARIABLE_PATTERN
 from armory.config.model import Config
 from armory.config.problems import Path, nearest
+from armory.domain.expectations import expectation
 
-_SECRET_PARTS = frozenset(
+SECRET_PARTS = frozenset(
     {
         "token",
         "tokens",
@@ -32,6 +34,11 @@ _SECRET_PARTS = frozenset(
         "args",
     }
 )
+_PATTERNS = {
+    HTTP_URL: "an http:// or https:// URL",
+    VARIABLE_PATTERN: "the name of a variable, in which * stands for anything, without = or spaces",
+    BASE_PATH: "a path as /armory, of letters, digits and . _ ~ -",
+}
 _TOP_LEVEL_MAPS = ("mcpServers", "servers")
 _NOWHERE = object()
 
@@ -58,7 +65,7 @@ def _join(messages: list[str]) -> str:
     if len(unique) == 1:
         return unique[0]
     split = [message.partition("; it is ") for message in unique]
-    tail = next((end for _, _, end in split if end), "")
+    tail = max((end for _, _, end in split), key=len)
     heads = [split[0][0], *(head.removeprefix("expected ") for head, _, _ in split[1:])]
     return " or ".join(dict.fromkeys(heads)) + (f"; it is {tail}" if tail else "")
 
@@ -95,22 +102,21 @@ def _message(detail: ErrorDetails, path: Path, written: Any) -> str:
         return "this key is needed here and missing"
     value = _value(path, written)
     tail = f"; it is {value}" if value else ""
-    if kind == "literal_error":
-        expected = str(context.get("expected", ""))
-        choices = [part.strip("'") for part in expected.replace(" or ", ", ").split(", ")]
-        guess = nearest(str(detail["input"]), choices) if isinstance(detail["input"], str) else None
-        hint = f"; did you mean {guess!r}?" if guess else ""
-        return f"expected {expected}{tail}{hint}"
-    if kind == "string_pattern_mismatch" and path and path[-1] in ("url", "proxy"):
-        return f"an http:// or https:// URL is expected{tail}"
-    if kind in ("model_type", "model_attributes_type", "dict_type"):
-        return f"a mapping of keys is expected{tail}"
-    text = detail["msg"]
-    text = text.removeprefix("Value error, ").partition(", unable to ")[0]
-    wanted = text.removeprefix("Input should be ")
-    if wanted != text:
-        text = f"expected {wanted}" if wanted.startswith(("a ", "an ")) else f"must be {wanted}"
-    return f"{text}{tail}"
+    wanted = expectation(kind, context, detail["input"], _PATTERNS)
+    if wanted is None:  # a check of Armory's own, which says what it found
+        return f"{detail['msg'].removeprefix('Value error, ')}{tail}"
+    return f"expected {wanted}{tail}{_fix(kind, detail['input'], wanted, value)}"
+
+
+def _fix(kind: str, given: Any, wanted: str, shown: str) -> str:
+    """What to write instead, where it can be told."""
+    if kind == "literal_error" and isinstance(given, str):
+        choices = [part.strip("'") for part in wanted.replace(" or ", ", ").split(", ")]
+        guess = nearest(given, choices)
+        return f"; did you mean {guess!r}?" if guess else ""
+    if kind == "string_type" and shown and isinstance(given, (bool, int, float)):
+        return f"; put it in quotes: '{shown}'"
+    return ""
 
 
 def _unknown_key(path: Path) -> str:
@@ -167,7 +173,7 @@ def _value(path: Path, written: Any) -> str:
         return "empty"
     if isinstance(place, str) and "${" in place:
         return repr(place)
-    if isinstance(place, str) and _SECRET_PARTS.intersection(map(str, path)):
+    if isinstance(place, str) and SECRET_PARTS.intersection(map(str, path)):
         return ""
-    text = repr(place)
+    text = str(place).lower() if isinstance(place, bool) else repr(place)
     return text if len(text) <= 80 else text[:77] + "..."

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr
 
 from armory.config.base import (
+    HTTP_URL,
     Block,
     Count,
     OptionalSecret,
@@ -58,7 +59,7 @@ class JwtConfig(Block):
 class IntrospectionConfig(Block):
     """How opaque tokens are checked."""
 
-    url: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
+    url: OptionalText = Field(default=None, pattern=HTTP_URL)
     """Introspection endpoint (RFC 7662); null: the one that the issuer's metadata name."""
     client_id: str = Field(min_length=1)
     """The gateway there."""

@@ -10,6 +10,7 @@ from typing import Annotated
 from pydantic import Field
 
 from armory.config.base import (
+    BASE_PATH,
     Block,
     Count,
     OptionalSecret,
@@ -112,7 +113,7 @@ class ServerConfig(Block):
     """Address to bind; `0.0.0.0`: every IPv4 one, `::`: every one of both kinds."""
     port: Annotated[int, Field(ge=0, le=65_535)] = 8080
     """Port to bind; 0: one that is free."""
-    base_path: Annotated[str, Field(pattern=r"^(/[A-Za-z0-9._~-]+)*/?$")] = ""
+    base_path: Annotated[str, Field(pattern=BASE_PATH)] = ""
     """Path under which a reverse proxy offers the gateway, e.g. `/armory`."""
     allowed_hosts: Texts = Field(default_factory=list[str])
     """Host headers that are served; loopback names always are on loopback binds."""

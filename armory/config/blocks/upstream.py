@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from armory.config.base import (
+    HTTP_URL,
     Block,
     Count,
     OptionalSecret,
@@ -101,12 +102,12 @@ class AuthConfig(Block):
     """PEM of the key that signs assertions (`client_credentials`)."""
     signing_algorithm: SigningAlgorithm = _MACHINE.signing_algorithm
     """What `private_key` signs with."""
-    client_metadata_url: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
+    client_metadata_url: OptionalText = Field(default=None, pattern=HTTP_URL)
     """A client metadata document, for servers that take its URL as id (`authorization_code`)."""
-    token_url: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
+    token_url: OptionalText = Field(default=None, pattern=HTTP_URL)
     """Where tokens are given (`client_credentials`, `token_exchange`); null: what the metadata of
     the server, or of the issuer, say."""
-    issuer: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
+    issuer: OptionalText = Field(default=None, pattern=HTTP_URL)
     """The only authorization server that is believed; null: the one that the server names."""
     scopes: Texts = Field(default_factory=list[str])
     """Asked for; none: what the server asks for."""
@@ -130,7 +131,7 @@ class UpstreamConfig(Block):
     """Names or glob patterns of further variables that it inherits, credentials included."""
     cwd: str | None = None
     """Its working folder; a relative one counts from the folder of the configuration file."""
-    url: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")
+    url: str | None = Field(default=None, pattern=HTTP_URL)
     """Endpoint of a Streamable HTTP or HTTP+SSE server."""
     transport: Transport = _SPEC.transport
     """`auto`: stdio for a command; for a URL Streamable HTTP first, then HTTP+SSE."""
@@ -140,7 +141,7 @@ class UpstreamConfig(Block):
     """An access token for each HTTP request; null: none but what `headers` say."""
     tls: TlsConfig = Field(default_factory=TlsConfig)
     """Certificate checks of an https URL."""
-    proxy: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
+    proxy: OptionalText = Field(default=None, pattern=HTTP_URL)
     """URL of an HTTP proxy on the way."""
     protocol: str = _SPEC.protocol
     """`auto` asks the server; or the one protocol revision to speak."""

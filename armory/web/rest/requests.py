@@ -19,11 +19,13 @@ from aiohttp import web
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
+from armory.domain.expectations import MAPPING, expectation
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed, InsufficientScope
 from armory.web.rest.problems import Problem, problem_of, problem_response
 from armory.web.rest.routes import Reply, RestCall, Route
 from armory.web.rest.services import RestServices
+from armory.web.rest.shapes import PATTERNS
 
 _log = structlog.get_logger(__name__)
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
@@ -222,7 +224,7 @@ def _validated(model: type[BaseModel], value: object) -> BaseModel:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
+        first = error.errors(include_url=False)[0]
         where = ".".join(_short(str(part)) for part in first["loc"]) or "body"
         said = f"{where}: {_said(model, first)}"
         raise Problem(422, "invalid_request", said, parameter=where) from None
@@ -237,10 +239,12 @@ def _said(model: type[BaseModel], error: ErrorDetails) -> str:
             return "is not known here"
         return f"is not known here; known: {', '.join(model.model_fields)}"
     given = json.dumps(error["input"], default=str)
-    message = error["msg"].removeprefix("Value error, ")
-    if isinstance(error["input"], str):
-        message = message.replace("items after validation", "characters")
-    return f"{message}; it is {_short(given)}"
+    wanted = expectation(error["type"], error.get("ctx", {}), error["input"], PATTERNS)
+    if wanted == MAPPING:
+        wanted = "a JSON object"
+    if wanted is None:  # a check of Armory's own, which says what it found
+        return f"{error['msg'].removeprefix('Value error, ')}; it is {_short(given)}"
+    return f"expected {wanted}; it is {_short(given)}"
 
 
 def _short(name: str) -> str:

@@ -22,9 +22,17 @@ AGENT_TOLD = (
 )  # fmt: skip
 """What the answer of the agent has beside tools."""
 MAX_REJECTED = 1_000
-Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
+_DIGEST = r"^[0-9a-f]{32}$"
+_DIGESTS = r"^([0-9a-f]{32}(,[0-9a-f]{32})*)?$"
+PATTERNS = {
+    r"\S": "text that is not blank",
+    _DIGEST: "32 hexadecimal digits",
+    _DIGESTS: "groups of 32 hexadecimal digits with commas between them",
+}
+"""What a pattern asks for, where an error has to say it."""
+Digest = Annotated[str, Field(pattern=_DIGEST)]
 Rejected = Annotated[list[Digest], Field(max_length=MAX_REJECTED)]
-Digests = Annotated[str, Field(pattern=r"^([0-9a-f]{32}(,[0-9a-f]{32})*)?$", max_length=33_000)]
+Digests = Annotated[str, Field(pattern=_DIGESTS, max_length=33_000)]
 
 
 def digests_of(given: str | list[str]) -> list[str]:

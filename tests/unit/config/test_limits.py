@@ -79,18 +79,18 @@ def test_they_arrive_where_they_are_kept() -> None:
 @pytest.mark.parametrize(
     ("text", "path", "message"),
     [
-        ("server:\n  limits: {batch_items: true}", f"{LIMITS}.batch_items", "a valid integer"),
-        ("server:\n  limits: {connections: true}", f"{LIMITS}.connections", "a valid integer"),
+        ("server:\n  limits: {batch_items: true}", f"{LIMITS}.batch_items", "a whole number"),
+        ("server:\n  limits: {connections: true}", f"{LIMITS}.connections", "a whole number"),
         (
             "server:\n  limits: {write_timeout_s: true}",
             f"{LIMITS}.write_timeout_s",
-            "a valid number",
+            "a number",
         ),
-        ("tool_rag:\n  miss_cost: false", "tool_rag.miss_cost", "a valid number"),
+        ("tool_rag:\n  miss_cost: false", "tool_rag.miss_cost", "a number"),
         (
             "tool_rag:\n  multi_factor: {weights: {dense: true}}",
             "tool_rag.multi_factor.weights.dense",
-            "a valid number",
+            "a number",
         ),
     ],
 )
