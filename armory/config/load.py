@@ -63,19 +63,36 @@ def find_config(given: str | None, environ: Mapping[str, str] | None = None) -> 
     return File(FILE_NAME)
 
 
-def load_file(path: File, environ: Mapping[str, str] | None = None) -> Loaded:
+def read_file(path: File) -> str:
+    """The text of a configuration file, its newlines as they are.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    try:
+        return path.read_bytes().decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path} is not UTF-8 text: {error.reason}") from None
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def load_file(
+    path: File, environ: Mapping[str, str] | None = None, *, text: str | None = None
+) -> Loaded:
     """Read and check one file.
+
+    Args:
+        path: the file.
+        environ: variables, beside those of the `.env` next to it; the process's by default.
+        text: what the file would hold; None: what it holds.
 
     Raises:
         ConfigError: the file cannot be read.
         ConfigProblems: what is in it does not hold; names every problem.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except UnicodeDecodeError as error:
-        raise ConfigError(f"{path} is not UTF-8 text: {error.reason}") from None
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    if text is None:
+        text = read_file(path)
     given = os.environ if environ is None else environ
     variables = {**read_variables(path.parent / DOTENV), **given}
     return load_text(text, path=path, environ=variables)

@@ -34,6 +34,19 @@ for _first in "tTfF":
     )
 
 
+def composed(text: str) -> yaml.Node | None:
+    """The nodes of a file, with their places in the text; None for an empty one.
+
+    Raises:
+        yaml.YAMLError: it is no YAML.
+    """
+    loader = _Loader(text)
+    try:
+        return loader.get_single_node()
+    finally:
+        loader.dispose()
+
+
 class Source:
     """A parsed file.
 

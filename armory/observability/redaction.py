@@ -6,7 +6,7 @@ Owns: finding both in a text. Never imports a room; who configures secrets tells
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 HIDDEN = "***"
@@ -58,6 +58,18 @@ def redacted(text: str) -> str:
 def _without(match: re.Match[str]) -> str:
     kept = match["bearer"] or match["named"] or match["scheme"] or ""
     return f"{kept}{HIDDEN}@" if match["scheme"] else f"{kept}{HIDDEN}"
+
+
+def secret_spans(text: str) -> Iterator[tuple[int, int]]:
+    """(start, end) of everything that `redacted` would hide, in no order; they may overlap."""
+    for value in _known:
+        at = text.find(value)
+        while at >= 0:
+            yield at, at + len(value)
+            at = text.find(value, at + len(value))
+    for match in _SECRET_TEXT.finditer(text):
+        kept = match["bearer"] or match["named"] or match["scheme"] or ""
+        yield match.start() + len(kept), match.end() - (1 if match["scheme"] else 0)
 
 
 def redacted_value(name: str, value: Any) -> Any:

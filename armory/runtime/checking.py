@@ -18,8 +18,12 @@ from armory.runtime.settings import problems_of
 _WHO_MAY_CONNECT = (("security",), ("server", "host"))
 
 
-def checked(path: File) -> Loaded:
+def checked(path: File, text: str | None = None) -> Loaded:
     """A configuration that a gateway can be built from.
+
+    Args:
+        path: its file.
+        text: what that would hold; None: what it holds.
 
     Raises:
         ConfigError: the file cannot be read.
@@ -28,7 +32,7 @@ def checked(path: File) -> Loaded:
     problems: list[Problem] = []
     wrong: Collection[Path] = ()
     try:
-        loaded = load_file(path)
+        loaded = load_file(path, text=text)
     except ConfigProblems as error:
         if error.rest is None:
             raise

@@ -20,6 +20,7 @@ from armory.evaluation.marks import MarkedQueries
 from armory.observability.activity import Activity
 from armory.observability.redaction import redacted
 from armory.runtime.checking import checked
+from armory.runtime.editing.editor import Editor
 from armory.runtime.running import Runtime
 from armory.runtime.settings import base_path
 from armory.runtime.version import armory_version
@@ -103,7 +104,15 @@ def live_gateway(runtime: Runtime) -> LiveGateway:
         pinning=lambda: runtime.keeper.pinning,
         rebuild=runtime.keeper.approved,
         reload=partial(_reload, runtime),
+        configuration=_editor(runtime),
     )
+
+
+def _editor(runtime: Runtime) -> Editor | None:
+    path = runtime.loaded.path
+    if path is None:
+        return None
+    return Editor(runtime, path, runtime.loaded.config.server.config_editing)
 
 
 async def _reload(runtime: Runtime, dry_run: bool) -> Mapping[str, list[str]]:

@@ -139,3 +139,6 @@ class ServerConfig(Block):
     """Drafts of the protocol that are served: `filter` (`params.filter` of list requests)."""
     console: bool = True
     """Whether `/console` is served, and `/` sends a browser there."""
+    config_editing: bool = False
+    """Whether administrators may replace this file in the console and over REST; who may do that
+    may run any program as the gateway."""

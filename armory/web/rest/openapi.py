@@ -33,6 +33,11 @@ _PROBLEM: dict[str, Any] = {
         "detail": {"type": "string", "description": "What happened and what was expected."},
         "parameter": {"type": "string", "description": "The offending parameter."},
         "request_id": {"type": "string"},
+        "problems": {
+            "type": "array",
+            "items": {"type": "object"},
+            "description": "All of them, where a configuration has several.",
+        },
     },
 }
 _CODE = re.compile(r"`([^`]+)`")
@@ -88,6 +93,11 @@ def _operation(route: Route, schemas: dict[str, Any]) -> dict[str, Any]:
         }
         for name, text in route.path_params.items()
     ]
+    parameters += [
+        {"name": name, "in": "header", "required": True, "description": text,
+         "schema": {"type": "string", "minLength": 1}}
+        for name, text in route.header_params.items()
+    ]  # fmt: skip
     if route.params is not None:
         schema = _schema(route.params, schemas)
         needed = set(schema.get("required", ()))

@@ -35,9 +35,11 @@ TITLES = {
     405: "Method not allowed",
     406: "Not acceptable",
     409: "Already exists",
+    412: "Changed meanwhile",
     413: "Body too large",
     415: "Unsupported content type",
     422: "Invalid parameter",
+    428: "Precondition needed",
     429: "Too many requests",
     500: "Internal error",
     503: "Not available",
@@ -54,6 +56,7 @@ class Problem(Exception):
         detail: for people.
         parameter: the offending parameter, if one is.
         headers: to be sent with it.
+        more: further members of the body.
     """
 
     def __init__(
@@ -64,6 +67,7 @@ class Problem(Exception):
         *,
         parameter: str | None = None,
         headers: Mapping[str, str] | None = None,
+        more: Mapping[str, object] | None = None,
     ) -> None:
         super().__init__(detail)
         self.status = status
@@ -71,6 +75,7 @@ class Problem(Exception):
         self.detail = detail
         self.parameter = parameter
         self.headers = dict(headers or {})
+        self.more = dict(more or {})
 
 
 _STATUS: tuple[tuple[type[ArmoryError], int], ...] = (
@@ -134,6 +139,7 @@ def problem_response(problem: Problem, request_id: str) -> web.Response:
     }
     if problem.parameter is not None:
         body["parameter"] = problem.parameter
+    body |= problem.more
     return web.Response(
         status=problem.status,
         body=msgspec.json.encode(body),

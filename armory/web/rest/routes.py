@@ -117,6 +117,7 @@ class Route:
         params: model of the query parameters.
         body: model of the body.
         path_params: what each path parameter is.
+        header_params: what each header that it needs is.
         problems: statuses beside those that every route has.
         status: of success.
         streams: whether it can answer `text/event-stream` too.
@@ -135,6 +136,7 @@ class Route:
     params: type[BaseModel] | None = None
     body: type[BaseModel] | None = None
     path_params: Mapping[str, str] = field(default_factory=dict[str, str])
+    header_params: Mapping[str, str] = field(default_factory=dict[str, str])
     problems: Sequence[int] = ()
     status: int = 200
     streams: bool = False

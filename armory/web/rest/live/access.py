@@ -24,6 +24,7 @@ from armory.observability.activity import Activity
 from armory.protocol.link import Answer, ClientGone, Params
 from armory.protocol.versions import MODERN_VERSIONS
 from armory.security.pinning import Pinning
+from armory.web.rest.live.config_file import ConfigurationFile
 from armory.web.rest.problems import Problem
 
 
@@ -82,6 +83,7 @@ class LiveGateway:
         rebuild: builds and serves a new snapshot.
         reload: reads the configuration again and puts it in force, or, for a dry run, only says
             what would become of it; raises `ConfigError` where it does not hold.
+        configuration: the file that it was started from; None: there is none.
         marking: held while a label is written.
     """
 
@@ -94,6 +96,7 @@ class LiveGateway:
     pinning: Callable[[], Pinning | None] = lambda: None
     rebuild: Callable[[], Awaitable[None]] = _done
     reload: Callable[[bool], Awaitable[Mapping[str, list[str]]]] = _no_file
+    configuration: ConfigurationFile | None = None
     marking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def context(

@@ -74,16 +74,21 @@ class How(Shape):
     dry_run: bool = Field(default=False, description="Only say what would become of it.")
 
 
-class ReloadAnswer(Answer):
-    """What became of the configuration, or would."""
+class ReloadEffects(Answer):
+    """What a configuration does to a gateway that runs."""
 
-    dry_run: bool
     applied: list[str] = Field(description="Blocks that differ and are in force now.")
     needs_restart: list[str] = Field(description="Blocks or keys that take a restart.")
     kept: list[str] = Field(description="Upstreams that keep their processes and sessions.")
     restarted: list[str]
     added: list[str]
     removed: list[str]
+
+
+class ReloadAnswer(ReloadEffects):
+    """What became of the configuration, or would."""
+
+    dry_run: bool
 
 
 def routes(live: LiveGateway) -> list[Route]:

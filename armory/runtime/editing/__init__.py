@@ -1,0 +1,1 @@
+"""The configuration file as people edit it through the gateway. Read by `runtime.rest` only."""

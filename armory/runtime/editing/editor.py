@@ -1,0 +1,133 @@
+"""Editing the configuration file of a gateway that runs.
+
+Owns: `web.rest.live.config_file.ConfigurationFile` over masking, checking and the file. What is
+written is put in force by whoever watches the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from armory.config import ConfigProblems, Loaded
+from armory.config.schema import config_schema
+from armory.errors import ConfigError
+from armory.observability.redaction import redacted
+from armory.runtime.checking import checked
+from armory.runtime.editing.file import replace, version_of, why_read_only
+from armory.runtime.editing.masking import Masked, Restored
+from armory.runtime.running import Runtime
+from armory.web.rest.live.config_file import Found, NotWritable, Refused, Stale
+
+_OFF = "server.config_editing is off: the file is changed where it lies"
+_WHOLE = Restored("", ())
+
+
+@dataclass(slots=True, eq=False)
+class Editor:
+    """The file of a runtime.
+
+    Attributes:
+        runtime: goes by the file.
+        path: the file.
+        editing: `server.config_editing` as it was when the gateway began; it takes a restart.
+    """
+
+    runtime: Runtime
+    path: Path
+    editing: bool
+    _saving: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def show(self) -> Mapping[str, Any]:
+        """As `ConfigurationFile.show`."""
+        return await asyncio.to_thread(self._show)
+
+    async def check(self, text: str, tag: str, effects: bool) -> Mapping[str, Any]:
+        """As `ConfigurationFile.check`."""
+        try:
+            _, loaded = await asyncio.to_thread(self._checked, text, tag)
+            done = await self._effects(loaded) if effects else None
+        except Refused as error:
+            return {"problems": error.found, "effects": None}
+        return {"problems": [], "effects": done}
+
+    async def save(self, text: str, tag: str) -> Mapping[str, Any]:
+        """As `ConfigurationFile.save`."""
+        if not self.editing:
+            raise NotWritable(_OFF)
+        async with self._saving:
+            whole, loaded = await asyncio.to_thread(self._checked, text, tag)
+            effects = await self._effects(loaded)
+            written = await asyncio.to_thread(replace, self.path, whole.text, tag)
+        return {"tag": written.tag, "effects": effects}
+
+    async def schema(self) -> Mapping[str, Any]:
+        """As `ConfigurationFile.schema`."""
+        return await asyncio.to_thread(_schema)
+
+    def _show(self) -> Mapping[str, Any]:
+        version = version_of(self.path)
+        text, problems, in_force = None, [], False
+        masked = Masked(version.text)
+        try:
+            text = masked.shown
+        except ConfigError:
+            whole = _WHOLE
+        else:
+            whole = masked.restored(text)
+        try:
+            loaded = checked(self.path, version.text)
+            in_force = self.runtime.overridden(loaded).config == self.runtime.loaded.config
+        except ConfigError as error:
+            problems = _problems(error, whole)
+        reason = why_read_only(self.path) if self.editing else _OFF
+        return {
+            "path": str(self.path),
+            "text": text,
+            "tag": version.tag,
+            "writable": reason is None and text is not None,
+            "reason": reason,
+            "in_force": in_force,
+            "problems": problems,
+        }
+
+    def _checked(self, text: str, tag: str) -> tuple[Restored, Loaded]:
+        version = version_of(self.path)
+        if version.tag != tag:
+            raise Stale("the file has changed since it was read; read it again")
+        whole = _WHOLE
+        try:
+            whole = Masked(version.text).restored(text)
+            return whole, checked(self.path, whole.text)
+        except ConfigError as error:
+            raise Refused(_problems(error, whole)) from None
+
+    async def _effects(self, loaded: Loaded) -> Mapping[str, Any]:
+        try:
+            done = await self.runtime.reload(self.runtime.overridden(loaded), dry_run=True)
+        except ConfigError as error:
+            raise Refused(_problems(error, _WHOLE)) from None
+        return asdict(done)
+
+
+def _problems(error: ConfigError, whole: Restored) -> Found:
+    if not isinstance(error, ConfigProblems):
+        message = error.message.removeprefix(f"{error.path}: ")
+        return [{"path": error.path, "line": None, "message": redacted(message)}]
+    return [
+        {
+            "path": found.path,
+            "line": whole.shown_line(found.line),
+            "message": redacted(found.message),
+        }
+        for found in error.problems
+    ]
+
+
+@cache
+def _schema() -> Mapping[str, Any]:
+    return config_schema()

@@ -1,0 +1,109 @@
+"""A configuration file as it is shown: secrets hidden, every other character as it is.
+
+Owns: hiding them, and putting back what is hidden into a text that was edited. Opens nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from functools import cached_property
+
+import yaml
+
+from armory.config import ConfigProblems, Problem
+from armory.errors import ConfigError
+from armory.runtime.editing.secret_places import secret_places
+
+
+@dataclass(frozen=True)
+class Masked:
+    """A text whose secrets are hidden.
+
+    Attributes:
+        original: as it is in the file.
+    """
+
+    original: str
+
+    @cached_property
+    def _spans(self) -> list[tuple[int, int]]:
+        try:
+            return secret_places(self.original)
+        except (yaml.YAMLError, RecursionError):
+            said = "the file is no YAML, so what is secret in it is not known; mend it where it is"
+            raise ConfigError(said) from None
+
+    @cached_property
+    def _word(self) -> str:
+        word, number = "hidden", 0
+        while f"<{word}-" in self.original:
+            number += 1
+            word = f"hidden{number}"
+        return word
+
+    @cached_property
+    def hidden(self) -> tuple[str, ...]:
+        """What is hidden, in order."""
+        return tuple(self.original[start:end] for start, end in self._spans)
+
+    @cached_property
+    def shown(self) -> str:
+        """The text with `<hidden-N>` in the place of each secret.
+
+        Raises:
+            ConfigError: it is no YAML.
+        """
+        parts: list[str] = []
+        at = 0
+        for number, (start, end) in enumerate(self._spans, 1):
+            parts += [self.original[at:start], f"<{self._word}-{number}>"]
+            at = end
+        return "".join([*parts, self.original[at:]])
+
+    def restored(self, edited: str) -> Restored:
+        """The text that an edited one stands for, each `<hidden-N>` being what it was.
+
+        Newlines become those of the file where all of them are of one kind.
+
+        Raises:
+            ConfigProblems: something that looks like a hidden value stands for none.
+        """
+        windows = "\r\n" in self.original and "\n" not in self.original.replace("\r\n", "")
+        mark = re.compile(rf"<{self._word}-(?P<number>\d{{1,6}})>|<{self._word}-")
+        parts: list[str] = []
+        lines, line, at = [1], 1, 0
+        for match in [*mark.finditer(edited), None]:
+            plain = edited[at : match.start() if match else len(edited)].replace("\r\n", "\n")
+            for _ in range(plain.count("\n")):
+                line += 1
+                lines.append(line)
+            parts.append(plain.replace("\n", "\r\n") if windows else plain)
+            if match is None:
+                break
+            number = int(match["number"] or 0)
+            if not 1 <= number <= len(self.hidden):
+                said = f"{match[0]!r} stands for nothing that was hidden here; write the value"
+                raise ConfigProblems([Problem("", said, line)])
+            value = self.hidden[number - 1]
+            parts.append(value)
+            lines += [line] * value.count("\n")
+            at = match.end()
+        return Restored("".join(parts), tuple(lines))
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """A text as it may be written.
+
+    Attributes:
+        text: with its secrets.
+        lines: for each of its lines the number of the line in the edited text.
+    """
+
+    text: str
+    lines: tuple[int, ...]
+
+    def shown_line(self, line: int | None) -> int | None:
+        """The line of the edited text that a line of this one stands in, both from 1."""
+        return self.lines[line - 1] if line and line <= len(self.lines) else line

@@ -1,0 +1,132 @@
+"""A configuration as it is shown: no secret in it, and every character back when it is saved."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from armory.config import ConfigProblems
+from armory.errors import ConfigError
+from armory.observability import redaction
+from armory.runtime.editing.masking import Masked
+
+FILE = """\
+# top  token: hunter2
+server: {port: 8080, metrics: {token: abc}}
+security:
+  tokens:
+    root: {token: "s3cr'et", scopes: [admin]}
+    ann:
+      token: ${ANN_TOKEN}   # from the environment
+      # token: oldsecret
+    bob:
+      token: ${BOB:-fallback}
+  encryption_key: [one-key, 'two-key']
+  jwt:
+    secret: &same plain text secret
+    issuer: https://issuer.example
+upstreams:
+  a:
+    command: npx
+    args: ["--api-key", "kkk", "--token=zzz", --db, "postgres://u:pw@h/x?password=foo", "--max-tokens=5"]
+    env: {GITHUB_TOKEN: ghx, PLAIN: kept, KEY2: "Bearer ${X}"}
+    headers: {Authorization: "Bearer ${T}", X-Api-Key: q}
+    auth:
+      private_key: |
+        -----BEGIN
+        abcdef
+        -----END
+
+      # after it
+      client_secret: null
+mcpServers:
+  x: {command: y, env: {A_SECRET: *same, KEPT: "https://u:${P}@h"}}
+tool_rag: {openai: {api_key: sk-abcdef123456}, max_tools: 12}
+"""  # noqa: E501
+SECRETS = (
+    *("hunter2", "abc", "s3cr'et", "oldsecret", "fallback", "one-key", "two-key", "kkk", "zzz"),
+    *("plain text secret", "u:pw", "foo", "ghx", "abcdef", "sk-"),
+)
+KEPT = (
+    *("${ANN_TOKEN}", "# from the environment", "command: npx", "PLAIN: kept", "Bearer ${T}"),
+    *("--max-tokens=5", "# after it", "client_secret: null", "*same", "u:${P}@h", "max_tools: 12"),
+)
+
+
+def test_secrets_are_hidden_and_nothing_else() -> None:
+    shown = Masked(FILE).shown
+    for secret in SECRETS:
+        assert secret not in shown, secret
+    for text in KEPT:
+        assert text in shown, text
+
+
+def test_an_edit_keeps_what_is_hidden_and_moves_with_its_lines() -> None:
+    masked = Masked(FILE)
+    assert masked.restored(masked.shown).text == FILE
+    edited = masked.shown.replace("command: npx", "command: uvx").replace("port: 8080, ", "")
+    restored = masked.restored(edited)
+    assert restored.text == FILE.replace("command: npx", "command: uvx").replace("port: 8080, ", "")
+    # the key of several lines is one line where it is hidden
+    written = restored.text.splitlines()
+    for line, text in enumerate(written, 1):
+        shown = edited.splitlines()[(restored.shown_line(line) or 0) - 1]
+        assert text.strip() == shown.strip() or "<hidden-" in shown or "-----END" in text
+
+
+def test_a_new_value_takes_the_place_of_a_hidden_one() -> None:
+    masked = Masked("server: {metrics: {token: old-one}}\n")
+    assert masked.shown == "server: {metrics: {token: <hidden-1>}}\n"
+    assert masked.restored("server: {metrics: {token: new}}\n").text.count("new") == 1
+
+
+@pytest.mark.parametrize("mark", ["<hidden-2>", "<hidden-0>", "<hidden-", "<hidden-1"])
+def test_a_mask_is_never_written(mark: str) -> None:
+    masked = Masked("a: 1\nserver: {metrics: {token: old-one}}\n")
+    with pytest.raises(ConfigProblems) as refused:
+        masked.restored(f"server:\n  host: {mark}\n")
+    assert refused.value.problems[0].line == 2
+
+
+def test_a_text_that_looks_like_a_mask_is_not_taken_for_one() -> None:
+    text = "server: {host: <hidden-1>, metrics: {token: old-one}}\n"
+    masked = Masked(text)
+    assert "host: <hidden-1>" in masked.shown
+    assert "token: <hidden1-1>" in masked.shown
+    assert masked.restored(masked.shown).text == text
+
+
+def test_newlines_stay_those_of_the_file() -> None:
+    text = "# one\r\nserver:\r\n  metrics: {token: old-one}\r\n"
+    masked = Masked(text)
+    through_a_browser = masked.shown.replace("\r\n", "\n")
+    assert masked.restored(through_a_browser).text == text
+
+
+def test_values_in_force_are_hidden_wherever_they_stand(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(redaction, "_known", ["value-in-force"])
+    shown = Masked("# it was value-in-force\nupstreams: {a: {command: value-in-force}}\n").shown
+    assert shown == "# it was <hidden-1>\nupstreams: {a: {command: <hidden-2>}}\n"
+
+
+def test_of_a_file_that_is_no_yaml_nothing_is_shown() -> None:
+    with pytest.raises(ConfigError, match="no YAML"):
+        _ = Masked("server: {metrics: {token: abc\n").shown
+
+
+_VALUES = st.sampled_from(
+    ["token", "<hidden-1>", "s: x", "'q'", '"d"', "# c", "|\n      x\n", "&a b", "${V}", "é\u2028"]
+)
+_NAMES = st.sampled_from(["a_token", "x", "env"])
+
+
+@given(st.lists(st.tuples(_NAMES, _VALUES), max_size=6))
+def test_whatever_can_be_shown_comes_back(pairs: list[tuple[str, str]]) -> None:
+    text = "server:\n" + "".join(f"  {name}: {value}\n" for name, value in pairs)
+    masked = Masked(text)
+    try:
+        shown = masked.shown
+    except ConfigError:
+        return
+    assert masked.restored(shown).text == text
