@@ -133,7 +133,9 @@ class Gateway:
         meta_tools = MetaTools(
             self.tool_lists, services.finder, limiter, answers, self.changes, outcomes
         )
-        self.tool_calls = ToolCalls(pool, limiter, answers, meta_tools, outcomes, self._renewed)
+        self.tool_calls = ToolCalls(
+            pool, limiter, answers, self.tasks, meta_tools, outcomes, self._renewed
+        )
         self.primitives = Primitives(pool, Forwarder(pool, limiter, answers), self.tasks)
         self.session_methods = SessionMethods(self.changes.resources)
 

@@ -11,6 +11,7 @@ from typing import Literal
 
 from armory.domain.query import MAX_QUERY_CHARS, MAX_TOP_K
 
+TASKS_PER_PRINCIPAL = 10_000
 WithoutQuery = Literal["auto", "all", "search"]
 ResultFormat = Literal["json", "toon"]
 Personal = Literal["private", "always"]

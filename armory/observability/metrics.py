@@ -29,6 +29,10 @@ BYTES_A_TOKEN = 4
 _CALL_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _LIST_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)
 _TOOLS = (0, 1, 2, 3, 5, 8, 12, 20, 40, 80, 160, 320, 640, 1_280, 5_000, 20_000)
+STORES = {
+    "shared_store": "Whether the store that replicas share (`storage.redis`) answers.",
+    "vector_store": "Whether the vector store answers.",
+}
 _SCORES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0)
 
 
@@ -76,14 +80,14 @@ class Metrics:
     Args:
         upstreams: asked at scrape time; figures by server key.
         edge: likewise, None while nothing listens.
-        store: likewise, whether the vector store is there; None: it is in this process.
+        stores: likewise, whether each store outside this process is there (`STORES`).
     """
 
     def __init__(
         self,
         upstreams: Callable[[], Mapping[str, UpstreamFigures]],
         edge: Callable[[], EdgeFigures | None],
-        store: Callable[[], bool | None] = lambda: None,
+        stores: Callable[[], Mapping[str, bool]] = dict[str, bool],
     ) -> None:
         self.registry = CollectorRegistry()
         self._calls = CallTallies(_CALL_S)
@@ -123,7 +127,7 @@ class Metrics:
         self._rest_seconds = self._histogram(
             "rest_request_seconds", "Duration of requests to the REST API.", _CALL_S, "route"
         )
-        self.registry.register(_Live(upstreams, edge, store))
+        self.registry.register(_Live(upstreams, edge, stores))
         ProcessCollector(registry=self.registry)  # memory, descriptors and CPU, where /proc is
 
     def _counter(self, name: str, text: str, *labels: str) -> Counter:
@@ -211,11 +215,11 @@ class _Live(Collector):
         self,
         upstreams: Callable[[], Mapping[str, UpstreamFigures]],
         edge: Callable[[], EdgeFigures | None],
-        store: Callable[[], bool | None],
+        stores: Callable[[], Mapping[str, bool]],
     ) -> None:
         self._upstreams = upstreams
         self._edge = edge
-        self._store = store
+        self._stores = stores
 
     def describe(self) -> Iterable[GaugeMetricFamily]:
         return ()
@@ -249,11 +253,8 @@ class _Live(Collector):
             yield GaugeMetricFamily(
                 f"armory_client_{name}", text, value=getattr(edge, name) if edge else 0
             )
-        there = self._store()
-        if there is not None:
-            yield GaugeMetricFamily(
-                "armory_vector_store_up", "Whether the vector store answers.", value=float(there)
-            )
+        for name, there in self._stores().items():
+            yield GaugeMetricFamily(f"armory_{name}_up", STORES[name], value=float(there))
         yield GaugeMetricFamily("armory_tasks", "Tasks of the event loop.", value=_tasks())
 
 

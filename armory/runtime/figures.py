@@ -5,7 +5,7 @@ Owns: turning the state of the rooms into `Readiness` and figures. Changes nothi
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from armory.gateway.gateway import Gateway
@@ -18,6 +18,7 @@ from armory.observability.metrics import (
 )
 from armory.observability.redaction import redacted
 from armory.retrieval.retriever import Retriever
+from armory.storage.watch import CacheWatch
 from armory.upstreams.pool import Pool, PoolStatus
 from armory.upstreams.supervisor import Supervisor
 from armory.web.health import Readiness
@@ -35,6 +36,7 @@ class Figures:
         pool, supervisor: give the upstreams; functions, since they exist later.
         edge: gives the HTTP front, None while nothing listens.
         retriever: gives the retriever, None where Tool RAG is off.
+        shared: whether the store that replicas share is there; None: nothing is shared.
     """
 
     def __init__(
@@ -43,18 +45,20 @@ class Figures:
         supervisor: Callable[[], Supervisor],
         edge: Callable[[], HttpEdge | None],
         retriever: Callable[[], Retriever | None],
+        shared: CacheWatch | None,
     ) -> None:
         self._pool = pool
         self._supervisor = supervisor
         self._edge = edge
         self._retriever = retriever
-        self.metrics = Metrics(self._upstreams, self._clients, self._store)
+        self._shared = shared
+        self.metrics = Metrics(self._upstreams, self._clients, self._stores)
 
     def readiness(
         self,
         gateway: Gateway,
-        retriever: Retriever | None,
         *,
+        degraded: Sequence[str] = (),
         snapshot: bool,
         indexing: int = 0,
         upstreams: ReadyWhen = "gateway",
@@ -65,7 +69,7 @@ class Figures:
 
         Args:
             gateway: whose view is served.
-            retriever: None: Tool RAG is off.
+            degraded: what works less well than it should, in words.
             snapshot: whether the first snapshot was there.
             indexing: tools that are being made searchable.
             upstreams: as `server.readiness`: whether any or all of them have to be there, too.
@@ -105,9 +109,7 @@ class Figures:
         ]
         if indexing:
             missing.append(f"retrieval: {indexing:,} tools are being indexed")
-        degraded = retriever.degraded if retriever is not None else None
-        if degraded:
-            missing.append(f"retrieval: {degraded}")
+        missing += degraded
         ready = snapshot and blocked is None and not (audit is not None and audit.full)
         if upstreams == "any":
             ready = ready and (not status or bool(served))
@@ -129,9 +131,12 @@ class Figures:
         """(body, content type) of `/metrics`."""
         return self.metrics.text(), CONTENT_TYPE
 
-    def _store(self) -> bool | None:
-        retriever = self._retriever()
-        return None if retriever is None else retriever.store_there
+    def _stores(self) -> dict[str, bool]:
+        """Whether each store outside this process answers."""
+        retriever, watch = self._retriever(), self._shared
+        vectors = None if retriever is None else retriever.store_there
+        found = {} if vectors is None else {"vector_store": vectors}
+        return found if watch is None else {**found, "shared_store": not watch.problem}
 
     def _upstreams(self) -> dict[str, UpstreamFigures]:
         pool = self._pool.status()

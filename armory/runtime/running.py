@@ -140,7 +140,11 @@ class Runtime:
             generator=generator,
         )
         self.figures = Figures(
-            self.pool, lambda: self.supervisor, lambda: self.edge, lambda: self.retriever
+            self.pool,
+            lambda: self.supervisor,
+            lambda: self.edge,
+            lambda: self.retriever,
+            joined.watch,
         )
         self._trusted = trusted
         self.limits = Limits(loaded.config, accounts, self.figures.metrics.rate_limited)
@@ -178,7 +182,10 @@ class Runtime:
             on_compacted=self.figures.metrics.compacted,
             on_dropped=self.figures.metrics.notification_dropped,
             private_tools=self.keeper,
-            tasks=TaskRegister(self.joined.store),
+            tasks=TaskRegister(
+                self.joined.store,
+                per_principal=self.loaded.config.server.limits.tasks_per_principal,
+            ),
         )
         if self.observers.audit is not None:
             self.figures.watch_audit(self.observers.audit)
@@ -269,13 +276,19 @@ class Runtime:
         blocked = f"accounts: {away}" if away and accounts_needed(config) else None
         return self.figures.readiness(
             self.gateway,
-            self.retriever,
+            degraded=self._degraded(),
             snapshot=self.first_snapshot.is_set(),
             indexing=self.keeper.indexing,
             upstreams=self._ready_when,
             blocked="shutting down" if self._leaving else blocked,
             audit=self.observers.audit,
         )
+
+    def _degraded(self) -> list[str]:
+        """What works less well than it should, and why."""
+        retrieval = self.retriever.degraded if self.retriever is not None else None
+        found = {"retrieval": retrieval, "shared store": self.joined.away}
+        return [f"{part}: {why}" for part, why in found.items() if why]
 
     async def leave(self, delay_s: float) -> None:
         """Be about to end: say at `/readyz` that requests should go elsewhere, serve those that

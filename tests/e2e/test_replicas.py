@@ -89,6 +89,39 @@ def test_a_session_is_served_by_either_replica_until_its_owner_dies(
     assert post(other.url, "tools/list", {}, anew)[0] == 200
 
 
+def metric(gateway: Any, name: str) -> float:
+    with urllib.request.urlopen(f"{gateway.base}/metrics", timeout=30) as response:
+        lines = response.read().decode().splitlines()
+    return next(float(line.split()[1]) for line in lines if line.startswith(f"{name} "))
+
+
+@pytest.mark.parametrize("way", ["killed", "hanging"])
+def test_readiness_tells_of_a_redis_that_is_away(
+    serve: Callable[..., Any], demo_upstreams: dict[str, Any], redis: RedisServer, way: str
+) -> None:
+    config = {
+        "upstreams": {"time": demo_upstreams["time"]},
+        "storage": {"redis": redis.url},
+        "tool_rag": {"enabled": False},
+    }
+    gateway = serve(config).ready()
+    assert gateway.readiness()[1]["not_ready"] == []
+    assert metric(gateway, "armory_shared_store_up") == 1
+    redis.kill() if way == "killed" else redis.pause()
+    gateway.wait_for("shared_store_away")
+    status, told = gateway.readiness()
+    assert (status, told["status"]) == (200, "ready"), "its own clients are served on"
+    (why,) = told["not_ready"]
+    assert why.startswith("shared store: Redis failed (")
+    assert "storage.redis" in why
+    assert metric(gateway, "armory_shared_store_up") == 0
+    assert post(gateway.url, "initialize", HELLO)[0] in (200, 503)
+    redis.start() if way == "killed" else redis.resume()
+    gateway.wait_for("shared_store_back")
+    assert gateway.readiness()[1]["not_ready"] == []
+    assert metric(gateway, "armory_shared_store_up") == 1
+
+
 SCRIPTED = {
     "command": sys.executable,
     "args": ["-m", "armory.testing.upstreams.stdio", "--era", "legacy"],

@@ -19,7 +19,7 @@ from armory.config.base import (
     defaults_of,
 )
 from armory.domain.query import MAX_QUERY_CHARS, MAX_TOP_K, REST_QUERY_CHARS, REST_TOP_K
-from armory.gateway.settings import Experimental
+from armory.gateway.settings import TASKS_PER_PRINCIPAL, Experimental
 from armory.retrieval.options import SEARCHES, SEARCHES_PER_CALLER
 from armory.upstreams.spec import INFLOW_BYTES, UpstreamSpec
 from armory.web.settings import EventLoop, ListenSettings, ReadyWhen
@@ -89,6 +89,8 @@ class LimitsConfig(Block):
     """Searches that run or wait at once; one more is refused."""
     searches_per_principal: Count = SEARCHES_PER_CALLER
     """The same for one caller; who waits gets room in turn."""
+    tasks_per_principal: Count = TASKS_PER_PRINCIPAL
+    """Tasks of one caller that the gateway remembers; a call that may make one more is refused."""
     parked_interactions: Count = _HTTP.parked
     """Calls that may wait for a client's answer at once."""
     parked_per_principal: Count = _HTTP.parked_per_principal

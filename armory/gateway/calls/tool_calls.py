@@ -29,6 +29,7 @@ from armory.gateway.results.answers import (
     with_nearest,
 )
 from armory.gateway.results.channels import exposed_channel
+from armory.gateway.tasks.ownership import TaskOwnership
 from armory.gateway.views.definitions import for_models
 from armory.protocol.codes import HEADER_MISMATCH, INVALID_PARAMS
 from armory.protocol.errors import RpcError
@@ -48,6 +49,7 @@ class ToolCalls:
         pool: the upstream sessions.
         limiter: asked before a call is forwarded.
         answers: put results in the client's names.
+        tasks: has room for the task that a call may make.
         meta_tools: answer what is Armory's own.
         outcomes: told of every call.
         renewed: has the lists of one upstream fetched anew, and gives the request served from what
@@ -59,6 +61,7 @@ class ToolCalls:
         pool: Pool,
         limiter: Limiter,
         answers: Answers,
+        tasks: TaskOwnership,
         meta_tools: MetaTools,
         outcomes: Outcomes,
         renewed: Renewed,
@@ -66,6 +69,7 @@ class ToolCalls:
         self._pool = pool
         self._limiter = limiter
         self._answers = answers
+        self._tasks = tasks
         self._meta_tools = meta_tools
         self._outcomes = outcomes
         self._renewed = renewed
@@ -91,6 +95,15 @@ class ToolCalls:
                 return await self._pool.request(server, context.owner, _login(context))
             return self._missing(context, name, searched=searched)
         _check_arguments(params)
+        try:
+            with self._tasks.room(context, params):
+                return await self._forwarded(context, record, params, searched=searched)
+        except RateLimited as error:
+            return failed_call(error)
+
+    async def _forwarded(
+        self, context: RequestContext, record: ToolRecord, params: dict[str, Raw], *, searched: bool
+    ) -> Reply:
         started = time.perf_counter()
         ok = False
         try:

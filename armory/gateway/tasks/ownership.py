@@ -8,6 +8,8 @@ Never imports a transport.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import msgspec
 from msgspec import Raw
@@ -19,7 +21,10 @@ from armory.gateway.tasks.register import MOST_S, Place, TaskRegister
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
+from armory.protocol.meta import TASKS
 from armory.protocol.rawjson import items, members_or_none, need_text, pack, text_of, value
+
+_NO_ROOM = nullcontext()
 
 
 class TaskOwnership:
@@ -34,9 +39,25 @@ class TaskOwnership:
         self._pool = pool
         self._register = register
 
+    def room(
+        self, context: RequestContext, params: Mapping[str, Raw]
+    ) -> AbstractContextManager[None]:
+        """Room for the task that a call may make, while it lasts; a call that can make none needs
+        none.
+
+        Raises:
+            RateLimited: on entering it, where the caller has as many tasks as it may have.
+        """
+        if "task" in params or (context.era == "modern" and _declares(context.client.capabilities)):
+            return self._register.room(context.principal.key)
+        return _NO_ROOM
+
     async def note_made(self, context: RequestContext, server: str, reply: Reply) -> None:
         """Enter the task that a result tells of, if it does: `task` in the handshake era, the
         members of a result of type `task` in the modern one.
+
+        Raises:
+            RateLimited: the caller has as many as it may have, and the call had not asked for one.
         """
         result = members_or_none(Raw(reply.outline))
         if result is None:
@@ -90,6 +111,12 @@ class TaskOwnership:
             if id is not None and await self.located(context, id):
                 own.append(task)
         return Reply(pack({**result, "tasks": own}), era=reply.era)
+
+
+def _declares(capabilities: Mapping[str, Any]) -> bool:
+    """Whether a client takes tasks for results."""
+    extensions = capabilities.get("extensions")
+    return isinstance(extensions, Mapping) and TASKS in extensions
 
 
 def _ttl_s(task: Mapping[str, Raw]) -> float | None:

@@ -1,6 +1,7 @@
 """Who made which task.
 
-Owns: `TaskRegister`: in memory, and in the store that replicas share. Never imports a transport.
+Owns: `TaskRegister`: in memory, and in the store that replicas share; how many of one principal
+there may be. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -8,14 +9,16 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections import Counter
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple, Protocol
 
 import structlog
-from cachetools import TLRUCache
 
-from armory.errors import BackendError
+from armory.errors import BackendError, RateLimited
+from armory.gateway.settings import TASKS_PER_PRINCIPAL
+from armory.gateway.tasks.entries import Entries, Entry
 
 _log = structlog.get_logger(__name__)
 LEAST_S = 3_600.0
@@ -56,14 +59,6 @@ class Place(NamedTuple):
         return "task:" + hashlib.sha256("\0".join(self).encode()).hexdigest()[:40]
 
 
-class _Entry(NamedTuple):
-    """Whose one task is: key of the principal, time to live in seconds, when that was written."""
-
-    maker: str
-    ttl_s: float
-    at_s: float
-
-
 class TaskRegister:
     """Who made which task: the latest in memory, all of them in the store that replicas share.
 
@@ -73,6 +68,7 @@ class TaskRegister:
     Args:
         store: shared by the replicas; None: this process is on its own.
         kept: tasks in memory; the least recently used go first.
+        per_principal: tasks in memory of one principal, with those that may be being made.
         clock: seconds, monotonic.
     """
 
@@ -81,14 +77,39 @@ class TaskRegister:
         store: Store | None = None,
         *,
         kept: int = KEPT,
+        per_principal: int = TASKS_PER_PRINCIPAL,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._store = store
         self._clock = clock
-        self._near: TLRUCache[str, _Entry] = TLRUCache(
-            kept, ttu=lambda _key, entry, now: now + entry.ttl_s, timer=clock
-        )
+        self._near = Entries(kept, clock)
+        self._per_principal = per_principal
+        self._coming: Counter[str] = Counter()
         self._news = asyncio.Event()
+
+    @contextmanager
+    def room(self, maker: str) -> Generator[None]:
+        """Room for one more task of a principal while a call lasts that may make it.
+
+        Raises:
+            RateLimited: it has as many as it may have.
+        """
+        if self._near.count(maker) + self._coming[maker] >= self._per_principal:
+            raise self._too_many()
+        self._coming[maker] += 1
+        try:
+            yield
+        finally:
+            self._coming[maker] -= 1
+            if not self._coming[maker]:
+                del self._coming[maker]
+
+    def _too_many(self) -> RateLimited:
+        return RateLimited(
+            f"the gateway remembers {self._per_principal} tasks of yours and takes no more "
+            "(server.limits.tasks_per_principal); each is forgotten when its time to live is "
+            f"over, after {LEAST_S / 3_600:g} h at least"
+        )
 
     async def enter(self, place: Place, maker: str, ttl_s: float | None) -> None:
         """A task was made.
@@ -97,9 +118,15 @@ class TaskRegister:
             place: where it is.
             maker: key of the principal.
             ttl_s: its time to live; None: the upstream says none.
+
+        Raises:
+            RateLimited: it is new, and its maker has as many as it may have: a call made it that
+                did not say that it might.
         """
+        if place.key not in self._near and self._near.count(maker) >= self._per_principal:
+            raise self._too_many()
         ttl_s = MOST_S if ttl_s is None else min(max(ttl_s, LEAST_S), MOST_S)
-        mine = _Entry(maker, ttl_s, self._clock())
+        mine = Entry(maker, ttl_s, self._clock())
         known = self._near.setdefault(place.key, mine)
         self._news.set()
         self._news = asyncio.Event()
@@ -145,14 +172,14 @@ class TaskRegister:
         await self._renewed(key, entry)
         return entry.maker
 
-    async def _renewed(self, key: str, entry: _Entry) -> None:
+    async def _renewed(self, key: str, entry: Entry) -> None:
         before = self._near.get(key)
         if before is None or before.maker != entry.maker:
             self._near[key] = entry
         elif self._clock() - before.at_s > before.ttl_s / _RENEWED:
             await self._write(key, before._replace(at_s=self._clock()))
 
-    async def _write(self, key: str, entry: _Entry) -> None:
+    async def _write(self, key: str, entry: Entry) -> None:
         self._near[key] = entry
         if self._store is not None:
             try:
@@ -161,10 +188,10 @@ class TaskRegister:
                 _log.warning("task_not_shared", error=error.message)
 
 
-def _written(entry: _Entry) -> bytes:
+def _written(entry: Entry) -> bytes:
     return f"{entry.ttl_s:g} {entry.maker}".encode()
 
 
-def _read(raw: bytes | None, now_s: float) -> _Entry | None:
+def _read(raw: bytes | None, now_s: float) -> Entry | None:
     ttl, _, maker = (raw or b"").decode().partition(" ")
-    return _Entry(maker, float(ttl), now_s) if maker else None
+    return Entry(maker, float(ttl), now_s) if maker else None

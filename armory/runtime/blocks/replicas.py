@@ -17,6 +17,7 @@ from armory.config.model import Config
 from armory.errors import BackendError
 from armory.storage.cache import Cache
 from armory.storage.opening import make_cache
+from armory.storage.watch import CacheWatch
 from armory.wire.http.replicas import Replicas
 
 _log = structlog.get_logger(__name__)
@@ -38,11 +39,20 @@ class Shared(NamedTuple):
         replicas: the map of sessions and the hop; None for a replica on its own.
         state_keys: secrets that seal request state; empty for a secret of its own.
         store: where the replicas keep what they share; None likewise.
+        watch: whether that is there; None likewise.
     """
 
     replicas: Replicas | None = None
     state_keys: tuple[bytes, ...] = ()
     store: Cache | None = None
+    watch: CacheWatch | None = None
+
+    @property
+    def away(self) -> str:
+        """What is wrong with the store, and what that means; empty: nothing is."""
+        if self.watch is None or not self.watch.problem:
+            return ""
+        return f"{self.watch.problem}; sessions and tasks of other replicas cannot be looked up"
 
 
 async def shared(
@@ -65,7 +75,10 @@ async def shared(
     stack.push_async_callback(directory.aclose)
     url = os.environ.get(REPLICA_URL) or f"http://{_reachable(host)}:{port}{base_path}"
     _log.info("replica_joins", url=url)
-    return Shared(Replicas(directory, url), await _state_keys(store), store)
+    watch = CacheWatch(store)
+    watch.start()
+    stack.push_async_callback(watch.stop)
+    return Shared(Replicas(directory, url), await _state_keys(store), store, watch)
 
 
 def _reachable(host: str) -> str:

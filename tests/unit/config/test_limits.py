@@ -48,6 +48,7 @@ def text_of(path: str, value: str) -> str:
         (f"{LIMITS}.rest_top_k", "1", "0"),
         (f"{LIMITS}.searches", "1", "0"),
         (f"{LIMITS}.searches_per_principal", "1", "0"),
+        (f"{LIMITS}.tasks_per_principal", "1", "0"),
         (f"{LIMITS}.parked_interactions", "1", "0"),
         (f"{UP}.max_concurrency", "1", "0"),
         (f"{UP}.max_queue", "0", "-1"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from armory.errors import RateLimited
 from armory.gateway.tasks.register import KEPT, LEAST_S, MOST_S, Place, TaskRegister
 from armory.storage.cache import MemoryCache
 
@@ -71,3 +72,35 @@ async def test_memory_is_bounded() -> None:
         await register.enter(Place("up", "", str(number)), "a", None)
     known = [n for n in range(50) if register.near(Place("up", "", str(n)))]
     assert known == list(range(40, 50))
+
+
+async def test_tasks_of_one_principal_are_bounded_while_their_time_lasts() -> None:
+    now = Now()
+    register = TaskRegister(per_principal=3, clock=now)
+    for number, ttl_s in enumerate((None, 0.0, 0.0)):
+        await register.enter(Place("up", "", str(number)), "a", ttl_s)
+    with pytest.raises(RateLimited, match="tasks_per_principal"), register.room("a"):
+        pass
+    with pytest.raises(RateLimited, match="tasks_per_principal"):
+        await register.enter(Place("up", "", "3"), "a", None)
+    await register.enter(Place("up", "", "1"), "a", None)  # known already
+    now.at = LEAST_S - 1
+    assert await register.maker(Place("up", "", "2")) == "a"  # renewed
+    now.at = LEAST_S + 1  # the second is forgotten
+    with register.room("a"), pytest.raises(RateLimited), register.room("a"):
+        pass
+    with register.room("a"):
+        pass
+
+
+async def test_the_count_of_each_principal_is_that_of_its_entries() -> None:
+    now = Now()
+    register = TaskRegister(kept=5, per_principal=4, clock=now)
+    for number in range(12):  # most are pushed out by later ones
+        await register.enter(Place("up", "", str(number)), "ab"[number % 2], None)
+    await register.enter(Place("up", "", "11"), "a", None)  # b's, now nobody's
+    counts = [register._near.count(maker) for maker in "ab"]  # pyright: ignore[reportPrivateUsage]
+    assert counts == [2, 2]
+    now.at = MOST_S + 1
+    counts = [register._near.count(maker) for maker in "ab"]  # pyright: ignore[reportPrivateUsage]
+    assert counts == [0, 0]

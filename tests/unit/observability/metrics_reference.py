@@ -10,7 +10,7 @@ from pathlib import Path
 from prometheus_client.metrics import MetricWrapperBase
 
 from armory.domain.principal import ANONYMOUS
-from armory.observability.metrics import EdgeFigures, Metrics, UpstreamFigures
+from armory.observability.metrics import STORES, EdgeFigures, Metrics, UpstreamFigures
 
 FILE = Path(__file__).parents[3] / "docs" / "metrics.md"
 _HEAD = """\
@@ -28,7 +28,9 @@ the process itself takes (`process_*`) is there where the system has `/proc`.
 def reference() -> str:
     """The whole page."""
     figures = {"notes": UpstreamFigures(True, 3, 1, 0, 0, "closed")}
-    metrics = Metrics(lambda: figures, lambda: EdgeFigures(1, 1, 1), lambda: True)
+    metrics = Metrics(
+        lambda: figures, lambda: EdgeFigures(1, 1, 1), lambda: dict.fromkeys(STORES, True)
+    )
     metrics.called(ANONYMOUS, "notes__add", ok=True, latency_ms=1.0)
     rows: list[tuple[str, str, str, str]] = []
     for collector in metrics.registry._collector_to_names:  # pyright: ignore[reportPrivateUsage]

@@ -13,7 +13,9 @@ from armory.observability.metrics import EdgeFigures, Metrics, UpstreamFigures
 
 def test_calls_listings_and_the_state_of_upstreams_are_counted() -> None:
     figures = {"a": UpstreamFigures(True, 3, 2, 1, 0, "open")}
-    metrics = Metrics(lambda: figures, lambda: EdgeFigures(4, 5, 6), lambda: False)
+    metrics = Metrics(
+        lambda: figures, lambda: EdgeFigures(4, 5, 6), lambda: {"vector_store": False}
+    )
     metrics.called(ANONYMOUS, "a__b", ok=True, latency_ms=20)
     metrics.called(ANONYMOUS, "a__b", ok=False, latency_ms=20)
     listing = Listing(

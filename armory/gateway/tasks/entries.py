@@ -1,0 +1,67 @@
+"""Tasks in memory, and how many of them each principal made.
+
+Owns: `Entry` and `Entries`. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import NamedTuple
+
+from cachetools import TLRUCache
+
+
+class Entry(NamedTuple):
+    """Whose one task is: key of the principal, time to live in seconds, when that was written."""
+
+    maker: str
+    ttl_s: float
+    at_s: float
+
+
+class Entries(TLRUCache[str, Entry]):
+    """Entries by the key of their place, each until its time is over.
+
+    Args:
+        kept: entries at most; the least recently used go first.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(self, kept: int, clock: Callable[[], float]) -> None:
+        super().__init__(kept, ttu=lambda _key, entry, now: now + entry.ttl_s, timer=clock)
+        self._of: Counter[str] = Counter()
+
+    def count(self, maker: str) -> int:
+        """Tasks of one principal whose time is not over."""
+        self.expire()
+        return self._of[maker]
+
+    def __setitem__(self, key: str, value: Entry) -> None:
+        """Enter it, whatever was there."""
+        with self.timer:  # one time for all of it
+            before = self.get(key)
+            super().__setitem__(key, value)
+        if before is not None:
+            self._forget(before)
+        self._of[value.maker] += 1
+
+    def __delitem__(self, key: str) -> None:
+        """Forget one, as `popitem` does with the least recently used."""
+        with self.timer:
+            entry = self.get(key)
+            super().__delitem__(key)
+        if entry is not None:
+            self._forget(entry)
+
+    def expire(self, time: float | None = None) -> list[tuple[str, Entry]]:
+        """Forget those whose time is over; they are returned."""
+        gone = list(super().expire(time))
+        for _, entry in gone:
+            self._forget(entry)
+        return gone
+
+    def _forget(self, entry: Entry) -> None:
+        self._of[entry.maker] -= 1
+        if not self._of[entry.maker]:
+            del self._of[entry.maker]

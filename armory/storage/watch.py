@@ -1,0 +1,70 @@
+"""Whether the store that replicas share is there: asked beside the requests.
+
+Owns: `CacheWatch`. Never imports another room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+
+from armory.errors import BackendError
+from armory.storage.cache import Cache
+from armory.tasks import spawn, stop
+
+_log = structlog.get_logger(__name__)
+PROBE_S = 1.0
+_KEY = "watch"
+
+
+class CacheWatch:
+    """Watches a shared cache.
+
+    Args:
+        cache: is read from once a second; every read has its own deadline.
+        every_s: seconds between two reads.
+
+    Attributes:
+        problem: why the cache is away; empty while it is there.
+    """
+
+    def __init__(self, cache: Cache, *, every_s: float = PROBE_S) -> None:
+        self.problem = ""
+        self._cache = cache
+        self._every_s = every_s
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Watch from now on; again does nothing."""
+        if self._task is None:
+            self._task = spawn(self._run(), "shared store: watch")
+
+    async def stop(self) -> None:
+        """Watch no longer."""
+        await stop(self._task)
+
+    async def _run(self) -> None:
+        while True:
+            await self._probe()
+            await asyncio.sleep(self._every_s)
+
+    async def _probe(self) -> None:
+        """Read; a cache that is thought to be there is away when a second read fails, too: the
+        first may have waited for this process.
+        """
+        why = await self._failure()
+        if why and not self.problem:
+            why = await self._failure()
+        if why and not self.problem:
+            _log.warning("shared_store_away", error=why)
+        elif self.problem and not why:
+            _log.info("shared_store_back")
+        self.problem = why
+
+    async def _failure(self) -> str:
+        try:
+            await self._cache.get(_KEY)
+        except BackendError as error:
+            return error.message
+        return ""
