@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -113,7 +113,7 @@ class Counted:
 @contextlib.contextmanager
 def counted(
     name: str, target: Target, label: str, upstream_port: int, folder: Path, code: Path
-) -> Iterator[Counted]:
+) -> Generator[Counted]:
     """`target` of `code` under Callgrind, warm."""
     folder.mkdir()
     port = free_port()
@@ -193,7 +193,7 @@ def table(rows: list[Row]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(description="Instructions of a call, counted by Valgrind.")
     parser.add_argument("--before", type=Path, help="another checkout to compare with")
     parser.add_argument("--label", action="append", choices=LABELS)
     parser.add_argument("--out", type=Path, help="write JSON there")

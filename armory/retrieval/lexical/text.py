@@ -7,6 +7,7 @@ words, light stemming, character trigrams. Never imports anything of Armory.
 from __future__ import annotations
 
 import re
+import threading
 import unicodedata
 from functools import lru_cache
 from typing import Protocol
@@ -43,13 +44,20 @@ class _Stemmer(Protocol):
     def stemWord(self, word: str) -> str: ...
 
 
-_STEMMER: _Stemmer = snowballstemmer.stemmer("english")
+class _Stemmers(threading.local):
+    """One for each thread: a stemmer keeps the word that it works on in itself."""
+
+    def __init__(self) -> None:
+        self.english: _Stemmer = snowballstemmer.stemmer("english")
+
+
+_STEMMERS = _Stemmers()
 
 
 @lru_cache(maxsize=100_000)
 def stem(word: str) -> str:
     """Snowball English stem of a lower-case word; other languages lose little or nothing."""
-    return _STEMMER.stemWord(word) if len(word) > 2 else word
+    return _STEMMERS.english.stemWord(word) if len(word) > 2 else word
 
 
 def fold(text: str) -> str:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
 import pytest
 
 from armory.retrieval.lexical.text import (
@@ -10,6 +13,7 @@ from armory.retrieval.lexical.text import (
     is_cjk,
     spaced,
     split_identifier,
+    stem,
     terms,
     trigrams,
 )
@@ -76,3 +80,24 @@ def test_trigrams_mark_borders() -> None:
 def test_compounds_are_wholes_that_are_not_said_apart() -> None:
     assert compounds("readFile and http") == {"readfil"}
     assert compounds("GitHub github") == frozenset()
+
+
+def test_threads_that_stem_at_once_do_not_disturb_each_other() -> None:
+    """Searches and indexing tokenise on several threads."""
+    roots = ("nation", "relation", "optim", "creat", "generous", "hope")
+    tails = ("aliz", "iveness", "fulness", "ous", "ation")
+    ends = ("ing", "ed", "s", "ation", "ly", "ness")
+    words = [root + tail + end for root in roots for tail in tails for end in ends]
+    stem.cache_clear()
+    wanted = [stem(word) for word in words]
+
+    def stemmed(_: int) -> list[str]:
+        return [stem.__wrapped__(word) for word in words]
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            assert all(found == wanted for found in pool.map(stemmed, range(12)))
+    finally:
+        sys.setswitchinterval(interval)

@@ -1,0 +1,212 @@
+"""Several gateways on one Qdrant collection, and one of them beside the exact index.
+
+    python -m benchmarks.scale.shared TOOLS_JSONL --qdrant URL [--queries 1000] [--tools 3000] \
+        [--sizes 15000] [--out FILE]
+
+Owns: two scenes. `fleet`: five catalogs (all tools; the same again; a half of them; other tools;
+all but one server's, which then comes back) share a collection, and every answer is compared with
+that of the same catalog alone on `exact`. `beside`: at each size, `exact` and `qdrant` in processes
+of their own: first start, restart with the vectors in the cache, one changed tool, a filtered
+listing, resident memory. Everything is embedded for real up to `--real` tools; above, vectors are
+known ones moved a little, as in `run.py`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+from armory.domain.query import Query, VisibleSet
+from armory.domain.tool import ToolRecord
+from armory.retrieval.embedders.embedded import EmbeddedEmbedder
+from armory.retrieval.indexing.cache import DocumentCache
+from armory.retrieval.indexing.indexer import Indexing
+from armory.retrieval.options import PartOptions, QdrantSettings
+from armory.retrieval.registry import make_index, make_rankers
+from armory.retrieval.retriever import Retriever
+from armory.retrieval.settings import RetrieverSettings
+from benchmarks.scale.run import Noisy, base_vectors, catalog, pct, resident_mb, settled
+
+_TIED = 1e-3
+"""Tools whose scores differ by less may change places."""
+
+
+def gateway(index: str, args: argparse.Namespace, embedder: EmbeddedEmbedder) -> Retriever:
+    """A retriever as a gateway has it."""
+    parts = PartOptions(qdrant=QdrantSettings(url=args.qdrant, collection=args.collection))
+    indexing = Indexing(cache=DocumentCache(args.cache))
+    settings = RetrieverSettings(query_cache=0)
+    return Retriever(
+        embedder, make_index(index, embedder, parts), make_rankers(), settings, indexing=indexing
+    )
+
+
+def queries(tools: Sequence[ToolRecord], count: int) -> list[str]:
+    """The beginnings of descriptions, from every part of the catalog."""
+    step = max(1, len(tools) // count)
+    asked = [" ".join(tool.description.split()[:9]) or tool.name for tool in tools[::step]]
+    return asked[:count]
+
+
+def same(found: list[tuple[str, float]], wanted: list[tuple[str, float]]) -> bool:
+    """Whether two lists are the same but for the order of ties."""
+    if sorted(name for name, _ in found) != sorted(name for name, _ in wanted):
+        return False
+    return all(
+        one == other or abs(score - right) < _TIED
+        for (one, score), (other, right) in zip(found, wanted, strict=True)
+    )
+
+
+async def fleet(args: argparse.Namespace) -> dict[str, Any]:
+    """Each gateway's answers beside those of its catalog alone."""
+    every = catalog(args.tools_file, 2 * args.tools)
+    mine, others = every[: args.tools], every[args.tools :]
+    away = mine[len(mine) // 2].server
+    without = [tool for tool in mine if tool.server != away]
+    catalogs = {
+        "all": mine,
+        "all again": mine,
+        "a half": mine[::2],
+        "other tools": others,
+        "one server away": without,
+    }
+    report: dict[str, Any] = {"tools": args.tools, "queries": args.queries}
+    async with AsyncExitStack() as stack:
+        shared: dict[str, Retriever] = {}
+        for name in catalogs:
+            one = gateway("qdrant", args, EmbeddedEmbedder())
+            shared[name] = await stack.enter_async_context(one)
+        await asyncio.gather(*(shared[name].index(found) for name, found in catalogs.items()))
+        alone: dict[str, list[list[tuple[str, float]]]] = {}
+        for name, tools in catalogs.items():
+            async with gateway("exact", args, EmbeddedEmbedder()) as exact:
+                await exact.index(tools)
+                alone[name] = [await answer(exact, text) for text in queries(tools, args.queries)]
+        for turn in ("first", "after the server came back and went again"):
+            for name, tools in catalogs.items():
+                differ, most = 0, 0.0
+                for text, wanted in zip(queries(tools, args.queries), alone[name], strict=True):
+                    found = await answer(shared[name], text)
+                    differ += not same(found, wanted)
+                    if same(found, wanted):
+                        pairs = zip(sorted(found), sorted(wanted), strict=True)
+                        most = max([most, *(abs(a[1] - b[1]) for a, b in pairs)])
+                row = {"lists_that_differ": differ, "largest_score_difference": round(most, 5)}
+                report[f"{name}, {turn}"] = row
+                print(name, turn, row, flush=True)
+            await shared["one server away"].index(mine)
+            await shared["one server away"].index(without)
+    return report
+
+
+async def answer(one: Retriever, text: str) -> list[tuple[str, float]]:
+    """(name, score) of what is listed.
+
+    Raises:
+        RuntimeError: the answer was degraded.
+    """
+    found = await one.search(Query((text,)))
+    if found.degraded is not None:
+        raise RuntimeError(f"degraded: {found.degraded}")
+    return [(match.tool.name, match.score) for match in found.matches]
+
+
+async def beside(args: argparse.Namespace, index: str, size: int, start: str) -> dict[str, Any]:
+    """One start of one gateway, and what it then answers."""
+    tools = catalog(args.tools_file, size)
+    embedder = EmbeddedEmbedder()
+    if size > args.real:
+        known = await base_vectors(args.tools_file, 1_000, DocumentCache(args.cache))
+        embedder = Noisy(known)
+    before = resident_mb()
+    async with gateway(index, args, embedder) as one:
+        began = time.perf_counter()
+        await one.index(tools)
+        built = time.perf_counter() - began
+        await settled(one._index)  # pyright: ignore[reportPrivateUsage]
+        changed = replace(tools[0], description=f"{tools[0].description} Changed at {time.time()}.")
+        began = time.perf_counter()
+        await one.index([changed, *tools[1:]])
+        change = time.perf_counter() - began
+        visible = VisibleSet(frozenset(tool.name for tool in tools[::2]))
+        walls: list[float] = []
+        degraded = 0
+        for number, text in enumerate(queries(tools, 220)):
+            began = time.perf_counter()
+            found = await one.search(Query((text,)), visible)
+            degraded += found.degraded is not None
+            if number >= 20:
+                walls.append((time.perf_counter() - began) * 1e3)
+        return {
+            "index": index,
+            "tools": size,
+            "start": start,
+            "ready_s": round(built, 2),
+            "one_tool_changed_s": round(change, 3),
+            "listing_ms": {"p50": pct(walls, 50), "p95": pct(walls, 95)},
+            "resident_mb": round(resident_mb() - before),
+            "degraded": degraded,
+        }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Several gateways on one Qdrant collection.")
+    parser.add_argument("tools_file", type=Path)
+    parser.add_argument("--qdrant", required=True, help="URL of a server")
+    parser.add_argument("--queries", type=int, default=1_000)
+    parser.add_argument("--tools", type=int, default=3_000, help="of each catalog of the fleet")
+    parser.add_argument("--sizes", default="15000")
+    parser.add_argument("--real", type=int, default=20_000, help="so many are embedded for real")
+    parser.add_argument("--out", type=Path)
+    parser.add_argument("--cache", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--collection", default=f"bench-{os.getpid()}", help=argparse.SUPPRESS)
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.one:
+        index, size, start = args.one.split(":")
+        print(json.dumps(asyncio.run(beside(args, index, int(size), start))))
+        return
+    report: dict[str, Any] = {"beside": []}
+
+    def keep() -> None:
+        if args.out is not None:
+            args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+
+    with tempfile.TemporaryDirectory() as folder:
+        args.cache = Path(folder) / "fleet.db"
+        if args.tools:
+            report["fleet"] = asyncio.run(fleet(args))
+            keep()
+        for size in map(int, filter(None, args.sizes.split(","))):
+            for start in ("first", "again"):
+                for index in ("exact", "qdrant"):
+                    command = [sys.executable, "-m", "benchmarks.scale.shared"]
+                    command += [str(args.tools_file), "--qdrant", args.qdrant]
+                    command += ["--real", str(args.real), "--collection", args.collection]
+                    command += ["--cache", f"{folder}/{index}-{size}.db"]
+                    command += ["--one", f"{index}:{size}:{start}"]
+                    done = subprocess.run(command, capture_output=True, text=True, check=False)
+                    if done.returncode:
+                        raise SystemExit(done.stderr[-2_000:])
+                    report["beside"].append(json.loads(done.stdout.splitlines()[-1]))
+                    print(report["beside"][-1], flush=True)
+                    keep()
+
+
+if __name__ == "__main__":
+    main()
