@@ -9,6 +9,7 @@ export interface Problem {
   status: number;
   code: string;
   detail: string;
+  problems?: unknown[];
 }
 
 export class Refused extends Error {
@@ -39,8 +40,8 @@ export function onUnauthenticated(then: () => void): void {
   whenUnauthenticated = then;
 }
 
-export async function ask<T>(method: string, path: string, body?: unknown, signal?: AbortSignal): Promise<T> {
-  const headers: Record<string, string> = { Accept: "application/json" };
+export async function ask<T>(method: string, path: string, body?: unknown, signal?: AbortSignal, more: Record<string, string> = {}): Promise<T> {
+  const headers: Record<string, string> = { Accept: "application/json", ...more };
   const known = token();
   if (known !== null) headers["Authorization"] = `Bearer ${known}`;
   if (body !== undefined) headers["Content-Type"] = "application/json";

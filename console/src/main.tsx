@@ -5,6 +5,7 @@ import { useCallback, useEffect, useState } from "preact/hooks";
 import { get, keepToken, onUnauthenticated, Refused, takeTokenOfLink, token } from "./api";
 import { Activity } from "./pages/activity";
 import { Changes } from "./pages/changes";
+import { Configuration } from "./pages/configuration";
 import { Connect } from "./pages/connect";
 import { Overview } from "./pages/overview";
 import { People } from "./pages/people";
@@ -28,6 +29,7 @@ const PAGES: Record<string, Entry> = {
   changes: { title: "Changes", page: Changes, admin: true },
   people: { title: "People", page: People },
   usage: { title: "Usage", page: Usage },
+  configuration: { title: "Configuration", page: Configuration, admin: true },
   connect: { title: "Connect", page: Connect },
 };
 
@@ -111,7 +113,8 @@ function App() {
       ? <main><p role="status">Loading…</p></main>
       : <main><h1>Armory console</h1><Failure error={said} retry={() => void load()} /></main>;
 
-  const Shown = (PAGES[at] as Entry).page;
+  const asked = PAGES[at] as Entry;
+  const Shown = asked.admin && !me.admin ? Overview : asked.page;
   const other = shade === "dark" ? "light" : "dark";
   return (
     <>

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 DRIVER = ROOT / "tests" / "node" / "console.mjs"
 ROOT_TOKEN, ANN_TOKEN = "the-token-of-the-operator", "the-token-of-a-reader"
 PAGES = ["overview", "playground", "tools", "activity", "people", "usage", "connect"]
-FOR_ADMINISTRATORS = ["changes"]
+FOR_ADMINISTRATORS = ["changes", "configuration"]
 WITHIN_S = 190
 
 
@@ -68,7 +68,7 @@ def served(serve: Any, demo_upstreams: dict[str, Any], tmp_path: Path) -> Any:
     down = f"import sys; sys.exit({MARKUP!r})"
     return serve(
         {
-            "server": {"base_path": "/below"},
+            "server": {"base_path": "/below", "config_editing": True},
             "upstreams": {
                 **demo_upstreams,
                 "markup": {
@@ -110,6 +110,15 @@ def test_people_find_their_way_and_markup_stays_text(served: Any, packages: Path
     (label,) = load_dataset(facts["folder"]).queries
     assert (label.text, label.relevant) == ("write a note", {facts["first"]})
 
+    written = Path(facts["file"]).read_text()
+    for kept in (ROOT_TOKEN, ANN_TOKEN, "sets:\n  pair:\n    servers: [notes]\n", "# by another"):
+        assert kept in written
+    assert "<hidden-" not in written
+    Path(facts["file"]).chmod(0o444)
+    facts = drive(packages, "readonly", served.base, ROOT_TOKEN, ["configuration"])
+    assert "read-only" in facts["reason"]
+    assert facts["saves"] == 0
+
     facts = drive(packages, "restricted", served.base, ANN_TOKEN, PAGES)
     assert "notes__add_note" in facts["text"]
     for hidden in ("time__", "delete_note", "markup", "broken", "Restart", "Right", "Seen as"):
@@ -132,7 +141,7 @@ async def test_ten_thousand_tools(tmp_path: Path, packages: Path) -> None:
         settings=AccountSettings(),
         embedder=HashingEmbedder(),
     ) as service:
-        asked = command(packages, "large", service.url, ADMIN_TOKEN, PAGES + FOR_ADMINISTRATORS)
+        asked = command(packages, "large", service.url, ADMIN_TOKEN, [*PAGES, "changes"])
         driver = await asyncio.create_subprocess_exec(*asked, stdout=subprocess.PIPE)
         async with asyncio.timeout(WITHIN_S):
             output, _ = await driver.communicate()

@@ -106,7 +106,75 @@ const search = async (text) => {
   await page.locator(".ranked li").first().waitFor();
 };
 
+/** Waits until the text on the page is checked, and says what is wrong with it. */
+const problems = async (wanted) => {
+  await page.getByText(wanted, { exact: true }).waitFor();
+  return page.locator("#problems").innerText();
+};
+const append = async (text) => {
+  await page.getByLabel("armory.yaml", { exact: true }).press("Control+End");
+  await page.keyboard.insertText(text);
+};
+const configuration = async () => {
+  await open("configuration", "Configuration");
+  const editor = page.getByLabel("armory.yaml", { exact: true });
+  await page.getByText("As it is in the file.").waitFor();
+  report.facts.file = await page.locator(".lead code").first().innerText();
+  if ((await editor.inputValue()).includes(token)) throw new Error("the administrator's token is shown");
+  await append("\nsets:\n  pair:\n    servrs: [notes]\n");
+  const said = await problems("1 problem");
+  if (!said.includes("sets.pair.servrs") || !said.includes("did you mean 'servers'")) throw new Error(said);
+  await inspect("configuration with a problem");
+  await page.locator("#problems button").click();
+  const help = page.getByRole("complementary", { name: "Help" });
+  await editor.press("ArrowUp");
+  await editor.press("End");
+  await help.getByRole("heading", { name: "sets.pair" }).waitFor();
+  await help.getByText("A named part of the catalog").waitFor();
+  await help.getByRole("button", { name: "servers", exact: true }).click();
+  await page.keyboard.insertText("[notes]");
+  await editor.press("ArrowDown");
+  await editor.press("Home");
+  await editor.press("Shift+End");
+  await editor.press("Delete");
+  await editor.press("Delete");
+  await page.getByText("It holds.").waitFor();
+  await help.waitFor();
+  await page.getByRole("button", { name: "Review" }).click();
+  const review = page.getByRole("region", { name: "Review" });
+  await review.getByText("In force at once: sets").waitFor();
+  await inspect("configuration, reviewed");
+  if (shots) await review.scrollIntoViewIfNeeded();
+  await shot("configuration");
+  await review.getByRole("button", { name: "Save" }).click();
+  await page.getByText("Saved. The gateway goes by it.").waitFor();
+  await inspect("configuration, saved");
+
+  // somebody else saves meanwhile
+  await append("# mine\n");
+  const headers = { Authorization: `Bearer ${token}`, "Content-Type": "application/json" };
+  const there = await (await fetch(`${base}/v1/configuration`, { headers })).json();
+  const put = { method: "PUT", headers: { ...headers, "If-Match": `"${there.tag}"` }, body: JSON.stringify({ text: `${there.text}# by another\n` }) };
+  if ((await fetch(`${base}/v1/configuration`, put)).status !== 200) throw new Error("the other's change was refused");
+  await page.getByRole("button", { name: "Review" }).click();
+  await page.getByText("The file has changed since it was read here").waitFor();
+  await page.getByRole("button", { name: "Read it again" }).click();
+  await page.waitForFunction(() => document.querySelector(".editor textarea").value.includes("# by another"));
+  report.console = report.console.filter((said) => !said.includes("412"));
+};
+
 const scenarios = {
+  async readonly() {
+    await login();
+    await open("configuration", "Configuration");
+    report.facts.reason = await page.getByRole("note").innerText();
+    await append("\n# for elsewhere\n");
+    await page.getByText("It holds.").waitFor();
+    await page.getByRole("button", { name: "Review" }).click();
+    await page.getByText("It cannot be saved from here.").waitFor();
+    report.facts.saves = await page.getByRole("button", { name: "Save", exact: true }).count();
+    await inspect("configuration, read-only");
+  },
   async small() {
     await login();
     await page.getByRole("button", { name: "Standard error of broken" }).click();
@@ -201,6 +269,8 @@ const scenarios = {
     await open("usage", "Usage");
     await page.getByRole("link", { name: "notes__add_note" }).waitFor();
     await shot("usage");
+
+    await configuration();
 
     await everyPage();
     await page.getByRole("button", { name: "Dark", exact: true }).click();

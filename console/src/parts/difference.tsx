@@ -10,6 +10,9 @@ export const Difference = ({ lines }: { lines: string[] }) => (
   </div>
 );
 
+const MOST_CELLS = 4_000_000;
+const AROUND = 2;
+
 /** Lines of a difference of two texts, those that stayed left out but for two around each change. */
 export function differenceOf(before: string, after: string): string[] {
   const a = before.split("\n");
@@ -21,6 +24,8 @@ export function differenceOf(before: string, after: string): string[] {
   const left = a.slice(head, a.length - tail);
   const right = b.slice(head, b.length - tail);
   if (left.length === 0 && right.length === 0) return [];
+  if (left.length * right.length > MOST_CELLS) // too much to compare: the one for the other
+    return [`@@ line ${head + 1} @@`, ...left.map((line) => `-${line}`), ...right.map((line) => `+${line}`)];
   // the longest common part of what is left, line by line
   const long: number[][] = Array.from({ length: left.length + 1 }, () => new Array<number>(right.length + 1).fill(0));
   for (let i = left.length - 1; i >= 0; i--)
@@ -31,5 +36,19 @@ export function differenceOf(before: string, after: string): string[] {
     if (i < left.length && j < right.length && left[i] === right[j]) { lines.push(` ${left[i]}`); i++; j++; }
     else if (i < left.length && (j >= right.length || (long[i + 1]?.[j] ?? 0) >= (long[i]?.[j + 1] ?? 0))) lines.push(`-${left[i++]}`);
     else lines.push(`+${right[j++]}`);
-  return [...lines, ...a.slice(a.length - tail, a.length - tail + 2).map((line) => ` ${line}`)];
+  return shortened([...lines, ...a.slice(a.length - tail, a.length - tail + 2).map((line) => ` ${line}`)]);
+}
+
+/** Without the middle of long runs of lines that stayed. */
+function shortened(lines: string[]): string[] {
+  const found: string[] = [];
+  for (let at = 0; at < lines.length; ) {
+    let end = at;
+    while (end < lines.length && lines[end]?.startsWith(" ")) end++;
+    if (end - at > 2 * AROUND + 1) found.push(...lines.slice(at, at + AROUND), `@@ ${end - at - 2 * AROUND} lines as before @@`, ...lines.slice(end - AROUND, end));
+    else found.push(...lines.slice(at, end));
+    if (end < lines.length) found.push(lines[end] as string);
+    at = end + 1;
+  }
+  return found;
 }
