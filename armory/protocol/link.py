@@ -150,6 +150,7 @@ class Call:
         safe_to_retry: whether sending it twice is harmless (lists, reads, read-only or idempotent
             tools).
         observer: is told what was sent; None: nobody watches.
+        caller: key of the principal on whose behalf it goes; the pool says so.
     """
 
     method: str
@@ -160,6 +161,7 @@ class Call:
     param_headers: Mapping[str, str] = field(default_factory=dict[str, str])
     safe_to_retry: bool = False
     observer: CallObserver | None = None
+    caller: str = ""
 
 
 class Owner(msgspec.Struct, frozen=True):

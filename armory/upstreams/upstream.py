@@ -94,6 +94,7 @@ class Upstream:
 
     async def request(self, owner: Owner, call: Call) -> Reply:
         """As `Pool.request`."""
+        call.caller = owner.principal.key
         if self._personal:
             CALLER.set(owner.principal)
             if is_login(call, self.spec.auth):

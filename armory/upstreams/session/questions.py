@@ -7,7 +7,7 @@ In a session that is one client's own, whatever is asked is put to that client, 
 is open or, where none is, outside of requests. In a session that several clients share, a stdio or
 HTTP+SSE upstream cannot say which call a request of its own belongs to. It is put to the
 client of the only call in flight that could have caused it (`turns` sees to that); where several
-could, it is refused.
+could, or a call that another principal gave up, it is refused.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from armory.tasks import spawn
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.pending import Pending
 from armory.upstreams.session.turns import Turns, asks_possible
+from armory.upstreams.session.unfinished import Unfinished
 
 log = structlog.get_logger(__name__)
 
@@ -84,6 +85,7 @@ class Questions:
         self._exact = exact
         self._rooted: tuple[ClientChannel, float] | None = None
         self._turns = Turns(link.silent, self._busy)
+        self._unfinished = Unfinished()
         self._open: dict[bytes, asyncio.Task[None]] = {}
         self._unbound: set[asyncio.Task[None]] = set()
         self._answering = 0
@@ -118,6 +120,7 @@ class Questions:
         """A call ended unanswered; for a moment the upstream may still ask because of it."""
         if self._link.era == "legacy" and asks_possible(pending.call):
             self._turns.given_up(pending.id)
+            self._unfinished.add(pending.id, pending.call.caller)
 
     def ended(self) -> None:
         """A call is in flight no more."""
@@ -125,6 +128,7 @@ class Questions:
 
     def answered_late(self, request_id: object) -> bool:
         """Whether a response that nobody waits for belongs to a call that was given up."""
+        self._unfinished.answered(request_id)
         return self._turns.answered_late(request_id)
 
     def roots_changed(self, client: ClientChannel) -> None:
@@ -229,10 +233,17 @@ class Questions:
         if via is not None:
             return (via, "") if able(via) else (None, "")
         candidates = [pending for pending in self._pending.values() if able(pending)]
-        if len(candidates) == 1 and not self._turns.abandoned():
-            return candidates[0], ""
         if not candidates:
             return None, ""
+        if len(candidates) == 1:
+            if self._unfinished.of_others(candidates[0].call.caller):
+                return None, (
+                    f"{method} cannot be attributed: another caller's call on this session was "
+                    "given up and not answered, and may be the one that asks; the upstream's "
+                    "`isolation: principal` gives each caller a session of its own"
+                )
+            if not self._turns.abandoned():
+                return candidates[0], ""
         return None, (
             f"{method} cannot be attributed: several calls are in flight on this session, and its "
             "transport does not say which one asks"
