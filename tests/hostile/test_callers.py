@@ -6,9 +6,10 @@ bytes of what it is answered.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
@@ -30,6 +31,7 @@ from armory.testing.front import (
     serving,
     tool,
 )
+from armory.testing.waiting import until
 from armory.wire.http.edge import HttpEdge
 from armory.wire.http.settings import HttpSettings
 
@@ -59,6 +61,16 @@ class House:
     url: str
     edge: HttpEdge
     http: aiohttp.ClientSession
+    waiting: int = 0
+    go: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def answer(self, call: Call, owner: Owner) -> Reply:
+        """What the upstream answers; `wait` once it may `go`."""
+        if plain(call.params).get("name") != "wait":
+            return await answer(call, owner)
+        self.waiting += 1
+        await self.go.wait()
+        return result({"content": []}, "legacy")
 
     async def post(self, who: str, body: Any, **headers: str) -> tuple[int, Any, str]:
         sent = {
@@ -85,15 +97,21 @@ class House:
 @pytest.fixture
 async def house() -> AsyncIterator[House]:
     async with AsyncExitStack() as stack:
-        lists = ServerLists(tools=[tool("say", "says"), tool("ask", "asks")])
-        pool = ScriptedPool({"up": ScriptedUpstream(lists, answer, "legacy")})
+        lists = ServerLists(tools=[tool(name, name) for name in ("say", "ask", "wait")])
+        made: list[House] = []
+
+        async def answered(call: Call, owner: Owner) -> Reply:
+            return await made[0].answer(call, owner)
+
+        pool = ScriptedPool({"up": ScriptedUpstream(lists, answered, "legacy")})
         gateway = Gateway(pool)
         gateway.publish(pool.catalog())
         tokens = [StaticToken(name, TOKENS[name]) for name in NAMES]
         checks = Authenticator(tokens, allow_anonymous=False)
         served = serving(gateway, checks, HttpSettings(**LIMITS))
         url, edge = await stack.enter_async_context(served)
-        yield House(url, edge, await stack.enter_async_context(aiohttp.ClientSession()))
+        made.append(House(url, edge, await stack.enter_async_context(aiohttp.ClientSession())))
+        yield made[0]
 
 
 async def test_sessions_of_one_caller(house: House) -> None:
@@ -157,8 +175,35 @@ async def test_bytes_of_what_a_batch_is_answered(
     _, said, _ = await house.post("greedy", calls(6), Mcp_Session_Id=session)
     assert sorted(item["id"] for item in said) == list(range(6))
     refused = [item["error"]["message"] for item in said if "error" in item]
-    assert len(refused) == 3
+    assert len(refused) == 4, "two answers of 9,000 characters fit into 20,000 bytes"
     assert all("server.limits.batch_answer_bytes" in message for message in refused)
+
+
+async def test_bytes_of_what_all_batches_are_answered(house: House) -> None:
+    """However many batches are under way, no more than four full ones are held."""
+    held = house.edge._legacy._batches  # pyright: ignore[reportPrivateUsage]
+    session = (await house.open("greedy"))[2]
+    messages = calls(27)
+    for message in messages[2::3]:
+        message["params"] = {"name": "up__wait", "arguments": {}}
+    batches = [
+        asyncio.ensure_future(house.post("greedy", messages[at : at + 3], Mcp_Session_Id=session))
+        for at in range(0, 27, 3)
+    ]
+    await until(lambda: house.waiting == 9 and held.held > 8 * len(LARGE))
+    most = held.held
+    house.go.set()
+    answered = [said for _, said, _ in await asyncio.gather(*batches)]
+    assert most <= 4 * LIMITS["batch_answer_bytes"]
+    assert [[item["id"] for item in said] for said in answered] == [
+        [at, at + 1, at + 2] for at in range(0, 27, 3)
+    ]
+    refused = [item["error"]["message"] for said in answered for item in said if "error" in item]
+    assert len(refused) == 10, "eight answers of 9,000 characters fit into four times 20,000 bytes"
+    assert all("batches under way" in message for message in refused)
+    assert held.held == 0
+    _, said, _ = await house.post("greedy", calls(2), Mcp_Session_Id=session)
+    assert all("result" in item for item in said), "there is room again"
 
 
 def test_the_limits_have_keys() -> None:

@@ -7,7 +7,6 @@ imports the modern checks.
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from contextlib import suppress
 
 from aiohttp import web
@@ -25,16 +24,13 @@ from armory.wire.http.context import EdgeContext
 from armory.wire.http.replicas import OwnerGone, gone, was_passed
 from armory.wire.messages import encoded, opened, refused
 from armory.wire.requests import session_request
+from armory.wire.sessions.batches import BatchBytes, OneBatch
 from armory.wire.sessions.registry import TooMany
 from armory.wire.sessions.session import Session
 from armory.wire.streams import KEEPALIVE_S, PING, EventStream, frame, parse_event_id, priming, pump
 
 _BATCH_AT_ONCE = 16
 """Requests of one batch that are served at the same time."""
-_BATCH_FULL = (
-    "the answers before this one fill what a batch may be answered "
-    "(server.limits.batch_answer_bytes); send it by itself"
-)
 
 
 class LegacyEndpoint:
@@ -46,6 +42,7 @@ class LegacyEndpoint:
 
     def __init__(self, edge: EdgeContext) -> None:
         self._edge = edge
+        self._batches = BatchBytes(edge.batch_answer_bytes)
 
     async def post(self, admitted: AdmittedRequest, message: Message) -> web.StreamResponse:
         """Answer one POST.
@@ -80,19 +77,22 @@ class LegacyEndpoint:
                 codes.INVALID_REQUEST,
                 f"revision {session.version} has no batches; send one message per request",
             )
-        answers = await self._batch_answers(session, items, admitted)
+        with self._batches.batch() as held:
+            answers = await self._batch_answers(session, items, admitted, held)
         if not answers:
             return web.Response(status=202, headers=dict(admitted.extra))
-        return json_answer(admitted, b"[" + b",".join(answers) + b"]")
+        parts = [part for answer in answers for part in (b",", answer)]
+        return json_answer(admitted, [b"[", *parts[1:], b"]"])
 
     async def _batch_answers(
-        self, session: Session, items: list[Raw], admitted: AdmittedRequest
+        self, session: Session, items: list[Raw], admitted: AdmittedRequest, held: OneBatch
     ) -> list[bytes]:
         """What the messages of a batch are answered, in order; so many at a time."""
-        answers: list[bytes] = []
-        streams: deque[EventStream] = deque()
-        size = 0
+        places: list[list[bytes]] = []
+        going: set[asyncio.Task[None]] = set()
         for item in items:
+            answers: list[bytes] = []
+            places.append(answers)
             try:
                 message = jsonrpc.decode(item)
             except Malformed as bad:
@@ -101,16 +101,18 @@ class LegacyEndpoint:
             if not message.is_request:
                 self._edge.sessions.receive(session, message)
                 continue
-            if len(streams) >= _BATCH_AT_ONCE:
-                size += await _collected(session, streams.popleft(), answers)
-            if size >= self._edge.batch_answer_bytes:
-                answers.append(refused(message.key, codes.LIMITED, _BATCH_FULL))
+            if len(going) >= _BATCH_AT_ONCE:
+                _, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
+            if full := held.full:
+                answers.append(refused(message.key, codes.LIMITED, full))
                 continue
-            streams.append(session.open_stream(carries=False))
-            self._start(session, streams[-1], message, admitted, alone=False)
-        for stream in streams:
-            await _collected(session, stream, answers)
-        return answers
+            stream = session.open_stream(carries=False)
+            self._start(session, stream, message, admitted, alone=False)
+            collecting = _collected(session, stream, message.key, answers, held)
+            going.add(spawn(collecting, "answer of a batch"))
+        if going:
+            await asyncio.wait(going)
+        return [answer for answers in places for answer in answers]
 
     async def get(self, admitted: AdmittedRequest) -> web.StreamResponse:
         """Open the session's general stream, or resume one of its streams."""
@@ -262,11 +264,13 @@ async def _answer(
         stream.detach(reader)
 
 
-async def _collected(session: Session, stream: EventStream, answers: list[bytes]) -> int:
-    """Add what a request of a batch was answered; how many bytes that is."""
-    found = await _only_result(session, stream)
-    answers.extend(found)
-    return sum(map(len, found))
+async def _collected(
+    session: Session, stream: EventStream, id: bytes, answers: list[bytes], held: OneBatch
+) -> None:
+    """Add what a request of a batch was answered, or that there is no room for that."""
+    for answer in await _only_result(session, stream):
+        full = held.take(len(answer))
+        answers.append(refused(id, codes.LIMITED, full) if full else answer)
 
 
 async def _only_result(session: Session, stream: EventStream) -> list[bytes]:
