@@ -39,6 +39,7 @@ class Here:
             version=MODERN_VERSIONS[-1],
             meta=packed(meta or {}),
             url=self._url,
+            everything=True,
         )
         return result_of(await self._dispatcher.answer(request, method, packed(params)))
 

@@ -42,5 +42,6 @@ def served_from(request: ClientRequest, view: View) -> RequestContext:
         request.id,
         request.remote,
         request.origin,
+        request.everything,
         view=view,
     )

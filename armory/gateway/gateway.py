@@ -23,7 +23,6 @@ from armory.gateway.changes.changes import Changes
 from armory.gateway.changes.differences import ViewDifference
 from armory.gateway.context import RequestContext, served_from
 from armory.gateway.description import Description
-from armory.gateway.endpoint import Endpoint
 from armory.gateway.lists.tool_lists import ToolLists
 from armory.gateway.outcomes import Outcomes
 from armory.gateway.ports import (
@@ -41,12 +40,13 @@ from armory.gateway.requests import ClientRequest
 from armory.gateway.results.answers import Answers
 from armory.gateway.session_methods import SessionMethods
 from armory.gateway.settings import GatewaySettings
+from armory.gateway.subscription import Subscription
 from armory.gateway.tasks.ownership import TaskOwnership
 from armory.gateway.tasks.register import TaskRegister
+from armory.gateway.views.declared_lists import DeclaredLists
 from armory.gateway.views.principal_lists import PrincipalLists
 from armory.gateway.views.principal_views import PlainPrivateTools, PrincipalViews
 from armory.gateway.views.view import View
-from armory.protocol.link import Owner
 from armory.protocol.session_events import Notified, SessionEvent
 from armory.security.policy import Policy
 
@@ -103,6 +103,7 @@ class Gateway:
     Attributes:
         changes: who hears of what changed.
         principal_lists: the lists that single principals have to themselves.
+        declared_lists: those of clients that can be asked less than others.
         tool_lists, tool_calls, primitives, session_methods: answer requests.
         description: says who the gateway is.
         tasks: whose tasks are.
@@ -124,7 +125,10 @@ class Gateway:
         self._prepared: ViewDifference | None = None
         self.changes = Changes(pool, services.tasks, self._may_use, services.on_dropped)
         self.principal_lists = PrincipalLists(pool, self.changes.tell_owner)
-        self._principal_views = PrincipalViews(self.principal_lists, services.private_tools)
+        self.declared_lists = DeclaredLists(pool, self.changes.tell_alike)
+        self._principal_views = PrincipalViews(
+            self.principal_lists, self.declared_lists, services.private_tools
+        )
         self.tasks = TaskOwnership(pool, services.tasks)
         outcomes = Outcomes(services.events, services.attribution)
         answers = Answers(self.tasks, services.on_compacted)
@@ -163,11 +167,15 @@ class Gateway:
                 what they are by now; `unused`, nothing: what is the same for everybody.
         """
         owner, endpoint = request.owner, request.endpoint
-        if own_lists == "unused" or not self.principal_lists.has(owner):
+        if own_lists == "unused":
             return served_from(request, self._view)
-        current = own_lists == "current"
-        await self._principal_views.prepare(owner, endpoint, self._view, current=current)
-        return served_from(request, self._principal_views.view(owner, endpoint, self._view))
+        current, answers = own_lists == "current", request.answers
+        alike = self.declared_lists.concern(answers, current=current)
+        if not (alike or self.principal_lists.has(owner)):
+            return served_from(request, self._view)
+        views = self._principal_views
+        await views.prepare(request, self._view, current=current)
+        return served_from(request, views.view(owner, endpoint, self._view, answers))
 
     def prepare(self, catalog: Catalog) -> None:
         """Do the work of `publish` that takes long for a large snapshot; in any thread."""
@@ -195,15 +203,17 @@ class Gateway:
         old, self._view = self._view, view
         self.principal_lists.view_swapped(view)
         private = self.principal_lists.servers
+        self.declared_lists.view_swapped(view, private)
         if prepared is None or prepared.private != private:
             prepared = ViewDifference(old, view, private)
         self.changes.view_swapped(prepared)
 
-    def _may_use(self, owner: Owner, endpoint: Endpoint, server: str) -> bool:
-        """Whether a caller sees anything of a server at an endpoint right now."""
-        view = self._view
-        if self.principal_lists.has(owner):
-            view = self._principal_views.view(owner, endpoint, view)
+    def _may_use(self, subscription: Subscription, server: str) -> bool:
+        """Whether a client sees anything of a server where it listens right now."""
+        view, owner, endpoint = self._view, subscription.owner, subscription.endpoint
+        alike = self.declared_lists.concern(subscription.answers, current=False)
+        if alike or self.principal_lists.has(owner):
+            view = self._principal_views.view(owner, endpoint, view, subscription.answers)
         return view.may_use(owner.principal, endpoint, server)
 
     async def _renewed(self, context: RequestContext, server: str) -> RequestContext:
@@ -216,7 +226,9 @@ class Gateway:
                     await self._relist(server)
             except TimeoutError:
                 _log.warning("relist_too_slow", upstream=server)
-        view = self._principal_views.view(context.owner, context.endpoint, self._view)
+        view = self._principal_views.view(
+            context.owner, context.endpoint, self._view, context.answers
+        )
         return served_from(context, view)
 
     # -- from upstream -----------------------------------------------------------------------
@@ -238,4 +250,5 @@ class Gateway:
     async def close(self) -> None:
         """Stop what runs beside requests."""
         await self.principal_lists.close()
+        await self.declared_lists.close()
         await self.changes.close()

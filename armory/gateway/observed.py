@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -154,9 +154,15 @@ class ObservedPool:
         """As `Pool.set_subscriptions`."""
         await self._pool.set_subscriptions(server, owner, uris, again)
 
-    async def fetch_lists(self, server: str, owner: Owner) -> ServerLists:
+    async def fetch_lists(
+        self, server: str, owner: Owner, capabilities: Mapping[str, Any] | None = None
+    ) -> ServerLists:
         """As `Pool.fetch_lists`."""
-        return await self._pool.fetch_lists(server, owner)
+        return await self._pool.fetch_lists(server, owner, capabilities)
+
+    async def fetch_lists_for(self, server: str, capabilities: Mapping[str, Any]) -> ServerLists:
+        """As `Pool.fetch_lists_for`."""
+        return await self._pool.fetch_lists_for(server, capabilities)
 
     def key(self, server: str, owner: Owner) -> str:
         """As `Pool.key`."""

@@ -7,7 +7,7 @@ catalogs. Adapters satisfy them structurally; nothing here imports them.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 from armory.agent.findings import AgentResult
 from armory.domain.catalog import Catalog, ServerLists
@@ -44,8 +44,19 @@ class Pool(Protocol):
         """
         ...
 
-    async def fetch_lists(self, server: str, owner: Owner) -> ServerLists:
+    async def fetch_lists(
+        self, server: str, owner: Owner, capabilities: Mapping[str, Any] | None = None
+    ) -> ServerLists:
         """All lists as `owner` sees them; their changes are announced from then on, if they can be.
+
+        Raises:
+            UpstreamUnavailable: they cannot be had.
+        """
+        ...
+
+    async def fetch_lists_for(self, server: str, capabilities: Mapping[str, Any]) -> ServerLists:
+        """All lists as a client with those capabilities would see them, over a session that the
+        gateway opens for nothing else.
 
         Raises:
             UpstreamUnavailable: they cannot be had.

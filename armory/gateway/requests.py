@@ -15,6 +15,7 @@ from armory.domain.principal import Principal
 from armory.gateway.endpoint import ALL, Endpoint
 from armory.gateway.subscription import Subscription
 from armory.protocol.link import ClientChannel, Owner
+from armory.protocol.questions import SHOWN_ALL, answers_of
 from armory.protocol.versions import Era
 
 
@@ -57,6 +58,8 @@ class ClientRequest(msgspec.Struct, frozen=True, eq=False):
         remote: the HTTP client's address; None elsewhere.
         origin: `scheme://host` and base path under which people reach the gateway's pages; empty
             where there are none.
+        everything: whether it is shown what its client could not use as well: whoever asks over
+            REST or on the command line is no client that a server could ask anything.
     """
 
     principal: Principal
@@ -71,6 +74,12 @@ class ClientRequest(msgspec.Struct, frozen=True, eq=False):
     id: bytes = b""
     remote: str | None = None
     origin: str = ""
+    everything: bool = False
+
+    @property
+    def answers(self) -> int:
+        """What of an upstream's questions it answers, as far as lists go; `protocol.questions`."""
+        return SHOWN_ALL if self.everything else answers_of(self.client.capabilities)
 
     @property
     def session_id(self) -> str | None:

@@ -55,6 +55,7 @@ class GatewaySettings:
         result_formats: server key -> `toon` where text results are to be made compact.
         personal: server key -> whether its lists are fetched for each principal: where it says that
             they are private, or always.
+        by_capabilities: servers that may list something else for clients which can be asked less.
         query_chars: longest query, all its texts together.
         query_top_k: most tools that a query may ask for.
         own_accounts: upstreams at which callers log in with accounts of their own.
@@ -76,6 +77,7 @@ class GatewaySettings:
     sets: Mapping[str, SetSpec] = field(default_factory=dict[str, SetSpec])
     result_formats: Mapping[str, ResultFormat] = field(default_factory=dict[str, ResultFormat])
     personal: Mapping[str, Personal] = field(default_factory=dict[str, Personal])
+    by_capabilities: frozenset[str] = frozenset()
     query_chars: int = MAX_QUERY_CHARS
     query_top_k: int = MAX_TOP_K
     own_accounts: frozenset[str] = frozenset()

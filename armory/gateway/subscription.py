@@ -13,6 +13,7 @@ from armory.domain.principal import Principal
 from armory.gateway.endpoint import Endpoint
 from armory.protocol.link import ClientChannel, Owner, Params
 from armory.protocol.methods import LISTS_CHANGED
+from armory.protocol.questions import EVERYTHING
 
 Deliver = Callable[[str, Params], None]
 
@@ -29,6 +30,7 @@ class Subscription:
         tasks: exposed ids of tasks that it wants to hear of.
         relays: whether it hears notifications that belong to the whole upstream session.
         client: how to reach the client of the session; None on modern.
+        answers: what of an upstream's questions the client answers; see `protocol.questions`.
     """
 
     principal: Principal
@@ -40,6 +42,7 @@ class Subscription:
     tasks: frozenset[str] = frozenset()
     relays: bool = False
     client: ClientChannel | None = None
+    answers: int = EVERYTHING
 
     @property
     def owner(self) -> Owner:

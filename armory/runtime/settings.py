@@ -75,6 +75,7 @@ def reloadable(loaded: Loaded, packs: Packs | None = None) -> Reloadable:
         gateway=replace(
             gateway_settings(config),
             personal=personal_lists(specs),
+            by_capabilities=frozenset(spec.key for spec in specs if spec.lists == "auto"),
             own_accounts=frozenset(spec.key for spec in specs if has_logins(spec.auth)),
         ),
     )

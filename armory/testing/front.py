@@ -92,6 +92,7 @@ class ScriptedUpstream:
     lists: ServerLists
     answer: Answering
     era: Era = "legacy"
+    lists_for: Callable[[Mapping[str, Any]], ServerLists] | None = None
 
 
 @dataclass
@@ -105,6 +106,9 @@ class ScriptedPool:
     )
     rooted: list[tuple[Owner, ClientChannel]] = field(
         default_factory=list[tuple[Owner, ClientChannel]]
+    )
+    listed_for: list[tuple[str, Mapping[str, Any]]] = field(
+        default_factory=list[tuple[str, Mapping[str, Any]]]
     )
     released: list[str] = field(default_factory=list[str])
     down: list[str] = field(default_factory=list[str])
@@ -125,10 +129,18 @@ class ScriptedPool:
         """Note the news."""
         self.rooted.append((owner, client))
 
-    async def fetch_lists(self, server: str, owner: Owner) -> ServerLists:
+    async def fetch_lists(
+        self, server: str, owner: Owner, capabilities: Mapping[str, Any] | None = None
+    ) -> ServerLists:
         """As scripted, the same for everybody."""
-        del owner
+        del owner, capabilities
         return self.upstreams[server].lists
+
+    async def fetch_lists_for(self, server: str, capabilities: Mapping[str, Any]) -> ServerLists:
+        """As scripted for that declaration, or else for everybody."""
+        self.listed_for.append((server, capabilities))
+        upstream = self.upstreams[server]
+        return upstream.lists_for(capabilities) if upstream.lists_for else upstream.lists
 
     async def settle(self, server: str, owner: Owner) -> None:
         """It is always known."""

@@ -237,6 +237,10 @@ class LinkPool:
                 self._tasks.spawn(self._end(link), f"close {self.spec.key}")
         await self._tasks.ended()
 
+    def end(self, link: BaseLink) -> None:
+        """Close a session that belongs to no slot; nobody waits for it."""
+        self._tasks.spawn(self._end(link), f"close {self.spec.key}")
+
     def announces(self, owner: Owner) -> bool:
         """Whether `owner` is served by an open session that says by itself when lists change."""
         key = self.owner_key(owner)

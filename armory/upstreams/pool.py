@@ -129,8 +129,12 @@ class Pool:
         declared = declared_by(owner) if capabilities is None else capabilities
         return (await sessions.opened(owner, declared))[1]
 
-    async def fetch_lists(self, server: str, owner: Owner) -> ServerLists:
+    async def fetch_lists(
+        self, server: str, owner: Owner, capabilities: Mapping[str, Any] | None = None
+    ) -> ServerLists:
         """All lists as `owner` sees them, where an upstream says that they are private.
+
+        Its client declares `capabilities`, or what the client of its session did.
 
         Their changes are announced from then on, as long as the session lives.
 
@@ -140,7 +144,8 @@ class Pool:
         upstream = self.upstream(server)
         CALLER.set(owner.principal)
         try:
-            slot, link = await upstream.links.opened(owner, declared_by(owner))
+            declared = declared_by(owner) if capabilities is None else capabilities
+            slot, link = await upstream.links.opened(owner, declared)
         except LoginNeeded:
             return lists_before_login(server, upstream.spec.auth)
         slot.in_flight += 1
@@ -153,6 +158,15 @@ class Pool:
         finally:
             slot.in_flight -= 1
             slot.last_used = self._clock.now()
+
+    async def fetch_lists_for(self, server: str, capabilities: Mapping[str, Any]) -> ServerLists:
+        """All lists as a client with those capabilities would see them: over a session of the
+        gateway's that is closed again, so that nothing of any client is in it.
+
+        Raises:
+            UpstreamUnavailable: they cannot be had.
+        """
+        return await self.upstream(server).lists_for(capabilities)
 
     async def set_subscriptions(
         self, server: str, owner: Owner, uris: frozenset[str], again: str | None = None

@@ -39,6 +39,8 @@ from armory.upstreams.transports.http_failures import HttpFailure
 log = structlog.get_logger(__name__)
 
 _BREAKERS = 10_000
+_LISTING = "\0listing"
+"""Key of sessions that are opened for lists alone, beside those of callers."""
 OWNER = Owner(INTERNAL)
 """The gateway itself."""
 
@@ -278,6 +280,15 @@ class Upstream:
             before=before,
             max_entries=self.spec.list_entries,
         )
+
+    async def lists_for(self, capabilities: Mapping[str, Any]) -> ServerLists:
+        """As `Pool.fetch_lists_for`."""
+        connector = self.connector
+        link = await connector.connect(OWNER, capabilities, SessionObservers(), key=_LISTING)
+        try:
+            return await self.lists_over(link)
+        finally:
+            self.links.end(link)
 
     async def retire(self, drain_s: float) -> None:
         """Let calls in flight end, then close everything."""

@@ -67,6 +67,7 @@ class Listening:
             deliver=self.deliver,
             lists=lists,
             tasks=frozenset(tasks),
+            answers=context.answers,
         )
         self._changes = changes
         self._meta = Raw(encode({meta_keys.SUBSCRIPTION_ID: Raw(id)}))

@@ -16,7 +16,6 @@ from armory.domain.naming import expose_uri
 from armory.errors import BackendError
 from armory.gateway.changes.differences import ViewDifference
 from armory.gateway.changes.resource_watches import ResourceWatches
-from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import Pool
 from armory.gateway.results.uri_rewriting import expose_params
 from armory.gateway.subscription import Subscription
@@ -34,7 +33,7 @@ from armory.protocol.rawjson import members_or_none, pack, text_of
 from armory.protocol.session_events import Notified
 
 _log = structlog.get_logger(__name__)
-MayUse = Callable[[Owner, Endpoint, str], bool]
+MayUse = Callable[[Subscription, str], bool]
 _RELAYED = ABOUT_TASKS | {ELICITATION_COMPLETE, LOGGED}
 _MADE_WITHIN_S = 2.0
 """So long news of a task waits for the result that makes it."""
@@ -109,6 +108,20 @@ class Changes:
             if listed and self._serves(server, owner, subscription):
                 subscription.tell_lists(methods)
 
+    def tell_alike(self, server: str, answers: int, methods: frozenset[str]) -> None:
+        """Tell the clients that answer the same that an upstream's lists differ for them.
+
+        Args:
+            server: the upstream.
+            answers: what they answer; see `protocol.questions`.
+            methods: the list-changed notifications.
+        """
+        for subscription in list(self._subscriptions):
+            scope = subscription.endpoint.scope
+            listed = scope.has_server(server) or scope.tools is not None
+            if listed and subscription.answers == answers:
+                subscription.tell_lists(methods)
+
     def tell_session(self, session: str, method: str) -> None:
         """Tell one legacy session alone."""
         for subscription in self._subscriptions:
@@ -158,7 +171,7 @@ class Changes:
                 hears = self._serves(server, event.owner, subscription)
             else:
                 hears = not self._pool.announces(server, subscription.owner)
-            if hears and self._may_use(subscription.owner, endpoint, server):
+            if hears and self._may_use(subscription, server):
                 subscription.tell_lists(frozenset((event.method,)))
 
     def _updated(self, event: Notified) -> None:
@@ -219,7 +232,7 @@ class Changes:
                 continue
             if not self._serves(server, event.owner, subscription):
                 continue
-            visible = self._may_use(subscription.owner, endpoint, server)
+            visible = self._may_use(subscription, server)
             if not (endpoint.scope.has_server(server) and visible):
                 continue
             shown = event.params

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import structlog
 
@@ -22,6 +23,7 @@ from armory.gateway.ports import Pool
 from armory.gateway.views.view import View
 from armory.protocol.link import Owner
 from armory.protocol.methods import PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED
+from armory.protocol.questions import answers_of
 
 _log = structlog.get_logger(__name__)
 FETCH_S = 5.0
@@ -44,6 +46,8 @@ class HeldLists:
         server: the upstream.
         key: of the session that serves the owner (`Pool.key`).
         owner: whose they are.
+        answers: what its client answers: an upstream may list by that, too.
+        capabilities: what that client declared; None: what `owner` did.
         lists: None until they were had.
         until: from when on they are to be fetched again; 0: now.
         generation: another one for other lists.
@@ -55,6 +59,8 @@ class HeldLists:
     server: str
     key: str
     owner: Owner
+    answers: int = 0
+    capabilities: Mapping[str, Any] | None = None
     lists: ServerLists | None = None
     until: float = 0.0
     generation: int = 0
@@ -79,7 +85,7 @@ class PrincipalLists:
         self._tell = tell
         self.servers: frozenset[str] = frozenset()
         self._own: dict[str, set[str]] = {}
-        self._held: OrderedDict[tuple[str, str], HeldLists] = OrderedDict()
+        self._held: OrderedDict[tuple[str, str, int], HeldLists] = OrderedDict()
         self._count = 0
 
     def __len__(self) -> int:
@@ -116,7 +122,8 @@ class PrincipalLists:
         if owner.session_id is None or shared is None or server in self._of(owner):
             return
         self._own.setdefault(owner.session_id, set()).add(server)
-        held = self._entry(server, self._pool.key(server, owner), owner)
+        answers = answers_of(owner.capabilities)
+        held = self._entry(server, self._pool.key(server, owner), owner, answers)
         self._count += 1
         held.lists, held.generation = shared, self._count
         self._refresh(held)
@@ -125,7 +132,15 @@ class PrincipalLists:
         own = self._own.get(owner.session_id) if owner.session_id is not None else None
         return self.servers | own if own else self.servers
 
-    async def prepare(self, owner: Owner, endpoint: Endpoint, *, current: bool) -> None:
+    async def prepare(
+        self,
+        owner: Owner,
+        endpoint: Endpoint,
+        answers: int = 0,
+        capabilities: Mapping[str, Any] | None = None,
+        *,
+        current: bool,
+    ) -> None:
         """Have a caller's lists at hand.
 
         Lists that were never had are waited for; so are those that may be out of date, if they
@@ -133,7 +148,8 @@ class PrincipalLists:
         """
         now = time.monotonic()
         waits: dict[asyncio.Task[None], HeldLists] = {}
-        for held in self.held(owner, endpoint):
+        for held in self.held(owner, endpoint, answers):
+            held.capabilities = capabilities
             missing = held.lists is None or held.outdated
             first = missing and held.task is not None and not held.task.done()
             if held.until > now and not first:
@@ -147,21 +163,22 @@ class PrincipalLists:
             for held in waits.values():
                 held.late = held.lists is None
 
-    def held(self, owner: Owner, endpoint: Endpoint) -> list[HeldLists]:
+    def held(self, owner: Owner, endpoint: Endpoint, answers: int = 0) -> list[HeldLists]:
         """What a caller has to itself at an endpoint, in the order of the servers' names."""
         servers = self._of(owner)
         if endpoint.transparent:
             servers = servers & {endpoint.name}
         keys = ((server, self._pool.key(server, owner)) for server in sorted(servers))
-        return [self._entry(server, key, owner) for server, key in keys if key]  # "": the gateway's
+        entry = self._entry
+        return [entry(server, key, owner, answers) for server, key in keys if key]  # "": ours
 
-    def _entry(self, server: str, key: str, owner: Owner) -> HeldLists:
-        held = self._held.get((server, key))
+    def _entry(self, server: str, key: str, owner: Owner, answers: int) -> HeldLists:
+        held = self._held.get((server, key, answers))
         if held is None:
             while len(self._held) >= ENTRIES:
                 self._drop(next(iter(self._held.values())))
-            held = self._held[server, key] = HeldLists(server, key, owner)
-        self._held.move_to_end((server, key))
+            held = self._held[server, key, answers] = HeldLists(server, key, owner, answers)
+        self._held.move_to_end((server, key, answers))
         return held
 
     # -- news --------------------------------------------------------------------------------
@@ -199,7 +216,7 @@ class PrincipalLists:
         await tasks.stop(*fetching)
 
     def _drop(self, held: HeldLists) -> None:
-        del self._held[held.server, held.key]
+        del self._held[held.server, held.key, held.answers]
         if held.task is not None:
             held.task.cancel()
 
@@ -212,7 +229,7 @@ class PrincipalLists:
         while True:
             held.until = time.monotonic() + RETRY_S  # 0 again: news came meanwhile
             try:
-                lists = await self._pool.fetch_lists(held.server, held.owner)
+                lists = await self._pool.fetch_lists(held.server, held.owner, held.capabilities)
             except ArmoryError as error:
                 held.outdated = False
                 _log.warning("private_lists_not_fetched", upstream=held.server, error=error.message)
@@ -229,15 +246,16 @@ class PrincipalLists:
     def _place(self, held: HeldLists) -> None:
         """Keep it under the key of the session that serves its owner, found out just now."""
         key = self._pool.key(held.server, held.owner)
-        if key != held.key and self._held.get((held.server, held.key)) is held:
-            del self._held[held.server, held.key]
+        place = (held.server, held.key, held.answers)
+        if key != held.key and self._held.get(place) is held:
+            del self._held[place]
             held.key = key
-            self._held.setdefault((held.server, key), held)
+            self._held.setdefault((held.server, key, held.answers), held)
 
     def _take(self, held: HeldLists, lists: ServerLists) -> None:
         before, held.lists = held.lists, lists
         held.outdated = held.until == 0.0
-        changed = _changed(before or ServerLists(), lists)
+        changed = changed_lists(before or ServerLists(), lists)
         late, held.late = held.late, False
         if before is None or changed:
             self._count += 1
@@ -250,7 +268,8 @@ def _private(lists: ServerLists) -> bool:
     return any(scope == "private" for _, scope in lists.cache.values())
 
 
-def _changed(before: ServerLists, now: ServerLists) -> frozenset[str]:
+def changed_lists(before: ServerLists, now: ServerLists) -> frozenset[str]:
+    """The list-changed methods that tell of what differs between two sets of lists."""
     pairs = (
         (TOOLS_CHANGED, [*before.tools], [*now.tools]),
         (PROMPTS_CHANGED, [*before.prompts], [*now.prompts]),

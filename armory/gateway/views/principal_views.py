@@ -20,6 +20,7 @@ from armory.domain.tool import ListedRecord, ToolRecord
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import PrivateTools
 from armory.gateway.requests import ClientRequest
+from armory.gateway.views.declared_lists import DeclaredLists
 from armory.gateway.views.principal_lists import PrincipalLists
 from armory.gateway.views.view import View
 from armory.protocol.link import Owner
@@ -132,33 +133,39 @@ class PrincipalViews:
         tools: makes catalogs of it, and makes its tools searchable.
     """
 
-    def __init__(self, lists: PrincipalLists, tools: PrivateTools) -> None:
+    def __init__(self, lists: PrincipalLists, declared: DeclaredLists, tools: PrivateTools) -> None:
         self._lists = lists
+        self._declared = declared
         self._tools = tools
         self._made: _Made | None = None
         self._extra: OrderedDict[str, ToolRecord] = OrderedDict()
         self._indexed: frozenset[str] = frozenset()
 
-    async def prepare(self, owner: Owner, endpoint: Endpoint, base: View, *, current: bool) -> None:
+    async def prepare(self, request: ClientRequest, base: View, *, current: bool) -> None:
         """Have a caller's lists at hand and, where it will list them, their tools searchable."""
-        await self._lists.prepare(owner, endpoint, current=current)
-        self.view(owner, endpoint, base)
+        owner, endpoint, answers = request.owner, request.endpoint, request.answers
+        declared = request.client.capabilities
+        await self._lists.prepare(owner, endpoint, answers, declared, current=current)
+        if current:
+            await self._declared.prepare(answers, endpoint)
+        self.view(owner, endpoint, base, answers)
         if current and self._extra.keys() - self._indexed:
             self._indexed = frozenset(self._extra)
             await self._tools.index_private(tuple(self._extra.values()))
 
-    def view(self, owner: Owner, endpoint: Endpoint, base: View) -> View:
+    def view(self, owner: Owner, endpoint: Endpoint, base: View, answers: int) -> View:
         """What a caller is served from.
 
         Args:
             owner: the caller.
             endpoint: where it asks.
             base: what everybody else is served from.
+            answers: what of an upstream's questions its client answers; see `protocol.questions`.
         """
         lists: dict[str, ServerLists] = {}
         parts: list[tuple[str, str, int]] = []
         missing: list[str] = []
-        for held in self._lists.held(owner, endpoint):
+        for held in self._lists.held(owner, endpoint, answers):
             shared = base.catalog.servers.get(held.server)
             if shared is None:
                 continue
@@ -168,6 +175,10 @@ class PrincipalViews:
             lists[held.server] = held.lists or replace(
                 shared, tools=(), prompts=(), resources=(), templates=()
             )
+        for alike in self._declared.held(answers, endpoint):
+            if alike.server not in lists and alike.lists is not None:
+                parts.append((alike.server, alike.key, alike.generation))
+                lists[alike.server] = alike.lists
         if not parts:
             return base
         if self._made is None or self._made.base is not base:

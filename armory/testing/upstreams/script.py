@@ -35,6 +35,7 @@ class Script(ScriptState):
         broken_lists: list methods that answer with an error.
         endless: whether `tools/list` always has a next page.
         discover_code: the error code that the modern probe gets from a legacy server.
+        needs: tools that are listed in a session alone, to clients that declare so much.
     """
 
     name: str = "scripted"
@@ -56,6 +57,7 @@ class Script(ScriptState):
     )
     discover_code: int = -32601
     revision: str = LEGACY[-1]
+    needs: dict[str, str] = field(default_factory=dict[str, str])
 
     def __post_init__(self) -> None:
         self.behaviour: dict[str, Tool] = dict(TOOLS)
@@ -86,7 +88,7 @@ class Script(ScriptState):
         if method in self.broken_lists:
             raise RpcFailure(-32603, "broken on purpose")
         if method in LISTS:
-            return self._page(method, params, wire.era)
+            return self._page(method, params, wire)
         if method == "resources/read":
             return {"contents": [{"uri": params["uri"], "text": "read"}]}
         if method == "prompts/get":
@@ -129,8 +131,11 @@ class Script(ScriptState):
         code = self.discover_code if method == "server/discover" else -32601
         raise RpcFailure(code, "Method not found")
 
-    def _page(self, method: str, params: Json, era: str) -> Json:
+    def _page(self, method: str, params: Json, wire: Wire) -> Json:
         member, entries = LISTS[method], cast("list[Json]", getattr(self, LISTS[method]))
+        if self.needs and member == "tools" and wire.era != "modern":
+            needs, declared = self.needs, wire.capabilities
+            entries = [e for e in entries if needs.get(e["name"], "") in ("", *declared)]
         key = "resourceTemplates" if member == "templates" else member
         start = int(params.get("cursor") or 0)
         size = self.page_size or max(1, len(entries))
@@ -139,7 +144,7 @@ class Script(ScriptState):
             page["nextCursor"] = str(start + size)
         elif self.endless:
             page["nextCursor"] = "0"
-        if era == "modern":
+        if wire.era == "modern":
             page |= {"ttlMs": 5_000, "cacheScope": "public"}
         return page
 

@@ -175,6 +175,7 @@ def main() -> None:
     parser.add_argument("--with-child", action="store_true")
     parser.add_argument("--stderr", default="")
     parser.add_argument("--name", default="scripted")
+    parser.add_argument("--needs", default="{}", help="capabilities by tool, as JSON")
     options = parser.parse_args()
     if options.stderr:
         sys.stderr.write(options.stderr + "\n")
@@ -186,7 +187,8 @@ def main() -> None:
     if options.with_child:
         child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
         os.environ["CHILD_PID"] = str(child.pid)
-    script = Script(name=options.name, revision=options.revision)
+    needs = json.loads(options.needs)
+    script = Script(name=options.name, revision=options.revision, needs=needs)
     server = Server(
         script,
         options.era,

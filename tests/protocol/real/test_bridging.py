@@ -169,12 +169,28 @@ async def test_each_client_sees_its_own_folders(gateway: Gateway, tmp_path: Path
                 assert str(other) not in told
             assert str(other) not in told
 
-    for number in range(ROUNDS):
-        one, two = tmp_path / f"one{number}-", tmp_path / f"two{number}-"
+    async def together(one: Path, two: Path) -> None:
+        async with opened(one) as first, opened(two) as second:
+            await asyncio.gather(opens(first, one, two), opens(second, two, one))
+            assert str(two) not in await seen(first)
+            assert str(one) not in await seen(second)
+
+    async def one_after_the_other(one: Path, two: Path) -> None:
         async with opened(one) as first:
             await opens(first, one, two)
             async with opened(two) as second:
                 await opens(second, two, one)
                 assert str(two) not in await seen(first)
-        async with opened(two) as third:
+
+    async def last_comes_first(one: Path, two: Path) -> None:
+        async with opened(one) as first, opened(two) as second:
+            await opens(second, two, one)
+            await opens(first, one, two)
+            assert str(one) not in await seen(second)
+
+    orders = (one_after_the_other, together, last_comes_first)
+    for number in range(ROUNDS):
+        one, two = tmp_path / f"one{number}-", tmp_path / f"two{number}-"
+        await orders[number % len(orders)](one, two)
+        async with opened(two) as third:  # both have left
             await opens(third, two, one)

@@ -232,8 +232,8 @@ async def test_who_has_a_session_alone_sees_what_is_listed_there_once_it_changes
     extra = {"uri": "mem://session/one", "name": "mine"}
     own = replace(shared, resources=[*shared.resources, extra])
 
-    async def fetch(server: str, owner: Owner) -> Any:
-        del server
+    async def fetch(server: str, owner: Owner, capabilities: object = None) -> Any:
+        del server, capabilities
         return own if owner.session_id == "one" else shared
 
     monkeypatch.setattr(bench.pool, "fetch_lists", fetch)

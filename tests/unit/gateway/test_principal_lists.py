@@ -25,7 +25,7 @@ async def test_whoever_comes_while_lists_are_fetched_first_waits_for_them_too(
 ) -> None:
     asked, told = asyncio.Event(), asyncio.Event()
 
-    async def fetch(server: str, owner: Owner) -> ServerLists:
+    async def fetch(server: str, owner: Owner, _declared: object) -> ServerLists:
         asked.set()
         await told.wait()
         return bench.pool.upstreams[server].lists

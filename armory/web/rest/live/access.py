@@ -103,7 +103,10 @@ class LiveGateway:
         self, principal: Principal, endpoint: Endpoint = ALL, *, current: bool = False
     ) -> RequestContext:
         """A request of `principal` at an endpoint, with what it is served from."""
-        request = ClientRequest(principal, RestClient(), "modern", MODERN_VERSIONS[-1], endpoint)
+        version = MODERN_VERSIONS[-1]
+        request = ClientRequest(
+            principal, RestClient(), "modern", version, endpoint, everything=True
+        )
         return await self.gateway.context(request, own_lists="current" if current else "known")
 
     def endpoint(self, path: str) -> Endpoint:

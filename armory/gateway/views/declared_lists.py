@@ -1,0 +1,211 @@
+"""Lists of upstreams that offer something else to clients which can be asked less.
+
+Owns: finding out which upstreams do, what they offer to whom, and telling whose lists changed.
+Never imports a transport. The gateway lists as a client that answers everything; a client that
+does not is shown what an upstream lists for one like it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import structlog
+
+from armory import tasks
+from armory.domain.catalog import ServerLists
+from armory.errors import ArmoryError
+from armory.gateway.endpoint import Endpoint
+from armory.gateway.ports import Pool
+from armory.gateway.views.principal_lists import changed_lists
+from armory.gateway.views.view import View
+from armory.protocol.questions import EVERYTHING, declaration
+
+_log = structlog.get_logger(__name__)
+FETCH_S = 5.0
+"""So long a client's first listing waits for what is offered to one like it; it is told later."""
+PAUSE_S = 30.0
+"""Between two looks at one upstream for clients of one kind."""
+AT_ONCE = 4
+"""Looks at a time: where upstreams are processes, each look starts one."""
+
+Tell = Callable[[str, int, frozenset[str]], None]
+
+
+@dataclass(slots=True)
+class DeclaredList:
+    """What one upstream offers to clients that answer the same.
+
+    Attributes:
+        server: the upstream.
+        answers: what they answer, see `protocol.questions`.
+        key: says whose it is, beside the keys of upstream sessions.
+        lists: what it offers them; None: what it offers everybody, as far as is known.
+        beside: the gateway's own lists when it was found out; None: it never was.
+        until: before this moment it is not looked again.
+        generation: another one for other lists.
+        late: whether a client was shown the gateway's lists, since these had not come.
+        task: looks.
+    """
+
+    server: str
+    answers: int
+    key: str
+    lists: ServerLists | None = None
+    beside: ServerLists | None = None
+    until: float = 0.0
+    generation: int = 0
+    late: bool = False
+    task: asyncio.Task[None] | None = None
+
+
+class DeclaredLists:
+    """What upstreams offer to clients that cannot be asked everything.
+
+    Args:
+        pool: lists as such a client would.
+        tell: told of (server, answers, list-changed methods) where lists differ.
+    """
+
+    def __init__(self, pool: Pool, tell: Tell) -> None:
+        self._pool = pool
+        self._tell = tell
+        self._view: View | None = None
+        self._servers: tuple[str, ...] = ()
+        self._plain: set[str] = set()
+        self._held: dict[tuple[str, int], DeclaredList] = {}
+        self._known: set[int] = set()
+        self._differing: set[int] = set()
+        self._looks = asyncio.Semaphore(AT_ONCE)
+        self._count = 0
+
+    def view_swapped(self, view: View, private: frozenset[str]) -> None:
+        """Take a new snapshot; other settings may mean other servers behind the same names.
+
+        Args:
+            view: what is served from now on.
+            private: upstreams that give each principal its own lists.
+        """
+        before, self._view = self._view, view
+        servers = view.settings.by_capabilities & view.catalog.servers.keys()
+        self._servers = tuple(sorted(servers - private))
+        anew = before is None or before.settings is not view.settings
+        self._plain = set() if anew else self._plain & servers
+        for held in tuple(self._held.values()):
+            if anew or held.server not in servers:
+                del self._held[held.server, held.answers]
+                if held.task is not None:
+                    held.task.cancel()
+        self._count_differing()
+        self._known.clear()
+
+    def concern(self, answers: int, *, current: bool) -> bool:
+        """Whether clients that answer so much may be offered something else than others.
+
+        Args:
+            answers: see `protocol.questions`.
+            current: whether they are about to list, so that it has to be found out.
+        """
+        if answers >= EVERYTHING:
+            return False
+        return answers in self._differing or (current and answers not in self._known)
+
+    async def prepare(self, answers: int, endpoint: Endpoint) -> None:
+        """Find out what such a client is offered, before it lists."""
+        if answers >= EVERYTHING:
+            return
+        now = time.monotonic()
+        waits: dict[asyncio.Task[None], DeclaredList] = {}
+        missing = False
+        for server in self._at(endpoint):
+            if server in self._plain or self._pool.era(server) != "legacy":
+                continue
+            held = self._entry(server, answers)
+            if held.beside is not None and held.beside is self._shared(server):
+                continue
+            missing = True
+            if held.task is None or held.task.done():
+                pause = max(0.0, held.until - now)
+                held.task = tasks.spawn(self._look(held, pause), f"what {server} offers to some")
+                soon = not pause
+            else:
+                soon = held.until <= now
+            if soon and not held.late:
+                waits[held.task] = held
+        if waits:
+            await asyncio.wait(waits, timeout=FETCH_S)
+            for task, held in waits.items():
+                held.late = not task.done()
+        elif not missing and not endpoint.transparent:
+            self._known.add(answers)
+
+    def held(self, answers: int, endpoint: Endpoint) -> list[DeclaredList]:
+        """What such a client is offered in place of the gateway's lists, by server's name."""
+        if answers not in self._differing:
+            return []
+        entries = (self._held.get((server, answers)) for server in self._at(endpoint))
+        return [entry for entry in entries if entry is not None and entry.lists is not None]
+
+    async def close(self) -> None:
+        """Look no more."""
+        looking = [held.task for held in self._held.values()]
+        self._held.clear()
+        await tasks.stop(*looking)
+
+    # ---
+
+    def _at(self, endpoint: Endpoint) -> Iterable[str]:
+        if not endpoint.transparent:
+            return self._servers
+        return (endpoint.name,) if endpoint.name in self._servers else ()
+
+    def _shared(self, server: str) -> ServerLists | None:
+        return self._view.catalog.servers.get(server) if self._view is not None else None
+
+    def _entry(self, server: str, answers: int) -> DeclaredList:
+        held = self._held.get((server, answers))
+        if held is None:
+            held = DeclaredList(server, answers, f"\0{answers}")
+            self._held[server, answers] = held
+        return held
+
+    async def _look(self, held: DeclaredList, pause_s: float) -> None:
+        """List as a client that answers nothing; where nothing differs then, nothing ever does."""
+        server = held.server
+        await asyncio.sleep(pause_s)
+        async with self._looks:
+            held.until = time.monotonic() + PAUSE_S
+            bare = self._entry(server, 0)
+            try:
+                if held.answers and bare.beside is None:
+                    self._take(bare, await self._pool.fetch_lists_for(server, {}))
+                    if server in self._plain:
+                        return
+                lists = await self._pool.fetch_lists_for(server, declaration(held.answers))
+            except ArmoryError as error:
+                _log.info("declared_lists_not_fetched", upstream=server, error=error.message)
+                return
+            self._take(held, lists)
+
+    def _take(self, held: DeclaredList, lists: ServerLists) -> None:
+        shared = self._shared(held.server)
+        if shared is None:
+            return
+        differs = bool(changed_lists(shared, lists))
+        if not (differs or held.answers or held.beside is not None):
+            self._plain.add(held.server)
+        shown, known = held.lists or shared, held.beside is not None
+        held.beside, held.lists = shared, lists if differs else None
+        self._count += 1
+        held.generation = self._count
+        self._count_differing()
+        changed = changed_lists(shown, held.lists or shared)
+        late, held.late = held.late, False
+        if changed and (late or known):
+            self._tell(held.server, held.answers, changed)
+
+    def _count_differing(self) -> None:
+        held = self._held.values()
+        self._differing = {entry.answers for entry in held if entry.lists is not None}

@@ -1,0 +1,159 @@
+"""Lists for clients that can be asked less: who is shown which, how often upstreams are asked."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from armory.domain.catalog import ServerLists
+from armory.domain.principal import ANONYMOUS
+from armory.errors import UpstreamUnavailable
+from armory.gateway.endpoint import ALL
+from armory.gateway.requests import ClientRequest
+from armory.gateway.settings import GatewaySettings
+from armory.gateway.subscription import Subscription
+from armory.gateway.views import declared_lists
+from armory.protocol.methods import TOOLS_CHANGED
+from armory.protocol.questions import answers_of, declaration
+from armory.protocol.versions import MODERN_VERSIONS
+from armory.testing.front import tool
+
+if TYPE_CHECKING:
+    from tests.unit.gateway.conftest import Bench, NotingClient
+
+pytestmark = pytest.mark.anyio
+EVERYTHING: dict[str, Any] = {"roots": {}, "sampling": {}, "elicitation": {"form": {}, "url": {}}}
+BOUND_S = 10
+
+
+def offers(bench: Bench, **needs: str) -> None:
+    """Have the upstream list these tools, each to clients alone that declare a capability."""
+    upstream = bench.pool.upstreams["up"]
+    plain = upstream.lists
+
+    def lists_for(capabilities: Mapping[str, Any]) -> ServerLists:
+        more = [tool(name, "") for name, need in needs.items() if need in capabilities]
+        return replace(plain, tools=[*plain.tools, *more])
+
+    upstream.lists_for = lists_for
+    upstream.lists = lists_for(EVERYTHING)
+    bench.gateway.publish(bench.pool.catalog(bench.gateway.view.catalog))
+    bench.gateway.reconfigure(settings=GatewaySettings(by_capabilities=frozenset({"up"})))
+
+
+async def shown(
+    bench: Bench,
+    client: NotingClient,
+    capabilities: dict[str, Any],
+    *,
+    current: bool = True,
+    everything: bool = False,
+) -> set[str]:
+    """The tools beyond the first six that a client sees."""
+    client.capabilities = capabilities
+    version = MODERN_VERSIONS[-1]
+    request = ClientRequest(ANONYMOUS, client, "modern", version, everything=everything)
+    async with asyncio.timeout(BOUND_S):
+        context = await bench.gateway.context(request, own_lists="current" if current else "known")
+    return {name for name in context.view.catalog.tools if not name.startswith("up__tool")}
+
+
+async def test_each_is_shown_what_the_upstream_lists_for_one_like_it(bench: Bench) -> None:
+    offers(bench, draws="sampling", opens="roots")
+    client = bench.client
+    assert await shown(bench, client, {}) == set()
+    assert await shown(bench, client, {"sampling": {}}) == {"up__draws"}
+    assert await shown(bench, client, {"roots": {}}) == {"up__opens"}
+    assert await shown(bench, client, EVERYTHING) == {"up__draws", "up__opens"}
+    asked = len(bench.pool.listed_for)
+    assert await shown(bench, client, {}, current=False) == set()
+    assert await shown(bench, client, {"roots": {"listChanged": True}}) == {"up__opens"}
+    assert await shown(bench, client, {}, everything=True) == {"up__draws", "up__opens"}
+    assert len(bench.pool.listed_for) == asked == 3
+    await bench.gateway.close()
+
+
+async def test_an_upstream_that_does_not_care_is_asked_once(bench: Bench) -> None:
+    offers(bench)
+    for capabilities in ({"roots": {}}, {}, {"sampling": {}}, {"elicitation": {}}):
+        assert await shown(bench, bench.client, capabilities) == set()
+        assert not bench.gateway.declared_lists.concern(answers_of(capabilities), current=False)
+    assert bench.pool.listed_for == [("up", {})]
+    await bench.gateway.close()
+
+
+async def test_nobody_else_asks_the_upstream(bench: Bench) -> None:
+    offers(bench, draws="sampling")
+    await shown(bench, bench.client, EVERYTHING)
+    await shown(bench, bench.client, {}, current=False)
+    await shown(bench, bench.client, {}, everything=True)
+    bench.pool.upstreams["up"].era = "modern"
+    assert await shown(bench, bench.client, {}) == {"up__draws"}
+    assert bench.pool.listed_for == []
+    await bench.gateway.close()
+
+
+async def test_one_that_cannot_be_asked_shows_what_it_shows_everybody(bench: Bench) -> None:
+    offers(bench, draws="sampling")
+
+    def fails(capabilities: Mapping[str, Any]) -> ServerLists:
+        raise UpstreamUnavailable(f"down, {capabilities}", upstream="up")
+
+    bench.pool.upstreams["up"].lists_for = fails
+    for _ in range(3):
+        assert await shown(bench, bench.client, {}) == {"up__draws"}
+    assert len(bench.pool.listed_for) == 1
+    await bench.gateway.close()
+
+
+async def test_lists_that_come_late_are_told_of(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    offers(bench, draws="sampling")
+    monkeypatch.setattr(declared_lists, "FETCH_S", 0)
+    come, heard = asyncio.Event(), asyncio.Queue[str]()
+    fetch = bench.pool.fetch_lists_for
+
+    async def waits(server: str, capabilities: Mapping[str, Any]) -> ServerLists:
+        await come.wait()
+        return await fetch(server, capabilities)
+
+    monkeypatch.setattr(bench.pool, "fetch_lists_for", waits)
+    for answers in (0, 15):
+        bench.gateway.changes.add(
+            Subscription(
+                ANONYMOUS, ALL, lambda m, _, a=answers: heard.put_nowait(f"{a} {m}"),
+                answers=answers,
+            )
+        )  # fmt: skip
+    assert await shown(bench, bench.client, {}) == {"up__draws"}
+    come.set()
+    async with asyncio.timeout(BOUND_S):
+        assert await heard.get() == f"0 {TOOLS_CHANGED}"
+    assert heard.empty()
+    assert await shown(bench, bench.client, {}) == set()
+    await bench.gateway.close()
+
+
+async def test_a_change_is_looked_at_again_after_a_pause(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(declared_lists, "PAUSE_S", 0)
+    offers(bench, draws="sampling")
+    assert await shown(bench, bench.client, {}) == set()
+    upstream = bench.pool.upstreams["up"]
+    upstream.lists_for = None
+    upstream.lists = replace(upstream.lists, tools=[*upstream.lists.tools, tool("more", "")])
+    bench.gateway.publish(bench.pool.catalog(bench.gateway.view.catalog))
+    assert await shown(bench, bench.client, {}) == {"up__draws", "up__more"}
+    await bench.gateway.close()
+
+
+@pytest.mark.parametrize("answers", range(16))
+def test_what_is_declared_for_an_answer_is_read_again(answers: int) -> None:
+    assert answers_of(declaration(answers)) == answers
+    assert answers_of({"elicitation": {}}) == answers_of({"elicitation": {"form": {}}})
