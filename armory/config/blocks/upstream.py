@@ -149,7 +149,8 @@ class UpstreamConfig(Block):
     """Who shares a session or process: everybody, one principal, or one client session."""
     lists: Whose = _SPEC.lists
     """Whose tools, prompts and resources a caller sees: what the gateway is shown, or its own.
-    `auto`: its own where `${principal}` occurs and the server says that its lists are private."""
+    `auto`: its own where `${principal}` occurs and the server says that its lists are private,
+    else what the server lists for clients that declare as much; see docs/sessions.md."""
     idle_timeout_s: Seconds = _SPEC.idle_timeout_s
     """An unused session or process is ended after so many seconds."""
     connect_timeout_s: Seconds = _SPEC.connect_timeout_s
