@@ -15,7 +15,7 @@ from armory.domain.principal import Principal
 from armory.gateway.endpoint import ALL, Endpoint
 from armory.gateway.subscription import Subscription
 from armory.protocol.link import ClientChannel, Owner
-from armory.protocol.questions import SHOWN_ALL, answers_of
+from armory.protocol.methods import SHOWN_ALL, answers_of
 from armory.protocol.versions import Era
 
 
@@ -78,7 +78,7 @@ class ClientRequest(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def answers(self) -> int:
-        """What of an upstream's questions it answers, as far as lists go; `protocol.questions`."""
+        """What of an upstream's questions it answers, as far as lists go; `protocol.methods`."""
         return SHOWN_ALL if self.everything else answers_of(self.client.capabilities)
 
     @property

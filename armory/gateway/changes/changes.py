@@ -113,7 +113,7 @@ class Changes:
 
         Args:
             server: the upstream.
-            answers: what they answer; see `protocol.questions`.
+            answers: what they answer; see `protocol.methods`.
             methods: the list-changed notifications.
         """
         for subscription in list(self._subscriptions):

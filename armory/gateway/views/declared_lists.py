@@ -21,7 +21,7 @@ from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import Pool
 from armory.gateway.views.principal_lists import changed_lists
 from armory.gateway.views.view import View
-from armory.protocol.questions import EVERYTHING, declaration
+from armory.protocol.methods import EVERYTHING, declaration
 
 _log = structlog.get_logger(__name__)
 FETCH_S = 5.0
@@ -40,7 +40,7 @@ class DeclaredList:
 
     Attributes:
         server: the upstream.
-        answers: what they answer, see `protocol.questions`.
+        answers: what they answer, see `protocol.methods`.
         key: says whose it is, beside the keys of upstream sessions.
         lists: what it offers them; None: what it offers everybody, as far as is known.
         beside: the gateway's own lists when it was found out; None: it never was.
@@ -105,7 +105,7 @@ class DeclaredLists:
         """Whether clients that answer so much may be offered something else than others.
 
         Args:
-            answers: see `protocol.questions`.
+            answers: see `protocol.methods`.
             current: whether they are about to list, so that it has to be found out.
         """
         if answers >= EVERYTHING:

@@ -22,8 +22,7 @@ from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import Pool
 from armory.gateway.views.view import View
 from armory.protocol.link import Owner
-from armory.protocol.methods import PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED
-from armory.protocol.questions import answers_of
+from armory.protocol.methods import PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED, answers_of
 
 _log = structlog.get_logger(__name__)
 FETCH_S = 5.0

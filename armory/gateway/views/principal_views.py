@@ -160,7 +160,7 @@ class PrincipalViews:
             owner: the caller.
             endpoint: where it asks.
             base: what everybody else is served from.
-            answers: what of an upstream's questions its client answers; see `protocol.questions`.
+            answers: what of an upstream's questions its client answers; see `protocol.methods`.
         """
         lists: dict[str, ServerLists] = {}
         parts: list[tuple[str, str, int]] = []

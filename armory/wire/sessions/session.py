@@ -21,8 +21,7 @@ from armory.protocol import codes, jsonrpc
 from armory.protocol.jsonrpc import Message
 from armory.protocol.link import Answer, ClientGone, Owner, Params
 from armory.protocol.loglevels import loud_enough
-from armory.protocol.methods import CANCELLED, LOGGED
-from armory.protocol.questions import answers_of
+from armory.protocol.methods import CANCELLED, LOGGED, answers_of
 from armory.protocol.rawjson import encode, pack, text_of
 from armory.tasks import Tasks, stop
 from armory.wire.eras.questions import may_ask

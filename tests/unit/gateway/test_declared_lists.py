@@ -17,8 +17,7 @@ from armory.gateway.requests import ClientRequest
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.subscription import Subscription
 from armory.gateway.views import declared_lists
-from armory.protocol.methods import TOOLS_CHANGED
-from armory.protocol.questions import answers_of, declaration
+from armory.protocol.methods import TOOLS_CHANGED, answers_of, declaration
 from armory.protocol.versions import MODERN_VERSIONS
 from armory.testing.front import tool
 
