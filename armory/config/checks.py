@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import Any
 
+from armory.config.blocks.security import ProxyConfig
 from armory.config.model import Config
 from armory.config.partial import concerns
 from armory.config.problems import Path, nearest
@@ -162,12 +163,43 @@ def _oauth(config: Config) -> Found:
                 f"{issuer!r} is no https URL; give the issuer identifier, as in the provider's "
                 "/.well-known/openid-configuration",
             )
+    if bool(oauth.issuer) == (oauth.proxy is not None):
+        yield ("security", "oauth"), "give exactly one of 'issuer' and 'proxy'"
     named = server.allowed_hosts and "*" not in server.allowed_hosts
-    if not (named or oauth.audience or _is_local(server.host)):
+    if oauth.proxy is not None:
+        yield from _proxy(oauth.proxy, known=bool(named) or _is_local(server.host))
+    elif not (named or oauth.audience or _is_local(server.host)):
         yield (
             ("security", "oauth"),
             "a token must be for this gateway, and it does not know its own name: give the names "
             "that clients use under server.allowed_hosts, or security.oauth.audience",
+        )
+
+
+def _proxy(proxy: ProxyConfig, *, known: bool) -> Found:
+    from armory.oauth.metadata import is_secure
+
+    at = ("security", "oauth", "proxy")
+    by_hand = (proxy.authorize_url, proxy.token_url)
+    if (proxy.issuer is None) != all(by_hand) or (proxy.issuer is not None and any(by_hand)):
+        yield at, "give either 'issuer', or 'authorize_url' and 'token_url'"
+    if proxy.issuer is None and proxy.userinfo_url is None:
+        yield at, "without an 'issuer', 'userinfo_url' has to say who a person is"
+    for name in ("issuer", "authorize_url", "token_url", "userinfo_url"):
+        url = getattr(proxy, name)
+        if url is not None and not is_secure(url):
+            yield (*at, name), f"{url!r} is no https URL"
+    if not proxy.consent and not proxy.redirects:
+        yield (
+            (*at, "consent"),
+            "without it any site could have itself let in unseen: give 'redirects', the patterns "
+            "of those that may",
+        )
+    if not known:
+        yield (
+            at,
+            "the gateway gives out tokens for its own URL, and does not know its name: give the "
+            "names that clients use under server.allowed_hosts",
         )
 
 
@@ -176,6 +208,8 @@ def _shared_key(config: Config) -> Found:
         upstream.auth is not None and upstream.auth.per == "principal"
         for upstream in config.upstreams.values()
     )
+    oauth = config.security.oauth
+    people = people or (oauth is not None and oauth.proxy is not None)
     if people and config.storage.redis is not None and not config.security.encryption_key:
         yield (
             ("security", "encryption_key"),

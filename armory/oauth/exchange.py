@@ -65,6 +65,21 @@ class Route:
 DIRECT = Route()
 
 
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What an authorization server answered.
+
+    Attributes:
+        status: of HTTP.
+        body: its beginning.
+        headers: case-insensitive.
+    """
+
+    status: int
+    body: bytes
+    headers: Mapping[str, str]
+
+
 async def exchange(
     method: str,
     url: str,
@@ -74,7 +89,21 @@ async def exchange(
     json: Any = None,
     route: Route = DIRECT,
 ) -> tuple[int, bytes]:
-    """(status, beginning of the body).
+    """(status, beginning of the body); see `answered`."""
+    answer = await answered(method, url, headers, form=form, json=json, route=route)
+    return answer.status, answer.body
+
+
+async def answered(
+    method: str,
+    url: str,
+    headers: Mapping[str, str] | None = None,
+    *,
+    form: Mapping[str, str] | None = None,
+    json: Any = None,
+    route: Route = DIRECT,
+) -> Answer:
+    """One exchange.
 
     Raises:
         NoAnswer: none came in time.
@@ -94,7 +123,7 @@ async def exchange(
             body = b""
             while len(body) < route.body_bytes and (chunk := await answer.content.readany()):
                 body += chunk
-            return answer.status, body
+            return Answer(answer.status, body, answer.headers)
     except (aiohttp.ClientError, OSError, ValueError, TimeoutError) as error:
         where = url.partition("?")[0]
         if isinstance(getattr(error, "os_error", error), NotPublic):

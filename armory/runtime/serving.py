@@ -9,8 +9,14 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
+from armory.accounts.service import Accounts
 from armory.accounts.users import ENDED
 from armory.runtime.blocks.accounts import schemes
+from armory.runtime.blocks.authorization import (
+    authorization_server,
+    follow_grants,
+    routes_of,
+)
 from armory.runtime.blocks.encryption import logs_people_in
 from armory.runtime.blocks.people import connect_services
 from armory.runtime.health import make_health, serve_apart
@@ -39,8 +45,11 @@ async def serve(
     Raises:
         ConfigError: nobody could or everybody would be served.
     """
-    config, accounts = runtime.loaded.config, runtime.accounts
-    operator, known = operator_token(), schemes(config, accounts)
+    config = runtime.loaded.config
+    operator, known = operator_token(), schemes(config, runtime.accounts)
+    logging_in = authorization_server(runtime.loaded, runtime.accounts)
+    if logging_in is not None:
+        known.append(logging_in.scheme)
     checks = authenticator(config, known, runtime.packs(), also=[operator])
     people = logs_people_in(upstream_specs(runtime.loaded))
     edge = HttpEdge(
@@ -63,15 +72,16 @@ async def serve(
     if people:
         from armory.web.connect.handlers import Connect  # only where people log in
 
-        hosts = edge.hosts
-        Connect(connect_services(runtime.loaded, runtime.pool, hosts, checks, known)).register(app)
-    if accounts is not None:
-        register_rest(app, rest_services(runtime, edge, accounts))
-
-        async def key_ended(key_id: str) -> None:
-            await edge.end_principal(f"api_key:{key_id}")
-
-        accounts.feed.subscribe(ENDED, key_ended)
+        sign_in = None if logging_in is None else logging_in.provider
+        about = runtime.loaded, runtime.pool, edge.hosts, checks, known, sign_in
+        Connect(connect_services(*about)).register(app)
+    if logging_in is not None:
+        for part in routes_of(runtime.loaded, edge.hosts, logging_in, prefix):
+            part.register(app)
+        follow_grants(runtime.accounts, logging_in, edge.end_principal)
+    if runtime.accounts is not None:
+        register_rest(app, rest_services(runtime, edge, runtime.accounts))
+        _follow_keys(runtime.accounts, edge)
         if config.server.console:
             register_console(app, prefix)
 
@@ -91,3 +101,12 @@ async def serve(
     stack.push_async_callback(listening.close)
     stack.enter_context(announced(runtime.loaded.home, listening.url, operator.token))
     runtime.edge, runtime.listening = edge, listening
+
+
+def _follow_keys(accounts: Accounts, edge: HttpEdge) -> None:
+    """Have a key that ends, on whichever replica, end the streams and sessions that it opened."""
+
+    async def key_ended(key_id: str) -> None:
+        await edge.end_principal(f"api_key:{key_id}")
+
+    accounts.feed.subscribe(ENDED, key_ended)

@@ -312,4 +312,6 @@ def protected_resource(config: Config) -> ProtectedResource | None:
     oauth = config.security.oauth
     if oauth is None:
         return None
-    return ProtectedResource(tuple(oauth.issuer), tuple(oauth.scopes))
+    return ProtectedResource(
+        tuple(oauth.issuer), tuple(oauth.scopes), by_itself=oauth.proxy is not None
+    )

@@ -69,10 +69,12 @@ class ProtectedResource:
     Attributes:
         issuers: authorization servers whose tokens are taken.
         scopes: that every token needs.
+        by_itself: whether the gateway is the authorization server.
     """
 
     issuers: tuple[str, ...]
     scopes: tuple[str, ...] = ()
+    by_itself: bool = False
 
 
 class Authenticator:

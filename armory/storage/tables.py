@@ -191,6 +191,15 @@ logins = Table(
     Column("updated_at_ms", BigInteger, nullable=False),
 )
 
+oauth_grants = Table(
+    "oauth_grants",
+    metadata,
+    Column("id", String(64), primary_key=True),
+    Column("step", Integer, nullable=False),  # 0: taken, 1: a code, from 2 on a refresh token
+    Column("sealed", LargeBinary, nullable=False),
+    Column("expires_at_ms", BigInteger, nullable=False, index=True),
+)
+
 changes = Table(
     "changes",
     metadata,

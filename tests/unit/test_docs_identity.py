@@ -14,8 +14,8 @@ TEXT = (Path(__file__).parents[2] / "docs" / "identity.md").read_text(encoding="
 BLOCKS = re.findall(r"^### (\d)\..*?^```yaml\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 
 
-def test_there_are_six() -> None:
-    assert [number for number, _ in BLOCKS] == list("123456")
+def test_there_are_seven() -> None:
+    assert [number for number, _ in BLOCKS] == list("1234567")
 
 
 @pytest.mark.parametrize(("number", "text"), BLOCKS)

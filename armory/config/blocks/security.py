@@ -5,10 +5,11 @@ Owns: `SecurityConfig`. Of the rooms it imports settings only, for their default
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Literal
 
 from pydantic import Field, SecretStr
 
+from armory.authserver.settings import ProxySettings
 from armory.config.base import (
     HTTP_URL,
     Block,
@@ -24,6 +25,7 @@ from armory.security.settings import JwtSettings, OAuthSettings, PinningMode
 
 _JWT = defaults_of(JwtSettings)
 _OAUTH = defaults_of(OAuthSettings)
+_PROXY = defaults_of(ProxySettings)
 
 
 class TokenConfig(Block):
@@ -67,11 +69,34 @@ class IntrospectionConfig(Block):
     """Its secret; take it from a variable."""
 
 
+class ProxyConfig(Block):
+    """The gateway as an authorization server in front of a provider that registers no clients."""
+
+    issuer: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
+    """The provider, whose metadata name its endpoints; or give `authorize_url` and `token_url`."""
+    authorize_url: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
+    """Where people log in."""
+    token_url: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
+    """Where codes are redeemed."""
+    userinfo_url: OptionalText = Field(default=None, pattern=r"^https?://[^\s]+$")
+    """Who a person is, where the provider gives out no ID tokens."""
+    client_id: str = Field(min_length=1)
+    """The gateway at the provider, registered with the redirect URI `.../oauth/callback`."""
+    client_secret: OptionalSecret = None
+    """Its secret; take it from a variable."""
+    scopes: Texts = Field(default_factory=list[str])
+    """Asked for at the provider; none: with an `issuer`, `openid profile email`."""
+    redirects: Texts = Field(default_factory=list[str])
+    """Patterns of what clients may be sent back to, e.g. `https://claude.ai/*`; none: any safe."""
+    consent: bool = _PROXY.consent
+    """Whether people are asked before a client is let in; without, `redirects` are needed."""
+
+
 class OAuthConfig(Block):
     """Access tokens of authorization servers, which clients log in to by themselves."""
 
-    issuer: Annotated[Texts, Field(min_length=1)]
-    """Issuer identifier of the authorization server, or several; an https URL."""
+    issuer: Texts = Field(default_factory=list[str])
+    """Issuer identifier of the authorization server, or several; an https URL. Or `proxy`."""
     audience: Texts = Field(default_factory=list[str])
     """What a token may be for, beside the endpoint's own URL."""
     scopes: Texts = Field(default_factory=list[str])
@@ -86,6 +111,8 @@ class OAuthConfig(Block):
     """Its secret."""
     introspection: IntrospectionConfig | None = None
     """How opaque tokens are checked; null: only signed ones (JWTs) are taken."""
+    proxy: ProxyConfig | None = None
+    """The gateway logs clients in itself, in front of a provider that registers none."""
 
 
 class PolicyConfig(Block):

@@ -60,11 +60,13 @@ def make_accounts(
 
 def accounts_needed(config: Config) -> bool:
     """Whether somebody's access depends on the accounts database."""
-    return config.accounts.enabled or config.security.api_keys
+    oauth = config.security.oauth
+    proxied = oauth is not None and oauth.proxy is not None
+    return config.accounts.enabled or config.security.api_keys or proxied
 
 
 def schemes(config: Config, accounts: Accounts | None) -> list[Scheme]:
-    """Ways to authenticate beside static tokens.
+    """Ways to authenticate beside static tokens and tokens of the gateway itself.
 
     Raises:
         ConfigError: the block `security.jwt` does not fit itself.
@@ -72,7 +74,7 @@ def schemes(config: Config, accounts: Accounts | None) -> list[Scheme]:
     found: list[Scheme] = []
     if accounts is not None and config.security.api_keys:
         found.append(accounts.keys)
-    if config.security.oauth is not None:
+    if config.security.oauth is not None and config.security.oauth.proxy is None:
         found.append(oauth_scheme(config.security.oauth))
     if config.security.jwt is not None:
         found.append(jwt_scheme(config))

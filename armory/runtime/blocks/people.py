@@ -5,12 +5,10 @@ Owns: putting these parts together. Never logs anybody in itself.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from armory.accounts.service import Accounts
 from armory.config import Config, Loaded
-from armory.domain.principal import Principal
 from armory.gateway.views.principal_lists import PrincipalLists
 from armory.runtime.blocks.encryption import seals
 from armory.security.authentication import Authenticator, Scheme
@@ -21,8 +19,8 @@ from armory.upstreams.pool import Pool
 from armory.upstreams.upstream import Upstream
 
 if TYPE_CHECKING:
-    from armory.web.connect.handlers import ConnectServices, Hosts
-    from armory.web.connect.sign_in import SignIn
+    from armory.web.connect.handlers import ConnectServices, SignIn
+    from armory.web.cookies import Hosts
 
 
 def vault_of(loaded: Loaded, accounts: Accounts) -> Vault:
@@ -48,7 +46,12 @@ def follow_logins(accounts: Accounts, pool: Pool, lists: PrincipalLists) -> None
 
 
 def connect_services(
-    loaded: Loaded, pool: Pool, hosts: Hosts, checks: Authenticator, known: list[Scheme]
+    loaded: Loaded,
+    pool: Pool,
+    hosts: Hosts,
+    checks: Authenticator,
+    known: list[Scheme],
+    sign_in: SignIn | None = None,
 ) -> ConnectServices:
     """What the pages go by.
 
@@ -58,6 +61,7 @@ def connect_services(
         hosts: host checks.
         checks: who is it, by the credential of its MCP client.
         known: the schemes of `checks`, for who logged in at the issuer.
+        sign_in: where people log in; None: at the issuer, if there is one.
     """
     from armory.web.connect.handlers import ConnectServices
 
@@ -72,29 +76,23 @@ def connect_services(
         authenticator=checks,
         seal=seals(loaded),
         hosts=hosts,
-        sign_in=_sign_in(loaded.config),
-        signed_in=_signed_in(loaded.config, known),
+        sign_in=sign_in or _sign_in(loaded.config, known),
         base_path=loaded.config.server.base_path.rstrip("/"),
     )
 
 
-def _sign_in(config: Config) -> SignIn | None:
+def _sign_in(config: Config, known: list[Scheme]) -> SignIn | None:
+    from armory.security.oauth import OAuthScheme
     from armory.web.connect.sign_in import SignIn
 
     oauth = config.security.oauth
     if oauth is None:
         return None
+    scheme = next(scheme for scheme in known if isinstance(scheme, OAuthScheme))
     secret = oauth.client_secret
     return SignIn(
-        oauth.issuer[0], oauth.client_id or "", "" if secret is None else secret.get_secret_value()
+        oauth.issuer[0],
+        scheme.signed_in,
+        oauth.client_id or "",
+        "" if secret is None else secret.get_secret_value(),
     )
-
-
-def _signed_in(
-    config: Config, known: list[Scheme]
-) -> Callable[[str, str], Awaitable[Principal]] | None:
-    if config.security.oauth is None:
-        return None
-    from armory.security.oauth import OAuthScheme
-
-    return next(scheme for scheme in known if isinstance(scheme, OAuthScheme)).signed_in

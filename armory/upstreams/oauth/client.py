@@ -83,14 +83,13 @@ class TokenClient:
         Raises:
             NoToken: it refused.
         """
+        headers = {"Accept": "application/json", **headers}  # GitHub answers a form otherwise
         status, body = await self.request("POST", place.token_url, headers, form)
         answer = json_object(body) or {}
         token = answer.get("access_token")
         if status != 200 or not isinstance(token, str) or not token:
-            said = self.failed(f"{place.token_url} gave no token: {why(status, answer)}")
-            if 400 <= status < 500:
-                raise TokenRefused(said.message, upstream=self._server)
-            raise said
+            reason = f"{place.token_url} gave no token: {why(status, answer)}"
+            raise self.refused(reason) if 400 <= status < 500 else self.failed(reason)
         kind = answer.get("token_type", "Bearer")
         if not isinstance(kind, str) or kind.lower() != "bearer":
             raise self.failed(f"{place.token_url} gave a token of type {str(kind)[:40]!r}")
@@ -127,6 +126,10 @@ class TokenClient:
             return await exchange(method, url, headers, form=form, json=json, route=self._route)
         except NoAnswer as error:
             raise self.failed(str(error)) from None
+
+    def refused(self, reason: str) -> TokenRefused:
+        """Likewise where the authorization server has answered."""
+        return TokenRefused(self.failed(reason).message, upstream=self._server)
 
     def failed(self, reason: str) -> NoToken:
         """The error that says why there is no token."""

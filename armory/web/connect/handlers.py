@@ -11,47 +11,46 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Awaitable, Callable, MutableMapping
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Protocol
 
 import msgspec
 import structlog
 from aiohttp import web
 from cachetools import TTLCache
-from yarl import URL
 
 from armory.domain.principal import ANONYMOUS, Method, Principal
 from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed
 from armory.security.authentication import Authenticator
 from armory.security.sealing import Seal
 from armory.upstreams.oauth.code_flow import BegunLogin
-from armory.upstreams.oauth.discovery import Challenge
 from armory.upstreams.upstream import Upstream
 from armory.web.connect import pages
-from armory.web.connect.sign_in import SignIn
+from armory.web.cookies import Hosts, SealedCookies
+from armory.web.pages import said
 
 _log = structlog.get_logger(__name__)
 _SESSION, _LOGIN = "armory_person", "armory_login"
 _SESSION_S, _LOGIN_S = 900, 600
 _SEEN = 10_000
 _FORM_BYTES = 32_768
-_T = TypeVar("_T")
 
 
-class Hosts(Protocol):
-    """Host checks, and the gateway's own URL (`wire.http.host_checks`, `wire.http.resources`)."""
+class SignIn(Protocol):
+    """Where people log in to be known by the gateway (`sign_in`, `authserver.provider`)."""
 
-    def seen_as(self, peer: str | None, headers: Any) -> tuple[str | None, str | None]:
-        """(client address, Host value) of a request, through trusted proxies."""
+    @property
+    def issuer(self) -> str:
+        """What it is called."""
         ...
 
-    def host_allowed(self, host: str | None) -> bool:
-        """Whether a Host value may be asked for."""
+    async def begin_here(self, redirect_uri: str) -> BegunLogin:
+        """Begin to log somebody in."""
         ...
 
-    def origin_of(self, peer: str | None, scheme: str, headers: Any) -> str:
-        """`scheme://host` under which a request was sent."""
+    async def who(self, begun: BegunLogin, back: Mapping[str, str]) -> Principal:
+        """Who came back."""
         ...
 
 
@@ -100,7 +99,6 @@ class ConnectServices:
         seal: of the cookies.
         hosts: host checks.
         sign_in: the gateway at its own issuer; None: there is none.
-        signed_in: who it is, by an ID token and the client that it was given to.
         base_path: before every route.
     """
 
@@ -109,7 +107,6 @@ class ConnectServices:
     seal: Seal
     hosts: Hosts
     sign_in: SignIn | None
-    signed_in: Callable[[str, str], Awaitable[Principal]] | None
     base_path: str = ""
 
 
@@ -118,6 +115,7 @@ class Connect:
 
     def __init__(self, services: ConnectServices) -> None:
         self._s = services
+        self._cookies = SealedCookies(services.seal, self._path, self._origin)
         self._used: MutableMapping[str, None] = TTLCache[str, None](_SEEN, _LOGIN_S)
 
     def register(self, app: web.Application) -> None:
@@ -133,14 +131,14 @@ class Connect:
         async def guarded(request: web.Request) -> web.Response:
             _, host = self._s.hosts.seen_as(request.remote, request.headers)
             if not self._s.hosts.host_allowed(host):
-                return pages.said("Not here", "This Host is not in server.allowed_hosts.", 403)
+                return said("Not here", "This Host is not in server.allowed_hosts.", 403)
             try:
                 return await handler(request)
             except (AuthenticationFailed, AccessDenied) as error:
-                return pages.said("That did not work", error.message, 403)
+                return said("That did not work", error.message, 403)
             except ArmoryError as error:
                 _log.warning("connect_failed", error=error.message)
-                return pages.said("That did not work", error.message, 502)
+                return said("That did not work", error.message, 502)
 
         return guarded
 
@@ -151,7 +149,7 @@ class Connect:
         server = request.match_info["server"]
         upstream = self._s.upstream(server)
         if upstream is None:
-            return pages.said("Not found", "Nobody connects an account there.", 404)
+            return said("Not found", "Nobody connects an account there.", 404)
         person = self._person(request)
         if person is None:
             return self._who(server)
@@ -165,19 +163,17 @@ class Connect:
         server = request.match_info["server"]
         upstream = self._s.upstream(server)
         if upstream is None:
-            return pages.said("Not found", "Nobody connects an account there.", 404)
+            return said("Not found", "Nobody connects an account there.", 404)
         if not self._from_here(request):
-            return pages.said("Not from here", "Open the page itself, and use its buttons.", 403)
+            return said("Not from here", "Open the page itself, and use its buttons.", 403)
         if (request.content_length or 0) > _FORM_BYTES:
-            return pages.said("Too large", "The form is too large.", 413)
+            return said("Too large", "The form is too large.", 413)
         form = await request.post()
         action, person = form.get("action"), self._person(request)
         if action == "identify":
             return await self._identify(request, server, str(form.get("credential", "")).strip())
         if action == "sign-in" and self._s.sign_in is not None:
-            begun = await self._s.sign_in.begin(
-                URL(self._s.sign_in.issuer), Challenge(), self._callback(request)
-            )
+            begun = await self._s.sign_in.begin_here(self._callback(request))
             return self._sent(request, Visit(server, begun, None, time.time() + _LOGIN_S))
         if action == "leave":
             return self._who(server, leave=True)
@@ -190,7 +186,7 @@ class Connect:
             await tokens.log_out()
             return self._back(server)
         if action != "connect":
-            return pages.said("Not known", "There is no such button.", 400)
+            return said("Not known", "There is no such button.", 400)
         begun = await upstream.begin_login(principal, self._callback(request))
         return self._sent(request, Visit(server, begun, person, time.time() + _LOGIN_S))
 
@@ -207,25 +203,25 @@ class Connect:
 
     async def callback(self, request: web.Request) -> web.Response:
         """`GET /connect/callback`: the browser comes back from an authorization server."""
-        visit = self._opened(request, _LOGIN, Visit)
+        visit = self._cookies.read(request, _LOGIN, Visit)
         state = request.query.get("state", "")
         if visit is None or visit.until < time.time():
-            return pages.said(
+            return said(
                 "That did not work",
                 "This browser has begun no login here, or too long ago. Begin again.",
                 400,
             )
         if not secrets.compare_digest(state.encode(), visit.begun.state.encode()):
-            return pages.said("That did not work", "The answer is of another login.", 400)
+            return said("That did not work", "The answer is of another login.", 400)
         if state in self._used:
-            return pages.said("That did not work", "This login was used already.", 400)
+            return said("That did not work", "This login was used already.", 400)
         self._used[state] = None
         back = {name: request.query[name] for name in request.query}
         person = self._person(request)
         if visit.person is None:
             response = await self._signed_in(request, visit, back)
         elif person is None or person.principal.key != visit.person.principal.key:
-            response = pages.said("That did not work", "Somebody else is in this browser now.", 403)
+            response = said("That did not work", "Somebody else is in this browser now.", 403)
         else:
             response = await self._connected(visit, person.principal, back)
         response.del_cookie(_LOGIN, path=self._path)
@@ -234,11 +230,9 @@ class Connect:
     async def _signed_in(
         self, request: web.Request, visit: Visit, back: dict[str, str]
     ) -> web.Response:
-        sign_in, signed_in = self._s.sign_in, self._s.signed_in
+        sign_in = self._s.sign_in
         assert sign_in is not None
-        assert signed_in is not None
-        login, id_token = await sign_in.finish(visit.begun, back)
-        return self._known(request, visit.server, await signed_in(id_token, login.client_id))
+        return self._known(request, visit.server, await sign_in.who(visit.begun, back))
 
     async def _connected(
         self, visit: Visit, principal: Principal, back: dict[str, str]
@@ -246,10 +240,10 @@ class Connect:
         upstream = self._s.upstream(visit.server)
         tokens = None if upstream is None else upstream.login_of(principal)
         if tokens is None:
-            return pages.said("Not found", "Nobody connects an account there any more.", 404)
+            return said("Not found", "Nobody connects an account there any more.", 404)
         await tokens.finish(visit.begun, back)
         _log.info("account_connected", upstream=visit.server)
-        return pages.said(
+        return said(
             "Connected", "You may close this page. Let your MCP client try again what it tried."
         )
 
@@ -270,45 +264,22 @@ class Connect:
         return request.headers.get("Origin", "").lower() == self._origin(request)
 
     def _person(self, request: web.Request) -> Person | None:
-        person = self._opened(request, _SESSION, Person)
+        person = self._cookies.read(request, _SESSION, Person)
         if person is not None and person.until > time.time():
             return person
         if self._s.authenticator.everybody:
             return Person(ANONYMOUS.subject, None, ANONYMOUS.method, float("inf"))
         return None
 
-    def _opened(self, request: web.Request, name: str, kind: type[_T]) -> _T | None:
-        sealed = request.cookies.get(name, "")
-        try:
-            data = self._s.seal.open(bytes.fromhex(sealed), name)
-            return None if data is None else msgspec.json.decode(data, type=kind)
-        except (ValueError, msgspec.DecodeError):
-            return None
-
-    def _with_cookie(
-        self, request: web.Request, response: web.Response, name: str, value: Any, life_s: int
-    ) -> web.Response:
-        sealed = self._s.seal.seal(msgspec.json.encode(value), name).hex()
-        response.set_cookie(
-            name,
-            sealed,
-            max_age=life_s,
-            path=self._path,
-            httponly=True,
-            samesite="Lax",
-            secure=self._origin(request).startswith("https://"),
-        )
-        return response
-
     def _known(self, request: web.Request, server: str, principal: Principal) -> web.Response:
         until = time.time() + _SESSION_S
         person = Person(principal.subject, principal.user, principal.method, until)
         response = self._back(server)
-        return self._with_cookie(request, response, _SESSION, person, _SESSION_S)
+        return self._cookies.write(request, response, _SESSION, person, _SESSION_S)
 
     def _sent(self, request: web.Request, visit: Visit) -> web.Response:
         response = web.Response(status=303, headers={"Location": visit.begun.login_url})
-        return self._with_cookie(request, response, _LOGIN, visit, _LOGIN_S)
+        return self._cookies.write(request, response, _LOGIN, visit, _LOGIN_S)
 
     def _back(self, server: str) -> web.Response:
         """To the page of an upstream, which is one of the gateway's own: never a foreign URL."""

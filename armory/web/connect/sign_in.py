@@ -5,13 +5,17 @@ Owns: the gateway as a client there. Never decides who may connect what.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
+
 from yarl import URL
 
+from armory.domain.principal import Principal
 from armory.oauth.metadata import Undiscovered, server_metadata
-from armory.upstreams.oauth.code_flow import CodeFlow
+from armory.upstreams.oauth.code_flow import BegunLogin, CodeFlow
 from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, place_in
 from armory.upstreams.oauth.grants import AuthorizationCode
 
+SignedIn = Callable[[str, str], Awaitable[Principal]]
 _SCOPES = ("openid", "profile", "email")
 
 
@@ -20,13 +24,26 @@ class SignIn(CodeFlow):
 
     Args:
         issuer: as configured.
+        signed_in: who it is, by an ID token and the client that it was given to.
         client_id, client_secret: who the gateway is there; "": it registers itself.
     """
 
-    def __init__(self, issuer: str, client_id: str = "", client_secret: str = "") -> None:
+    def __init__(
+        self, issuer: str, signed_in: SignedIn, client_id: str = "", client_secret: str = ""
+    ) -> None:
         grant = AuthorizationCode(client_id, client_secret, issuer=issuer, scopes=_SCOPES)
         super().__init__("the gateway", grant, named=(issuer,))
         self.issuer = issuer
+        self._signed_in = signed_in
+
+    async def begin_here(self, redirect_uri: str) -> BegunLogin:
+        """Begin to log somebody in."""
+        return await self.begin(URL(self.issuer), Challenge(), redirect_uri)
+
+    async def who(self, begun: BegunLogin, back: Mapping[str, str]) -> Principal:
+        """Who came back."""
+        login, id_token = await self.finish(begun, back)
+        return await self._signed_in(id_token, login.client_id)
 
     async def found(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
         """As `CodeFlow.found`: the issuer itself, for no resource."""

@@ -15,6 +15,13 @@ from armory.wire.http.host_checks import HostChecks
 
 WELL_KNOWN = "/.well-known/oauth-protected-resource"
 _ENDPOINT = re.compile(r"/mcp(?:/[A-Za-z0-9-]{1,100}|/set/[A-Za-z0-9-]{1,100})?|/sse")
+
+
+def is_endpoint(path: str) -> bool:
+    """Whether a path below `base_path` is one that an MCP endpoint may have."""
+    return _ENDPOINT.fullmatch(path) is not None
+
+
 _ANYBODY = {"Access-Control-Allow-Origin": "*", "Cache-Control": "max-age=300"}
 
 
@@ -84,11 +91,13 @@ class ProtectedResources:
         if request.path.startswith(WELL_KNOWN):
             path = path.removeprefix(self._base)
         path = path.rstrip("/") or "/mcp"
-        if _ENDPOINT.fullmatch(path) is None:
+        if not is_endpoint(path):
             raise web.HTTPNotFound(text=f"there is no MCP endpoint {path!r}\n", headers=_ANYBODY)
+        own = f"{self._origin(request)}{self._base}"
+        issuers = (own,) if self._protected.by_itself else self._protected.issuers
         found = {
             "resource": f"{self._origin(request)}{self._base}{path}",
-            "authorization_servers": self._protected.issuers,
+            "authorization_servers": issuers,
             "bearer_methods_supported": ["header"],
             "resource_name": "Armory",
         }

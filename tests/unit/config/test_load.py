@@ -174,7 +174,26 @@ def test_problems_of_imported_servers_are_named_where_they_are_written() -> None
         ("security: {api_keys: true}", "security.api_keys"),
         ("security: {jwt: {issuer: x}}", "security.jwt"),
         ("security: {oauth: {issuer: 'http://id.example'}}", "security.oauth.issuer"),
-        ("security: {oauth: {issuer: []}}", "security.oauth.issuer"),
+        ("security: {oauth: {issuer: []}}", "security.oauth"),
+        (
+            "security: {oauth: {issuer: https://a.example, proxy: {issuer: https://a.example, "
+            "client_id: x}}}",
+            "security.oauth",
+        ),
+        ("security: {oauth: {proxy: {client_id: x}}}", "security.oauth.proxy"),
+        (
+            "security: {oauth: {proxy: {client_id: x, authorize_url: https://a.example/a, "
+            "token_url: https://a.example/t}}}",
+            "security.oauth.proxy",
+        ),
+        (
+            "security: {oauth: {proxy: {client_id: x, issuer: http://a.example}}}",
+            "security.oauth.proxy.issuer",
+        ),
+        (
+            "security: {oauth: {proxy: {client_id: x, issuer: https://a.example, consent: false}}}",
+            "security.oauth.proxy.consent",
+        ),
         (
             "server: {host: 0.0.0.0}\nsecurity: {oauth: {issuer: 'https://id.example'}}",
             "security.oauth",

@@ -55,7 +55,7 @@ async def test_an_older_database_is_upgraded(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path / 'armory.db'}")
     await database.open()
     async with database.write() as connection:
-        for later in ("learned_uses", "audit", "logins"):
+        for later in ("learned_uses", "audit", "logins", "oauth_grants"):
             await connection.execute(text(f"DROP TABLE {later}"))
         await connection.execute(text("UPDATE alembic_version SET version_num = '0001'"))
     await database.open()

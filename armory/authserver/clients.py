@@ -1,0 +1,190 @@
+"""Clients, and how they become known: RFC 7591 without a table.
+
+Owns: what a client may say of itself, and its id. Never fetches anything.
+
+The id of a client that registers is what it said, sealed: so replicas know it without a database,
+and registering without end fills nothing.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from armory.authserver import redirects
+from armory.authserver.errors import OAuthError, UnusableClient
+from armory.oauth.metadata import text, texts
+
+AuthMethod = Literal["none", "client_secret_basic", "client_secret_post"]
+METHODS: tuple[AuthMethod, ...] = ("none", "client_secret_basic", "client_secret_post")
+_PREFIX, _PURPOSE, _SECRET = "armory_client_", "oauth client", "oauth client secret"
+_MAX_NAME, _MAX_REDIRECTS, _MAX_SEALED = 100, 10, 1_500
+_DEFAULT_NAME = "a client without a name"
+
+
+class Seal(Protocol):
+    """Encryption (`security.sealing.Seal`)."""
+
+    def seal(self, data: bytes, purpose: str) -> bytes:
+        """Encrypt."""
+        ...
+
+    def open(self, sealed: bytes, purpose: str) -> bytes | None:
+        """Decrypt; None where it was not sealed so."""
+        ...
+
+
+class Client(msgspec.Struct, frozen=True):
+    """One client.
+
+    Attributes:
+        id: its id; of a client that is known by its document, the document's URL.
+        name: what it calls itself; nobody has checked it.
+        redirects: where it may have people sent back to.
+        method: how it proves who it is at the token endpoint.
+        host: of its document, which vouches for it; "": it registered itself.
+    """
+
+    id: str
+    name: str
+    redirects: tuple[str, ...]
+    method: AuthMethod = "none"
+    host: str = ""
+
+    @property
+    def digest(self) -> str:
+        """Short and unique: what codes and tokens are bound to."""
+        return hashlib.sha256(self.id.encode()).hexdigest()
+
+
+class _Said(msgspec.Struct, frozen=True, array_like=True):
+    name: str
+    redirects: tuple[str, ...]
+    method: AuthMethod
+    at: int
+
+
+def printable(name: str) -> str:
+    """A name that somebody else chose, fit to be shown."""
+    kept = "".join(c for c in name if c.isprintable()).strip()
+    return kept[:_MAX_NAME] or _DEFAULT_NAME
+
+
+def usable_redirects(metadata: Mapping[str, Any], patterns: Sequence[str]) -> tuple[str, ...]:
+    """The redirect URIs of a client's metadata.
+
+    Raises:
+        OAuthError: there are none, too many, or one that is not allowed.
+    """
+    uris = tuple(dict.fromkeys(texts(metadata.get("redirect_uris"))))
+    if not 1 <= len(uris) <= _MAX_REDIRECTS:
+        raise OAuthError("invalid_redirect_uri", f"give 1 to {_MAX_REDIRECTS} redirect_uris")
+    for uri in uris:
+        wrong = redirects.problem(uri)
+        if wrong is None and not redirects.is_allowed(uri, patterns):
+            wrong = "the operator does not allow it (security.oauth.proxy.redirects)"
+        if wrong is not None:
+            raise OAuthError("invalid_redirect_uri", f"{uri[:200]!r}: {wrong}")
+    return uris
+
+
+class Registrations:
+    """Dynamic registration; see the module.
+
+    Args:
+        seal: makes ids.
+        patterns: of redirect URIs that are allowed.
+    """
+
+    def __init__(self, seal: Seal, patterns: Sequence[str] = ()) -> None:
+        self._seal = seal
+        self._patterns = patterns
+
+    def register(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Register a client; the answer of RFC 7591, 3.2.1.
+
+        Raises:
+            OAuthError: its metadata cannot be taken.
+        """
+        uris = usable_redirects(asked, self._patterns)
+        method = asked.get("token_endpoint_auth_method", "client_secret_basic")
+        if method not in METHODS:
+            method = "none"
+        grants = texts(asked.get("grant_types")) or ["authorization_code"]
+        if "authorization_code" not in grants:
+            raise OAuthError("invalid_client_metadata", "grant_types lacks authorization_code")
+        kinds = texts(asked.get("response_types")) or ["code"]
+        if "code" not in kinds:
+            raise OAuthError("invalid_client_metadata", "response_types lacks code")
+        name = printable(text(asked.get("client_name")))
+        now = int(time.time())
+        sealed = self._seal.seal(msgspec.json.encode(_Said(name, uris, method, now)), _PURPOSE)
+        if len(sealed) > _MAX_SEALED:
+            raise OAuthError("invalid_client_metadata", "redirect_uris are too long in all")
+        client_id = _PREFIX + encoded(sealed)
+        answer: dict[str, Any] = {
+            "client_id": client_id,
+            "client_id_issued_at": now,
+            "client_name": name,
+            "redirect_uris": uris,
+            "grant_types": ["authorization_code", "refresh_token"],
+            "response_types": ["code"],
+            "token_endpoint_auth_method": method,
+        }
+        if method != "none":
+            answer["client_secret"] = self._secret(client_id)
+            answer["client_secret_expires_at"] = 0
+        return answer
+
+    def _secret(self, client_id: str) -> str:
+        digest = hashlib.sha256(client_id.encode()).digest()
+        return encoded(self._seal.seal(digest, _SECRET))
+
+    def known(self, client_id: str) -> Client | None:
+        """The client that registered under an id; None: nobody did, or one that is not allowed any
+        more.
+        """
+        sealed = decoded(client_id.removeprefix(_PREFIX))
+        if not client_id.startswith(_PREFIX) or sealed is None:
+            return None
+        data = self._seal.open(sealed, _PURPOSE)
+        if data is None:
+            return None
+        said = msgspec.json.decode(data, type=_Said)
+        allowed = tuple(u for u in said.redirects if redirects.is_allowed(u, self._patterns))
+        return Client(client_id, said.name, allowed, said.method) if allowed else None
+
+    def check(self, client: Client, secret: str) -> None:
+        """Whether a client proves who it is.
+
+        Raises:
+            UnusableClient: it does not.
+        """
+        if client.method == "none":
+            return
+        sealed = decoded(secret)
+        kept = None if sealed is None else self._seal.open(sealed, _SECRET)
+        digest = hashlib.sha256(client.id.encode()).digest()
+        if kept is None or not hmac.compare_digest(kept, digest):
+            raise UnusableClient("the client_secret is not the one that was given")
+
+
+def encoded(data: bytes) -> str:
+    """Bytes as characters of a URL."""
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+def decoded(said: str) -> bytes | None:
+    """The bytes again; None where they are none."""
+    try:
+        data = base64.b64decode(said + "=" * (-len(said) % 4), altchars=b"-_", validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    return data if encoded(data) == said else None

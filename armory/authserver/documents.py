@@ -1,0 +1,131 @@
+"""Clients that are known by a document: their id is its URL (client id metadata documents).
+
+Owns: fetching such documents within bounds, and what of them is believed. Never registers anybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from cachetools import TLRUCache
+from yarl import URL
+
+from armory.authserver.clients import Client, printable, usable_redirects
+from armory.authserver.errors import OAuthError, UnusableClient
+from armory.oauth.exchange import Answer, NoAnswer, Route, answered, json_object
+from armory.oauth.metadata import text
+
+BODY_BYTES = 65_536
+ROUTE = Route(timeout_s=5.0, body_bytes=BODY_BYTES + 1, named=())
+"""To public addresses only: anybody may name a document."""
+_KEPT, _MAX_URL = 1_000, 500
+_AT_ONCE = 8
+_FRESH_S, _LEAST_S, _MOST_S, _REFUSED_S = 300.0, 60.0, 86_400.0, 30.0
+_MAX_AGE = re.compile(r"(?:^|[\s,])max-age=(\d{1,9})")
+
+
+def is_document(client_id: str) -> bool:
+    """Whether a client id is the URL of a document."""
+    return client_id.startswith("https://")
+
+
+class Documents:
+    """See the module.
+
+    Args:
+        patterns: of redirect URIs that are allowed.
+        route: how documents are reached.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        patterns: Sequence[str] = (),
+        *,
+        route: Route | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._patterns = patterns
+        self._route = route or ROUTE
+        self._clock = clock
+        self._kept: TLRUCache[str, tuple[Client | str, float]] = TLRUCache(
+            _KEPT, ttu=lambda _key, entry, _now: entry[1], timer=clock
+        )
+        self._turn = asyncio.Semaphore(_AT_ONCE)
+
+    async def client(self, url: str) -> Client:
+        """The client whose document is at a URL.
+
+        Raises:
+            UnusableClient: there is no such document, or it does not hold.
+        """
+        kept = self._kept.get(url)
+        if kept is None:
+            async with self._turn:
+                kept = self._kept.get(url)
+                if kept is None:
+                    kept = self._kept[url] = await self._fetched(url)
+        if isinstance(kept[0], str):
+            raise UnusableClient(kept[0])
+        return kept[0]
+
+    async def _fetched(self, url: str) -> tuple[Client | str, float]:
+        """(the client or why there is none, until when that is believed)."""
+        now = self._clock()
+        try:
+            place = _place(url)
+            answer = await answered("GET", url, {"Accept": "application/json"}, route=self._route)
+            client = self._read(url, place, answer)
+        except NoAnswer as error:
+            return f"the client's document cannot be had: {error}", now + _REFUSED_S
+        except OAuthError as error:
+            return f"the client's document does not hold: {error.description}", now + _REFUSED_S
+        return client, now + _fresh_for(answer.headers)
+
+    def _read(self, url: str, place: URL, answer: Answer) -> Client:
+        if answer.status != 200:
+            raise UnusableClient(f"{url} answered HTTP {answer.status}, expected 200 itself")
+        if len(answer.body) > BODY_BYTES:
+            raise UnusableClient(f"{url} is over 64 KiB")
+        found = json_object(answer.body)
+        if found is None:
+            raise UnusableClient(f"{url} is no JSON object")
+        if found.get("client_id") != url:
+            raise UnusableClient(f"its client_id is {text(found.get('client_id'))[:200]!r}")
+        if found.get("token_endpoint_auth_method", "none") != "none" or "client_secret" in found:
+            raise UnusableClient("only token_endpoint_auth_method none is taken of a document")
+        uris = usable_redirects(found, self._patterns)
+        name = printable(text(found.get("client_name")))
+        return Client(url, name, uris, host=place.host or "")
+
+
+def _place(url: str) -> URL:
+    """The URL of a document.
+
+    Raises:
+        UnusableClient: it is not of the form that such have.
+    """
+    try:
+        place = URL(url)
+    except ValueError:
+        raise UnusableClient("its URL cannot be read") from None
+    plain = url.isascii() and url.isprintable() and " " not in url and "\\" not in url
+    if not plain or len(url) > _MAX_URL or str(place) != url:
+        raise UnusableClient(f"its URL is not in plain form, at most {_MAX_URL} characters")
+    if place.scheme != "https" or not place.host or place.user is not None or "#" in url:
+        raise UnusableClient("its URL is https, without user and fragment")
+    if place.path in ("", "/"):
+        raise UnusableClient("its URL has a path")
+    return place
+
+
+def _fresh_for(headers: Mapping[str, str]) -> float:
+    """Seconds for which a document is believed, by its `Cache-Control`."""
+    said = headers.get("Cache-Control", "").lower()
+    if "no-store" in said or "no-cache" in said:
+        return _LEAST_S
+    age = _MAX_AGE.search(said)
+    return min(max(float(age[1]), _LEAST_S), _MOST_S) if age else _FRESH_S

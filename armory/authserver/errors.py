@@ -1,0 +1,29 @@
+"""What an authorization server answers where it gives nothing (RFC 6749, 5.2; RFC 7591, 3.2.2).
+
+Owns: the exceptions and their codes. Never imports a web framework.
+"""
+
+from __future__ import annotations
+
+
+class OAuthError(Exception):
+    """A refusal that a client is told of.
+
+    Args:
+        code: as registered with IANA, e.g. `invalid_grant`.
+        description: what was expected; never a secret.
+        status: of the HTTP answer.
+    """
+
+    def __init__(self, code: str, description: str, status: int = 400) -> None:
+        super().__init__(description)
+        self.code = code
+        self.description = description
+        self.status = status
+
+
+class UnusableClient(OAuthError):
+    """A client that is not known, or whose metadata do not hold: nobody is sent back to it."""
+
+    def __init__(self, description: str) -> None:
+        super().__init__("invalid_client", description, 401)

@@ -1,0 +1,40 @@
+"""What the gateway says of itself as an authorization server (RFC 8414, OpenID Connect discovery).
+
+Owns: the document. Pure.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from armory.authserver.clients import METHODS
+
+
+def document(issuer: str, scopes: Sequence[str]) -> dict[str, Any]:
+    """The metadata of the gateway at `issuer`.
+
+    The members that OpenID Connect adds are there for clients that look at that document alone; no
+    ID tokens are given out, so there are no keys.
+    """
+    found: dict[str, Any] = {
+        "issuer": issuer,
+        "authorization_endpoint": f"{issuer}/oauth/authorize",
+        "token_endpoint": f"{issuer}/oauth/token",
+        "registration_endpoint": f"{issuer}/oauth/register",
+        "revocation_endpoint": f"{issuer}/oauth/revoke",
+        "jwks_uri": f"{issuer}/oauth/jwks",
+        "response_types_supported": ["code"],
+        "response_modes_supported": ["query"],
+        "grant_types_supported": ["authorization_code", "refresh_token"],
+        "code_challenge_methods_supported": ["S256"],
+        "token_endpoint_auth_methods_supported": METHODS,
+        "revocation_endpoint_auth_methods_supported": METHODS,
+        "authorization_response_iss_parameter_supported": True,
+        "client_id_metadata_document_supported": True,
+        "subject_types_supported": ["public"],
+        "id_token_signing_alg_values_supported": ["RS256"],
+    }
+    if scopes:
+        found["scopes_supported"] = list(scopes)
+    return found

@@ -1,0 +1,180 @@
+"""The provider behind the gateway: where people log in, and who they are.
+
+Owns: the gateway as its client, and which claims are believed. Never gives out a token.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import jwt
+import msgspec
+import structlog
+from yarl import URL
+
+from armory.authserver.settings import ProxySettings
+from armory.domain.principal import Principal
+from armory.errors import AuthenticationFailed
+from armory.oauth.exchange import json_object
+from armory.oauth.metadata import Undiscovered, is_secure, server_metadata, text
+from armory.security.claims import audience_of, scopes_of, user_of
+from armory.security.issuer import Issuer
+from armory.upstreams.oauth.client import authenticated
+from armory.upstreams.oauth.code_flow import BegunLogin, CodeFlow, with_tokens
+from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, place_in
+from armory.upstreams.oauth.grants import AuthorizationCode
+from armory.upstreams.oauth.logins import Login
+
+_log = structlog.get_logger(__name__)
+_OPENID = ("openid", "profile", "email")
+_NOT_SAID = "the provider does not say who it is"
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """Who logged in.
+
+    Attributes:
+        subject: unique over all providers.
+        user: what policies, quotas and accounts know the person by.
+        scopes: that the provider grants it.
+    """
+
+    subject: str
+    user: str
+    scopes: tuple[str, ...] = ()
+
+
+class Provider(CodeFlow):
+    """See the module.
+
+    Args:
+        settings: which provider.
+    """
+
+    def __init__(self, settings: ProxySettings) -> None:
+        named = (settings.issuer, settings.authorize_url, settings.token_url, settings.userinfo_url)
+        scopes = settings.scopes or (_OPENID if settings.issuer else ())
+        grant = AuthorizationCode(
+            settings.client_id, settings.client_secret, issuer=settings.issuer, scopes=scopes
+        )
+        super().__init__("the gateway", grant, named=tuple(filter(None, named)))
+        self._settings = settings
+        self._issuer = Issuer(settings.issuer) if settings.issuer else None
+        self.issuer = settings.issuer or str(URL(settings.authorize_url).origin())
+
+    async def found(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
+        """As `CodeFlow.found`: as configured, for no resource."""
+        settings = self._settings
+        if not settings.issuer:
+            methods = ("client_secret_post",)
+            return AuthServerMetadata(
+                settings.token_url, methods=methods, login_url=settings.authorize_url, pkce=True
+            )
+        try:
+            server = await server_metadata(settings.issuer, self.fetch)
+            if "code_challenge_methods_supported" not in server:
+                # Entra takes S256 and does not say so; who does not take it ignores it.
+                server = {**server, "code_challenge_methods_supported": ["S256"]}
+            return place_in(server, URL(settings.issuer), settings.issuer, None)
+        except Undiscovered as error:
+            raise self.failed(str(error)) from None
+
+    async def begin_here(self, redirect_uri: str) -> BegunLogin:
+        """Begin to log somebody in.
+
+        Raises:
+            NoToken: it cannot be found out where.
+        """
+        return await self.begin(URL(self.issuer), Challenge(), redirect_uri)
+
+    async def who(self, begun: BegunLogin, back: Mapping[str, str]) -> Principal:
+        """Who came back, for the gateway's own pages.
+
+        Raises:
+            ArmoryError: nobody who can be known.
+        """
+        identity = (await self.logged_in(begun, back))[1]
+        return Principal(identity.subject, identity.user, frozenset(), "oauth")
+
+    async def logged_in(self, begun: BegunLogin, back: Mapping[str, str]) -> tuple[Login, Identity]:
+        """(tokens, who it is) of a person who came back with these parameters.
+
+        Raises:
+            ArmoryError: they are not as they must be, or nobody can be known by them.
+        """
+        login, id_token = await self.finish(begun, back)
+        return login, await self._identity(login, id_token)
+
+    async def refreshed(self, login: Login) -> Login:
+        """The login, as the provider still lets it be used.
+
+        Raises:
+            TokenRefused: it does not.
+            NoToken: it cannot be asked.
+        """
+        if login.refresh_token:
+            form = {"grant_type": "refresh_token", "refresh_token": login.refresh_token}
+            headers = authenticated(login.method, login.client_id, login.client_secret, form)
+            given = await self.given(AuthServerMetadata(login.token_url), headers, form)
+            return with_tokens(login, given)
+        if login.expires_at is not None and login.expires_at <= time.time():
+            raise self.refused("its access token has expired, and it gave no refresh token")
+        await self._userinfo(login.access_token)
+        return login
+
+    async def _identity(self, login: Login, id_token: str) -> Identity:
+        claims: Mapping[str, Any] = {}
+        if id_token and self._issuer is not None:
+            claims = await self._verified(self._issuer, id_token, login.client_id)
+        if self._settings.user_claim not in claims:
+            more = await self._userinfo(login.access_token)
+            if claims and more.get("sub") != claims.get("sub"):
+                more = {}  # of somebody else (OpenID Connect Core, 5.3.2)
+            claims = {**more, **claims}
+        user = _name(claims, self._settings.user_claim)
+        subject = _name(claims, "sub") if "sub" in claims else user
+        scopes = scopes_of(claims, self._settings.scopes_claim)
+        return Identity(f"{self.issuer}|{subject}", user, tuple(sorted(scopes)))
+
+    async def _verified(self, issuer: Issuer, id_token: str, client_id: str) -> Mapping[str, Any]:
+        try:
+            claims = await issuer.claims(id_token)
+        except jwt.PyJWTError as error:
+            _log.info("id_token_refused", reason=type(error).__name__, issuer=issuer.name)
+            raise AuthenticationFailed("the provider's ID token is not valid") from None
+        if client_id not in audience_of(claims):
+            raise AuthenticationFailed("the provider's ID token is for another client")
+        return claims
+
+    async def _userinfo(self, token: str) -> Mapping[str, Any]:
+        """What the provider says of the person behind a token; nothing where it has no such place.
+
+        Raises:
+            TokenRefused: it says that the token does not hold.
+            NoToken: it cannot be asked.
+        """
+        url = self._settings.userinfo_url
+        if not url and self._issuer is not None:
+            url = text((await self._issuer.metadata()).get("userinfo_endpoint"))
+        if not url or not is_secure(url):
+            return {}
+        headers = {"Authorization": f"Bearer {token}", "Accept": "application/json"}
+        status, body = await self.request("GET", url, headers, None)
+        if status in (401, 403):
+            raise self.refused(f"{url} answered HTTP {status}")
+        found = json_object(body)
+        if status != 200 or found is None:
+            raise self.failed(f"{url} answered HTTP {status}")
+        return found
+
+
+def _name(claims: Mapping[str, Any], claim: str) -> str:
+    """A name in a claim; some providers count their users."""
+    said = claims.get(claim)
+    numbered = isinstance(said, int) and not isinstance(said, bool)
+    try:
+        return user_of({claim: str(said) if numbered else said}, claim)
+    except AuthenticationFailed:
+        raise AuthenticationFailed(f"{_NOT_SAID} (no claim {claim!r})") from None

@@ -1,0 +1,113 @@
+"""Where a client may have people sent back to.
+
+Owns: the form of redirect URIs, exact comparison, and the configured patterns. Pure.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+MAX_CHARS = 500
+_FORM = re.compile(r"([a-z][a-z0-9+.-]*):(?://([^/?#]*))?([^?#]*)(?:\?[^#]*)?")
+_CHARACTERS = re.compile(r"[A-Za-z0-9._~:/?@!$&'()*+,;=%\[\]-]+")
+_LOOPBACK = frozenset(("127.0.0.1", "[::1]", "localhost"))
+_BY_BROWSERS = frozenset(
+    ("about", "blob", "chrome", "data", "file", "filesystem", "ftp", "javascript", "mailto",
+     "resource", "tel", "vbscript", "view-source", "ws", "wss")
+)  # fmt: skip
+
+
+class _Parts(NamedTuple):
+    scheme: str
+    host: str
+    port: str
+    path: str
+
+
+def _parts(uri: str) -> _Parts | None:
+    found = _FORM.fullmatch(uri)
+    if found is None:
+        return None
+    authority = found[2] or ""
+    host, colon, port = authority.rpartition(":")
+    if not colon or authority.endswith("]"):
+        host, port = authority, ""
+    return _Parts(found[1], host.lower(), port, found[3])
+
+
+def problem(uri: str) -> str | None:
+    """Why nobody can be sent to a URI safely; None: it is fine."""
+    if not 1 <= len(uri) <= MAX_CHARS:
+        return f"a redirect URI has at most {MAX_CHARS} characters"
+    if _CHARACTERS.fullmatch(uri) is None:
+        return "a redirect URI has ASCII characters of URIs only, and no fragment"
+    parts = _parts(uri)
+    if parts is None:
+        return "a redirect URI is absolute, with a scheme in lower case"
+    if "@" in parts.host:
+        return "a redirect URI names no user"
+    if parts.scheme == "https":
+        return None if parts.host else "a redirect URI of https names a host"
+    if parts.scheme == "http":
+        if parts.host in _LOOPBACK:
+            return None
+        return "a redirect URI of http is on loopback: http://127.0.0.1:PORT/..."
+    if parts.scheme in _BY_BROWSERS:
+        return f"the scheme {parts.scheme!r} belongs to browsers"
+    return None
+
+
+def is_allowed(uri: str, patterns: Sequence[str]) -> bool:
+    """Whether one of the patterns allows a URI; without patterns each is.
+
+    Scheme, host, port and path are compared each for itself, so that `*` in the one never reaches
+    into the other.
+    """
+    if not patterns:
+        return True
+    parts = _parts(uri)
+    return parts is not None and any(_fits(parts, _parts(pattern)) for pattern in patterns)
+
+
+def _fits(parts: _Parts, pattern: _Parts | None) -> bool:
+    return (
+        pattern is not None
+        and parts.scheme == pattern.scheme
+        and fnmatchcase(parts.host, pattern.host)
+        and (parts.port == pattern.port or pattern.port == "*")
+        and fnmatchcase(parts.path, pattern.path or "/")
+    )
+
+
+def is_registered(uri: str, registered: Sequence[str]) -> bool:
+    """Whether a URI is one of the registered ones: exactly, but for the port on loopback, which
+    the system chooses anew each time (RFC 8252, 7.3).
+    """
+    if uri in registered:
+        return True
+    loose = _without_port(uri)
+    return loose is not None and any(loose == _without_port(known) for known in registered)
+
+
+def _without_port(uri: str) -> str | None:
+    """A loopback URI without its port; None for any other."""
+    parts = _parts(uri)
+    if parts is None or parts.scheme != "http" or parts.host not in _LOOPBACK:
+        return None
+    if parts.port and not (parts.port.isdigit() and len(parts.port) <= 5):
+        return None
+    rest = uri.partition("://")[2]
+    return f"{parts.host}{rest[rest.find('/') :] if '/' in rest else ''}"
+
+
+def shown(uri: str) -> str:
+    """Where a URI leads, in words that a person can judge: its host, or its scheme."""
+    parts = _parts(uri)
+    if parts is None:
+        return uri
+    if parts.scheme == "http":
+        return "a program on this computer"
+    return parts.host if parts.scheme == "https" else f"a program on this device ({parts.scheme}:)"

@@ -1,0 +1,132 @@
+"""What a client asks for with a browser: the authorization request (OAuth 2.1, 4.1.1).
+
+Owns: its parameters, and which of its errors go back to the client. Pure but for the lookup of the
+client.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+
+import msgspec
+from yarl import URL
+
+from armory.authserver import redirects
+from armory.authserver.clients import Client
+from armory.authserver.errors import OAuthError, UnusableClient
+
+_CHALLENGE = re.compile(r"[A-Za-z0-9_-]{43}")
+_MAX_STATE, _MAX_RESOURCE = 1_000, 500
+
+
+class Request(msgspec.Struct, frozen=True):
+    """An authorization request that holds.
+
+    Attributes:
+        client: digest of the client's id.
+        redirect_uri: where the person is sent back to.
+        state: of the client; None: it gave none.
+        challenge: S256 code challenge.
+        resource: the endpoint that the token is to be for.
+    """
+
+    client: str
+    redirect_uri: str
+    state: str | None
+    challenge: str
+    resource: str
+
+    def back(self, issuer: str, **answer: str) -> str:
+        """The URL that sends the person back to the client."""
+        return returning(self.redirect_uri, self.state, issuer, **answer)
+
+
+class Returned(Exception):
+    """An error that the client is told of through the browser.
+
+    Args:
+        url: that the browser is sent to.
+    """
+
+    def __init__(self, url: str) -> None:
+        super().__init__(url)
+        self.url = url
+
+
+def returning(uri: str, state: str | None, issuer: str, **answer: str) -> str:
+    """A redirect URI with an answer (RFC 6749, 4.1.2; RFC 9207)."""
+    if state is not None:
+        answer["state"] = state
+    return str(URL(uri, encoded=True).update_query({**answer, "iss": issuer}))
+
+
+def redirect_uri_of(query: Mapping[str, str], client: Client) -> str:
+    """Where the person is sent back to.
+
+    Raises:
+        UnusableClient: the client did not register that, so nobody is sent there.
+    """
+    uri = query.get("redirect_uri", "")
+    if not uri and len(client.redirects) == 1:
+        return client.redirects[0]
+    if redirects.problem(uri) or not redirects.is_registered(uri, client.redirects):
+        raise UnusableClient(f"this client has not registered the redirect_uri {uri[:200]!r}")
+    return uri
+
+
+def read(
+    query: Mapping[str, str],
+    client: Client,
+    issuer: str,
+    is_resource: Callable[[str], bool],
+    default_resource: str,
+) -> Request:
+    """An authorization request of a client.
+
+    Args:
+        query: parameters, each once.
+        client: who asks.
+        issuer: the gateway.
+        is_resource: whether a URL is one of the gateway's endpoints.
+        default_resource: what clients want that do not say.
+
+    Raises:
+        UnusableClient: nobody is sent back.
+        Returned: the client is told what is wrong.
+    """
+    uri = redirect_uri_of(query, client)
+    state = query.get("state")
+
+    def wrong(code: str, description: str) -> Returned:
+        kept = state if state is not None and len(state) <= _MAX_STATE else None
+        answer = {"error": code, "error_description": description}
+        return Returned(returning(uri, kept, issuer, **answer))
+
+    if query.get("response_type") != "code":
+        raise wrong("unsupported_response_type", "response_type must be code")
+    if query.get("code_challenge_method") != "S256":
+        raise wrong("invalid_request", "code_challenge_method must be S256")
+    challenge = query.get("code_challenge", "")
+    if _CHALLENGE.fullmatch(challenge) is None:
+        raise wrong("invalid_request", "code_challenge must be 43 characters of base64url")
+    if state is not None and len(state) > _MAX_STATE:
+        raise wrong("invalid_request", f"state has at most {_MAX_STATE} characters")
+    if query.get("prompt") == "none":
+        raise wrong("interaction_required", "somebody has to look")
+    resource = query.get("resource") or default_resource
+    if len(resource) > _MAX_RESOURCE or not is_resource(resource):
+        raise wrong("invalid_target", "resource must be the URL of an endpoint of this gateway")
+    return Request(client.digest, uri, state, challenge, resource)
+
+
+def each_once(pairs: Mapping[str, str], count: Callable[[str], int]) -> dict[str, str]:
+    """Parameters of which none is there twice.
+
+    Raises:
+        OAuthError: one is.
+    """
+    for name in pairs:
+        if count(name) > 1:
+            raise OAuthError("invalid_request", f"{name[:40]!r} is given more than once")
+    return dict(pairs)

@@ -1,0 +1,77 @@
+"""Access tokens that the gateway gave out, as a way to authenticate.
+
+Owns: which principal such a token makes. Satisfies `security.authentication.Scheme`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+
+from cachetools import TTLCache
+
+from armory.authserver.grants import ACCESS_PREFIX, Grant, Grants
+from armory.domain.principal import Principal
+from armory.errors import AuthenticationFailed
+from armory.security.claims import REFUSED
+
+_KEPT, _CHECKED_S = 10_000, 60.0
+
+
+class GrantScheme:
+    """See the module.
+
+    Args:
+        grants: what was given out.
+        granted: scopes that every token carries.
+        clock: seconds, monotonic.
+    """
+
+    def __init__(
+        self,
+        grants: Grants,
+        granted: Sequence[str] = (),
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._grants = grants
+        self._granted = frozenset(granted)
+        self._kept: TTLCache[str, tuple[int, Grant]] = TTLCache(_KEPT, _CHECKED_S, timer=clock)
+
+    async def identify(self, credential: str) -> Principal | None:
+        """The person behind an access token; None: it is no token of the gateway.
+
+        Raises:
+            AuthenticationFailed: it has expired, or its grant has ended.
+            BackendError: the database cannot be asked.
+        """
+        if not credential.startswith(ACCESS_PREFIX):
+            return None
+        handle = self._grants.access(credential)
+        if handle is None:
+            raise AuthenticationFailed(REFUSED)
+        step, grant = self._kept.get(handle.grant, (-1, None))
+        if grant is None or step < handle.step:  # since then the provider was asked again
+            grant = await self._grants.kept(handle.grant)
+            if grant is None:
+                raise AuthenticationFailed(REFUSED)
+            self._kept[handle.grant] = handle.step, grant
+        who = grant.identity
+        return Principal(
+            who.subject,
+            who.user,
+            self._granted.union(who.scopes),
+            "oauth",
+            handle.until,
+            frozenset((handle.resource,)),
+            grant.login.access_token,
+        )
+
+    def ended(self, id: str) -> str | None:
+        """Believe a grant no longer, because it ended on some replica.
+
+        Returns:
+            The key of the principal that came with it lately, if any.
+        """
+        _, grant = self._kept.pop(id, (0, None))
+        return None if grant is None else f"oauth:{grant.identity.subject}"

@@ -1,0 +1,39 @@
+"""What configuration says about the authorization server, as plain values.
+
+Owns: the dataclass that `runtime` fills, and its defaults. Never imports anything else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class ProxySettings:
+    """The provider behind the gateway, and what the gateway gives out in its place.
+
+    Attributes:
+        client_id, client_secret: who the gateway is at the provider.
+        issuer: the provider, whose metadata name its endpoints; or the three URLs.
+        authorize_url, token_url: where people log in, and where codes are redeemed.
+        userinfo_url: who the person is, where there is no ID token.
+        scopes: asked for at the provider.
+        redirects: patterns of what clients may be sent back to; none: any that is safe.
+        consent: whether people are asked before a client is let in.
+        granted: scopes that every token of the gateway carries.
+        user_claim: claim with the user's name, of the ID token or of userinfo.
+        scopes_claim: claim with further scopes, a list or words in a text.
+    """
+
+    client_id: str
+    client_secret: str = field(default="", repr=False)
+    issuer: str = ""
+    authorize_url: str = ""
+    token_url: str = ""
+    userinfo_url: str = ""
+    scopes: tuple[str, ...] = ()
+    redirects: tuple[str, ...] = ()
+    consent: bool = True
+    granted: tuple[str, ...] = ()
+    user_claim: str = "sub"
+    scopes_claim: str = "scope"

@@ -1,0 +1,72 @@
+"""From `security.oauth.proxy` to the gateway as an authorization server.
+
+Owns: putting its parts together. Never gives out a token itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING
+
+from armory.accounts.service import Accounts
+from armory.authserver.settings import ProxySettings
+from armory.config import Loaded
+from armory.config.base import values_for
+from armory.runtime.blocks.encryption import seals
+from armory.storage.grants import GRANTS, StoredGrants
+from armory.wire.http.host_checks import HostChecks
+from armory.wire.http.resources import is_endpoint
+
+if TYPE_CHECKING:
+    from armory.authserver.server import AuthorizationServer
+    from armory.web.oauth.browser import Pages
+    from armory.web.oauth.endpoints import Endpoints
+
+
+def authorization_server(loaded: Loaded, accounts: Accounts | None) -> AuthorizationServer | None:
+    """The authorization server that the configuration describes; None: there is none.
+
+    Raises:
+        ConfigError: the key that seals its tokens cannot be used.
+    """
+    oauth = loaded.config.security.oauth
+    if oauth is None or oauth.proxy is None or accounts is None:
+        return None
+    from armory.authserver.server import AuthorizationServer  # cryptography: only where needed
+
+    said = {name: v for name, v in values_for(ProxySettings, oauth.proxy).items() if v is not None}
+    settings = ProxySettings(
+        **said,
+        granted=tuple(oauth.scopes),
+        user_claim=oauth.user_claim,
+        scopes_claim=oauth.scopes_claim,
+    )
+    seal = seals(loaded)
+    store = StoredGrants(accounts.database, accounts.feed, seal)
+    return AuthorizationServer(settings, seal, store)
+
+
+def routes_of(
+    loaded: Loaded, hosts: HostChecks, server: AuthorizationServer, base_path: str
+) -> list[Endpoints | Pages]:
+    """Its endpoints and pages, each of which registers itself on an application."""
+    from armory.web.oauth.browser import Pages
+    from armory.web.oauth.endpoints import Endpoints
+    from armory.web.oauth.places import OAuthServices
+
+    services = OAuthServices(server, seals(loaded), hosts, is_endpoint, base_path)
+    return [Endpoints(services), Pages(services)]
+
+
+def follow_grants(
+    accounts: Accounts | None, server: AuthorizationServer, end: Callable[[str], Awaitable[None]]
+) -> None:
+    """Have a grant that ends, on whichever replica, end the streams and sessions that it opened."""
+
+    async def ended(id: str) -> None:
+        key = server.scheme.ended(id)
+        if key is not None:
+            await end(key)
+
+    if accounts is not None:
+        accounts.feed.subscribe(GRANTS, ended)

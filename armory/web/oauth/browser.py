@@ -1,0 +1,193 @@
+"""What people see of a login: `/oauth/authorize`, `/oauth/consent`, `/oauth/callback`.
+
+Owns: that a login belongs to the browser that began it, that a person agreed to it, and that it
+counts once. Never gives out a token.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+
+import msgspec
+import structlog
+from aiohttp import web
+
+from armory.authserver.clients import decoded, encoded
+from armory.authserver.errors import OAuthError
+from armory.authserver.grants import Grant
+from armory.authserver.requests import Request, Returned, each_once, read
+from armory.errors import ArmoryError
+from armory.upstreams.oauth.code_flow import BegunLogin
+from armory.web.cookies import SealedCookies
+from armory.web.oauth.consent import consent_page, is_remembered, remember
+from armory.web.oauth.places import OAuthServices, Places, form_of
+from armory.web.pages import said
+
+_log = structlog.get_logger(__name__)
+_BROWSER, _VISIT, _FORM = "armory_browser", "armory_visit", "oauth consent"
+_VISIT_S = 600
+_MAX_COOKIE = 3_800
+_AGAIN = "Begin again in the program that sent you here."
+_Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+
+class _Browser(msgspec.Struct, frozen=True):
+    """Which browser it is; nothing about who is in it."""
+
+    id: str
+
+
+class _Asked(msgspec.Struct, frozen=True):
+    """What the form of the consent page holds: it counts in the browser that it was shown in."""
+
+    request: Request
+    browser: str
+    until: float
+
+
+class _Visit(msgspec.Struct, frozen=True):
+    """A browser that is at the provider."""
+
+    request: Request
+    issuer: str
+    begun: BegunLogin
+    until: float
+
+
+class Pages:
+    """See the module."""
+
+    def __init__(self, services: OAuthServices) -> None:
+        self._s = services
+        self._server = services.server
+        self._places = Places(services)
+        self._path = f"{services.base_path}/oauth"
+        self._cookies = SealedCookies(services.seal, self._path, self._places.origin)
+
+    def register(self, app: web.Application) -> None:
+        """Add the routes."""
+        app.router.add_get(f"{self._path}/authorize", self._guarded(self.authorize))
+        app.router.add_post(f"{self._path}/consent", self._guarded(self.consent))
+        app.router.add_get(f"{self._path}/callback", self._guarded(self.callback))
+
+    def _guarded(self, handler: _Handler) -> _Handler:
+        async def guarded(request: web.Request) -> web.Response:
+            if not self._places.is_allowed(request):
+                return said("Not here", "This Host is not in server.allowed_hosts.", 403)
+            try:
+                return await handler(request)
+            except Returned as back:
+                return _sent(back.url)
+            except OAuthError as error:
+                _log.info("oauth_refused", path=request.path, error=error.code)
+                return said("That did not work", error.description, 400)
+            except ArmoryError as error:
+                _log.warning("oauth_failed", path=request.path, error=error.message)
+                return said("That did not work", error.message, 502)
+
+        return guarded
+
+    # -- letting a client in -----------------------------------------------------------------
+
+    async def authorize(self, request: web.Request) -> web.Response:
+        """`GET /oauth/authorize`: a client sends a person here."""
+        query = each_once(request.query, lambda name: len(request.query.getall(name)))
+        client = await self._server.client(query.get("client_id", ""))
+        issuer = self._places.issuer(request)
+        asked = read(
+            query,
+            client,
+            issuer,
+            lambda url: self._places.is_resource(request, url),
+            f"{issuer}/mcp",
+        )
+        if not self._server.settings.consent or is_remembered(self._cookies, request, asked):
+            return await self._to_provider(request, asked)
+        browser = self._cookies.read(request, _BROWSER, _Browser)
+        browser = browser or _Browser(secrets.token_urlsafe(16))
+        form = _Asked(asked, browser.id, time.time() + _VISIT_S)
+        sealed = encoded(self._s.seal.seal(msgspec.json.encode(form), _FORM))
+        response = consent_page(client, asked, self._server.provider.issuer, sealed)
+        return self._cookies.write(request, response, _BROWSER, browser, _VISIT_S)
+
+    async def consent(self, request: web.Request) -> web.Response:
+        """`POST /oauth/consent`: what a button of the page does."""
+        if request.headers.get("Origin", "").lower() != self._places.origin(request):
+            return said("Not from here", f"Use the buttons of the page itself. {_AGAIN}", 403)
+        form = await form_of(request)
+        sealed = decoded(form.get("request", ""))
+        data = None if sealed is None else self._s.seal.open(sealed, _FORM)
+        asked = None if data is None else msgspec.json.decode(data, type=_Asked)
+        browser = self._cookies.read(request, _BROWSER, _Browser)
+        if asked is None or asked.until < time.time():
+            return said("Too late", f"The page is too old. {_AGAIN}", 400)
+        if browser is None or not secrets.compare_digest(browser.id, asked.browser):
+            return said("Not from here", f"The page was shown in another browser. {_AGAIN}", 403)
+        if form.get("action") != "allow":
+            answer = {"error": "access_denied", "error_description": "the person said no"}
+            return _sent(asked.request.back(self._places.issuer(request), **answer))
+        response = await self._to_provider(request, asked.request)
+        remember(self._cookies, request, response, asked.request)
+        return response
+
+    async def _to_provider(self, request: web.Request, asked: Request) -> web.Response:
+        callback = f"{self._places.issuer(request)}/oauth/callback"
+        begun = await self._server.provider.begin_here(callback)
+        response = _sent(begun.login_url)
+        visit = _Visit(
+            asked,
+            self._places.issuer(request),
+            msgspec.structs.replace(begun, login_url=""),
+            time.time() + _VISIT_S,
+        )
+        name = _visit_cookie(begun.state)
+        self._cookies.write(request, response, name, visit, _VISIT_S)
+        if len(response.cookies[name].value) > _MAX_COOKIE:
+            raise OAuthError("invalid_request", "the client's state and redirect_uri are too long")
+        return response
+
+    # -- coming back -------------------------------------------------------------------------
+
+    async def callback(self, request: web.Request) -> web.Response:
+        """`GET /oauth/callback`: the browser comes back from the provider."""
+        back = each_once(request.query, lambda name: len(request.query.getall(name)))
+        state = back.get("state", "")
+        name = _visit_cookie(state)
+        visit = self._cookies.read(request, name, _Visit)
+        if (
+            visit is None
+            or visit.until < time.time()
+            or not secrets.compare_digest(state.encode(), visit.begun.state.encode())
+        ):
+            return said(
+                "That did not work",
+                f"This browser has begun no such login here, or too long ago. {_AGAIN}",
+                400,
+            )
+        grant = await self._server.grants.begin(state)
+        if grant is None:
+            return said("That did not work", f"This login was used already. {_AGAIN}", 400)
+        try:
+            login, identity = await self._server.provider.logged_in(visit.begun, back)
+        except ArmoryError as error:
+            _log.info("login_refused", reason=error.message)
+            answer = {"error": "access_denied", "error_description": error.message[:300]}
+            response = _sent(visit.request.back(visit.issuer, **answer))
+        else:
+            code = await self._server.grants.code(grant, Grant(visit.request, identity, login))
+            response = _sent(visit.request.back(visit.issuer, code=code))
+        response.del_cookie(name, path=self._path)
+        return response
+
+
+def _visit_cookie(state: str) -> str:
+    """A cookie for each login: a person may have several pages open."""
+    return f"{_VISIT}_{hashlib.sha256(state.encode()).hexdigest()[:12]}"
+
+
+def _sent(url: str) -> web.Response:
+    headers = {"Location": url, "Cache-Control": "no-store", "Referrer-Policy": "no-referrer"}
+    return web.Response(status=303, headers=headers)

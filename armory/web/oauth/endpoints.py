@@ -1,0 +1,154 @@
+"""What clients ask without a browser: metadata, registration, tokens, revocation.
+
+Owns: these routes. Never shows a page.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Awaitable, Callable
+from urllib.parse import unquote_plus
+
+import structlog
+from aiohttp import web
+
+from armory.authserver.clients import Client
+from armory.authserver.errors import OAuthError, UnusableClient
+from armory.authserver.grants import Given
+from armory.authserver.metadata import document
+from armory.errors import ArmoryError
+from armory.oauth.exchange import json_object
+from armory.web.oauth.places import (
+    ANYBODY,
+    BODY_BYTES,
+    OAuthServices,
+    Places,
+    as_json,
+    form_of,
+    refusal,
+)
+
+_log = structlog.get_logger(__name__)
+_SERVER = "/.well-known/oauth-authorization-server"
+_OPENID = "/.well-known/openid-configuration"
+_Handler = Callable[[web.Request], Awaitable[web.Response]]
+
+
+class Endpoints:
+    """See the module."""
+
+    def __init__(self, services: OAuthServices) -> None:
+        self._s = services
+        self._server = services.server
+        self._places = Places(services)
+
+    def register(self, app: web.Application) -> None:
+        """Add the routes: metadata at the root, as RFC 8414 has it, and below `base_path`."""
+        base = self._s.base_path
+        found = [f"{known}{tail}" for known in (_SERVER, _OPENID) for tail in ("", base)]
+        found += [f"{base}{known}" for known in (_SERVER, _OPENID)]
+        for path in dict.fromkeys(found):
+            self._add(app, "GET", path, self._metadata)
+        self._add(app, "GET", f"{base}/oauth/jwks", self._keys)
+        self._add(app, "POST", f"{base}/oauth/register", self._registered)
+        self._add(app, "POST", f"{base}/oauth/token", self._token)
+        self._add(app, "POST", f"{base}/oauth/revoke", self._revoked)
+
+    def _add(self, app: web.Application, method: str, path: str, handler: _Handler) -> None:
+        async def guarded(request: web.Request) -> web.Response:
+            try:
+                if not self._places.is_allowed(request):
+                    raise OAuthError("access_denied", "this Host is not allowed here", 403)
+                return await handler(request)
+            except OAuthError as error:
+                _log.info("oauth_refused", path=request.path, error=error.code)
+                return refusal(error)
+            except ArmoryError as error:
+                _log.warning("oauth_failed", path=request.path, error=error.message)
+                return refusal(OAuthError("temporarily_unavailable", "try again later", 503))
+
+        app.router.add_route(method, path, guarded)
+        app.router.add_route("OPTIONS", path, _preflight)
+
+    async def _metadata(self, request: web.Request) -> web.Response:
+        found = document(self._places.issuer(request), self._server.settings.granted)
+        return as_json(found, headers={"Cache-Control": "max-age=300"})
+
+    async def _keys(self, _request: web.Request) -> web.Response:
+        return as_json({"keys": []})
+
+    async def _registered(self, request: web.Request) -> web.Response:
+        if (request.content_length or 0) > BODY_BYTES:
+            raise OAuthError("invalid_client_metadata", f"at most {BODY_BYTES} bytes", 413)
+        body = await request.read()
+        asked = json_object(body) if len(body) <= BODY_BYTES else None
+        if asked is None:
+            raise OAuthError("invalid_client_metadata", "send a JSON object")
+        return as_json(self._server.registrations.register(asked), 201)
+
+    async def _token(self, request: web.Request) -> web.Response:
+        form = await form_of(request)
+        client = await self._client(request, form)
+        kind = form.get("grant_type")
+        grants, resource = self._server.grants, form.get("resource", "")
+        if kind == "authorization_code":
+            code, verifier = form.get("code", ""), form.get("code_verifier", "")
+            uri = form.get("redirect_uri", "")
+            return self._given(await grants.redeem(code, client, uri, verifier, resource))
+        if kind == "refresh_token":
+            token = form.get("refresh_token", "")
+            return self._given(await grants.refresh(token, client, resource))
+        raise OAuthError("unsupported_grant_type", "expected authorization_code or refresh_token")
+
+    def _given(self, given: Given) -> web.Response:
+        found = {
+            "access_token": given.access,
+            "token_type": "Bearer",
+            "expires_in": given.lifetime_s,
+            "refresh_token": given.refresh,
+            "scope": " ".join(self._server.settings.granted),
+        }
+        return as_json(found)
+
+    async def _revoked(self, request: web.Request) -> web.Response:
+        form = await form_of(request)
+        client = await self._client(request, form)
+        await self._server.grants.revoke(form.get("token", ""), client)
+        return as_json({})
+
+    async def _client(self, request: web.Request, form: dict[str, str]) -> Client:
+        """The client that asks, which has proved who it is.
+
+        Raises:
+            UnusableClient: it has not.
+        """
+        id, secret = form.get("client_id", ""), form.get("client_secret", "")
+        header = request.headers.get("Authorization", "")
+        if header[:6].lower() == "basic ":
+            said = _basic(header[6:])
+            if said is None or (id and id != said[0]):
+                raise UnusableClient("the Authorization header names another client, or none")
+            id, secret = said
+        client = await self._server.client(id)
+        self._server.registrations.check(client, secret)
+        return client
+
+
+def _basic(said: str) -> tuple[str, str] | None:
+    """(id, secret) of RFC 6749, 2.3.1; None where it is not of that form."""
+    try:
+        id, colon, secret = base64.b64decode(said, validate=True).decode().partition(":")
+    except (binascii.Error, ValueError):
+        return None
+    return (unquote_plus(id), unquote_plus(secret)) if colon else None
+
+
+async def _preflight(_request: web.Request) -> web.Response:
+    headers = {
+        **ANYBODY,
+        "Access-Control-Allow-Methods": "GET, POST, OPTIONS",
+        "Access-Control-Allow-Headers": "Authorization, Content-Type, MCP-Protocol-Version",
+        "Access-Control-Max-Age": "600",
+    }
+    return web.Response(status=204, headers=headers)

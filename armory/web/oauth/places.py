@@ -1,0 +1,98 @@
+"""Where the gateway is, as a request sees it, and how it answers OAuth clients.
+
+Owns: `OAuthServices`, `Places`, and the shape of JSON answers. Never decides anything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from aiohttp import web
+
+from armory.authserver.errors import OAuthError
+from armory.authserver.requests import each_once
+from armory.authserver.server import AuthorizationServer
+from armory.security.sealing import Seal
+from armory.web.cookies import Hosts
+
+BODY_BYTES = 32_768
+ANYBODY = {"Access-Control-Allow-Origin": "*"}
+_NOT_KEPT = {**ANYBODY, "Cache-Control": "no-store", "Pragma": "no-cache"}
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OAuthServices:
+    """What the endpoints and pages go by.
+
+    Attributes:
+        server: the authorization server.
+        seal: of forms and cookies.
+        hosts: host checks.
+        is_endpoint: whether a path below `base_path` is one of an MCP endpoint.
+        base_path: before every route.
+    """
+
+    server: AuthorizationServer
+    seal: Seal
+    hosts: Hosts
+    is_endpoint: Callable[[str], bool]
+    base_path: str = ""
+
+
+class Places:
+    """URLs of the gateway, as a request sees it."""
+
+    def __init__(self, services: OAuthServices) -> None:
+        self._s = services
+
+    def origin(self, request: web.Request) -> str:
+        """`scheme://host`, through trusted proxies."""
+        return self._s.hosts.origin_of(request.remote, request.scheme, request.headers)
+
+    def issuer(self, request: web.Request) -> str:
+        """The issuer identifier of the gateway."""
+        return f"{self.origin(request)}{self._s.base_path}"
+
+    def is_allowed(self, request: web.Request) -> bool:
+        """Whether it was asked under a name of its own."""
+        _, host = self._s.hosts.seen_as(request.remote, request.headers)
+        return self._s.hosts.host_allowed(host)
+
+    def is_resource(self, request: web.Request, url: str) -> bool:
+        """Whether a URL is one of the gateway's endpoints."""
+        issuer = self.issuer(request)
+        return url.startswith(f"{issuer}/") and self._s.is_endpoint(url.removeprefix(issuer))
+
+
+def as_json(
+    found: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
+) -> web.Response:
+    """An answer for clients, in browsers too."""
+    every = {**_NOT_KEPT, **(headers or {})}
+    body = msgspec.json.encode(found)
+    return web.Response(body=body, status=status, content_type="application/json", headers=every)
+
+
+def refusal(error: OAuthError) -> web.Response:
+    """An error answer (RFC 6749, 5.2)."""
+    found = {"error": error.code, "error_description": error.description}
+    if error.status != 401:
+        return as_json(found, error.status)
+    return as_json(found, 401, {"WWW-Authenticate": 'Basic realm="armory"'})
+
+
+async def form_of(request: web.Request) -> dict[str, str]:
+    """The fields of a form, each once.
+
+    Raises:
+        OAuthError: it is no such form.
+    """
+    if request.content_type != "application/x-www-form-urlencoded":
+        raise OAuthError("invalid_request", "send application/x-www-form-urlencoded")
+    if (request.content_length or 0) > BODY_BYTES:
+        raise OAuthError("invalid_request", f"the form has at most {BODY_BYTES} bytes", 413)
+    form = await request.post()
+    return each_once({name: str(form[name]) for name in form}, lambda name: len(form.getall(name)))

@@ -1,0 +1,147 @@
+"""The gateway as an authorization server in front of a provider that registers nobody."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from armory.runtime.running import Runtime
+from armory.testing.identity import IdentityProvider
+from armory.testing.oauth_client import CALLBACK, App
+from armory.testing.people import World
+from armory.testing.upstreams.accounts import AccountsServer
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncGenerator[World]:
+    async with (
+        IdentityProvider() as provider,
+        AccountsServer(provider.verified, provider.issuer) as upstream,
+    ):
+        made = World(provider, upstream, tmp_path)
+        yield made
+        await made.http.close()
+
+
+@asynccontextmanager
+async def proxied(
+    world: World, auth: dict[str, Any] | None = None, **proxy: Any
+) -> AsyncGenerator[tuple[str, Runtime]]:
+    """A gateway in front of the provider."""
+    behind = {"issuer": world.provider.issuer, "client_id": "armory"}
+    behind["client_secret"] = "armory-secret"
+    oauth = {"scopes": ["mcp:use"], "proxy": {**behind, **proxy}}
+    async with world.gateway(auth, oauth=oauth) as found:
+        yield found
+
+
+async def allowed(world: World, url: str, token: str) -> bool:
+    """Whether a token opens `/mcp`."""
+    listed = await world.ask(url, token, "tools/list", {})
+    return "result" in listed
+
+
+async def test_a_client_registers_logs_in_and_goes_on(world: World) -> None:
+    async with proxied(world) as (url, _), App(url) as app:
+        where = f"{url}/.well-known/oauth-protected-resource/mcp"
+        async with world.http.get(where) as response:
+            assert (await response.json())["authorization_servers"] == [url]
+        for kind in ("oauth-authorization-server", "openid-configuration"):
+            async with world.http.get(f"{url}/.well-known/{kind}") as response:
+                metadata = await response.json()
+                assert response.headers["Access-Control-Allow-Origin"] == "*"
+            assert metadata["issuer"] == url
+            assert metadata["code_challenge_methods_supported"] == ["S256"]
+            assert metadata["client_id_metadata_document_supported"] is True
+            assert metadata["authorization_response_iss_parameter_supported"] is True
+        status, client = await app.register(client_name="<b>evil</b>")
+        assert status == 201
+        assert client["grant_types"] == ["authorization_code", "refresh_token"]
+        _, page = await app.authorize()
+        assert "&lt;b&gt;evil&lt;/b&gt;" in page
+        assert CALLBACK in page
+        _, place = await app.press(page)
+        assert place.startswith(f"{world.provider.issuer}/authorize?")
+        back = await app.come_back(place)
+        assert (back["iss"], back["state"]) == (url, app.state)
+        status, first = await app.redeem(back["code"])
+        assert status == 200
+        assert first["scope"] == "mcp:use"
+        assert 0 < first["expires_in"] <= 1_800
+        assert await allowed(world, url, first["access_token"])
+        status, second = await app.refresh(first["refresh_token"])
+        assert status == 200
+        assert await allowed(world, url, second["access_token"])
+        assert second["refresh_token"] != first["refresh_token"]
+
+
+async def test_one_replica_begins_and_another_goes_on(world: World) -> None:
+    async with proxied(world) as (one, _), proxied(world) as (other, _), App(one) as app:
+        # behind one name, as behind a load balancer
+        tokens = await app.tokens()
+        headers = {"Host": one.removeprefix("http://")}
+        form = {
+            "grant_type": "refresh_token",
+            "refresh_token": tokens["refresh_token"],
+            "client_id": app.client_id,
+        }
+        async with world.http.post(f"{other}/oauth/token", data=form, headers=headers) as response:
+            assert response.status == 200
+        status, answer = await app.refresh(tokens["refresh_token"])  # used elsewhere
+        assert (status, answer["error"]) == (400, "invalid_grant")
+
+
+async def test_tokens_of_the_provider_rest_sealed_and_go_where_they_are_exchanged(
+    world: World,
+) -> None:
+    world.provider.clients["exchanger"] = "exchanger-secret"
+    auth = {
+        "type": "token_exchange",
+        "issuer": world.provider.issuer,
+        "client_id": "exchanger",
+        "client_secret": "exchanger-secret",
+        "audience": world.upstream.url,
+    }
+    async with proxied(world, auth) as (url, _), App(url) as app:
+        tokens = await app.tokens()
+        answer = await world.ask(url, tokens["access_token"])
+        assert "ann" in str(answer["result"])
+        exchanged = [f for f in world.provider.forms if "subject_token" in f]
+        assert exchanged
+        assert tokens["access_token"] not in str(world.provider.forms)
+        rest = b"".join(p.read_bytes() for p in world.home.rglob("armory.db*"))
+        assert rest
+        for form in exchanged:
+            assert form["subject_token"].encode() not in rest
+
+
+async def test_who_logs_out_or_is_shut_out_is_out(world: World) -> None:
+    async with proxied(world) as (url, _), App(url) as app:
+        tokens = await app.tokens()
+        assert await allowed(world, url, tokens["access_token"])
+        form = {"token": tokens["refresh_token"], "client_id": app.client_id}
+        async with app.http.post(f"{url}/oauth/revoke", data=form) as response:
+            assert response.status == 200
+        assert not await allowed(world, url, tokens["access_token"])
+        tokens = await app.tokens()
+        world.provider.refusal = (400, {"error": "invalid_grant"})
+        status, answer = await app.refresh(tokens["refresh_token"])
+        assert (status, answer["error"]) == (400, "invalid_grant")
+        assert not await allowed(world, url, tokens["access_token"])
+
+
+async def test_a_provider_that_is_away_costs_nobody_the_login(world: World) -> None:
+    async with proxied(world) as (url, _), App(url) as app:
+        tokens = await app.tokens()
+        world.provider.away = True
+        status, answer = await app.refresh(tokens["refresh_token"])
+        assert (status, answer["error"]) == (503, "temporarily_unavailable")
+        assert await allowed(world, url, tokens["access_token"])
+        world.provider.away = False
+        assert (await app.refresh(tokens["refresh_token"]))[0] == 200
