@@ -80,6 +80,7 @@ class ServerLists:
     instructions: str = ""
     capabilities: Definition = field(default_factory=dict[str, Any])
     cache: Mapping[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
+    skills: Sequence[Definition] = ()
     dropped: Sequence[Dropped] = ()
     dropped_count: int = 0
 
@@ -109,9 +110,10 @@ class Diff:
     prompts: Change
     resources: Change
     templates: Change
+    skills: Change = Change()
 
     def __bool__(self) -> bool:
-        return any((self.tools, self.prompts, self.resources, self.templates))
+        return any((self.tools, self.prompts, self.resources, self.templates, self.skills))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -122,6 +124,7 @@ class Catalog:
         version: grows by one with every snapshot that differs.
         servers: the lists that the snapshot was built from.
         tools, prompts, resources, templates: records by exposed name or URI.
+        skills: records by exposed URI of their SKILL.md, searched as tools are.
     """
 
     version: int
@@ -130,6 +133,7 @@ class Catalog:
     prompts: Mapping[str, ListedRecord]
     resources: Mapping[str, ListedRecord]
     templates: Mapping[str, ListedRecord]
+    skills: Mapping[str, ToolRecord] = field(default_factory=dict[str, ToolRecord])
 
     def diff(self, older: Catalog) -> Diff:
         """What changed since `older`."""
@@ -138,6 +142,7 @@ class Catalog:
             _compare(older.prompts, self.prompts),
             _compare(older.resources, self.resources),
             _compare(older.templates, self.templates),
+            _compare(older.skills, self.skills),
         )
 
 
@@ -171,6 +176,7 @@ def build_catalog(
     prompts: dict[str, ListedRecord] = {}
     resources: dict[str, ListedRecord] = {}
     templates: dict[str, ListedRecord] = {}
+    skills: dict[str, ToolRecord] = {}
     known = {(t.server, t.original_name): t for t in previous.tools.values()}
     for server, lists in servers.items():
         rule = (rules or {}).get(server, ToolRules())
@@ -187,7 +193,11 @@ def build_catalog(
             for original, definition in _keyed(server, kind, entries, key, problems).items():
                 name = expose_uri(server, original)
                 target[name] = _listed(server, original, name, definition)
-    catalog = Catalog(previous.version + 1, dict(servers), tools, prompts, resources, templates)
+        for record in _skills_of(server, lists, rule, problems):
+            skills[record.name] = record
+    catalog = Catalog(
+        previous.version + 1, dict(servers), tools, prompts, resources, templates, skills
+    )
     same = not catalog.diff(previous) and list(tools) == list(previous.tools)
     if same and _faces(previous.servers) == _faces(servers):
         return previous, problems
@@ -217,6 +227,27 @@ def _listed(server: str, original: str, name: str, definition: Definition) -> Li
     return ListedRecord(name, server, original, definition, fingerprint(definition))
 
 
+def _skills_of(
+    server: str, lists: ServerLists, rule: ToolRules, problems: list[str]
+) -> Iterable[ToolRecord]:
+    for original, entry in _keyed(server, "skill", lists.skills, "uri", problems).items():
+        yield ToolRecord(
+            name=expose_uri(server, original),
+            server=server,
+            original_name=original,
+            definition=entry,
+            fingerprint=fingerprint(entry),
+            description=entry["frontmatter"]["description"],
+            server_title=_title(lists),
+            category=rule.category,
+        )
+
+
+def _title(lists: ServerLists) -> str:
+    title = lists.info.get("title") or lists.info.get("name")
+    return title if isinstance(title, str) else ""
+
+
 def _tools_of(
     server: str,
     lists: ServerLists,
@@ -227,7 +258,7 @@ def _tools_of(
     named = _keyed(server, "tool", lists.tools, "name", problems)
     named = {original: entry for original, entry in named.items() if rule.includes(original)}
     exposed = expose_names(server, (rule.rename.get(original, original) for original in named))
-    title = lists.info.get("title") or lists.info.get("name") or ""
+    title = _title(lists)
     taken: set[str] = set()
     for original, definition in named.items():
         name = exposed[rule.rename.get(original, original)]
@@ -249,7 +280,7 @@ def _tools_of(
             definition=definition,
             fingerprint=digest,
             description=description if isinstance(description, str) else "",
-            server_title=title if isinstance(title, str) else "",
+            server_title=title,
             tags=rule.tags_of(original),
             category=rule.category,
         )

@@ -1,4 +1,5 @@
-"""Exposed names: `server__tool`, `server+uri`, `ui://server/rest`, `server:task`.
+"""Exposed names: `server__tool`, `server+uri`, `ui://server/rest`, `skill://server/rest`,
+`server:task`.
 
 Owns: the codec between an upstream's names and what clients see. Never imports anything but the
 standard library.
@@ -14,7 +15,8 @@ from collections.abc import Iterable
 MAX_NAME = 50
 SERVER_KEY = re.compile(r"[a-z][a-z0-9]*(?:-[a-z0-9]+)*")
 _UNSAFE = re.compile(r"[^A-Za-z0-9_-]")
-_UI = "ui://"
+_PREFIXED = ("ui://", "skill://")
+"""Schemes whose meaning hosts go by: their URIs keep them."""
 
 
 def is_server_key(key: str) -> bool:
@@ -68,16 +70,18 @@ def split_name(exposed: str) -> tuple[str, str] | None:
 
 def expose_uri(server: str, uri: str) -> str:
     """Exposed form of a resource URI or URI template."""
-    if uri.startswith(_UI):
-        return f"{_UI}{server}/{uri[len(_UI) :]}"
+    for scheme in _PREFIXED:
+        if uri.startswith(scheme):
+            return f"{scheme}{server}/{uri[len(scheme) :]}"
     return f"{server}+{uri}"
 
 
 def split_uri(exposed: str) -> tuple[str, str] | None:
     """(server, original URI) of an exposed URI; None when it has not that form."""
-    if exposed.startswith(_UI):
-        server, separator, rest = exposed[len(_UI) :].partition("/")
-        return (server, _UI + rest) if separator and is_server_key(server) else None
+    for scheme in _PREFIXED:
+        if exposed.startswith(scheme):
+            server, separator, rest = exposed[len(scheme) :].partition("/")
+            return (server, scheme + rest) if separator and is_server_key(server) else None
     server, separator, uri = exposed.partition("+")
     return (server, uri) if separator and uri and is_server_key(server) else None
 

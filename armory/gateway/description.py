@@ -10,6 +10,7 @@ from typing import Any, cast
 
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import Principal
+from armory.domain.skills import EXTENSION, merged_extension
 from armory.gateway.context import RequestContext
 from armory.gateway.filters import with_filtering
 from armory.gateway.metatools.definitions import SEARCH, purpose
@@ -44,9 +45,13 @@ class Description:
             declared = lists.capabilities.get("extensions")
             if isinstance(declared, dict):
                 extensions.update(cast("dict[str, Any]", declared))
+                extensions.pop(EXTENSION, None)
             if transparent:
                 kept = ("experimental",) if modern else ("experimental", "tasks")
                 merged.update({k: v for k, v in lists.capabilities.items() if k in kept})
+        skills = merged_extension(s.capabilities for s in view.servers(endpoint).values())
+        if skills is not None:
+            merged.setdefault("resources", {"subscribe": True, "listChanged": True})
         if not transparent:
             merged.setdefault("tools", {"listChanged": True})
             with_filtering(merged, view.settings.experimental)
@@ -54,8 +59,11 @@ class Description:
                 extensions.update(self._extension(view))
             else:
                 merged["experimental"] = self._extension(view)
-        if extensions and (modern or transparent):
-            merged["extensions"] = extensions
+        shown = extensions if modern or transparent else {}
+        if skills is not None:
+            shown = {**shown, EXTENSION: skills}
+        if shown:
+            merged["extensions"] = shown
         return {
             "capabilities": merged,
             "instructions": self.instructions(context),

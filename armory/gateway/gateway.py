@@ -18,6 +18,7 @@ from armory.domain.principal import Principal
 from armory.feedback.attribution import QueryAttribution
 from armory.gateway.calls.forwarding import Forwarder
 from armory.gateway.calls.meta_tools import MetaTools
+from armory.gateway.calls.skills import Skills
 from armory.gateway.calls.tool_calls import ToolCalls
 from armory.gateway.changes.changes import Changes
 from armory.gateway.changes.differences import ViewDifference
@@ -104,7 +105,7 @@ class Gateway:
         changes: who hears of what changed.
         principal_lists: the lists that single principals have to themselves.
         declared_lists: those of clients that can be asked less than others.
-        tool_lists, tool_calls, primitives, session_methods: answer requests.
+        tool_lists, tool_calls, primitives, skills, session_methods: answer requests.
         description: says who the gateway is.
         tasks: whose tasks are.
     """
@@ -140,7 +141,9 @@ class Gateway:
         self.tool_calls = ToolCalls(
             pool, limiter, answers, self.tasks, meta_tools, outcomes, self._renewed
         )
-        self.primitives = Primitives(pool, Forwarder(pool, limiter, answers), self.tasks)
+        forwarder = Forwarder(pool, limiter, answers)
+        self.primitives = Primitives(pool, forwarder, self.tasks)
+        self.skills = Skills(forwarder)
         self.session_methods = SessionMethods(self.changes.resources)
 
     # -- what is served ----------------------------------------------------------------------

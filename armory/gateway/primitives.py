@@ -7,13 +7,12 @@ from __future__ import annotations
 
 from msgspec import Raw
 
-from armory.domain.naming import split_uri
-from armory.gateway.calls.forwarding import Forwarder
+from armory.gateway.calls.forwarding import Forwarder, located
 from armory.gateway.context import RequestContext
 from armory.gateway.ports import Pool
 from armory.gateway.results.answers import missing
 from armory.gateway.tasks.ownership import TaskOwnership
-from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
+from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
 from armory.protocol.rawjson import members_or_none, need_text, pack, text_of
@@ -121,17 +120,3 @@ class Primitives:
             await self._tasks.resolved(context, params)
         reply = await self._forwarder.send(context, endpoint.name, method, params)
         return await self._tasks.own_only(context, reply) if about_tasks else reply
-
-
-def located(context: RequestContext, uri: str) -> tuple[str, str]:
-    """(server, original URI) of a URI as the client knows it.
-
-    Raises:
-        RpcError: nothing there for this caller.
-    """
-    endpoint = context.endpoint
-    place = (endpoint.name, uri) if endpoint.transparent else split_uri(uri)
-    if place is None or not context.view.may_read(context, *place):
-        code = RESOURCE_NOT_FOUND if context.era == "legacy" else INVALID_PARAMS
-        raise RpcError(code, f"unknown resource: {uri[:200]}", {"uri": uri})
-    return place

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from msgspec import Raw
 
+from armory.gateway.calls.forwarding import located
 from armory.gateway.changes.resource_watches import ResourceWatches
 from armory.gateway.context import RequestContext
-from armory.gateway.primitives import located
 from armory.gateway.requests import ClientSession
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError

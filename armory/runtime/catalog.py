@@ -142,7 +142,7 @@ class CatalogKeeper:
     async def index_private(self, tools: tuple[ToolRecord, ...]) -> None:
         """As `PrivateTools.index_private`."""
         self._private = tools
-        await self._searchable(list(self._catalog.tools.values()))
+        await self._searchable(_searched(self._catalog))
 
     async def _build(self, lists: Lists, publish: Publish) -> None:
         while True:
@@ -172,7 +172,7 @@ class CatalogKeeper:
             return
         self._catalog = catalog
         catalog = await self._without_changed(catalog)
-        await self._searchable(list(catalog.tools.values()))
+        await self._searchable(_searched(catalog))
         if large and self._prepare is not None:
             await asyncio.to_thread(self._prepare, catalog)
         publish(catalog)
@@ -238,6 +238,11 @@ class CatalogKeeper:
             if problem not in self._reported:
                 _log.warning("catalog_problem", problem=problem)
         self._reported = set(problems)
+
+
+def _searched(catalog: Catalog) -> list[ToolRecord]:
+    """What searches may find; which of it, each search says."""
+    return [*catalog.tools.values(), *catalog.skills.values()]
 
 
 def _size(lists: Mapping[str, ServerLists]) -> int:

@@ -117,11 +117,12 @@ def upstream_spec(key: str, block: UpstreamConfig, loaded: Loaded) -> UpstreamSp
     limits = loaded.config.server.limits
     return UpstreamSpec(
         key,
-        **values_for(UpstreamSpec, block, but=("env", "cwd", "inherit_env", "auth")),
+        **values_for(UpstreamSpec, block, but=("env", "cwd", "inherit_env", "auth", "openapi")),
         env=env,
         cwd=None if block.cwd is None else str(loaded.folder / Path(block.cwd).expanduser()),
         inherit_env=(*loaded.config.inherit_env, *block.inherit_env),
         auth=None if block.auth is None else grant(key, block.auth, loaded.home),
+        openapi=_description(block.openapi, loaded),
         ca_file=None if block.tls.ca_file is None else str(loaded.folder / block.tls.ca_file),
         verify=block.tls.verify,
         patient="start_timeout_s" in block.model_fields_set,
@@ -130,6 +131,13 @@ def upstream_spec(key: str, block: UpstreamConfig, loaded: Loaded) -> UpstreamSp
         message_bytes=limits.stdio_line_bytes,
         list_entries=limits.list_entries,
     )
+
+
+def _description(given: str | None, loaded: Loaded) -> str | None:
+    """Where a description is: a URL as it stands, a path from the configuration's folder on."""
+    if given is None or given.startswith(("http://", "https://")):
+        return given
+    return str(loaded.folder / Path(given).expanduser())
 
 
 def personal_lists(specs: Sequence[UpstreamSpec]) -> dict[str, Personal]:

@@ -15,7 +15,7 @@ from armory.domain.catalog import Catalog
 from armory.domain.naming import split_name, split_uri
 from armory.domain.principal import Principal
 from armory.domain.query import VisibleSet
-from armory.domain.tool import ListedRecord
+from armory.domain.tool import ListedRecord, ToolRecord
 
 Profile = tuple[tuple[int, ...], str]
 _DECISIONS_KEPT = 100_000
@@ -116,7 +116,7 @@ class VisibleCatalog:
 
     Attributes:
         tools: exposed tool names, as retrieval takes them.
-        prompts, resources, templates: exposed names and URIs.
+        prompts, resources, templates, skills: exposed names and URIs.
         version: version of the snapshot.
     """
 
@@ -124,9 +124,12 @@ class VisibleCatalog:
     prompts: frozenset[str] = frozenset()
     resources: frozenset[str] = frozenset()
     templates: frozenset[str] = frozenset()
+    skills: frozenset[str] = frozenset()
     version: int = 0
 
-    def names(self, kind: Literal["tools", "prompts", "resources", "templates"]) -> frozenset[str]:
+    def names(
+        self, kind: Literal["tools", "prompts", "resources", "templates", "skills"]
+    ) -> frozenset[str]:
         """The exposed names or URIs of one kind."""
         return self.tools.names if kind == "tools" else getattr(self, kind)
 
@@ -268,7 +271,7 @@ class Policy:
         assert catalog is not None
         applicable, packs = profile
 
-        def of_servers(records: Mapping[str, ListedRecord]) -> Iterable[str]:
+        def of_servers(records: Mapping[str, ListedRecord | ToolRecord]) -> Iterable[str]:
             return (
                 name
                 for name, record in records.items()
@@ -291,6 +294,7 @@ class Policy:
             prompts=self._permitted(applicable, of_servers(catalog.prompts)),
             resources=self._permitted(applicable, of_servers(catalog.resources)),
             templates=self._permitted(applicable, of_servers(catalog.templates)),
+            skills=self._permitted(applicable, of_servers(catalog.skills)),
             version=catalog.version,
         )
 

@@ -30,7 +30,8 @@ INFLOW_BYTES = 256 * 1024 * 1024
 class UpstreamSpec:
     """One upstream: how to reach it, and within which bounds.
 
-    Either `command` (a stdio server) or `url` (Streamable HTTP or HTTP+SSE) is set. `${principal}`
+    One of `command` (a stdio server), `url` (Streamable HTTP or HTTP+SSE) and `openapi` (an HTTP
+    API) is set. `${principal}`
     in `args`, `env`, `headers` and `cwd` becomes a file-safe form of the caller.
 
     Attributes:
@@ -38,6 +39,9 @@ class UpstreamSpec:
         command, args, env, cwd: the process; `env` comes on top of what it inherits.
         inherit_env: names or glob patterns of variables that it inherits beside the usual ones.
         url: http(s) URL of the endpoint.
+        openapi: URL or path of an OpenAPI description, whose operations are the tools.
+        base_url: where that API is; None: where the description says.
+        include, exclude: patterns of its operations' names, or of `METHOD /path`; none: all.
         transport: `auto` tries Streamable HTTP, then HTTP+SSE; with `command` it means stdio.
         headers: sent with every HTTP request.
         auth: how to get the access token that is sent as well; None: no token.
@@ -72,6 +76,10 @@ class UpstreamSpec:
     cwd: str | None = None
     inherit_env: tuple[str, ...] = ()
     url: str | None = None
+    openapi: str | None = None
+    base_url: str | None = None
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
     transport: Transport = "auto"
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     auth: Grant | None = None
@@ -97,8 +105,9 @@ class UpstreamSpec:
 
     def __post_init__(self) -> None:
         where = f"upstreams.{self.key}"
-        if (self.command is None) == (self.url is None):
-            raise ConfigError("give exactly one of 'command' and 'url'", path=where)
+        if [self.command, self.url, self.openapi].count(None) != 2:
+            raise ConfigError("give exactly one of 'command', 'url' and 'openapi'", path=where)
+        self._check_openapi(where)
         if self.command is None and self.transport == "stdio":
             raise ConfigError("transport 'stdio' needs a 'command'", path=f"{where}.transport")
         if self.command is not None and self.transport not in ("auto", "stdio"):
@@ -124,8 +133,18 @@ class UpstreamSpec:
                 path=f"{where}.lists",
             )
 
+    def _check_openapi(self, where: str) -> None:
+        if self.openapi is None:
+            for name in ("base_url", "include", "exclude"):
+                if getattr(self, name):
+                    raise ConfigError("it belongs to 'openapi'", path=f"{where}.{name}")
+        elif self.auth is not None and self.base_url is None:
+            raise ConfigError(
+                "give it where 'auth' is set: a token is for one place", path=f"{where}.base_url"
+            )
+
     def _check_auth(self, auth: Grant, where: str) -> None:
-        if self.url is None:
+        if self.command is not None:
             raise ConfigError("a server with a 'command' takes no access token", path=where)
         if any(name.lower() == "authorization" for name in self.headers):
             raise ConfigError(

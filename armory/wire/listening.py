@@ -13,10 +13,10 @@ import structlog
 from msgspec import Raw
 
 from armory.errors import ArmoryError
+from armory.gateway.calls.forwarding import located
 from armory.gateway.changes.changes import Changes
 from armory.gateway.context import RequestContext
 from armory.gateway.gateway import Gateway
-from armory.gateway.primitives import located
 from armory.gateway.subscription import Subscription
 from armory.protocol import codes, jsonrpc
 from armory.protocol import meta as meta_keys

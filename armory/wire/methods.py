@@ -118,6 +118,13 @@ METHODS: Mapping[str, Route] = MappingProxyType(
             interactive=True,
             cacheable=True,
         ),
+        "skills/list": Route(
+            lambda gateway: gateway.skills.list, own_lists="current", cacheable=True
+        ),
+        "skills/get": Route(lambda gateway: gateway.skills.get, forwarded=True, cacheable=True),
+        "resources/directory/read": Route(
+            lambda gateway: gateway.skills.read_directory, forwarded=True
+        ),
         "completion/complete": Route(lambda gateway: gateway.primitives.complete, forwarded=True),
         "tasks/get": _task("tasks/get"),
         "tasks/update": _task("tasks/update", MODERN),

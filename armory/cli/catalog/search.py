@@ -15,7 +15,7 @@ from rich.table import Table
 from armory.cli.catalog.tools import first_line
 from armory.cli.options import config_option, gateway_options, json_option, loaded_config
 from armory.cli.output import out, print_json
-from armory.domain.query import MAX_TOP_K, Query
+from armory.domain.query import MAX_TOP_K, Query, VisibleSet
 from armory.domain.results import Match, Selection
 from armory.errors import ArmoryError, ConfigError
 from armory.protocol.meta import EXPLAIN, OWN_PREFIX
@@ -129,7 +129,8 @@ async def _here(query: Query, config: str | None, *, explain: bool) -> dict[str,
     async with opened(loaded_config(config)) as runtime:
         if runtime.retriever is None:
             raise ConfigError("it is off, so nothing can be searched", path="tool_rag.enabled")
-        selection = await runtime.retriever.search(query, None, explain=explain)
+        tools = VisibleSet(frozenset(runtime.gateway.view.catalog.tools))
+        selection = await runtime.retriever.search(query, tools, explain=explain)
     return _answer(selection, explain=explain)
 
 

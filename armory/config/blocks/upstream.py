@@ -116,7 +116,7 @@ class AuthConfig(Block):
 
 
 class UpstreamConfig(Block):
-    """One upstream: a process (`command`) or a URL (`url`), and its bounds."""
+    """One upstream: a process (`command`), a URL (`url`) or an API (`openapi`), and its bounds."""
 
     enabled: bool = True
     """false: it is checked, and neither started nor offered."""
@@ -133,6 +133,15 @@ class UpstreamConfig(Block):
     """Its working folder; a relative one counts from the folder of the configuration file."""
     url: str | None = Field(default=None, pattern=HTTP_URL)
     """Endpoint of a Streamable HTTP or HTTP+SSE server."""
+    openapi: str | None = Field(default=None, min_length=1)
+    """URL or file of an OpenAPI 3 description (JSON or YAML): its operations become tools."""
+    base_url: str | None = Field(default=None, pattern=r"^https?://[^\s]+$")
+    """Where that API is; null: where its description says; needed where that is another host than
+    the one that the description came from."""
+    include: Texts = Field(default_factory=list[str])
+    """Glob patterns of its operations' names, or of `METHOD /path`; none: all."""
+    exclude: Texts = Field(default_factory=list[str])
+    """The same of those that are left out."""
     transport: Transport = _SPEC.transport
     """`auto`: stdio for a command; for a URL Streamable HTTP first, then HTTP+SSE."""
     headers: dict[str, Text] = Field(default_factory=dict[str, str])

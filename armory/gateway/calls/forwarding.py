@@ -1,16 +1,20 @@
 """One request to one upstream, its answer in the client's names.
 
-Owns: `Forwarder`, for everything but tools/call. Never imports a transport.
+Owns: `Forwarder`, for everything but tools/call, and `located`, whose a URI is. Never imports a
+transport.
 """
 
 from __future__ import annotations
 
 from msgspec import Raw
 
+from armory.domain.naming import split_uri
 from armory.gateway.context import RequestContext
 from armory.gateway.ports import Limiter, Pool
 from armory.gateway.results.answers import Answers
 from armory.gateway.results.channels import exposed_channel
+from armory.protocol.codes import INVALID_PARAMS, RESOURCE_NOT_FOUND
+from armory.protocol.errors import RpcError
 from armory.protocol.link import Call, Reply
 
 
@@ -62,3 +66,17 @@ class Forwarder:
         )
         reply = await self._pool.request(server, context.owner, call)
         return await self._answers.exposed(context, server, reply)
+
+
+def located(context: RequestContext, uri: str) -> tuple[str, str]:
+    """(server, original URI) of a URI as the client knows it.
+
+    Raises:
+        RpcError: nothing there for this caller.
+    """
+    endpoint = context.endpoint
+    place = (endpoint.name, uri) if endpoint.transparent else split_uri(uri)
+    if place is None or not context.view.may_read(context, *place):
+        code = RESOURCE_NOT_FOUND if context.era == "legacy" else INVALID_PARAMS
+        raise RpcError(code, f"unknown resource: {uri[:200]}", {"uri": uri})
+    return place

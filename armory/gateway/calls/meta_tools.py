@@ -9,10 +9,12 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any
 
 from msgspec import Raw
 
+from armory.domain.results import Match, Selection
 from armory.gateway.changes.changes import Changes
 from armory.gateway.context import RequestContext
 from armory.gateway.lists.tool_lists import ToolLists
@@ -84,8 +86,9 @@ class MetaTools:
         check_size(query, context.view.settings)
         await self._limiter.acquire(context.principal, CALL_METHOD, SEARCH)
         explain = meta_explain(context)
-        selection = await self._lists.search(context, query, explain=explain)
-        structure = shapes.found_structure(selection, lambda: _servers(context), ui_meta)
+        selection = await self._lists.search(context, query, explain=explain, skills=True)
+        selection, skills = _without_skills(context, selection)
+        structure = shapes.found_structure(selection, lambda: _servers(context), ui_meta, skills)
         if explain:
             structure["threshold"] = selection.threshold
             structure["refused"] = selection.refused
@@ -143,6 +146,19 @@ class MetaTools:
         if new:
             session.revealed.update(new)
             self._changes.tell_session(session.id, TOOLS_CHANGED)
+
+
+def _without_skills(
+    context: RequestContext, found: Selection
+) -> tuple[Selection, tuple[Match, ...]]:
+    """What was found, the tools apart from the skills."""
+    known = context.view.catalog.skills
+    if not known:
+        return found, ()
+    tools = tuple(match for match in found.matches if match.tool.name not in known)
+    skills = tuple(match for match in found.matches if match.tool.name in known)
+    nearest = tuple(match for match in found.nearest if match.tool.name not in known)
+    return replace(found, matches=tools, nearest=nearest), skills
 
 
 def _servers(context: RequestContext) -> tuple[list[dict[str, Any]], int]:

@@ -15,11 +15,11 @@ from armory.gateway.views.view import View
 from armory.protocol.methods import PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED
 from armory.security.policy import Scope
 
-Kind = Literal["tools", "prompts", "resources", "templates"]
+Kind = Literal["tools", "prompts", "resources", "templates", "skills"]
 _METHODS: tuple[tuple[str, tuple[Kind, ...]], ...] = (
     (TOOLS_CHANGED, ("tools",)),
     (PROMPTS_CHANGED, ("prompts",)),
-    (RESOURCES_CHANGED, ("resources", "templates")),
+    (RESOURCES_CHANGED, ("resources", "templates", "skills")),
 )
 
 

@@ -1,4 +1,4 @@
-"""prompts/list, resources/list and resources/templates/list.
+"""prompts/list, resources/list, resources/templates/list and skills/list.
 
 Owns: what these listings show. Never imports a transport.
 """
@@ -20,11 +20,12 @@ _LISTS: Mapping[str, tuple[Kind, bytes]] = {
     "prompts/list": ("prompts", b"prompts"),
     "resources/list": ("resources", b"resources"),
     "resources/templates/list": ("templates", b"resourceTemplates"),
+    "skills/list": ("skills", b"skills"),
 }
 
 
 async def list_entries(method: str, context: RequestContext, params: Mapping[str, Raw]) -> Reply:
-    """Answer one of the three.
+    """Answer one of the four.
 
     Raises:
         RpcError: a cursor that is not ours, or a filter that is none.
@@ -33,7 +34,7 @@ async def list_entries(method: str, context: RequestContext, params: Mapping[str
     view = context.view
     kind, member = _LISTS[method]
     wanted = NOTHING
-    if not context.endpoint.transparent:
+    if not context.endpoint.transparent and kind != "skills":
         wanted = read_filter(params, view.settings.experimental)
     form = Form(context.era, original=context.endpoint.transparent)
     visible = view.visible(context)

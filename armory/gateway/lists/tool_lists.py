@@ -153,6 +153,7 @@ class ToolLists:
         *,
         explain: bool = False,
         among: Patterns | None = None,
+        skills: bool = False,
     ) -> Selection:
         """What was found within what is visible; a search that breaks is an empty one that says so.
 
@@ -161,6 +162,7 @@ class ToolLists:
             query: what to search for.
             explain: fill `ranking` and `withheld`.
             among: patterns of the names that may be found; None: any.
+            skills: whether visible skills may be found, too.
 
         Raises:
             RateLimited: too many searches run or wait already.
@@ -172,6 +174,8 @@ class ToolLists:
         if self._retriever is None:
             return _nothing(query, len(visible.tools), "no retriever")
         searched = view.searchable(visible, kept=among is None)
+        if skills and visible.skills:
+            searched = view.with_skills(searched, visible)
         try:
             found = view.named(await self._retriever.search(query, searched, explain=explain))
             lacking = found.degraded or view.lacks(context)

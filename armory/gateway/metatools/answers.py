@@ -24,20 +24,25 @@ Interface = Callable[[ToolRecord], dict[str, Any]]
 Servers = Callable[[], tuple[list[dict[str, Any]], int]]
 
 
-def found_structure(selection: Selection, servers: Servers, interface: Interface) -> dict[str, Any]:
+def found_structure(
+    selection: Selection, servers: Servers, interface: Interface, skills: Sequence[Match] = ()
+) -> dict[str, Any]:
     """The `structuredContent` of a `search_tools` answer.
 
     Args:
         selection: what was found.
         servers: gives the servers that the caller sees; asked only where nothing was found.
         interface: gives what a tool's `_meta` says of its user interface.
+        skills: skills that were found beside the tools.
     """
     structure: dict[str, Any] = {
         "tools": [_found(match, interface(match.tool)) for match in selection.matches],
         "returned": len(selection.matches),
         "visible": selection.visible,
     }
-    if not selection.matches:
+    if skills:
+        structure["skills"] = [_skill(match) for match in skills]
+    elif not selection.matches:
         shown, more = servers()
         structure["unlikely"] = [
             {
@@ -63,6 +68,17 @@ def _found(match: Match, ui: dict[str, Any]) -> dict[str, Any]:
     if ui:
         found["_meta"] = ui
     return found
+
+
+def _skill(match: Match) -> dict[str, Any]:
+    return {
+        "uri": match.tool.name,
+        "name": match.tool.definition["frontmatter"]["name"],
+        "description": match.tool.description,
+        "server": match.tool.server,
+        "score": round(match.score, 4),
+        "reason": match.reason,
+    }
 
 
 def about_servers(

@@ -103,6 +103,11 @@ def search_definition(
                         "required": ["name", "description", "inputSchema", "score", "reason"],
                     },
                 },
+                "skills": {
+                    "type": "array",
+                    "items": {"type": "object"},
+                    "description": "Instructions that fit; read them with resources/read.",
+                },
                 "returned": {"type": "integer"},
                 "visible": {"type": "integer"},
                 "unlikely": {

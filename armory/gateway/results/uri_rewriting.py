@@ -30,7 +30,8 @@ def expose_result(raw: Raw, server: str) -> Raw:
     """A result of `server` with the exposed form of every URI, link and task id in it.
 
     Looks where the specification puts them: `content` blocks, prompt `messages`, resource
-    `contents`, `taskId`s, input requests, and the links of MCP Apps in `_meta`. Everything else
+    `contents`, a `skill` and its files, a folder's `resources`, `taskId`s, input requests, and the
+    links of MCP Apps in `_meta`. Everything else
     stays verbatim.
     """
     if not has_links(raw):
@@ -54,6 +55,8 @@ def _body(body: Members, server: str) -> bool:
     changed |= _each(body, "content", server, _block)
     changed |= _each(body, "contents", server, _contents)
     changed |= _each(body, "messages", server, _message)
+    changed |= _inside(body, "skill", server, _skill)
+    changed |= _each(body, "resources", server, _contents)
     changed |= _inside(body, "task", server, _task)
     changed |= _each(body, "tasks", server, _task)
     changed |= _inside(body, "_meta", server, _meta)
@@ -131,6 +134,11 @@ def _block(block: Members, server: str) -> bool:
 def _contents(entry: Members, server: str) -> bool:
     changed = _set(entry, "uri", server, expose_uri)
     return _inside(entry, "_meta", server, _meta) or changed
+
+
+def _skill(skill: Members, server: str) -> bool:
+    changed = _set(skill, "uri", server, expose_uri)
+    return _each(skill, "resources", server, _contents) or changed
 
 
 def _message(message: Members, server: str) -> bool:

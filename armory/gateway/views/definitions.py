@@ -12,13 +12,14 @@ from typing import Any, Literal, cast
 import msgspec
 
 from armory.domain.naming import expose_uri
+from armory.domain.skills import exposed_skill
 from armory.domain.tool import ListedRecord, ToolRecord
 from armory.protocol.headers import HEADER_KEY
 from armory.protocol.meta import ALWAYS_LOAD, UI, UI_RESOURCE
 from armory.protocol.versions import Era
 
 _encode = msgspec.json.encode
-Kind = Literal["prompts", "resources", "templates"]
+Kind = Literal["prompts", "resources", "templates", "skills"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +61,12 @@ def tool_bytes(record: ToolRecord, form: Form) -> bytes:
     return _encode(changed)
 
 
-def listed_bytes(record: ListedRecord, kind: Kind, form: Form) -> bytes:
-    """One prompt, resource or resource template as JSON."""
+def listed_bytes(record: ListedRecord | ToolRecord, kind: Kind, form: Form) -> bytes:
+    """One prompt, resource, resource template or skill as JSON."""
     if form.original:
         return _encode(record.definition)
+    if kind == "skills":
+        return _encode(exposed_skill(record.definition, record.server))
     key = {"prompts": "name", "resources": "uri", "templates": "uriTemplate"}[kind]
     changed = {**record.definition, key: record.name}
     mapped = _mapped_ui(record.definition.get("_meta"), record.server)

@@ -274,8 +274,8 @@ def changed_lists(before: ServerLists, now: ServerLists) -> frozenset[str]:
         (PROMPTS_CHANGED, [*before.prompts], [*now.prompts]),
         (
             RESOURCES_CHANGED,
-            [*before.resources, *before.templates],
-            [*now.resources, *now.templates],
+            [*before.resources, *before.templates, *before.skills],
+            [*now.resources, *now.templates, *now.skills],
         ),
     )
     return frozenset(method for method, old, new in pairs if old != new)

@@ -91,11 +91,12 @@ class PrincipalView(View):
 
     def named(self, selection: Selection) -> Selection:
         """As `View.named`."""
-        tools = self.catalog.tools
+        tools, skills = self.catalog.tools, self.catalog.skills
 
         def known(matches: tuple[Match, ...]) -> tuple[Match, ...]:
             named = ((m, self._names.get(m.tool.name, m.tool.name)) for m in matches)
-            return tuple(replace(match, tool=tools[name]) for match, name in named if name in tools)
+            found = ((match, tools.get(name) or skills.get(name)) for match, name in named)
+            return tuple(replace(match, tool=tool) for match, tool in found if tool is not None)
 
         return replace(
             selection,
@@ -173,7 +174,7 @@ class PrincipalViews:
             if held.lists is None:
                 missing.append(held.server)
             lists[held.server] = held.lists or replace(
-                shared, tools=(), prompts=(), resources=(), templates=()
+                shared, tools=(), prompts=(), resources=(), templates=(), skills=()
             )
         for alike in self._declared.held(answers, endpoint):
             if alike.server not in lists and alike.lists is not None:
@@ -208,6 +209,7 @@ class PrincipalViews:
             _merged(shared.prompts, own.prompts, place, lists.keys()),
             _merged(shared.resources, own.resources, place, lists.keys()),
             _merged(shared.templates, own.templates, place, lists.keys()),
+            _merged(shared.skills, own.skills, place, lists.keys()),
         )
         return PrincipalView(catalog, base, aliases, missing)
 

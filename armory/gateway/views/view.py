@@ -78,6 +78,7 @@ class View:
         self._usable = LRUCache[str, frozenset[str]](_VISIBLE_KEPT)
         self._apps = frozenset(n for n, tool in catalog.tools.items() if not for_models(tool))
         self._for_models = LRUCache[str, VisibleSet](_VISIBLE_KEPT)
+        self._with_skills = LRUCache[str, VisibleSet](_VISIBLE_KEPT)
         self._headers: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {}
         self._endpoints = _endpoints(catalog, settings)
         self._before = None if later else previous  # an old catalog may be large: let it go
@@ -130,6 +131,7 @@ class View:
                     (catalog.prompts, visible.prompts),
                     (catalog.resources, visible.resources),
                     (catalog.templates, visible.templates),
+                    (catalog.skills, visible.skills),
                 )
                 for name in names
             )
@@ -233,6 +235,15 @@ class View:
             self._for_models[tools.key] = found
         return found
 
+    def with_skills(self, searched: VisibleSet, visible: VisibleCatalog) -> VisibleSet:
+        """The same with the skills that the caller sees; made once per visible set."""
+        found = self._with_skills.get(searched.key) if searched.key else None
+        if found is None:
+            found = VisibleSet(searched.names | visible.skills, f"{searched.key}/skills")
+            if searched.key:
+                self._with_skills[searched.key] = found
+        return found
+
     def nearest(self, request: ClientRequest, name: str, also: Iterable[str]) -> list[str]:
         """The names that the caller may give and that come nearest to one that is unknown."""
         seen = self.visible(request).tools.names - self._apps
@@ -312,11 +323,11 @@ class View:
         return data
 
     def listed_json(self, kind: Kind, visible: VisibleCatalog, form: Form) -> bytes:
-        """Every visible prompt, resource or template likewise."""
+        """Every visible prompt, resource, template or skill likewise."""
         key = (visible.tools.key, form, kind)
         data = self._joined.get(key)
         if data is None:
-            records: Mapping[str, ListedRecord] = getattr(self.catalog, kind)
+            records: Mapping[str, ListedRecord | ToolRecord] = getattr(self.catalog, kind)
             names = visible.names(kind)
             data = b",".join(
                 [listed_bytes(r, kind, form) for name, r in records.items() if name in names]

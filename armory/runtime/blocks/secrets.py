@@ -70,7 +70,7 @@ def _of_upstream(block: UpstreamConfig) -> Iterator[str]:
     for name, value in pairwise(block.args):
         if name.startswith("-") and "=" not in name and names_secret(name):
             yield value
-    for url in (block.url, block.proxy):
+    for url in (block.url, block.openapi, block.base_url, block.proxy):
         yield from _in_url(url or "")
 
 

@@ -13,6 +13,7 @@ from armory.errors import UpstreamUnavailable
 from armory.gateway import ports
 from armory.gateway.observed import Address, ObservedPool, ObservedRetriever, SessionDurations
 from armory.upstreams.pool import Pool
+from armory.upstreams.spec import UpstreamSpec
 from armory.wire.observed import Observers
 
 
@@ -40,11 +41,17 @@ def watched(
 
     def address(server: str) -> Address:
         try:
-            return _address_of(pool.upstream(server).spec.url)
+            return _address_of(_place(pool.upstream(server).spec))
         except UpstreamUnavailable:
             return Address()
 
     return ObservedPool(pool, tracing, address), retriever
+
+
+def _place(spec: UpstreamSpec) -> str | None:
+    if spec.openapi is None:
+        return spec.url
+    return spec.base_url or (spec.openapi if "://" in spec.openapi else None)
 
 
 @lru_cache(maxsize=1_000)

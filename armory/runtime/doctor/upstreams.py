@@ -45,7 +45,7 @@ async def upstreams(specs: Sequence[UpstreamSpec], within_s: float) -> list[Find
 
 async def upstream(spec: UpstreamSpec, within_s: float) -> Finding:
     """One upstream; the first thing that cannot work is what is found."""
-    early = _process(spec) if spec.is_stdio else await _address(spec)
+    early = _process(spec) if spec.is_stdio else await _address(spec, _place(spec))
     if early is not None and early.state == "failed":
         return early
     return await _answers(spec, within_s, early)
@@ -68,12 +68,17 @@ def _process(spec: UpstreamSpec) -> Finding | None:
     return None
 
 
-async def _address(spec: UpstreamSpec) -> Finding | None:
+def _place(spec: UpstreamSpec) -> str:
+    """The URL that is asked first."""
+    return spec.url or spec.base_url or spec.openapi or ""
+
+
+async def _address(spec: UpstreamSpec, url: str) -> Finding | None:
     """Name, port and certificate of an upstream that is reached without a proxy."""
     check, key = f"upstream {spec.key}", f"upstreams.{spec.key}"
-    parts = urlsplit(spec.url or "")
+    parts = urlsplit(url)
     host = parts.hostname or ""
-    if spec.proxy is not None:
+    if spec.proxy is not None or "://" not in url:
         return None
     try:
         context = _context(spec, parts)

@@ -18,6 +18,7 @@ from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.protocol.link import Owner
 from armory.protocol.session_events import SessionObserver
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, Era
+from armory.upstreams.connecting.describing import Description
 from armory.upstreams.connecting.meeting import meet
 from armory.upstreams.connecting.starting import Starting
 from armory.upstreams.connecting.verdict import NO_VERDICT, NoHandshake, Transport, Verdict, refuses
@@ -33,6 +34,7 @@ from armory.upstreams.transports.http import HttpLink
 from armory.upstreams.transports.http_client import HttpClient
 from armory.upstreams.transports.http_failures import HttpFailure
 from armory.upstreams.transports.http_legacy import LegacyHttpLink
+from armory.upstreams.transports.openapi import OpenApiLink
 from armory.upstreams.transports.sse import SseLink
 from armory.upstreams.transports.stdio import StdioLink
 
@@ -74,6 +76,7 @@ class Connector:
         self._client_info = client_info
         self._client: HttpClient | None = None
         self._identity: Identity | None = None
+        self._description = Description(spec)
 
     @property
     def offer(self) -> str:
@@ -84,7 +87,7 @@ class Connector:
     @property
     def may_shake_hands(self) -> bool:
         """Whether a session with a handshake can be had, as far as is known."""
-        if self.spec.protocol in MODERN_VERSIONS:
+        if self.spec.protocol in MODERN_VERSIONS or self.spec.openapi is not None:
             return False
         verdict = self.verdict
         return verdict is None or verdict.era == "legacy" or verdict.handshake is not False
@@ -118,6 +121,8 @@ class Connector:
         """
         context = self._context(owner, observer, key)
         known = self.verdict
+        if self.spec.openapi is not None:
+            return await self._connect_api(context, owner.principal, fresh=fresh)
         if not fresh and self._identity is not None and self._client is not None:
             link = HttpLink(context, self._client.as_principal(owner.principal))
             link.adopt(self._identity)
@@ -262,6 +267,15 @@ class Connector:
 
     # --- HTTP
 
+    async def _connect_api(
+        self, context: LinkContext, principal: Principal, *, fresh: bool
+    ) -> BaseLink:
+        api = await self._description.read(fresh=fresh)
+        link = OpenApiLink(context, self.client.as_principal(principal), api)
+        self.verdict = Verdict("modern", "openapi", handshake=False)
+        self._tell(link)
+        return link
+
     async def _connect_http(
         self, context: LinkContext, capabilities: Mapping[str, Any], principal: Principal
     ) -> BaseLink:
@@ -299,7 +313,7 @@ class Connector:
     def client(self) -> HttpClient:
         """The pooled connections."""
         if self._client is None:
-            self._client = HttpClient(self.spec, self._vault)
+            self._client = HttpClient(self._description.client_spec, self._vault)
         return self._client
 
     async def _try_modern(self, context: LinkContext, client: HttpClient) -> BaseLink | None:

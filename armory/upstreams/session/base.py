@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -102,10 +102,12 @@ class BaseLink(ABC):
             never die, and what one of them found out holds for all.
         mirrors_params: whether parameters of a call travel as HTTP headers, too, as `x-mcp-header`
             in the tools' schemas says.
+        left_out: name and reason of each tool that the link itself could not make.
     """
 
     stateless = False
     mirrors_params = False
+    left_out: Sequence[tuple[str, str]] = ()
 
     def __init__(self, context: LinkContext) -> None:
         self.spec = context.spec

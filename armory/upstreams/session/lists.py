@@ -15,6 +15,7 @@ import structlog
 from msgspec import Raw
 
 from armory.domain.catalog import ServerLists
+from armory.domain.skills import extension_of, skill_problem
 from armory.errors import UpstreamUnavailable
 from armory.protocol.codes import METHOD_NOT_FOUND
 from armory.protocol.headers import HEADER_KEY, annotation_problem
@@ -35,13 +36,15 @@ TOOLS = "tools/list"
 PROMPTS = "prompts/list"
 RESOURCES = "resources/list"
 TEMPLATES = "resources/templates/list"
+SKILLS = "skills/list"
 MEMBER = {
     TOOLS: "tools",
     PROMPTS: "prompts",
     RESOURCES: "resources",
     TEMPLATES: "resourceTemplates",
+    SKILLS: "skills",
 }
-KEY = {TOOLS: "name", PROMPTS: "name", RESOURCES: "uri", TEMPLATES: "uriTemplate"}
+KEY = {TOOLS: "name", PROMPTS: "name", RESOURCES: "uri", TEMPLATES: "uriTemplate", SKILLS: "uri"}
 """The member that names an entry."""
 CAPABILITY = {TOOLS: "tools", PROMPTS: "prompts", RESOURCES: "resources", TEMPLATES: "resources"}
 
@@ -72,10 +75,11 @@ async def fetch_lists(
     """
     cache: dict[str, tuple[int, str]] = {}
     omitted = Omissions()
+    for name, why in link.left_out:
+        omitted.add(TOOLS, name, why)
     lists: dict[str, Entries] = {}
     for method in MEMBER:
-        # Early servers declared nothing and served tools all the same.
-        if CAPABILITY[method] not in link.capabilities and (link.capabilities or method != TOOLS):
+        if not _promised(link.capabilities, method):
             continue
         try:
             lists[method], hint = await _fetch(link, method, max_entries, omitted)
@@ -90,6 +94,7 @@ async def fetch_lists(
     tools = lists.get(TOOLS, [])
     if link.mirrors_params:
         tools = [tool for tool in tools if _headers_valid(tool, omitted)]
+    skills = [skill for skill in lists.get(SKILLS, []) if _loadable(skill, omitted)]
     info, capabilities = _self_description(link, omitted)
     _log_omitted(link.server, omitted, before)
     return ServerLists(
@@ -101,9 +106,17 @@ async def fetch_lists(
         instructions=link.instructions,
         capabilities=capabilities,
         cache=cache,
+        skills=skills,
         dropped=tuple(omitted.first),
         dropped_count=omitted.count,
     )
+
+
+def _promised(capabilities: Mapping[str, Any], method: str) -> bool:
+    if method == SKILLS:
+        return extension_of(capabilities) is not None
+    # Early servers declared nothing and served tools all the same.
+    return CAPABILITY[method] in capabilities or (method == TOOLS and not capabilities)
 
 
 async def _fetch(
@@ -201,7 +214,12 @@ def _least(hints: list[tuple[int, str]]) -> tuple[int, str] | None:
 def _previous(before: ServerLists | None, method: str) -> Entries:
     if before is None:
         return []
-    lists = {PROMPTS: before.prompts, RESOURCES: before.resources, TEMPLATES: before.templates}
+    lists = {
+        PROMPTS: before.prompts,
+        RESOURCES: before.resources,
+        TEMPLATES: before.templates,
+        SKILLS: before.skills,
+    }
     return list(lists[method])
 
 
@@ -211,6 +229,13 @@ def _headers_valid(tool: Mapping[str, Any], omitted: Omissions) -> bool:
     why = annotation_problem(tool.get("inputSchema"))
     if why is not None:
         omitted.add(TOOLS, tool["name"], why)
+    return why is None
+
+
+def _loadable(skill: Mapping[str, Any], omitted: Omissions) -> bool:
+    why = skill_problem(skill)
+    if why is not None:
+        omitted.add(SKILLS, skill["uri"], why)
     return why is None
 
 

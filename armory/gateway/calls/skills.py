@@ -1,0 +1,88 @@
+"""Skills of upstreams (SEP-2640): listing, one entry, a folder's children.
+
+Owns: `skills/list`, `skills/get` and `resources/directory/read`; their files are read as any
+resource is. Never imports a transport.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Raw
+
+from armory.domain.skills import DIRECTORY_READ, extension_of, merged_extension
+from armory.gateway.calls.forwarding import Forwarder, located
+from armory.gateway.context import RequestContext
+from armory.gateway.lists.entries import list_entries
+from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
+from armory.protocol.errors import RpcError
+from armory.protocol.link import Reply
+from armory.protocol.rawjson import need_text, pack
+
+LIST = "skills/list"
+GET = "skills/get"
+DIRECTORY = "resources/directory/read"
+
+
+class Skills:
+    """Serves the skills of upstreams, where any offers them.
+
+    Args:
+        forwarder: sends requests to upstreams.
+    """
+
+    def __init__(self, forwarder: Forwarder) -> None:
+        self._forwarder = forwarder
+
+    async def list(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
+        """Answer `skills/list`.
+
+        Raises:
+            RpcError: a cursor that is not ours; no upstream offers skills.
+        """
+        if _offered(context) is None:
+            raise _unknown(LIST)
+        return await list_entries(LIST, context, params)
+
+    async def get(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
+        """Answer `skills/get`, from the upstream: listed or not, the entry is as it is by now.
+
+        Raises:
+            RpcError: no such skill for this caller; no upstream offers skills.
+            UpstreamUnavailable: its upstream cannot answer.
+        """
+        return await self._forwarded(GET, context, params)
+
+    async def read_directory(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
+        """Answer `resources/directory/read`.
+
+        Raises:
+            RpcError: no such folder for this caller; no upstream reads folders.
+            UpstreamUnavailable: its upstream cannot answer.
+        """
+        return await self._forwarded(DIRECTORY, context, params, setting=DIRECTORY_READ)
+
+    async def _forwarded(
+        self, method: str, context: RequestContext, params: dict[str, Raw], setting: str = ""
+    ) -> Reply:
+        offered = _offered(context)
+        if offered is None or (setting and offered.get(setting) is not True):
+            raise _unknown(method)
+        given = need_text(params, "uri")
+        server, uri = located(context, given)
+        own = extension_of(context.view.catalog.servers[server].capabilities)
+        if own is None or (setting and own.get(setting) is not True):
+            raise RpcError(
+                INVALID_PARAMS, f"upstream {server!r} has nothing of this kind", {"uri": given}
+            )
+        sent = {**params, "uri": pack(uri)}
+        return await self._forwarder.send(context, server, method, sent, safe_to_retry=True)
+
+
+def _unknown(method: str) -> RpcError:
+    return RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
+
+
+def _offered(context: RequestContext) -> dict[str, Any] | None:
+    servers = context.view.servers(context.endpoint)
+    return merged_extension(lists.capabilities for lists in servers.values())

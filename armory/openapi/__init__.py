@@ -1,0 +1,1 @@
+"""OpenAPI descriptions as tools. Knows no MCP upstream and does no I/O."""

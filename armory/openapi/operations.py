@@ -1,0 +1,346 @@
+"""The operations of a description: each one a tool.
+
+Owns: names, input schemas and annotations of tools, and why an operation is none. Does no I/O.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Any, Literal, cast
+
+from armory.openapi.document import BadDescription, Document, Object
+from armory.openapi.schemas import Schemas
+
+MAX_OPERATIONS = 2_000
+MAX_PARAMETERS = 200
+METHODS = ("get", "put", "post", "delete", "patch")
+Place = Literal["path", "query", "header", "cookie"]
+_PLACES = ("path", "query", "header", "cookie")
+_IGNORED_HEADERS = frozenset(("accept", "content-type", "authorization"))
+_STYLES = {
+    "path": ("simple", "label", "matrix"),
+    "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
+    "header": ("simple",),
+    "cookie": ("form",),
+}
+_TEXT_CHARS = 2_000
+_PATH_NAME = re.compile(r"\{([^{}]+)\}")
+_UNSAFE = re.compile(r"[^A-Za-z0-9_.-]+")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter of an operation.
+
+    Attributes:
+        argument: its name among the tool's arguments.
+        name: its name on the wire.
+        place: where it travels.
+        style, explode: how lists and objects are written there.
+        as_json: whether it is written as JSON instead.
+        reserved: whether reserved characters stay as they are.
+    """
+
+    argument: str
+    name: str
+    place: Place
+    style: str
+    explode: bool
+    as_json: bool = False
+    reserved: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What an operation takes beside its parameters.
+
+    Attributes:
+        argument: its name among the tool's arguments.
+        media_type: what it is sent as.
+        binary: of a form, the members that are files.
+    """
+
+    argument: str
+    media_type: str
+    binary: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """One operation that can be called.
+
+    Attributes:
+        name: of the tool.
+        method: HTTP method, upper case.
+        path: template below the base URL.
+        tool: the definition, as `tools/list` has it.
+        required: arguments without which it cannot be called.
+    """
+
+    name: str
+    method: str
+    path: str
+    tool: Mapping[str, Any]
+    parameters: tuple[Parameter, ...] = ()
+    body: Body | None = None
+    required: frozenset[str] = frozenset()
+
+
+@dataclass(slots=True)
+class Operations:
+    """What a description offers.
+
+    Attributes:
+        by_name: the operations that can be called.
+        left_out: name and reason of each that cannot.
+    """
+
+    by_name: dict[str, Operation] = field(default_factory=dict[str, Operation])
+    left_out: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+
+
+def read_operations(
+    document: Document, include: Sequence[str] = (), exclude: Sequence[str] = ()
+) -> Operations:
+    """Every operation that is wanted; one that cannot be read costs itself alone.
+
+    Args:
+        document: the description.
+        include: glob patterns of names, or of `METHOD /path`; none: all.
+        exclude: likewise; wins.
+    """
+    found = Operations()
+    for path, method, item, operation in _each(document, found):
+        name = _name(method, path, operation, found.by_name)
+        labels = (name, f"{method.upper()} {path}")
+        if (include and not _any(labels, include)) or _any(labels, exclude):
+            continue
+        if len(found.by_name) >= MAX_OPERATIONS:
+            found.left_out.append((name, f"there are more than {MAX_OPERATIONS:,} operations"))
+            continue
+        try:
+            found.by_name[name] = _Reader(document, item, operation).read(name, method, path)
+        except BadDescription as problem:
+            found.left_out.append((name, str(problem)))
+        except RecursionError:
+            found.left_out.append((name, "it is nested too deeply"))
+    return found
+
+
+def _each(
+    document: Document, found: Operations
+) -> Iterator[tuple[str, str, Object, dict[str, Any]]]:
+    for path, node in cast("Object", document.content.get("paths") or {}).items():
+        if path.startswith("x-"):
+            continue
+        try:
+            item = document.object_at(node, "its path item")
+        except BadDescription as problem:
+            found.left_out.append((path, str(problem)))
+            continue
+        for method in METHODS:
+            if method in item:
+                operation: Any = item[method]
+                if isinstance(operation, dict):
+                    yield path, method, item, cast("dict[str, Any]", operation)
+                else:
+                    found.left_out.append((f"{method.upper()} {path}", "it is no object"))
+
+
+def _any(labels: Sequence[str], patterns: Sequence[str]) -> bool:
+    return any(fnmatchcase(label, pattern) for label in labels for pattern in patterns)
+
+
+def _name(method: str, path: str, operation: Object, taken: Mapping[str, object]) -> str:
+    given = operation.get("operationId")
+    name = _UNSAFE.sub("_", given).strip("_") if isinstance(given, str) else ""
+    if name and name not in taken:
+        return name[:128]
+    words = _UNSAFE.sub("_", path.replace("{", "by_").replace("}", "")).strip("_")
+    plain = f"{method}_{words}" if words else method
+    name, number = plain[:120], 2
+    while name in taken:
+        name, number = f"{plain[:120]}_{number}", number + 1
+    return name
+
+
+class _Reader:
+    def __init__(self, document: Document, item: Object, operation: dict[str, Any]) -> None:
+        self._document = document
+        self._item = item
+        self._operation = operation
+        self._schemas = Schemas(document)
+        self._properties: dict[str, Any] = {}
+        self._required: list[str] = []
+
+    def read(self, name: str, method: str, path: str) -> Operation:
+        for where in (self._item, self._operation):
+            if where.get("servers"):
+                raise BadDescription("it has servers of its own, which are not asked")
+        parameters = tuple(self._parameters(path))
+        missing = set(_PATH_NAME.findall(path)) - {p.name for p in parameters if p.place == "path"}
+        if missing:
+            raise BadDescription(f"its path has {{{min(missing)}}}, which no parameter describes")
+        body = self._body()
+        schema: dict[str, Any] = {"type": "object", "properties": self._properties}
+        if self._required:
+            schema["required"] = self._required
+        summary = self._text("summary")
+        tool = {
+            "name": name,
+            **({"title": summary} if summary and len(summary) <= 80 else {}),
+            "description": self._description(method, path, summary),
+            "inputSchema": schema,
+            "annotations": {
+                "readOnlyHint": method == "get",
+                "destructiveHint": method in ("delete", "put", "patch"),
+                "idempotentHint": method in ("get", "put", "delete"),
+                "openWorldHint": True,
+            },
+        }
+        required = frozenset(self._required)
+        return Operation(name, method.upper(), path, tool, parameters, body, required)
+
+    def _text(self, member: str) -> str:
+        text = self._operation.get(member) or self._item.get(member)
+        return " ".join(text.split()) if isinstance(text, str) else ""
+
+    def _description(self, method: str, path: str, summary: str) -> str:
+        longer = self._operation.get("description")
+        parts = ["Deprecated."] if self._operation.get("deprecated") is True else []
+        parts += [summary] if summary else []
+        if isinstance(longer, str) and longer.strip() and longer.strip() != summary:
+            parts.append(longer.strip())
+        text = "\n\n".join(parts) or f"{method.upper()} {path}"
+        return text if len(text) <= _TEXT_CHARS else f"{text[: _TEXT_CHARS - 3]}..."
+
+    def _parameters(self, path: str) -> Iterator[Parameter]:
+        found: dict[tuple[str, str], Object] = {}
+        for where in (self._item, self._operation):
+            listed: Any = where.get("parameters") or []
+            if not isinstance(listed, list):
+                raise BadDescription("its parameters are no list")
+            for node in cast("list[Any]", listed):
+                parameter = self._document.object_at(node, "a parameter")
+                place, name = parameter.get("in"), parameter.get("name")
+                if place not in _PLACES or not isinstance(name, str) or not name:
+                    raise BadDescription("a parameter lacks its name, or says wrongly where it is")
+                if place == "header" and name.lower() in _IGNORED_HEADERS:
+                    continue
+                if place != "path" or f"{{{name}}}" in path:
+                    found[place, name] = parameter
+        if len(found) > MAX_PARAMETERS:
+            raise BadDescription(f"it has more than {MAX_PARAMETERS} parameters")
+        for (place, name), parameter in found.items():
+            yield self._parameter(cast("Place", place), name, parameter)
+
+    def _parameter(self, place: Place, name: str, parameter: Object) -> Parameter:
+        content = parameter.get("content")
+        schema = parameter.get("schema")
+        if isinstance(content, dict) and content:
+            media: Any = next(iter(cast("dict[str, Any]", content).values()))
+            schema = cast("Object", media).get("schema") if isinstance(media, dict) else None
+        styles = _STYLES[place]
+        style = parameter.get("style", styles[0])
+        if style not in styles:
+            raise BadDescription(f"its parameter {name!r} has the style {str(style)[:40]!r}")
+        argument = name if name not in self._properties else f"{name}_{place}"
+        described = self._schemas.whole(schema)
+        text = parameter.get("description")
+        if isinstance(text, str) and text.strip():
+            described["description"] = text.strip()[:_TEXT_CHARS]
+        self._properties[argument] = described
+        if place == "path" or parameter.get("required") is True:
+            self._required.append(argument)
+        explode = parameter.get("explode")
+        return Parameter(
+            argument,
+            name,
+            place,
+            style,
+            explode if isinstance(explode, bool) else style == "form",
+            as_json=isinstance(content, dict),
+            reserved=parameter.get("allowReserved") is True,
+        )
+
+    def _body(self) -> Body | None:
+        if "requestBody" not in self._operation:
+            return None
+        body = self._document.object_at(self._operation["requestBody"], "its requestBody")
+        content = body.get("content")
+        if not isinstance(content, dict) or not content:
+            raise BadDescription("its requestBody has no content")
+        media_type, media = _preferred(cast("dict[str, Any]", content))
+        described = self._schemas.whole(cast("Object", media).get("schema"))
+        if isinstance(body.get("description"), str):
+            described.setdefault("description", body["description"].strip()[:_TEXT_CHARS])
+        argument = "body" if "body" not in self._properties else "request_body"
+        binary = _files(described)
+        if not is_json(media_type) and media_type not in _FORMS:
+            described = _plain_body(media_type, described)
+        self._properties[argument] = described
+        if body.get("required") is True:
+            self._required.append(argument)
+        return Body(argument, media_type, binary if media_type == MULTIPART else frozenset())
+
+
+FORM = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
+_FORMS = (FORM, MULTIPART)
+
+
+def is_json(media_type: str) -> bool:
+    """Whether a media type is JSON, or something whose syntax is."""
+    kind = media_type.partition(";")[0].strip().lower()
+    return kind == "application/json" or kind.endswith("+json")
+
+
+def is_text(media_type: str) -> bool:
+    """Whether a media type is read as text."""
+    kind = media_type.partition(";")[0].strip().lower()
+    return kind.startswith("text/") or kind.endswith(("/xml", "+xml", "/yaml", "/x-ndjson"))
+
+
+def _preferred(content: Mapping[str, Any]) -> tuple[str, Any]:
+    """The media type to send: JSON, a form, else the first that names one."""
+    kinds = {kind: media for kind, media in content.items() if isinstance(media, dict)}
+    for wanted in (is_json, FORM.__eq__, MULTIPART.__eq__, is_text):
+        for kind, media in kinds.items():
+            if wanted(kind.partition(";")[0].strip().lower()):
+                return kind.partition(";")[0].strip().lower(), media
+    for kind, media in kinds.items():
+        if kind == "*/*":
+            return "application/json", media
+        if "*" not in kind:
+            return kind, media
+    raise BadDescription("its requestBody names no media type that can be sent")
+
+
+def _files(schema: Mapping[str, Any]) -> frozenset[str]:
+    """The members of a form that are files; their schemas are made to ask for base64."""
+    properties = schema.get("properties")
+    if not isinstance(properties, dict):
+        return frozenset()
+    found: set[str] = set()
+    for name, part in cast("dict[str, dict[str, Any]]", properties).items():
+        if part.get("format") == "binary" or "contentMediaType" in part:
+            found.add(name)
+            part.pop("format", None)
+            part["contentEncoding"] = "base64"
+    return frozenset(found)
+
+
+def _plain_body(media_type: str, described: Mapping[str, Any]) -> dict[str, Any]:
+    """The schema of a body that is neither JSON nor a form: text, or bytes as base64."""
+    kept = {k: v for k, v in described.items() if k in ("title", "description")}
+    if is_text(media_type):
+        return {**kept, "type": "string", "contentMediaType": media_type}
+    return {
+        **kept,
+        "type": "string",
+        "contentMediaType": media_type,
+        "contentEncoding": "base64",
+    }

@@ -1,0 +1,98 @@
+"""What an API answers, as the result of a tool.
+
+Owns: content blocks and structured content of an answer. Does no I/O.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from armory.openapi.operations import is_json, is_text
+
+_NEXT = re.compile(r'<([^<>]{1,2000})>\s*;[^,]*\brel="?next"?', re.IGNORECASE)
+_ERROR_CHARS = 4_000
+
+
+def result_of(status: int, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
+    """The result of a call.
+
+    Args:
+        status: HTTP status.
+        headers: of the answer, case ignored.
+        body: all of it.
+    """
+    failed = status >= 300
+    blocks, structure = _content(headers.get("Content-Type", ""), body)
+    if failed:
+        blocks = [{"type": "text", "text": _failure(status, headers, blocks)}]
+    elif not blocks:
+        blocks = [{"type": "text", "text": f"{_named(status)}, without content"}]
+    following = _NEXT.search(headers.get("Link", ""))
+    if following and not failed:
+        query = urlsplit(following[1]).query
+        blocks.append({"type": "text", "text": f"The next page has the parameters {query}"})
+    result: dict[str, Any] = {"content": blocks, "isError": failed}
+    if structure is not None:
+        result["structuredContent"] = structure
+    return result
+
+
+def refused(message: str) -> dict[str, Any]:
+    """The result of a call that was not sent."""
+    return {"content": [{"type": "text", "text": message}], "isError": True}
+
+
+def _content(kind: str, body: bytes) -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
+    if not body:
+        return [], None
+    plain = kind.partition(";")[0].strip().lower()
+    if is_json(plain) or not plain:
+        try:
+            value: Any = msgspec.json.decode(body)
+        except (msgspec.DecodeError, RecursionError):
+            return [_text(body)], None
+        structure: dict[str, Any] = value if isinstance(value, dict) else {"result": value}
+        return [_text(body)], structure
+    if is_text(plain) or plain == FORM_TEXT:
+        return [_text(body)], None
+    data = base64.b64encode(body).decode()
+    for family in ("image", "audio"):
+        if plain.startswith(f"{family}/"):
+            return [{"type": family, "data": data, "mimeType": plain}], None
+    resource = {"uri": f"data:{plain}", "mimeType": plain, "blob": data}
+    return [{"type": "resource", "resource": resource}], None
+
+
+FORM_TEXT = "application/x-www-form-urlencoded"
+
+
+def _text(body: bytes) -> dict[str, Any]:
+    return {"type": "text", "text": body.decode("utf-8", "replace")}
+
+
+def _named(status: int) -> str:
+    try:
+        return f"HTTP {status} {HTTPStatus(status).phrase}"
+    except ValueError:
+        return f"HTTP {status}"
+
+
+def _failure(status: int, headers: Mapping[str, str], blocks: list[dict[str, Any]]) -> str:
+    text = _named(status)
+    if status < 400:
+        text += (
+            f": it redirects to {headers.get('Location', 'nowhere')[:500]}, which is not followed"
+        )
+    elif status in (401, 403):
+        text += ": the API refuses the gateway's credentials, or wants some"
+    elif status == 429 and "Retry-After" in headers:
+        text += f": try again after {headers['Retry-After'][:40]}"
+    said = "".join(block.get("text", "") for block in blocks).strip()
+    return f"{text}\n{said[:_ERROR_CHARS]}" if said else text

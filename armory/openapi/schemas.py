@@ -1,0 +1,131 @@
+"""JSON Schemas of a description as tools have them: whole, small, without references.
+
+Owns: putting in what references mean, within bounds, and what OpenAPI 3.0 writes otherwise. Does
+no I/O.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from armory.openapi.document import BadDescription, Document, Object
+
+MAX_NODES = 1_500
+MAX_LEVELS = 14
+_DROPPED = frozenset(
+    ("$schema", "$id", "$anchor", "$comment", "xml", "externalDocs", "discriminator", "example")
+)
+_SCHEMAS = frozenset(("items", "additionalProperties", "not", "contains", "propertyNames"))
+_LISTS = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
+_MAPS = frozenset(("properties", "patternProperties"))
+_KEPT = ("type", "title", "description", "format")
+_TEXT_CHARS = 1_000
+
+
+class Schemas:
+    """Writes the schemas of one operation; they share its bound.
+
+    Args:
+        document: where references are looked up.
+        writing: whether they describe what is sent: then read-only members are left out.
+    """
+
+    def __init__(self, document: Document, *, writing: bool = True) -> None:
+        self._document = document
+        self._hidden = "readOnly" if writing else "writeOnly"
+        self._nodes = 0
+
+    def whole(self, schema: Any) -> dict[str, Any]:
+        """A schema without references. Beyond the bounds, and where it contains itself, it says
+        the type alone.
+
+        Raises:
+            BadDescription: a reference leads nowhere.
+        """
+        return self._schema(schema, (), 0)
+
+    def _schema(self, schema: Any, within: tuple[str, ...], level: int) -> dict[str, Any]:
+        if schema is True or schema is None:
+            return {}
+        if schema is False:
+            return {"not": {}}
+        if not isinstance(schema, dict):
+            raise BadDescription("a schema is no object")
+        given = cast("dict[str, Any]", schema)
+        reference = given.get("$ref")
+        if isinstance(reference, str):
+            target = self._document.object_at(given, "a schema")
+            beside = {
+                k: v for k, v in given.items() if k != "$ref" and not self._document.before_31
+            }
+            if reference in within:
+                return {**_outline(target), **_outline(beside)}
+            return self._schema({**target, **beside}, (*within, reference), level)
+        self._nodes += 1
+        if level > MAX_LEVELS or self._nodes > MAX_NODES:
+            return _outline(given)
+        written: dict[str, Any] = {}
+        for key, value in given.items():
+            if key not in _DROPPED and not key.startswith("x-"):
+                self._member(written, key, value, within, level)
+        _require_only_shown(given, written)
+        return self._from_30(given, written) if self._document.before_31 else written
+
+    def _member(
+        self, written: dict[str, Any], key: str, value: Any, within: tuple[str, ...], level: int
+    ) -> None:
+        if key in _SCHEMAS and not isinstance(value, bool):
+            written[key] = self._schema(value, within, level + 1)
+        elif key in _LISTS and isinstance(value, list):
+            parts = cast("list[Any]", value)
+            written[key] = [self._schema(part, within, level + 1) for part in parts]
+        elif key in _MAPS and isinstance(value, dict):
+            written[key] = {
+                name: self._schema(part, within, level + 1)
+                for name, part in cast("dict[str, Any]", value).items()
+                if not self._is_hidden(part)
+            }
+        elif key == "required" and isinstance(value, list):
+            written[key] = [name for name in cast("list[Any]", value) if isinstance(name, str)]
+        elif key == "description" and isinstance(value, str):
+            written[key] = value[:_TEXT_CHARS]
+        elif key not in ("$defs", "definitions", "nullable", "readOnly", "writeOnly"):
+            written[key] = value
+
+    def _is_hidden(self, part: Any) -> bool:
+        try:
+            found = self._document.follow(part)
+        except BadDescription:
+            return False  # said where the schema itself is written
+        return isinstance(found, dict) and cast("Object", found).get(self._hidden) is True
+
+    def _from_30(self, given: Object, written: dict[str, Any]) -> dict[str, Any]:
+        """The few words that mean something else in OpenAPI 3.0."""
+        for bound, word in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+            exclusive = written.get(word)
+            if isinstance(exclusive, bool):
+                del written[word]
+                if exclusive and bound in written:
+                    written[word] = written.pop(bound)
+        if given.get("nullable") is True and isinstance(written.get("type"), str):
+            written["type"] = [written["type"], "null"]
+            if isinstance(written.get("enum"), list) and None not in written["enum"]:
+                written["enum"] = [*written["enum"], None]
+        return written
+
+
+def _require_only_shown(given: Object, written: dict[str, Any]) -> None:
+    """Let what is not shown not be required either."""
+    all_of, shown = given.get("properties"), written.get("properties")
+    if isinstance(all_of, dict) and isinstance(shown, dict) and "required" in written:
+        left_out = cast("Object", all_of).keys() - cast("Object", shown).keys()
+        written["required"] = [name for name in written["required"] if name not in left_out]
+
+
+def _outline(schema: Object) -> dict[str, Any]:
+    """What is left of a schema that is not written out."""
+    return {
+        key: value[:_TEXT_CHARS] if isinstance(value, str) else value
+        for key, value in schema.items()
+        if key in _KEPT and isinstance(value, str | list)
+    }

@@ -1,0 +1,151 @@
+"""An HTTP API behind an OpenAPI description, as an upstream whose tools are its operations.
+
+Owns: `OpenApiLink`, which answers the protocol itself and calls the API. Never imports a link of
+another transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import aiohttp
+from msgspec import Raw
+from yarl import URL
+
+from armory.errors import UpstreamTimeout
+from armory.http1.reading import BodyTooLarge, read_body
+from armory.openapi.operations import Operation, Operations
+from armory.openapi.requests import BadArguments, request_for
+from armory.openapi.results import refused, result_of
+from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
+from armory.protocol.link import Call, ClientChannel, Params, Reply
+from armory.protocol.rawjson import encode, object_of, text_of
+from armory.upstreams.session.base import BaseLink, Identity, LinkContext
+from armory.upstreams.transports.http_client import Answer, HttpClient
+
+_UNAVAILABLE = frozenset((502, 503, 504))
+
+
+@dataclass(frozen=True, slots=True)
+class Api:
+    """A description that was read.
+
+    Attributes:
+        operations: what it offers.
+        base: where it is.
+        identity: what it says of itself.
+    """
+
+    operations: Operations
+    base: str
+    identity: Identity
+
+
+class OpenApiLink(BaseLink):
+    """An API. There is no session: the link is never dead.
+
+    Args:
+        context: as every link's.
+        client: connections to the API; not closed by this one.
+        api: its description.
+    """
+
+    stateless = True
+
+    def __init__(self, context: LinkContext, client: HttpClient, api: Api) -> None:
+        super().__init__(context)
+        self._client = client
+        self._api = api
+        self._closing = False
+        self.left_out = api.operations.left_out
+        path, _, self._query = api.base.partition("?")
+        self._base = path.rstrip("/")
+        self.adopt(api.identity)
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closing
+
+    async def request(self, call: Call) -> Reply:
+        """As `BaseLink.request`: lists and calls tools, and knows nothing else."""
+        if self._closing:
+            raise self.unavailable("the session is closed")
+        if call.method == "tools/list":
+            tools = [operation.tool for operation in self._api.operations.by_name.values()]
+            return _reply({"tools": tools, "ttlMs": 0, "cacheScope": "private"})
+        if call.method == "tools/call":
+            return await self._call(call)
+        if call.method == "server/discover":
+            return _reply({})
+        return _error(METHOD_NOT_FOUND, f"Method not found: {call.method}")
+
+    async def notify(self, method: str, params: Params) -> None:
+        """An API hears no notifications."""
+
+    async def roots_changed(self, client: ClientChannel) -> None:
+        """An API has no use for roots."""
+
+    async def close(self) -> None:
+        """Nothing is open."""
+        self._closing = True
+
+    async def _call(self, call: Call) -> Reply:
+        name = text_of(call.params, "name") or ""
+        operation = self._api.operations.by_name.get(name)
+        if operation is None:
+            return _error(INVALID_PARAMS, f"Unknown tool: {name[:200]}")
+        if call.observer is not None:
+            call.observer.sent(0, self.identity.protocol_version, None)
+        try:
+            return _reply(await self._answer(call, operation))
+        except BadArguments as problem:
+            return _reply(refused(f"{operation.name} was not called: {problem}"))
+
+    async def _answer(self, call: Call, operation: Operation) -> dict[str, Any]:
+        made = request_for(operation, object_of(call.params.get("arguments")))
+        own = {name.lower() for name in self.spec.headers}
+        given = {k: v for k, v in made.headers.items() if k.lower() not in own}
+        headers = {"Accept": "application/json, */*;q=0.5", **given, **self.spec.headers}
+        timeout_s = self.spec.call_timeout_s if call.timeout_s is None else call.timeout_s
+        url = URL(self._target(made.target), encoded=True)
+        response: Answer | None = None
+        try:
+            response = await self._client.send(
+                made.method, headers, made.body, timeout_s, url=url, what=operation.name
+            )
+            if response.status in _UNAVAILABLE:
+                failing, response = response, None
+                raise await self._client.failure(failing)
+            body = await read_body(response, self.spec.message_bytes, self.meter)
+            status, answered = response.status, cast("Mapping[str, str]", response.headers)
+            response = None
+            return result_of(status, answered, bytes(body))
+        except TimeoutError:
+            raise UpstreamTimeout(
+                f"upstream {self.server!r} did not answer {operation.name} within {timeout_s:g} s",
+                upstream=self.server,
+            ) from None
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._client.failed(error) from error
+        except BodyTooLarge as error:
+            raise self.unintelligible(str(error)) from None
+        finally:
+            if response is not None:
+                response.close()
+
+    def _target(self, target: str) -> str:
+        if not self._query:
+            return self._base + target
+        path, _, query = target.partition("?")
+        return f"{self._base}{path}?{self._query}{'&' if query else ''}{query}"
+
+
+def _reply(result: Mapping[str, Any]) -> Reply:
+    return Reply(result=Raw(encode({"resultType": "complete", **result})), era="modern")
+
+
+def _error(code: int, message: str) -> Reply:
+    return Reply(error=Raw(encode({"code": code, "message": message})), era="modern")
