@@ -1,11 +1,13 @@
 """Options that several commands share, and the configuration behind them.
 
-Owns: `--config`, `--url`, `--json`. Never imports a room other than `config`.
+Owns: `--config`, `--url`, `--json`, and where upstreams are written to. Never imports a room but
+`config`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -13,6 +15,7 @@ from click.core import ParameterSource
 
 from armory.cli.output import say_notice
 from armory.config import Loaded, find_config, load_file, warnings_of
+from armory.config.load import FILE_NAME
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -83,3 +86,23 @@ def say_notices(loaded: Loaded) -> None:
 def notices_of(loaded: Loaded) -> list[str]:
     """What is worth knowing of a configuration that holds."""
     return [*loaded.notices, *warnings_of(loaded.config)]
+
+
+def writing_options(command: _F) -> _F:
+    """`--into`, `--env` and `--print`: where upstreams are written to, and their secrets."""
+    command = click.option(
+        "--print", "only_print", is_flag=True, help="Print the upstreams, write nothing."
+    )(command)
+    command = click.option(
+        "--env",
+        "env_file",
+        type=click.Path(dir_okay=False, path_type=Path),
+        help="Move secrets in clear to this file, e.g. .env, and write ${VAR} instead.",
+    )(command)
+    return click.option(
+        "--into",
+        type=click.Path(dir_okay=False, path_type=Path),
+        default=Path(FILE_NAME),
+        show_default=True,
+        help="The configuration to add to; written when it does not exist.",
+    )(command)

@@ -11,6 +11,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
+SEARCH_HINT = "anthropic/searchHint"
+MAX_HINT_CHARS = 500
+
 
 def fingerprint(definition: Mapping[str, Any]) -> str:
     """SHA-256 (hex) of a definition's canonical JSON: equal content, equal fingerprint."""
@@ -51,6 +54,13 @@ class ToolRecord:
         if not isinstance(title, str):
             title = self.annotations.get("title")
         return title if isinstance(title, str) else ""
+
+    @property
+    def search_hint(self) -> str:
+        """What its server says that it should be found by (`anthropic/searchHint`), else ""."""
+        meta = self.definition.get("_meta")
+        hint = cast("Mapping[str, Any]", meta).get(SEARCH_HINT) if isinstance(meta, dict) else None
+        return hint[:MAX_HINT_CHARS] if isinstance(hint, str) else ""
 
     @property
     def annotations(self) -> Mapping[str, Any]:

@@ -14,11 +14,16 @@ from urllib.parse import unquote, urljoin, urlsplit
 import msgspec
 import yaml
 
+from armory.protocol.nesting import deeper_than
+
 MAX_BYTES = 16 * 1024 * 1024
 MAX_YAML_BYTES = 4 * 1024 * 1024
 """YAML is read a hundred times slower than JSON."""
+MAX_LEVELS = 200
+MAX_NODES = 600_000
 MAX_HOPS = 16
 Object = Mapping[str, Any]
+_TOO_DEEP = f"it is nested deeper than {MAX_LEVELS} levels"
 _VERSION = re.compile(r"3\.\d+(\.\d+)?")
 _VARIABLE = re.compile(r"\{([^{}]*)\}")
 _Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
@@ -152,10 +157,7 @@ def read_document(data: bytes, origin: str = "") -> Document:
     """
     if len(data) > MAX_BYTES:
         raise BadDescription(f"it has {len(data):,} bytes; at most {MAX_BYTES:,} are read")
-    try:
-        content = _parsed(data)
-    except RecursionError:
-        raise BadDescription("it is nested too deeply") from None
+    content = _parsed(data)
     if not isinstance(content, dict):
         raise BadDescription("it is neither a JSON object nor a YAML mapping")
     return Document(cast("dict[str, Any]", content), origin)
@@ -164,6 +166,8 @@ def read_document(data: bytes, origin: str = "") -> Document:
 def _parsed(data: bytes) -> Any:
     text = data.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text.startswith(b"{"):
+        if deeper_than(bytes(text), MAX_LEVELS):
+            raise BadDescription(_TOO_DEEP)
         try:
             return msgspec.json.decode(text)
         except msgspec.DecodeError:
@@ -173,6 +177,7 @@ def _parsed(data: bytes) -> Any:
             f"it is YAML of {len(data):,} bytes; at most {MAX_YAML_BYTES:,} are read: give JSON"
         )
     try:
+        _check_levels(text)
         loaded = yaml.load(text, _Loader)
         return _plain(loaded, [0])
     except (yaml.YAMLError, ValueError) as error:
@@ -180,10 +185,22 @@ def _parsed(data: bytes) -> Any:
         raise BadDescription(f"it is neither JSON nor YAML: {said}") from None
 
 
+def _check_levels(text: bytes) -> None:
+    """Refuse what is nested too deeply: libyaml would end the process, as it puts it together."""
+    level = 0
+    for event in yaml.parse(text, _Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            level += 1
+            if level > MAX_LEVELS:
+                raise BadDescription(_TOO_DEEP)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            level -= 1
+
+
 def _plain(node: Any, seen: list[int]) -> Any:
     """YAML as JSON has it: keys are text, dates too; aliases that multiply are refused."""
     seen[0] += 1
-    if seen[0] > 2_000_000:
+    if seen[0] > MAX_NODES:
         raise BadDescription("its YAML aliases multiply without end")
     if isinstance(node, dict):
         items = cast("dict[Any, Any]", node).items()

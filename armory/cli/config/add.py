@@ -19,9 +19,8 @@ import click
 from armory.cli.config.adding import added, block_text, taken_in, write_text
 from armory.cli.config.clear_secrets import clear_secrets, moved, write_private
 from armory.cli.config.server_json import KINDS, Described, Wanted, described
-from armory.cli.options import json_option
+from armory.cli.options import json_option, writing_options
 from armory.cli.output import out, print_json, say_notice
-from armory.config.load import FILE_NAME
 from armory.domain.naming import slug
 from armory.errors import ConfigError, InvalidRequest, UpstreamUnavailable
 
@@ -42,24 +41,11 @@ _SHOWN = 10
     multiple=True,
     help="A variable, header or argument that it asks for; repeatable.",
 )
-@click.option(
-    "--into",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=Path(FILE_NAME),
-    show_default=True,
-    help="The configuration to add to; written when it does not exist.",
-)
-@click.option(
-    "--env",
-    "env_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Move secrets to this file, e.g. .env, and write ${VAR} instead.",
-)
+@writing_options
 @click.option(
     "--registry", envvar="ARMORY_REGISTRY", show_envvar=True, default=REGISTRY, show_default=True
 )
 @click.option("--no-input", is_flag=True, help="Ask nothing; write ${VAR} for what is not set.")
-@click.option("--print", "only_print", is_flag=True, help="Print the upstream, write nothing.")
 @json_option
 def add(
     server: str,

@@ -15,31 +15,17 @@ import click
 from armory.cli.config.adding import added, block_text, taken_in, write_text
 from armory.cli.config.clear_secrets import clear_secrets, moved, write_private
 from armory.cli.config.client_files import servers_of
-from armory.cli.options import json_option
+from armory.cli.options import json_option, writing_options
 from armory.cli.output import out, print_json, say_notice
 from armory.config import ConfigProblems, load_text
 from armory.config.clients import Imported, import_servers
 from armory.config.dotenv import read_variables
-from armory.config.load import FILE_NAME
 from armory.domain.naming import slug
 
 
 @click.command("import")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@click.option(
-    "--into",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default=Path(FILE_NAME),
-    show_default=True,
-    help="The configuration to add to; written when it does not exist.",
-)
-@click.option(
-    "--env",
-    "env_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    help="Move secrets in clear to this file, e.g. .env, and write ${VAR} instead.",
-)
-@click.option("--print", "only_print", is_flag=True, help="Print the upstreams, write nothing.")
+@writing_options
 @json_option
 def import_file(
     file: Path, into: Path, env_file: Path | None, only_print: bool, as_json: bool

@@ -13,7 +13,7 @@ import msgspec
 
 from armory.domain.naming import expose_uri
 from armory.domain.skills import exposed_skill
-from armory.domain.tool import ListedRecord, ToolRecord
+from armory.domain.tool import SEARCH_HINT, ListedRecord, ToolRecord
 from armory.protocol.headers import HEADER_KEY
 from armory.protocol.meta import ALWAYS_LOAD, UI, UI_RESOURCE
 from armory.protocol.versions import Era
@@ -48,6 +48,9 @@ def tool_bytes(record: ToolRecord, form: Form) -> bytes:
         mapped = _mapped_ui(definition.get("_meta"), record.server)
         if mapped is not None:
             changed["_meta"] = mapped
+        hint = " ".join(filter(None, (*record.tags, record.category)))
+        if hint and not record.search_hint:
+            changed["_meta"] = {**_members(changed.get("_meta")), SEARCH_HINT: hint}
     if record.description != definition.get("description", ""):
         changed["description"] = record.description
     if form.era == "legacy" and not _object_schema(definition.get("outputSchema")):
@@ -55,10 +58,12 @@ def tool_bytes(record: ToolRecord, form: Form) -> bytes:
     if not form.headers and "inputSchema" in definition:
         changed["inputSchema"] = _without_headers(definition["inputSchema"])
     if form.load:
-        meta = changed.get("_meta")
-        kept = cast("dict[str, Any]", meta) if isinstance(meta, dict) else {}
-        changed["_meta"] = {**kept, ALWAYS_LOAD: True}
+        changed["_meta"] = {**_members(changed.get("_meta")), ALWAYS_LOAD: True}
     return _encode(changed)
+
+
+def _members(meta: object) -> dict[str, Any]:
+    return cast("dict[str, Any]", meta) if isinstance(meta, dict) else {}
 
 
 def listed_bytes(record: ListedRecord | ToolRecord, kind: Kind, form: Form) -> bytes:

@@ -99,7 +99,7 @@ def fields_of(tool: ToolRecord) -> Fields:
         title=tool.title,
         description=plain_description(tool.description),
         params=" ".join(f"{name} {text}" for name, text in listed),
-        tags=" ".join((*tool.tags, *((tool.category,) if tool.category else ()))),
+        tags=" ".join(filter(None, (*tool.tags, tool.category, tool.search_hint))),
     )
 
 

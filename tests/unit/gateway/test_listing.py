@@ -296,3 +296,18 @@ def test_search_tools_says_what_is_behind_within_bounds() -> None:
 def test_tool_records_without_a_schema() -> None:
     record = ToolRecord("s__a", "s", "a", {"name": "a"}, "")
     assert msgspec.json.decode(tool_bytes(record, Form("modern"))) == {"name": "s__a"}
+
+
+def test_tags_become_a_hint_for_clients_that_search() -> None:
+    def hint(**more: Any) -> Any:
+        definition = tool("t", "d", **more)
+        rules = {"up": ToolRules(tags={"*": ("mail", "send")}, category="office")}
+        catalog, _ = build_catalog({"up": ServerLists(tools=[definition])}, rules)
+        record = catalog.tools["up__t"]
+        shown = [tool_bytes(record, Form("modern", original=o)) for o in (False, True)]
+        return [msgspec.json.decode(one).get("_meta") for one in shown]
+
+    key = "anthropic/searchHint"
+    assert hint() == [{key: "mail send office"}, None]
+    assert hint(_meta={key: "own", "x": 1}) == [{key: "own", "x": 1}] * 2
+    assert hint(_meta={"x": 1}) == [{"x": 1, key: "mail send office"}, {"x": 1}]

@@ -12,7 +12,10 @@ from armory.upstreams.spec import UpstreamSpec
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({}, "exactly one of 'command' and 'url'"),
+        ({}, "exactly one of 'command', 'url' and 'openapi'"),
+        ({"url": "http://x", "openapi": "x.json"}, "exactly one of"),
+        ({"url": "http://x", "include": ("a",)}, "it belongs to 'openapi'"),
+        ({"url": "http://x", "base_url": "http://x"}, "it belongs to 'openapi'"),
         ({"command": "a", "url": "http://b"}, "exactly one"),
         ({"url": "http://b", "transport": "stdio"}, "needs a 'command'"),
         ({"command": "a", "transport": "sse"}, "needs a 'url'"),

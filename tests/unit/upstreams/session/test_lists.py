@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -26,13 +26,14 @@ class Answers:
     server = "up"
     instructions = "do"
     mirrors_params = False
+    left_out: Sequence[tuple[str, str]] = ()
     server_info: Mapping[str, Any] = {"name": "n"}
 
     def __init__(self, capabilities: Mapping[str, Any], **answers: list[bytes | Exception]) -> None:
         self.capabilities = capabilities
         self.answers = {
             {"tools": "tools/list", "prompts": "prompts/list", "resources": "resources/list",
-             "templates": "resources/templates/list"}[kind]: pages
+             "templates": "resources/templates/list", "skills": "skills/list"}[kind]: pages
             for kind, pages in answers.items()
         }  # fmt: skip
         self.sent: list[tuple[str, Any]] = []
@@ -197,3 +198,24 @@ async def test_a_long_list_leaves_the_loop_to_others(monkeypatch: pytest.MonkeyP
     beside.cancel()
     assert len(found.tools) == 50
     assert turns >= 49
+
+
+async def test_skills_are_asked_for_where_they_are_offered_and_bad_ones_left_out() -> None:
+    good = (
+        b'{"uri":"skill://a/SKILL.md","frontmatter":{"name":"a","description":"d"},'
+        b'"resources":"dynamic"}'
+    )
+    page = b'{"skills":[' + good + b',{"uri":"skill://b/SKILL.md"}]}'
+    offered = {"tools": {}, "extensions": {"io.modelcontextprotocol/skills": {}}}
+    lists = await fetch_lists(Answers(offered, tools=[b'{"tools":[]}'], skills=[page]))  # pyright: ignore[reportArgumentType]
+    assert [skill["uri"] for skill in lists.skills] == ["skill://a/SKILL.md"]
+    assert [(entry.list, entry.entry) for entry in lists.dropped] == [
+        ("skills/list", "skill://b/SKILL.md")
+    ]
+
+
+async def test_what_the_link_left_out_is_told() -> None:
+    link = Answers({"tools": {}}, tools=[b'{"tools":[]}'])
+    link.left_out = [("op", "why")]
+    lists = await fetch_lists(link)  # pyright: ignore[reportArgumentType]
+    assert [(entry.entry, entry.reason) for entry in lists.dropped] == [("op", "why")]
