@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from armory.cli.answers import OPERATOR, CommandLine, packed, result_of
-from armory.cli.output import waiting
+from armory.cli.output import CONNECTING, EMBEDDING, waiting
 from armory.config import Loaded
 from armory.gateway.requests import ClientRequest
 from armory.protocol.versions import MODERN_VERSIONS
@@ -54,8 +54,11 @@ async def opened(loaded: Loaded, *, only: str | None = None) -> AsyncGenerator[R
     """
     if only is not None and only in loaded.config.upstreams:
         loaded = _only(loaded, only)
-    with waiting(f"connecting to {len(loaded.config.upstreams)} upstreams") as shown:
-        async with open_runtime(loaded, trusted=True, on_progress=shown.indexed) as runtime:
+    with waiting(CONNECTING) as shown:
+        async with open_runtime(
+            loaded, trusted=True, on_progress=shown.counting(EMBEDDING)
+        ) as runtime:
+            await runtime.supervisor.wait_first(None, shown.counting(CONNECTING))
             await runtime.ready()
             shown.say("asking")
             yield runtime

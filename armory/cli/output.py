@@ -6,14 +6,17 @@ Owns: consoles, JSON output and progress. Never imports a room.
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
-from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+from rich.table import Table
+from rich.text import Text
 
 
 def out() -> Console:
@@ -27,6 +30,48 @@ def err() -> Console:
     return Console(stderr=True, highlight=False)
 
 
+def tell(text: str | Text, *, hang: int = 0, console: Console | None = None) -> None:
+    """A sentence: wrapped at words where a person reads it, one line where a program does.
+
+    Args:
+        text: as it is; or with styles.
+        hang: so far further lines are indented.
+        console: standard output when None.
+    """
+    console = console or out()
+    shown = Text(text) if isinstance(text, str) else text
+    if console.is_terminal:
+        margin = Text("\n" + " " * hang)
+        shown = margin.join(_wrapped(shown, console.width - hang))
+    console.print(shown, soft_wrap=True)
+
+
+def _wrapped(text: Text, width: int) -> Generator[Text]:
+    """Lines of whole words; a longer word, which may be a URL to copy, is left as it is."""
+    for line in text.split(allow_blank=True):
+        plain, begin, cuts = line.plain, 0, list[int]()
+        for word in list(_WORD.finditer(plain))[1:]:
+            if cell_len(plain[begin : word.end()]) > width:
+                begin = word.start()
+                cuts.append(begin)
+        for part in line.divide(cuts):
+            part.rstrip()
+            yield part
+
+
+def columns(*names: str, whole: Collection[str] = ()) -> Table:
+    """A table; what does not fit goes on in the next line, nothing is cut.
+
+    Args:
+        names: of its columns.
+        whole: those that stay in one line as long as there is any room: identifiers to copy.
+    """
+    table = Table(box=None, pad_edge=False)
+    for name in names:
+        table.add_column(name, no_wrap=name in whole, overflow="fold")
+    return table
+
+
 def print_json(value: Any) -> None:
     """One JSON value on standard output."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
@@ -34,7 +79,7 @@ def print_json(value: Any) -> None:
 
 def say_error(message: str) -> None:
     """A problem, on standard error."""
-    err().print(f"[bold red]error:[/] {escape(message)}", soft_wrap=True)
+    tell(Text.assemble(("error:", "bold red"), f" {message}"), console=err())
 
 
 def say_failure(told: Mapping[str, Any], *, as_json: bool) -> None:
@@ -54,28 +99,45 @@ def say_failure(told: Mapping[str, Any], *, as_json: bool) -> None:
 
 def say_notice(message: str) -> None:
     """Something worth knowing, on standard error."""
-    err().print(f"[yellow]note:[/] {escape(message)}", soft_wrap=True)
+    tell(Text.assemble(("note:", "yellow"), f" {message}"), console=err())
+
+
+_WORD = re.compile(r"\S+")
+CONNECTING = "connecting to upstreams"
+EMBEDDING = "embedding texts"
 
 
 class Waiting:
-    """Progress of connecting and of first indexing, shown on a terminal only."""
+    """What goes on and how much of it is done, shown on a terminal only."""
 
     def __init__(self, progress: Progress | None, text: str) -> None:
         self._progress = progress
         self._text = text
         self._task = progress.add_task(text, total=None) if progress is not None else None
 
-    def indexed(self, done: int, total: int) -> None:
-        """So many of so many texts are embedded."""
-        if self._progress is not None and self._task is not None:
-            self._progress.update(
-                self._task, description="embedding tools", completed=done, total=total
-            )
+    def counting(self, text: str) -> Callable[[int, int], None]:
+        """What to call with (done, total) of a phase.
+
+        Args:
+            text: what is done and counted, in the plural: `embedding texts`.
+        """
+
+        def counted(done: int, total: int) -> None:
+            if self._progress is not None and self._task is not None:
+                self._progress.update(
+                    self._task,
+                    description=f"{text} {done:,}/{total:,}",
+                    completed=done,
+                    total=total,
+                )
+
+        return counted
 
     def say(self, text: str) -> None:
-        """Another phase."""
+        """Another phase, of which nothing is counted."""
         if self._progress is not None and self._task is not None:
-            self._progress.update(self._task, description=text)
+            self._progress.remove_task(self._task)
+            self._task = self._progress.add_task(text, total=None)
 
 
 @contextmanager
@@ -89,7 +151,6 @@ def waiting(text: str) -> Generator[Waiting]:
         SpinnerColumn(),
         TextColumn("{task.description}"),
         BarColumn(bar_width=24),
-        MofNCompleteColumn(),
         console=console,
         transient=True,
     ) as progress:

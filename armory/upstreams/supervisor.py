@@ -7,7 +7,7 @@ or above.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import structlog
 
@@ -47,13 +47,27 @@ class Supervisor:
         await self._align()
         self._teller = start(self._tell(), "say which upstreams are starting")
 
-    async def wait_first(self, timeout_s: float | None) -> bool:
+    async def wait_first(
+        self, timeout_s: float | None, on_progress: Callable[[int, int], None] | None = None
+    ) -> bool:
         """Wait until each upstream has listed, or failed once; False when time ran out.
 
         Args:
             timeout_s: so long at most; None: as long as it takes, installing included.
+            on_progress: called with (upstreams that have, upstreams) at first and with each.
         """
-        waits = [owner.settled.wait() for owner in self._supervised.values()]
+        told = 0
+
+        async def settled(owner: UpstreamOwner) -> None:
+            nonlocal told
+            await owner.settled.wait()
+            told += 1
+            if on_progress is not None:
+                on_progress(told, len(waits))
+
+        waits = [settled(owner) for owner in self._supervised.values()]
+        if on_progress is not None:
+            on_progress(0, len(waits))
         try:
             async with asyncio.timeout(timeout_s):
                 await asyncio.gather(*waits)

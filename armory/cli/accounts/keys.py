@@ -9,13 +9,12 @@ from dataclasses import asdict
 
 import click
 from rich.markup import escape
-from rich.table import Table
 
 from armory.accounts.keys import ApiKey
 from armory.accounts.service import Accounts
 from armory.cli.accounts.opening import NotThere, expiry_ms, shown_time, with_accounts
 from armory.cli.options import config_option, json_option, loaded_config
-from armory.cli.output import out, print_json, say_notice
+from armory.cli.output import columns, out, print_json, say_notice
 from armory.errors import InvalidRequest
 
 
@@ -70,9 +69,8 @@ def list_keys(user: str | None, config: str | None, as_json: bool) -> None:
     if as_json:
         print_json([asdict(key) for key in found])
         return
-    table = Table(box=None, pad_edge=False)
-    for column in ("id", "name", "user", "begins with", "scopes", "expires", "revoked"):
-        table.add_column(column)
+    names = ("id", "name", "user", "begins with", "scopes", "expires", "revoked")
+    table = columns(*names, whole=("id", "begins with"))
     for key in found:
         table.add_row(
             key.id,

@@ -10,13 +10,12 @@ from dataclasses import asdict
 
 import click
 from rich.markup import escape
-from rich.table import Table
 
 from armory.accounts.packs import Installation, Kind, Pack
 from armory.accounts.service import Accounts
 from armory.cli.accounts.opening import NotThere, with_accounts
 from armory.cli.options import config_option, json_option, loaded_config
-from armory.cli.output import out, print_json
+from armory.cli.output import columns, out, print_json
 from armory.domain.naming import split_name
 from armory.errors import InvalidRequest
 
@@ -112,9 +111,8 @@ def list_packs(user: str | None, config: str | None, as_json: bool) -> None:
         print_json(shown)
         return
     state = {i.value: "active" if i.is_active else "off" for i in installed if i.kind == "pack"}
-    table = Table(box=None, pad_edge=False)
-    for column in ("id", "title", "owner", "servers", "tools", "installed" if user else ""):
-        table.add_column(column)
+    last = "installed" if user else ""
+    table = columns("id", "title", "owner", "servers", "tools", last, whole=("id",))
     for pack in found:
         table.add_row(
             pack.id,

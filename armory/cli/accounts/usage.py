@@ -9,12 +9,11 @@ from typing import Any
 
 import click
 from rich.markup import escape
-from rich.table import Table
 
 from armory.accounts.service import Accounts
 from armory.cli.accounts.opening import shown_time, with_accounts
 from armory.cli.options import config_option, json_option
-from armory.cli.output import out, print_json
+from armory.cli.output import columns, out, print_json
 from armory.errors import InvalidRequest
 from armory.feedback.store import StoredUses
 
@@ -66,9 +65,7 @@ def usage(
     if not rows:
         click.echo("nothing yet")
         return
-    table = Table(box=None, pad_edge=False)
-    for column in rows[0]:
-        table.add_column(column.removesuffix("_at_ms").replace("_", " "))
+    table = columns(*(name.removesuffix("_at_ms").replace("_", " ") for name in rows[0]))
     for row in rows:
         table.add_row(*(_cell(name, value) for name, value in row.items()))
     out().print(table)

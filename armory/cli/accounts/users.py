@@ -9,11 +9,10 @@ from dataclasses import asdict
 
 import click
 from rich.markup import escape
-from rich.table import Table
 
 from armory.cli.accounts.opening import NotThere, shown_time, with_accounts
 from armory.cli.options import config_option, json_option
-from armory.cli.output import out, print_json
+from armory.cli.output import columns, out, print_json
 
 
 @click.group()
@@ -44,9 +43,7 @@ def list_users(config: str | None, as_json: bool) -> None:
     if as_json:
         print_json([asdict(user) for user in found])
         return
-    table = Table(box=None, pad_edge=False)
-    for column in ("id", "plan", "active", "since"):
-        table.add_column(column)
+    table = columns("id", "plan", "active", "since")
     for user in found:
         active = "yes" if user.is_active else "no"
         table.add_row(escape(user.id), escape(user.plan), active, shown_time(user.created_at_ms))

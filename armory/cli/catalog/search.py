@@ -11,10 +11,11 @@ from typing import Any
 import click
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from armory.cli.catalog.tools import first_line
 from armory.cli.options import config_option, gateway_options, json_option, loaded_config
-from armory.cli.output import out, print_json
+from armory.cli.output import out, print_json, tell
 from armory.domain.query import MAX_TOP_K, Query, VisibleSet
 from armory.domain.results import Match, Selection
 from armory.errors import ArmoryError, ConfigError
@@ -187,9 +188,7 @@ def _explain(answer: dict[str, Any]) -> None:
     for tool in answer["candidates"]:
         signals = "  ".join(f"{name} {value:g}" for name, value in tool["signals"].items())
         fate = f"withheld: {tool['withheld']}" if tool["withheld"] else "returned"
-        console.print(
-            f"{tool['score']:.3f}  {tool['name']}  ({fate}, raw {tool['raw_score']:g})",
-            markup=False,
-        )
+        raw = f"raw {tool['raw_score']:g}"
+        tell(Text(f"{tool['score']:.3f}  {tool['name']}  ({fate}, {raw})"), hang=7)
         if signals:
-            console.print(f"       {signals}", markup=False, soft_wrap=True)
+            tell(Text(f"       {signals}"), hang=7)

@@ -102,7 +102,13 @@ _ASKED = {"id": "armory-token", "type": "promptString", "description": "Token", 
 
 
 @click.command()
-@click.option("--client", required=True, type=click.Choice(list(CLIENTS)), help="For whom.")
+@click.option(
+    "--client",
+    required=True,
+    type=click.Choice(list(CLIENTS)),
+    metavar="CLIENT",
+    help=f"For whom: {', '.join(CLIENTS)}.",
+)
 @click.option("--url", metavar="URL", help="The endpoint; default: what armory.yaml says.")
 @click.option("--set", "set_name", metavar="NAME", help="The set that the client gets.")
 @click.option("--query", metavar="TEXT", help="The query of every listing.")

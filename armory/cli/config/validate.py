@@ -12,11 +12,17 @@ from dataclasses import asdict
 from typing import Any
 
 import click
-from rich.markup import escape
-from rich.table import Table
+from rich.text import Text
 
 from armory.cli.options import config_option, json_option
-from armory.cli.output import out, print_json, say_error, say_notice, waiting
+from armory.cli.output import (
+    CONNECTING,
+    print_json,
+    say_error,
+    say_notice,
+    tell,
+    waiting,
+)
 from armory.config import ConfigProblems, Loaded, Problem, find_config, warnings_of
 from armory.runtime.checking import checked
 
@@ -57,10 +63,9 @@ async def _connect(loaded: Loaded) -> tuple[dict[str, Any], dict[str, str]]:
     """How the upstreams are, by key, and the vector index."""
     from armory.runtime.opening import open_runtime  # a whole gateway: only to connect
 
-    upstreams = loaded.config.upstreams
-    with waiting(f"connecting to {len(upstreams)} upstreams"):
+    with waiting(CONNECTING) as shown:
         async with open_runtime(loaded, trusted=True) as runtime:
-            await runtime.supervisor.wait_first(None)
+            await runtime.supervisor.wait_first(None, shown.counting(CONNECTING))
             retriever = runtime.retriever
             problem = "" if retriever is None else await retriever.check_store()
             index = {
@@ -84,35 +89,24 @@ async def _connect(loaded: Loaded) -> tuple[dict[str, Any], dict[str, str]]:
 def _show(report: dict[str, Any], problems: Sequence[Problem], loaded: Loaded | None) -> None:
     for line in report["notices"]:
         say_notice(line)
-    console = out()
     if problems:
         count = len(problems)
         say_error(f"{report['file']}: {count} problem{'s' if count != 1 else ''}")
         for problem in problems:
-            console.print(f"  {escape(str(problem))}", soft_wrap=True)
+            tell(f"  {problem}", hang=4)
         return
     assert loaded is not None
     if "upstreams" in report:
-        table = Table(box=None, pad_edge=False)
-        for column in ("upstream", "state", "protocol", "tools", ""):
-            table.add_column(column)
+        width = max(map(len, report["upstreams"]), default=0)
         for key, found in report["upstreams"].items():
-            colour = "green" if found["state"] == "ready" else "red"
-            table.add_row(
-                key,
-                f"[{colour}]{found['state']}[/]",
-                found["protocol_version"],
-                str(found["tools"]) if found["state"] == "ready" else "",
-                escape(found["error"].removeprefix(f"upstream {key!r}: ")),
-            )
+            ready = found["state"] == "ready"
+            row = Text(f"{key:{width}}  ").append(found["state"], "green" if ready else "red")
+            tell(row.append(f"  {found['protocol_version']}  {found['tools']} tools" * ready))
+            if error := found["error"].removeprefix(f"upstream {key!r}: "):
+                tell(f"    {error}", hang=4)
             for left in found["dropped"]:
-                text = f"left out of {left['list']}: {left['entry']}: {left['reason']}"
-                table.add_row("", "", "", "", escape(text))
-        console.print(table)
+                tell(f"    left out of {left['list']}: {left['entry']}: {left['reason']}", hang=4)
         if error := report["index"]["error"]:
             say_error(f"tool_rag.index: {error}")
     upstreams = len(loaded.config.upstreams)
-    console.print(
-        f"{report['file']} is valid: {upstreams} upstream{'s' if upstreams != 1 else ''}",
-        soft_wrap=True,
-    )
+    tell(f"{report['file']} is valid: {upstreams} upstream{'s' if upstreams != 1 else ''}")

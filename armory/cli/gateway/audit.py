@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from armory.cli.options import config_option, json_option, loaded_config
-from armory.cli.output import print_json
+from armory.cli.output import print_json, tell
 from armory.errors import ConfigError, InvalidRequest
 
 if TYPE_CHECKING:
@@ -128,10 +128,8 @@ def _print(record: dict[str, object]) -> None:
     code = f" ({record['code']})" if record.get("code") else ""
     what = " ".join(str(record[key]) for key in ("method", "tool") if record.get(key))
     via = f" via {record['upstream']}" if record.get("upstream") else ""
-    print(
-        f"{record['at']}  {record['who']}  {what or record['endpoint']}{via}  "
-        f"{record['outcome']}{code}  {record['ms']} ms"
-    )
+    line = f"{record['at']}  {record['who']}  {what or record['endpoint']}{via}"
+    tell(f"{line}  {record['outcome']}{code}  {record['ms']} ms", hang=4)
 
 
 def _plain(found: Verdict) -> dict[str, Any]:
@@ -150,19 +148,19 @@ def _plain(found: Verdict) -> dict[str, Any]:
 
 def _tell(found: Verdict) -> None:
     if found.problem is not None:
-        print(f"not whole at record {found.at}: {found.problem}")
-        print(f"the {max(0, found.last - found.first + 1):,} records before it are as they were")
+        tell(f"not whole at record {found.at}: {found.problem}")
+        tell(f"the {max(0, found.last - found.first + 1):,} records before it are as they were")
         return
-    print(f"whole: {found.records:,} records, {found.first} to {found.last}")
+    tell(f"whole: {found.records:,} records, {found.first} to {found.last}")
     for seq in found.unclean:
-        print(
+        tell(
             f"after record {seq} a process ended without closing the audit: up to its last second "
             "may be missing"
         )
     for seq in sorted(found.open.values()):
-        print(
+        tell(
             f"who opened the audit with record {seq} has not closed it: it runs still, or was "
             "killed and up to its last second may be missing"
         )
     if found.dropped:
-        print(f"{found.dropped:,} records were dropped because they could not be written in time")
+        tell(f"{found.dropped:,} records were dropped because they could not be written in time")

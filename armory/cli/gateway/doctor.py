@@ -12,9 +12,10 @@ from pathlib import Path
 
 import click
 from rich.markup import escape
+from rich.text import Text
 
 from armory.cli.options import config_option, json_option
-from armory.cli.output import out, print_json, waiting
+from armory.cli.output import print_json, tell, waiting
 from armory.config import find_config
 from armory.errors import ConfigError
 
@@ -53,7 +54,7 @@ def doctor(bundle: Path | None, upstream_s: float, config: str | None, as_json: 
         findings = [bad("configuration", error.message, "`armory init` writes one")]
         path = None
     else:
-        with waiting("looking at everything"):
+        with waiting("examining the set-up"):
             findings = asyncio.run(examined(path, upstream_s=upstream_s))
     written: list[str] = []
     if bundle is not None:
@@ -69,13 +70,12 @@ def doctor(bundle: Path | None, upstream_s: float, config: str | None, as_json: 
             report["bundle"] = {"file": str(bundle), "holds": written}
         print_json(report)
     else:
-        console = out()
         for finding in findings:
             text = f"{_MARKS[finding.state]}  {escape(finding.check)}: {escape(finding.detail)}"
-            console.print(text, soft_wrap=True)
+            tell(Text.from_markup(text), hang=9)
             if finding.fix:
-                console.print(f"           {escape(finding.fix)}", soft_wrap=True)
+                tell(f"           {finding.fix}", hang=11)
         if bundle is not None:
-            console.print(f"{bundle} holds {', '.join(written)}", soft_wrap=True)
+            tell(f"{bundle} holds {', '.join(written)}")
     if failed:
         sys.exit(1)

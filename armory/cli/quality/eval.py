@@ -16,7 +16,7 @@ import click
 from rich.markup import escape
 from rich.table import Table
 
-from armory.cli.output import out, print_json, say_error, say_notice, waiting
+from armory.cli.output import EMBEDDING, out, print_json, say_error, say_notice, waiting
 from armory.config import find_config, load_file
 from armory.config.load import armory_home
 from armory.errors import BackendError, ConfigError
@@ -142,17 +142,21 @@ async def _run(
 ) -> Result:
     uses = load_uses(usage, frozenset(t.name for t in dataset.tools)) if usage else []
     memory = FeedbackVectors(FeedbackLimits(per_tool=1_000)) if uses else None
-    with waiting("embedding tools") as shown:
+    with waiting(EMBEDDING) as shown:
         experience = Experience(memory=memory)
         async with build_retriever(
-            options, experience=experience, on_progress=shown.indexed
+            options, experience=experience, on_progress=shown.counting(EMBEDDING)
         ) as retriever:
             if memory is not None:
                 vectors = await retriever.embed([use.query for use in uses])
                 for use, vector in zip(uses, vectors, strict=True):
                     memory.learn(use.query, vector, use.tool)
             return await evaluate(
-                dataset, retriever, setup, failures=failures, on_progress=shown.indexed
+                dataset,
+                retriever,
+                setup,
+                failures=failures,
+                on_progress=shown.counting("asking queries"),
             )
 
 

@@ -23,6 +23,8 @@ from armory.retrieval.indexing.indexer import content_key
 from armory.retrieval.registry import VECTORS_FILE
 from armory.runtime.blocks.agents import chat_client
 
+_WRITING = "writing queries of tools"
+
 
 @click.command()
 @click.option("--estimate", "only_estimate", is_flag=True, help="Say what it would cost, and end.")
@@ -88,10 +90,10 @@ async def _queries(
             return told
         if not yes and not await asyncio.to_thread(click.confirm, "Go on?", err=True):
             return told
-        with waiting("writing queries") as shown:
+        with waiting(_WRITING) as shown:
             done = await generate_all(
                 generator, tools, store, content_key,
-                concurrency=concurrency, on_progress=shown.indexed,
+                concurrency=concurrency, on_progress=shown.counting(_WRITING),
             )  # fmt: skip
     err().print(f"{done.done} tools done, {done.failed} failed", markup=False)
     return {**told, **asdict(done)}

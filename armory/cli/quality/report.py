@@ -19,7 +19,7 @@ from rich.table import Table
 
 from armory.cli.local import opened
 from armory.cli.options import config_option, json_option, loaded_config
-from armory.cli.output import out, print_json, say_notice, waiting
+from armory.cli.output import EMBEDDING, out, print_json, say_notice, waiting
 from armory.config import Loaded, load_text
 from armory.domain.catalog import ServerLists
 from armory.domain.results import Selection
@@ -38,6 +38,8 @@ from armory.retrieval.retriever import Retriever
 from armory.runtime.retrieval import open_retriever
 
 _OWN_QUERIES = 200
+_COUNTING = "counting tokens of queries"
+_TIMING = "timing queries"
 _LABELS = {
     "filtered": "filtered list + search_tools",
     "filtered_toon": "the same, definitions as TOON",
@@ -146,9 +148,13 @@ async def _report(
             answer=partial(_found, asked, Counter(tool.server for tool in asked.tools)),
             toon=encode_value,
         )
-        with waiting("counting") as shown:
+        with waiting(_COUNTING) as shown:
             found = await measure(
-                asked.tools, queries, asked.retriever.search, surfaces, on_progress=shown.indexed
+                asked.tools,
+                queries,
+                asked.retriever.search,
+                surfaces,
+                on_progress=shown.counting(_COUNTING),
             )
         if chat is None:
             return found
@@ -161,14 +167,14 @@ async def _report(
             api_key=key.get_secret_value() if key else None,
             timeout_s=600,
         ) as client:
-            with waiting("measuring times to the first token") as shown:
+            with waiting(_TIMING) as shown:
                 times = await first_tokens(
                     client,
                     client.model,
                     asked.tools,
                     queries[:number],
                     asked.retriever.search,
-                    on_progress=shown.indexed,
+                    on_progress=shown.counting(_TIMING),
                 )
     if times.problem and not times.full:
         raise BackendError(f"--ttft measured nothing: {times.problem}")
@@ -192,8 +198,8 @@ async def _asked(loaded: Loaded, data: str | None) -> AsyncGenerator[_Asked]:
     for tool in dataset.tools:
         by_server.setdefault(tool.server or "data", []).append(tool.definition)
     servers = {key: ServerLists(tools=tools) for key, tools in by_server.items()}
-    with waiting("embedding tools") as shown:
-        retriever = open_retriever(loaded, on_progress=shown.indexed)
+    with waiting(EMBEDDING) as shown:
+        retriever = open_retriever(loaded, on_progress=shown.counting(EMBEDDING))
         if retriever is None:
             raise ConfigError("is off; a report needs it", path="tool_rag.enabled")
         async with retriever:

@@ -13,7 +13,7 @@ import click
 from rich.table import Table
 
 from armory.cli.options import config_option, json_option, loaded_config
-from armory.cli.output import out, print_json, say_notice, waiting
+from armory.cli.output import EMBEDDING, out, print_json, say_notice, waiting
 from armory.cli.quality.eval import options_of
 from armory.config.load import armory_home
 from armory.domain.tool import ToolRecord
@@ -87,10 +87,12 @@ async def _dataset(folder: str | None, config: str | None, synthetic: bool) -> D
 
 
 async def _tune(dataset: Dataset, options: RetrievalOptions, name: str) -> Tuned:
-    with waiting("embedding tools") as shown:
-        async with build_retriever(options, on_progress=shown.indexed) as retriever:
+    with waiting(EMBEDDING) as shown:
+        async with build_retriever(options, on_progress=shown.counting(EMBEDDING)) as retriever:
             ranker = make_rankers()[name]
-            return await tune(dataset, retriever, ranker, on_progress=shown.indexed)
+            return await tune(
+                dataset, retriever, ranker, on_progress=shown.counting("asking queries")
+            )
 
 
 def _report(tuned: Tuned, path: Path | None, as_json: bool) -> None:

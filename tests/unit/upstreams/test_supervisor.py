@@ -109,7 +109,9 @@ async def test_a_dead_a_hanging_and_a_crashing_one_delay_nobody(houses: Build) -
         await until(lambda: bool(house.told))
         assert time.monotonic() - begin < 2
         assert [server for server, _ in house.told] == ["good"]
-        assert await house.supervisor.wait_first(15)
+        counted: list[tuple[int, int]] = []
+        assert await house.supervisor.wait_first(15, lambda *told: counted.append(told))
+        assert counted == [(done, 5) for done in range(6)]
         status = house.supervisor.status()
         assert [(key, one.state) for key, one in status.items()] == [
             ("good", "ready"),
