@@ -1,19 +1,21 @@
 """Fit and judge what the learned order leans on in large catalogs, over sizes.
 
-    python training/relevance/lean.py DATA --base FOLDER [--model FOLDER] [--entry IDENTITY] \
+    python training/relevance/lean.py DATA --base FOLDER [--model FOLDER --entry IDENTITY] \
         [--cap N] [--json FILE] [--write CALIBRATION]
 
 Every labelled set and both halves of the written queries, alone and among 500, 2,000, 5,000 and
-15,000 of the pool's tools. With the untouched `--base` as the embedder (the default) nothing has
-seen a judged set: both steps are fitted on the other sets alone, `lean` on the other sets at every
-size. With `--entry` the constants of a shipped entry are judged as they are. `--write` puts the
-`lean` of all sets into every `relevance` entry of a calibration file.
+15,000 of the pool's tools. With the untouched `--base` as the embedder nothing has seen a judged
+set: both steps are fitted on the other sets alone, when to lean on the other sets at every size.
+With `--model` the steps of a shipped entry are judged as they are, and when to lean is fitted on
+the other sets as both embedders see them. `--write` puts what all sets say into the entries of a
+calibration file: that of `--entry`, or all, so the entry comes last.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import platform
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -28,12 +30,14 @@ if __package__ in (None, ""):
 
 from armory.retrieval.features import CandidateFeatures
 from armory.retrieval.ports import FloatArray
-from armory.retrieval.rankers.formulas import HybridRanker, LexicalRanker, SemanticRanker, hybrid
+from armory.retrieval.rankers.formulas import HybridRanker, LexicalRanker, SemanticRanker
 from armory.retrieval.rankers.fusion import best_of, fuse
 from armory.retrieval.rankers.leaning import leaned, trust
+from armory.retrieval.rankers.relevance import plain_formulas
 from armory.retrieval.rankers.signals import candidate_signals, query_signals
 from armory.retrieval.scoring.calibration import (
     Calibration,
+    Lean,
     Linear,
     calibration_for,
     cost_weighted,
@@ -56,6 +60,10 @@ from training.relevance.written import HALVES
 
 Doubles = NDArray[np.float64]
 LEAN = ("clauses", "apart", "first_said")
+#: What to lean on, with an embedder that knows nothing of catalogs and with a trained one, whose
+#: cosines say more.
+ONTO = {"hybrid": 0.5, "semantic": 0.5}
+ONTO_TRAINED = {"hybrid": 0.34, "semantic": 0.66}
 PLAIN = (SemanticRanker(), HybridRanker(), LexicalRanker())
 SETS = (*LABELLED, *(f"written-{half}" for half in HALVES))
 _LEAN_RIDGE = 30.0
@@ -63,6 +71,7 @@ _LEAN_RIDGE = 30.0
 _WRITTEN = 0.4
 _CAP = 20
 _DEPTH = 5
+VERSIONS = {"python": platform.python_version(), "numpy": np.__version__}
 #: Points below the best plain ranker that are still none.
 MARGIN = 0.005
 
@@ -73,7 +82,7 @@ class Judged:
 
     Attributes:
         tools: how many there are.
-        seen: its queries, with the signal `plain` beside those of `relevance`.
+        seen: its queries, with the plain formulas beside the signals of `relevance`.
         plain: (Q,) recall@5 of the plain rankers.
         need: (Q,) whether the shipped constants refuse the query.
     """
@@ -82,6 +91,14 @@ class Judged:
     seen: Observations
     plain: Mapping[str, Doubles]
     refused: NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class View:
+    """All tables as one embedder sees them, and the learned order's log-odds, (Q, k) each."""
+
+    judged: Mapping[str, Judged]
+    odds: Mapping[str, FloatArray]
 
 
 def recall(order: NDArray[np.int64], wanted: frozenset[int]) -> float:
@@ -117,7 +134,7 @@ def _read(
     fusion = fuse(features)
     table = candidate_signals(features, fusion)
     query = query_signals(features, table)
-    signals = {**table, "plain": hybrid(features)[fusion.best]}
+    signals = {**table, **plain_formulas(features, fusion.best)}
     missing = 100 - len(fusion.best)
     if missing > 0:  # a set of few tools: the rest is no tool, and far below
         signals = {
@@ -128,14 +145,23 @@ def _read(
     return signals, query, best
 
 
-def order_of(judged: Judged, odds: FloatArray, lean: Linear) -> FloatArray:
+def order_of(judged: Judged, odds: FloatArray, lean: Lean) -> FloatArray:
     """(Q, k) log-odds, leaned as the ranker does it."""
     rows: list[FloatArray] = []
     for i, row in enumerate(odds):
         query = {name: float(judged.seen.query[name][i]) for name in LEAN}
         share = trust(lean, query, judged.tools)
-        rows.append(leaned(row, judged.seen.signals["plain"][i], share))
+        plain = {name: judged.seen.signals[name][i] for name in lean.onto}
+        rows.append(leaned(row, plain, lean.onto, share))
     return np.stack(rows)
+
+
+def _plain_order(judged: Judged, onto: Mapping[str, float]) -> FloatArray:
+    """(Q, k) what is leaned on."""
+    none = np.zeros(judged.seen.wanted.shape, np.float32)
+    plain = judged.seen.signals
+    rows = enumerate(none)
+    return np.stack([leaned(row, {n: plain[n][i] for n in onto}, onto, 0.0) for i, row in rows])
 
 
 def recalls(seen: Observations, order_by: FloatArray) -> Doubles:
@@ -149,18 +175,25 @@ def weight_of(name: str, seen: Observations) -> float:
     return seen.weight * (_WRITTEN if name.startswith("written-") else 1.0)
 
 
-def fit_lean(judged: Mapping[str, Judged], odds: Mapping[str, FloatArray]) -> Linear:
-    """Ridge regression of what the learned order gains on the plain one, over all sizes."""
+def fit_lean(views: Sequence[View], onto: Mapping[str, float], without: str = "") -> Lean:
+    """Ridge regression of what the learned order gains on the plain ones, over all sizes.
+
+    Args:
+        views: the tables as each embedder sees them.
+        onto: the plain formulas' shares.
+        without: a group of sets that is left out.
+    """
     x: list[Doubles] = []
     y: list[Doubles] = []
     weight: list[Doubles] = []
-    for name, part in judged.items():
-        if not size_of(name):
-            continue
-        seen = part.seen
-        x.append(np.column_stack([seen.query[n] for n in LEAN]).astype(np.float64))
-        y.append(recalls(seen, odds[name]) - recalls(seen, seen.signals["plain"]))
-        weight.append(np.full(len(seen), seen.weight / len(seen)))
+    for view in views:
+        for name, part in view.judged.items():
+            if not size_of(name) or group_of(plain_name(name)) == without:
+                continue
+            seen = part.seen
+            x.append(np.column_stack([seen.query[n] for n in LEAN]).astype(np.float64))
+            y.append(recalls(seen, view.odds[name]) - recalls(seen, _plain_order(part, onto)))
+            weight.append(np.full(len(seen), weight_of(name, seen) / len(seen)))
     rows, gain, mass = np.concatenate(x), np.concatenate(y), np.concatenate(weight)
     mass /= mass.mean()
     centre, spread = rows.mean(0), rows.std(0) + 1e-9
@@ -169,16 +202,13 @@ def fit_lean(judged: Mapping[str, Judged], odds: Mapping[str, FloatArray]) -> Li
     beta = np.linalg.solve((design * mass[:, None]).T @ design + ridge, design.T @ (mass * gain))
     weights = beta[:-1] / spread
     bias = float(beta[-1] - weights @ centre)
-    return Linear({n: float(w) for n, w in zip(LEAN, weights, strict=True)}, bias)
+    return Lean(Linear({n: float(w) for n, w in zip(LEAN, weights, strict=True)}, bias), onto)
 
 
-def leave_out(
-    judged: Mapping[str, Judged], entry: Calibration | None
-) -> tuple[dict[str, FloatArray], dict[str, FloatArray], Linear]:
-    """Log-odds of each table by constants of the other groups, bare and leaned; `lean` of all."""
+def bare_odds(judged: Mapping[str, Judged], entry: Calibration | None) -> dict[str, FloatArray]:
+    """Log-odds of each table by the entry's steps; without one by steps of the other groups."""
     odds: dict[str, FloatArray] = {}
-    groups = dict.fromkeys(group_of(plain_name(name)) for name in judged)
-    for group in groups:
+    for group in dict.fromkeys(group_of(plain_name(name)) for name in judged):
         steps = None if entry is None else (entry.first, entry.second)
         if steps is None:
             others = [
@@ -190,14 +220,19 @@ def leave_out(
         for name, part in judged.items():
             if group_of(plain_name(name)) == group:
                 odds[name] = log_odds_of(part.seen, *steps)
+    return odds
+
+
+def leave_out(views: Sequence[View], onto: Mapping[str, float]) -> dict[str, FloatArray]:
+    """Log-odds of each table of the last view, leaned as the other groups in all views say."""
     final: dict[str, FloatArray] = {}
-    for group in groups:
-        others = {n: p for n, p in judged.items() if group_of(plain_name(n)) != group}
-        lean = fit_lean(others, odds) if entry is None or entry.lean is None else entry.lean
+    judged, odds = views[-1].judged, views[-1].odds
+    for group in dict.fromkeys(group_of(plain_name(name)) for name in judged):
+        lean = fit_lean(views, onto, group)
         for name, part in judged.items():
             if group_of(plain_name(name)) == group:
                 final[name] = order_of(part, odds[name], lean)
-    return odds, final, fit_lean(judged, odds)
+    return final
 
 
 def listed(
@@ -277,18 +312,40 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Fit and judge relevance over sizes.")
     parser.add_argument("data", type=Path)
     parser.add_argument("--base", type=Path, required=True, help="the untouched embedder")
-    parser.add_argument("--model", type=Path, help="the embedder to judge; default: the base")
-    parser.add_argument("--entry", help="judge the shipped constants of this embedder as they are")
+    parser.add_argument("--model", type=Path, help="a trained embedder to judge; with --entry")
+    parser.add_argument("--entry", help="identity of the trained embedder")
     parser.add_argument("--refusal", help="identity whose refusals count; default: as --entry")
     parser.add_argument("--cap", type=int, default=300)
     parser.add_argument("--sets", type=lambda text: text.split(","), default=SETS)
     parser.add_argument("--cache", type=Path, default=Path(".cache/relevance"))
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--write", type=Path, help="calibration file that gets the `lean` of all")
+    parser.add_argument("--write", type=Path, help="calibration file to put it into")
     args = parser.parse_args()
     base = CachedModel(args.base, args.cache)
-    embed = base if args.model is None else CachedModel(args.model, args.cache)
-    refusal = calibration_for("relevance", args.refusal or args.entry or "")
+    known = calibration_for("relevance", args.refusal or args.entry or "")
+    views = [_view(args, base, base, known, None)]
+    onto = ONTO
+    if args.model is not None:
+        onto, entry = ONTO_TRAINED, calibration_for("relevance", args.entry)
+        views.append(_view(args, CachedModel(args.model, args.cache), base, known, entry))
+    report = report_of(views[-1].judged, views[-1].odds, leave_out(views, onto), known.miss_cost)
+    show(report)
+    lean = fit_lean(views, onto)
+    print("lean", lean)
+    if args.json:
+        report["of"] = {"embedder": args.entry or base.identity, "cap": args.cap, **VERSIONS}
+        args.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
+    if args.write:
+        _write(args.write, args.entry, lean)
+
+
+def _view(
+    args: argparse.Namespace,
+    embed: CachedModel,
+    base: CachedModel,
+    refusal: Calibration,
+    entry: Calibration | None,
+) -> View:
     judged: dict[str, Judged] = {}
     for name in args.sets:
         source = mixed(args.data, name, base, args.cap)
@@ -297,21 +354,16 @@ def main() -> None:
         embed.save()
         base.save()
         print(f"read {name}: {len(source.questions)} queries", flush=True)
-    entry = None if args.entry is None else calibration_for("relevance", args.entry)
-    bare, final, lean = leave_out(judged, entry)
-    report = report_of(judged, bare, final, refusal.miss_cost)
-    show(report)
-    print("lean", lean)
-    if args.json:
-        args.json.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    if args.write:
-        content = json.loads(args.write.read_text(encoding="utf-8"))
-        for ranker in content["rankers"]["relevance"].values():
-            ranker["lean"] = {
-                "bias": round(lean.bias, 5),
-                "weights": {name: round(value, 5) for name, value in lean.weights.items()},
-            }
-        args.write.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
+    return View(judged, bare_odds(judged, entry))
+
+
+def _write(path: Path, identity: str | None, lean: Lean) -> None:
+    """Into the entry of one embedder; None: of all."""
+    content = json.loads(path.read_text(encoding="utf-8"))
+    for name, entry in content["rankers"]["relevance"].items():
+        if identity in (None, name):
+            entry["lean"] = lean.to_json()
+    path.write_text(json.dumps(content, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Table and plot of `docs/relevance.md` over catalog sizes, from the JSON of `lean.py`.
+"""Tables and plot of `docs/relevance.md` over catalog sizes, from the JSON of `lean.py`.
 
-python training/relevance/sizes.py sizes.json docs/img/sizes.svg docs/relevance.md
+python training/relevance/sizes.py sizes.json sizes-trained.json docs/img/sizes.svg PAGE
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 BEGIN, END = "<!-- sizes:begin (generated) -->", "<!-- sizes:end -->"
+TRAINED = "<!-- sizes-trained:begin (generated) -->", "<!-- sizes-trained:end -->"
 _CURVES = (
     ("relevance", "relevance"),
     ("hybrid", "hybrid"),
@@ -61,16 +62,39 @@ def table(report: Report) -> str:
         written = last["written"].get(key, {})
         cells += [f"{100 * written[h]:.1f}" if h in written else "" for h in _HALVES]
         lines.append(f"| {label} | " + " | ".join(cells) + " |")
-    worse: list[dict[str, Any]] = report["worse than the best plain ranker"]
-    said = [
-        f"{row['set']} among {row['size']:,} ({100 * row['gap']:.1f}; {row['queries']} queries)"
-        for row in worse
-    ]
-    lines += ["", "Worse than the best plain ranker by over half a point: " + ", ".join(said) + "."]
-    return "\n".join(lines)
+    return "\n".join([*lines, "", _worse(report)])
 
 
 _HALVES = ("written-x", "written-y")
+
+
+def _worse(report: Report) -> str:
+    worse: list[dict[str, Any]] = report["worse than the best plain ranker"]
+    said = [
+        f"{row['set']} {'among ' + format(row['size'], ',') if row['size'] else 'alone'}"
+        f" ({100 * row['gap']:.1f}; {row['queries']} queries)"
+        for row in worse
+    ]
+    return "Worse than the best plain ranker by over half a point: " + ", ".join(said) + "."
+
+
+def trained_table(report: Report) -> str:
+    """Recall@5 of the labelled sets and of the written queries, percent."""
+    sizes: dict[str, dict[str, Any]] = report["sizes"]
+    heads = ["alone" if size == "0" else f"{int(size):,}" for size in sizes]
+    lines = ["| recall@5 | " + " | ".join(heads) + " |", "|---|" + "---|" * len(heads)]
+    for key, label in _ROWS:
+        cells = [_spot(row, key) for row in sizes.values()]
+        lines.append(f"| trained-on sets, {label} | " + " | ".join(cells) + " |")
+    for key, label in _CURVES:
+        halves = [[row["written"][key][half] for half in _HALVES] for row in sizes.values()]
+        cells = [f"{100 * sum(part) / len(part):.1f}" for part in halves]
+        lines.append(f"| written queries, {label} | " + " | ".join(cells) + " |")
+    for key, label in (("recall at 0.5", "recall of the listing at 0.5"),):
+        lines.append(f"| {label} | " + " | ".join(_spot(r, key) for r in sizes.values()) + " |")
+    cells = [f"{row['tools at 0.5']['macro']:.1f}" for row in sizes.values()]
+    lines.append("| tools listed at 0.5 | " + " | ".join(cells) + " |")
+    return "\n".join([*lines, "", _worse(report)])
 
 
 def plot(report: Report, target: Path) -> None:
@@ -102,10 +126,12 @@ def main() -> None:
     """Command line."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     report = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    plot(report, Path(sys.argv[2]))
+    trained = json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))
+    plot(report, Path(sys.argv[3]))
     from training.relevance.plots import insert
 
-    insert(Path(sys.argv[3]), BEGIN, END, table(report))
+    insert(Path(sys.argv[4]), BEGIN, END, table(report))
+    insert(Path(sys.argv[4]), *TRAINED, trained_table(trained))
 
 
 if __name__ == "__main__":

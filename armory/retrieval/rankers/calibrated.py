@@ -34,7 +34,7 @@ class FormulaResult:
         best: (k,) positions that are judged signal by signal, best first.
         signals: (k,) each.
         query: signals of the query.
-        plain: (k,) the formula that the learned order leans on in a large catalog; None: none.
+        plain: formula -> (k,) values, which the learned order may lean on.
         shown: (c,) each; further signals for explanations, which the calibration does not see.
     """
 
@@ -44,7 +44,7 @@ class FormulaResult:
     best: IntArray
     signals: SignalTable
     query: Mapping[str, float]
-    plain: FloatArray | None = None
+    plain: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
     shown: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
 
 
@@ -56,9 +56,9 @@ def calibrated(
     best, raw = result.best, result.raw
     asked = calibration.asked([s.vector for s in features.whole if s.vector is not None])
     wanted, refused, need = judge(calibration, result.signals, {**result.query, **asked}, len(best))
-    if result.plain is not None and calibration.lean is not None:
-        share = trust(calibration.lean, result.query, features.visible)
-        wanted = leaned(wanted, result.plain, share)
+    if result.plain and (lean := calibration.lean) is not None:
+        share = trust(lean, result.query, features.visible)
+        wanted = leaned(wanted, result.plain, lean.onto, share)
     refused = refused and not _led_somewhere(features)
     last = result.values[best[-1]]
     odds = np.minimum(result.values, last)  # of the others: as far below the worst of the best

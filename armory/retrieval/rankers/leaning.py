@@ -1,10 +1,10 @@
-"""In a large catalog the learned order leans on the plain one: how far, and what comes of it.
+"""In a large catalog the learned order leans on plain ones: how far, and what comes of it.
 
 Owns: `trust` and `leaned`, pure functions. Never imports indexes, embedders or rankers.
 
 What was learned on some thousand tools follows words too far among many thousands: of so many some
 are rare in the query's words by chance. Whether it does can be seen in the query: where the best
-tool by meaning is nothing by words, and the query is one wish, the plain formula orders better.
+tool by meaning is nothing by words, and the query is one wish, the plain formulas order better.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from collections.abc import Mapping
 import numpy as np
 
 from armory.retrieval.ports import FloatArray
-from armory.retrieval.scoring.calibration import Linear
+from armory.retrieval.scoring.calibration import Lean
 
 #: Tools up to which the learned order stands by itself, and from which trust alone decides.
-_BY_ITSELF, _BY_TRUST = 300, 1_500
-#: Recall that the learned order must be expected to gain on the plain one to be trusted wholly.
-_GAIN = 0.1
-#: Trust where it is expected to gain nothing, among `_BY_TRUST` tools and among `_MANY`.
-_DOUBT, _DOUBT_MANY = 0.3, -0.1
-_MANY = 15_000
+_BY_ITSELF, _BY_TRUST = 50, 1_500
+#: Neither order is ever left out: what both find is more often right than what one finds.
+_LEAST, _MOST = 0.15, 0.85
+#: Recall that the learned order must be expected to gain on the plain ones to be trusted wholly,
+#: and trust where it is expected to gain nothing.
+_GAIN, _DOUBT = 0.1, 0.1
 #: Orders are compared over so many best candidates.
 _SPAN = 20
-_LEAST = 1e-6
+_TINY = 1e-6
 
 
-def trust(lean: Linear, query: Mapping[str, float], tools: int) -> float:
-    """The learned order's share, in [0, 1].
+def trust(lean: Lean, query: Mapping[str, float], tools: int) -> float:
+    """The learned order's share, in [0.15, 0.85] from 1,500 tools on, 1 up to 50.
 
     Args:
         lean: signals of the query -> recall that the learned order is expected to gain.
@@ -38,37 +38,45 @@ def trust(lean: Linear, query: Mapping[str, float], tools: int) -> float:
     """
     if tools <= _BY_ITSELF:
         return 1.0
-    many = _share(tools, _BY_TRUST, _MANY)
-    sure = lean.of(query) / _GAIN + _DOUBT + many * (_DOUBT_MANY - _DOUBT)
-    return 1.0 - _share(tools, _BY_ITSELF, _BY_TRUST) * (1.0 - min(max(sure, 0.0), 1.0))
+    sure = min(max(lean.gain.of(query) / _GAIN + _DOUBT, 0.0), 1.0)
+    share = _LEAST + (_MOST - _LEAST) * sure
+    return 1.0 - _way(tools) * (1.0 - share)
 
 
-def _share(tools: int, low: int, high: int) -> float:
-    """How far a catalog's size has come from the one to the other, in orders of magnitude."""
-    return float(np.clip(np.log(tools / low) / np.log(high / low), 0.0, 1.0))
+def _way(tools: int) -> float:
+    """How far a catalog has come from small to large, in orders of magnitude."""
+    return min(float(np.log(tools / _BY_ITSELF) / np.log(_BY_TRUST / _BY_ITSELF)), 1.0)
 
 
-def leaned(odds: FloatArray, plain: FloatArray, share: float) -> FloatArray:
-    """Log-odds in the order of both formulas, on the scale of the first.
+def leaned(
+    odds: FloatArray, plain: Mapping[str, FloatArray], onto: Mapping[str, float], share: float
+) -> FloatArray:
+    """Log-odds in the order of all formulas, on the scale of the first.
 
     Args:
         odds: (k,) of the learned order.
-        plain: (k,) of the plain formula.
+        plain: formula -> (k,) values.
+        onto: formula -> its share of what `share` leaves; a formula that is not there is 0.
         share: of the learned order, in [0, 1].
 
     Returns:
-        (k,) float32; their best is as likely as the best of `odds`.
+        (k,) float32, its best at most as likely as the best of `odds`.
     """
     if share >= 1.0 or len(odds) < 2:
         return odds
     top, span = _top_and_span(odds)
-    plain_top, plain_span = _top_and_span(plain)
-    found = share * (odds - top) / span + (1.0 - share) * (plain - plain_top) / plain_span
-    return (top + span * found).astype(np.float32)
+    found = np.float32(share / span) * (odds - np.float32(top))
+    for name, weight in onto.items():
+        if name in plain:
+            best, width = _top_and_span(plain[name])
+            found += np.float32((1.0 - share) * weight / width) * (plain[name] - np.float32(best))
+    found *= np.float32(span)
+    found += np.float32(top)
+    return found
 
 
 def _top_and_span(values: FloatArray) -> tuple[float, float]:
     """The greatest value, and how far below it the twentieth is."""
     place = max(len(values) - _SPAN, 0)
     top = float(values.max())
-    return top, max(top - float(np.partition(values, place)[place]), _LEAST)
+    return top, max(top - float(np.partition(values, place)[place]), _TINY)

@@ -6,9 +6,10 @@ Owns: the `relevance` ranker. Never imports indexes, embedders or the retriever.
 from __future__ import annotations
 
 from armory.retrieval.features import CandidateFeatures, greatest
+from armory.retrieval.ports import FloatArray, IntArray
 from armory.retrieval.rankers.base import RankSettings, Scores
 from armory.retrieval.rankers.calibrated import FormulaResult, calibrated, explain
-from armory.retrieval.rankers.formulas import hybrid
+from armory.retrieval.rankers.formulas import cosine, hybrid
 from armory.retrieval.rankers.fusion import fuse
 from armory.retrieval.rankers.remembered import with_uses
 from armory.retrieval.rankers.signals import candidate_signals, query_signals
@@ -16,6 +17,11 @@ from armory.retrieval.rankers.signals import candidate_signals, query_signals
 #: Tools up to which it judges by words alone. Among more its probabilities, learned with vectors,
 #: come out too small, and `lexical` finds more at the same threshold.
 _WORDS_UP_TO = 5_000
+
+
+def plain_formulas(features: CandidateFeatures, best: IntArray) -> dict[str, FloatArray]:
+    """(k,) each, of the best candidates: what the learned order may lean on."""
+    return {"hybrid": hybrid(features)[best], "semantic": cosine(features)[best]}
 
 
 class RelevanceRanker:
@@ -28,8 +34,8 @@ class RelevanceRanker:
         return tools <= _WORDS_UP_TO
 
     def rank(self, features: CandidateFeatures, settings: RankSettings) -> Scores:
-        """Fuse meaning and words, weigh the signals of the best hundred, calibrate; in a large
-        catalog lean on `hybrid` as far as the query says.
+        """Fuse meaning and words, weigh the signals of the best hundred, calibrate; beyond a few
+        dozen tools lean on plain formulas as far as the query says.
 
         Memory of use says which tool; whether any is needed is judged by the descriptions.
         """
@@ -41,7 +47,7 @@ class RelevanceRanker:
             cosines = [s.cosine[fusion.best] for s in features.subqueries if s.cosine is not None]
             described = greatest(cosines) if cosines else None
         query = query_signals(learnt, signals, described)
-        plain = hybrid(learnt)[fusion.best] if learnt.dense else None
+        plain = plain_formulas(learnt, fusion.best) if learnt.dense else {}
         result = FormulaResult(
             self.name, fusion.total, None, fusion.best, signals, query, plain=plain
         )

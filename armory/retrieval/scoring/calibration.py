@@ -88,6 +88,24 @@ class Linear:
 
 
 @dataclass(frozen=True, slots=True)
+class Lean:
+    """When and onto what the learned order leans, see `rankers.leaning`.
+
+    Attributes:
+        gain: signals of the query -> recall that the learned order gains on the plain ones.
+        onto: plain formula -> share, in [0, 1]; together 1.
+    """
+
+    gain: Linear
+    onto: Mapping[str, float]
+
+    def to_json(self) -> dict[str, Any]:
+        """As the file holds it."""
+        onto = {name: round(float(share), 5) for name, share in self.onto.items()}
+        return {**_as_json(self.gain), "onto": onto}
+
+
+@dataclass(frozen=True, slots=True)
 class Calibration:
     """The constants of one (ranker, embedder) pair.
 
@@ -99,8 +117,7 @@ class Calibration:
         miss_cost: default c of the score.
         acts: (d,) direction in the embedder's space that requests for an act lie in, against
             talk and questions of knowledge; gives the signal `acts` of `need`. None: not known.
-        lean: signals of the query -> recall that the learned order gains on the plain one in a
-            large catalog, see `rankers.leaning`. None: not known, the learned order stands.
+        lean: when the learned order leans on plain ones. None: not known, it stands by itself.
     """
 
     first: Linear
@@ -109,7 +126,7 @@ class Calibration:
     refuse_below: float
     miss_cost: float
     acts: FloatArray | None = field(default=None, compare=False)
-    lean: Linear | None = None
+    lean: Lean | None = None
 
     def asked(self, vectors: Sequence[FloatArray]) -> dict[str, float]:
         """The signal `acts`: the greatest over the caller's texts; nothing without a direction."""
@@ -125,7 +142,7 @@ class Calibration:
         }
         found |= {"refuse_below": self.refuse_below, "miss_cost": round(self.miss_cost, 4)}
         if self.lean is not None:
-            found["lean"] = _as_json(self.lean)
+            found["lean"] = self.lean.to_json()
         if self.acts is not None:
             found["acts"] = b64encode(self.acts.astype("<f2").tobytes()).decode()
         return found
@@ -138,6 +155,12 @@ def _as_json(part: Linear) -> dict[str, Any]:
 
 def _linear(entry: Mapping[str, Any]) -> Linear:
     return Linear({k: float(v) for k, v in entry["weights"].items()}, float(entry["bias"]))
+
+
+def _lean(entry: Mapping[str, Any]) -> Lean:
+    """Of a file from before there was a choice: onto `hybrid`."""
+    onto = entry.get("onto", {"hybrid": 1.0})
+    return Lean(_linear(entry), {k: float(v) for k, v in onto.items()})
 
 
 def _direction(text: str) -> FloatArray:
@@ -156,7 +179,7 @@ def parse_calibration(entry: Mapping[str, Any]) -> Calibration:
         refuse, cost = float(entry["refuse_below"]), float(entry["miss_cost"])
         acts = entry.get("acts")
         direction = None if acts is None else _direction(acts)
-        lean = None if entry.get("lean") is None else _linear(entry["lean"])
+        lean = None if entry.get("lean") is None else _lean(entry["lean"])
         return Calibration(first, second, need, refuse, cost, direction, lean)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise ConfigError(

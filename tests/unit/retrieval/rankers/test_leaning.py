@@ -2,58 +2,120 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
+from armory.errors import ConfigError
 from armory.retrieval.rankers.leaning import leaned, trust
-from armory.retrieval.scoring.calibration import Calibration, Linear, parse_calibration
+from armory.retrieval.scoring.calibration import (
+    Calibration,
+    Lean,
+    Linear,
+    calibration_for,
+    parse_calibration,
+)
 
-GAIN = Linear({"clauses": 0.03, "apart": -0.02}, -0.03)
+LEAN = Lean(Linear({"clauses": 0.03, "apart": -0.02}, -0.03), {"hybrid": 0.5, "semantic": 0.5})
+DOUBTED = {"clauses": 0.0, "apart": 5.0}
+HYBRID = {"hybrid": 1.0}
 
 
-def test_a_small_catalog_trusts_what_was_learned() -> None:
-    assert trust(GAIN, {"clauses": 0.0, "apart": 5.0}, 4) == 1.0
-    assert trust(GAIN, {"clauses": 0.0, "apart": 5.0}, 300) == 1.0
+def test_a_few_dozen_tools_trust_what_was_learned() -> None:
+    assert trust(LEAN, DOUBTED, 4) == 1.0
+    assert trust(LEAN, DOUBTED, 50) == 1.0
 
 
 def test_trust_falls_with_size_where_the_query_gives_cause() -> None:
-    shares = [trust(GAIN, {"clauses": 0.0, "apart": 2.0}, n) for n in (300, 600, 1500, 15_000)]
-    assert shares == sorted(shares, reverse=True)
-    assert shares[0] == 1.0
-    assert shares[-1] == 0.0
-    assert trust(GAIN, {"clauses": 0.0, "apart": 2.0}, 1_000_000) == 0.0
+    shares = [trust(LEAN, DOUBTED, n) for n in (50, 80, 300, 1_500)]
+    assert shares == sorted(set(shares), reverse=True)
+    assert shares[-1] == pytest.approx(0.15)
+    assert trust(LEAN, DOUBTED, 1_000_000) == shares[-1]
 
 
-def test_a_query_of_many_wishes_is_ordered_as_was_learned() -> None:
-    assert trust(GAIN, {"clauses": 5.0, "apart": 0.0}, 15_000) == 1.0
+def test_neither_order_is_ever_left_out() -> None:
+    many_wishes = {"clauses": 9.0, "apart": 0.0}
+    assert trust(LEAN, many_wishes, 15_000) == pytest.approx(0.85)
+    assert trust(LEAN, DOUBTED, 15_000) == pytest.approx(0.15)
 
 
 @pytest.mark.parametrize(("share", "first"), [(1.0, 0), (0.0, 1), (0.4, 1), (0.6, 0)])
 def test_the_order_is_of_both(share: float, first: int) -> None:
     odds = np.array([2.0, 0.0, -1.0, *[-6.0] * 20], np.float32)
-    plain = np.array([0.5, 0.7, 0.1, *[0.0] * 20], np.float32)
-    found = leaned(odds, plain, share)
+    plain = {"hybrid": np.array([0.5, 0.7, 0.1, *[0.0] * 20], np.float32)}
+    found = leaned(odds, plain, HYBRID, share)
     assert int(found.argmax()) == first
     assert found.dtype == np.float32
 
 
+def test_each_plain_formula_counts_by_its_share_whatever_its_scale() -> None:
+    odds = np.array([1.0, 0.0, *[-6.0] * 20], np.float32)
+    plain = {
+        "hybrid": np.array([0.9, 0.5, 0.1, *[0.0] * 19], np.float32),
+        "semantic": np.array([10.0, 50.0, 90.0, *[0.0] * 19], np.float32),
+    }
+    firsts = [
+        int(leaned(odds, plain, {"hybrid": 1 - share, "semantic": share}, 0.0).argmax())
+        for share in (0.0, 0.34, 0.66, 1.0)
+    ]
+    assert firsts == [0, 0, 2, 2]
+
+
+def test_a_formula_that_is_not_there_says_nothing() -> None:
+    odds = np.array([1.0, 0.0, -6.0], np.float32)
+    found = leaned(odds, {}, {"hybrid": 0.5, "semantic": 0.5}, 0.5)
+    assert int(found.argmax()) == 0
+
+
 def test_the_best_stays_as_likely_where_one_order_decides() -> None:
     odds = np.array([2.0, 0.0, -1.0], np.float32)
-    plain = np.array([0.1, 0.2, 0.7], np.float32)
-    assert leaned(odds, plain, 0.0)[2] == pytest.approx(2.0)
-    assert leaned(odds, plain, 1.0) is odds
+    plain = {"hybrid": np.array([0.1, 0.2, 0.7], np.float32)}
+    assert leaned(odds, plain, HYBRID, 0.0)[2] == pytest.approx(2.0)
+    assert leaned(odds, plain, HYBRID, 1.0) is odds
+
+
+def test_nothing_becomes_likelier_than_the_best_was() -> None:
+    odds = np.array([2.0, 0.0, -1.0, *[-6.0] * 20], np.float32)
+    plain = {"hybrid": np.array([0.5, 0.7, 0.1, *[0.0] * 20], np.float32)}
+    assert float(leaned(odds, plain, HYBRID, 0.5).max()) < 2.0
 
 
 def test_equal_values_and_a_single_tool() -> None:
     same = np.ones(5, np.float32)
-    assert np.isfinite(leaned(same, same, 0.3)).all()
+    assert np.isfinite(leaned(same, {"hybrid": same}, HYBRID, 0.3)).all()
     one = np.array([0.4], np.float32)
-    assert leaned(one, one, 0.0) is one
+    assert leaned(one, {"hybrid": one}, HYBRID, 0.0) is one
 
 
 def test_constants_without_lean_let_the_learned_order_stand() -> None:
-    with_it = Calibration(Linear(), Linear(), Linear(), 0.1, 9.0, lean=GAIN)
-    assert parse_calibration(with_it.to_json()).lean == GAIN
+    with_it = Calibration(Linear(), Linear(), Linear(), 0.1, 9.0, lean=LEAN)
+    assert parse_calibration(with_it.to_json()).lean == LEAN
     without = Calibration(Linear(), Linear(), Linear(), 0.1, 9.0)
     assert "lean" not in without.to_json()
     assert parse_calibration(without.to_json()).lean is None
+
+
+def test_a_file_without_shares_leans_onto_hybrid() -> None:
+    entry = Calibration(Linear(), Linear(), Linear(), 0.1, 9.0, lean=LEAN).to_json()
+    del entry["lean"]["onto"]
+    lean = parse_calibration(entry).lean
+    assert lean is not None
+    assert lean.onto == {"hybrid": 1.0}
+    assert lean.gain == LEAN.gain
+
+
+@pytest.mark.parametrize("onto", ["hybrid", {"hybrid": "much"}, 3])
+def test_shares_that_are_no_numbers_are_refused(onto: Any) -> None:
+    entry = Calibration(Linear(), Linear(), Linear(), 0.1, 9.0, lean=LEAN).to_json()
+    entry["lean"]["onto"] = onto
+    with pytest.raises(ConfigError, match="armory tune"):
+        parse_calibration(entry)
+
+
+@pytest.mark.parametrize("embedder", ["", "armory-minilm-l6-int8-3"])
+def test_what_ships_leans_onto_formulas_that_exist(embedder: str) -> None:
+    lean = calibration_for("relevance", embedder).lean
+    assert lean is not None
+    assert set(lean.onto) <= {"hybrid", "semantic"}
+    assert sum(lean.onto.values()) == pytest.approx(1.0)

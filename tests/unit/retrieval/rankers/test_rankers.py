@@ -19,7 +19,6 @@ from armory.retrieval.rankers.formulas import (
     LexicalRanker,
     SemanticRanker,
     cosine,
-    hybrid,
     keyword,
 )
 from armory.retrieval.rankers.fusion import best_of, fuse
@@ -27,7 +26,7 @@ from armory.retrieval.rankers.multi_factor import SIGNALS, MultiFactorRanker
 from armory.retrieval.rankers.relevance import RelevanceRanker
 from armory.retrieval.rankers.remembered import with_uses
 from armory.retrieval.rankers.signals import candidate_signals
-from armory.retrieval.scoring.calibration import Linear, calibration_for
+from armory.retrieval.scoring.calibration import Lean, Linear, calibration_for
 from armory.retrieval.search.scope import subquery_texts
 
 RANKERS: list[Ranker] = [RelevanceRanker(), HybridRanker(), SemanticRanker(), LexicalRanker()]
@@ -282,19 +281,28 @@ def test_the_best_by_words_is_judged_though_nothing_of_it_is_meant() -> None:
     assert (np.diff(fusion.total[fusion.best]) <= 0).all()
 
 
-def test_a_large_catalog_leans_on_the_plain_order() -> None:
-    records = tools()
-    found = features(["send an email"], {"mail__send": 0.7}, records)
-    constants = calibration_for("relevance", "e")
-    doubt = replace(constants, lean=Linear({}, -1.0)).to_json()
-    override = {"relevance": {"e": doubt}}
-    settings = RankSettings(calibration=override)
-    ranker = RelevanceRanker()
-    alone = ranker.rank(found, settings)
-    assert np.array_equal(alone.raw, ranker.rank(found, RankSettings()).raw)
-    many = replace(found, visible=20_000)
-    order = ranker.rank(many, settings).order
-    assert names(found, order) == names(found, np.argsort(-hybrid(found), kind="stable"))
+@pytest.mark.parametrize(
+    ("tools_in_all", "gain", "onto", "first"),
+    [
+        (36, -1.0, "semantic", "mail__send"),
+        (20_000, -1.0, "semantic", "weather__forecast"),
+        (20_000, -1.0, "hybrid", "weather__forecast"),
+        (20_000, 1.0, "semantic", "mail__send"),
+    ],
+)
+def test_a_large_catalog_leans_on_the_plain_orders(
+    tools_in_all: int, gain: float, onto: str, first: str
+) -> None:
+    found = features(["send an email"], {"weather__forecast": 0.9, "mail__send": 0.2}, tools())
+    words_alone = replace(
+        calibration_for("relevance", "e"),
+        first=Linear({"words_z": 1.0}),
+        second=Linear({"own": 1.0}),
+        lean=Lean(Linear({}, gain), {onto: 1.0}),
+    )
+    settings = RankSettings(calibration={"relevance": {"e": words_alone.to_json()}})
+    scores = RelevanceRanker().rank(replace(found, visible=tools_in_all), settings)
+    assert names(found, scores.order)[0] == first
 
 
 def test_reasons_name_what_decided() -> None:
