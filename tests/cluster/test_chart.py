@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from typing import Any
@@ -35,6 +36,16 @@ def test_without_values_it_serves_restricted_and_its_token_stays(cluster: Cluste
     cluster.helm("test", "armory")
 
 
+def logged(cluster: Cluster) -> str:
+    """What the containers that have begun say."""
+    pods = cluster.pods()
+    said: list[str] = []
+    for name in [pod["metadata"]["name"] for pod in pods]:
+        with contextlib.suppress(Failed):  # one that waits to begin has no log yet
+            said.append(cluster.kubectl("logs", name, "--tail=20"))
+    return "\n".join(said)
+
+
 def test_a_failed_upgrade_changes_nothing(cluster: Cluster) -> None:
     good = {"config": {"upstreams": NOTES}}
     cluster.helm("install", "armory", *WAIT, values=good)
@@ -60,10 +71,7 @@ def test_a_failed_upgrade_changes_nothing(cluster: Cluster) -> None:
     bad = {"config": {"upstreams": NOTES, "sets": {"ops": {"servers": ["nope"]}}}}
     with pytest.raises(Failed):
         cluster.helm("upgrade", "armory", *SHORT, values=bad)
-    logs = cluster.kubectl(
-        "logs", "-l", "app.kubernetes.io/instance=armory", "--prefix", "--tail=20"
-    )
-    assert "no upstream is called 'nope'" in logs
+    until(lambda: "no upstream is called 'nope'" in logged(cluster), "no pod names the mistake")
     assert upstreams(cluster) == {"notes"}
     with pytest.raises(Failed, match="replicaCount"):
         cluster.helm("upgrade", "armory", values={"replicaCount": 3})
