@@ -22,7 +22,7 @@ import tempfile
 import time
 from asyncio.subprocess import Process
 from collections.abc import AsyncGenerator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import aiohttp
@@ -48,11 +48,13 @@ class Way:
         environ: variables beside the process's own.
         audit: what `observability.audit` says.
         code: the checkout that it runs.
+        config: blocks of the configuration beside the usual.
     """
 
     environ: Mapping[str, str]
     audit: Mapping[str, str]
     code: Path = ROOT
+    config: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
 def ways(collector: str, before: Path | None) -> dict[str, Way]:
@@ -91,6 +93,7 @@ async def running(way: Way, upstream: str, folder: Path) -> AsyncGenerator[Gatew
         "upstreams": {"web": {"url": upstream}},
         "tool_rag": {"enabled": False},
         **({"observability": {"audit": dict(way.audit)}} if way.audit else {}),
+        **way.config,
     }
     (folder / "armory.yaml").write_text(yaml.safe_dump(config))
     environ = {key: value for key, value in os.environ.items() if not key.startswith("OTEL_")}
@@ -174,11 +177,11 @@ async def measured(before: Path | None, minutes: float, count: int) -> dict[str,
         "rounds": rounds,
         "calls": count,
         "us_a_call": {name: round(statistics.median(t), 1) for name, t in took.items()},
-        "to_off": {name: _ratio(t, base) for name, t in took.items()},
+        "to_off": {name: ratio(t, base) for name, t in took.items()},
     }
 
 
-def _ratio(took: list[float], base: list[float]) -> dict[str, float]:
+def ratio(took: list[float], base: list[float]) -> dict[str, float]:
     """How a way compares with `off`, round by round: the median, and its interval (95 %)."""
     ratios = sorted(a / b for a, b in zip(took, base, strict=True))
     margin = round(0.98 * len(ratios) ** 0.5)

@@ -16,10 +16,12 @@ import msgspec
 
 from armory.domain.principal import Principal
 from armory.domain.results import Listing
+from armory.observability.operation import CURRENT
 
 KEPT = 5_000
 MINUTES = 1_440
 _BYTES_PER_TOKEN = 4
+_SAMPLE = 200
 Kind = Literal["call", "listing", "search"]
 
 
@@ -38,6 +40,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         visible: tools that the caller may see; 0 for calls.
         saved_tokens: estimate of what the listing spared; 0 for calls.
         degraded: what was lost, or None.
+        trace: id of its trace, 32 hexadecimal digits; None: there is none.
     """
 
     seq: int
@@ -51,6 +54,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     visible: int = 0
     saved_tokens: int = 0
     degraded: str | None = None
+    trace: str | None = None
 
 
 @dataclass(slots=True)
@@ -72,6 +76,19 @@ class Minute:
     empty: int = 0
     saved_tokens: int = 0
     ms: list[float] = field(default_factory=list[float])
+
+    def count_call(self, ok: bool, ms: float) -> None:
+        """One call was answered."""
+        self.calls += 1
+        self.errors += not ok
+        if len(self.ms) < _SAMPLE:
+            self.ms.append(ms)
+
+    def count_query(self, found: bool, saved_tokens: int) -> None:
+        """One listing or search was answered."""
+        self.queries += 1
+        self.empty += not found
+        self.saved_tokens += saved_tokens
 
 
 class Activity:
@@ -104,13 +121,18 @@ class Activity:
         now = self._now()
         self._seq += 1
         self._entries.append(
-            Entry(self._seq, int(now * 1_000), "call", principal.owner, tool, ok, latency_ms)
+            Entry(
+                self._seq,
+                int(now * 1_000),
+                "call",
+                principal.owner,
+                tool,
+                ok,
+                latency_ms,
+                trace=_trace(),
+            )
         )
-        minute = self._minute(now)
-        minute.calls += 1
-        minute.errors += not ok
-        if len(minute.ms) < 200:
-            minute.ms.append(latency_ms)
+        self._minute(now).count_call(ok, latency_ms)
 
     def listed(self, principal: Principal, listing: Listing) -> None:
         """One listing or search was answered."""
@@ -132,12 +154,10 @@ class Activity:
                 listing.visible,
                 saved,
                 listing.degraded,
+                _trace(),
             )
         )
-        minute = self._minute(now)
-        minute.queries += 1
-        minute.empty += not listing.selected
-        minute.saved_tokens += saved
+        self._minute(now).count_query(bool(listing.selected), saved)
 
     @property
     def last(self) -> int:
@@ -156,8 +176,28 @@ class Activity:
         oldest = int(self._now() // 60) - MINUTES
         return (minute for minute in self._minutes if minute.minute > oldest)
 
+    def minutes_of(self, fits: Callable[[Entry], bool]) -> list[Minute]:
+        """The same of those kept entries that fit, which may reach back less."""
+        found: list[Minute] = []
+        for entry in self._entries:
+            if not fits(entry):
+                continue
+            number = entry.at_ms // 60_000
+            if not found or found[-1].minute != number:
+                found.append(Minute(number))
+            if entry.kind == "call":
+                found[-1].count_call(entry.ok, entry.ms)
+            else:
+                found[-1].count_query(bool(entry.found), entry.saved_tokens)
+        return found
+
     def _minute(self, now: float) -> Minute:
         number = int(now // 60)
         if not self._minutes or self._minutes[-1].minute != number:
             self._minutes.append(Minute(number))
         return self._minutes[-1]
+
+
+def _trace() -> str | None:
+    operation = CURRENT.get()
+    return None if operation is None else operation.trace_id or None

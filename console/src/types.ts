@@ -111,4 +111,5 @@ export interface ActivityEntry {
   visible: number;
   saved_tokens: number;
   degraded: string | null;
+  trace: string | null;
 }

@@ -268,9 +268,20 @@ const scenarios = {
     await page.getByText("revoked", { exact: true }).waitFor();
     await open("usage", "Usage");
     await page.getByRole("link", { name: "notes__add_note" }).waitFor();
+    await page.locator("summary", { hasText: /^Calls as a table/ }).click();
+    await page.getByRole("region", { name: "Calls over time" }).getByRole("cell").first().waitFor();
+    await inspect("usage with a table");
+    await page.locator("summary", { hasText: /^Calls as a table/ }).click();
+    await page.getByLabel("Tool", { exact: true }).selectOption("notes__add_note");
+    await page.getByText("Among the latest 5,000 events: 1 call, 0 failed").waitFor();
+    await page.getByLabel("Tool", { exact: true }).selectOption("");
     await shot("usage");
 
     await configuration();
+    await page.reload(); // which sets there are is asked once
+    await open("tools", "Tools");
+    await page.getByLabel("Set", { exact: true }).selectOption("pair");
+    await page.getByText("12 of 12", { exact: true }).waitFor();
 
     await everyPage();
     await page.getByRole("button", { name: "Dark", exact: true }).click();

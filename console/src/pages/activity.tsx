@@ -1,55 +1,26 @@
 // What was called, listed and searched lately, as it happens.
 
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import { get } from "../api";
+import { useMemo, useState } from "preact/hooks";
+import { useEntries } from "../parts/entries";
 import type { ActivityEntry, Me } from "../types";
-import { clock, Empty, Failure, Loading, ms, number, Page, plain, words } from "../ui";
+import { clock, Empty, Failure, Loading, ms, number, Page, plain } from "../ui";
 
 const POLL_MS = 2000;
 const KEPT = 1000;
 const SHOWN = 300;
 
-interface Answer {
-  last: number;
-  entries: ActivityEntry[];
-}
-
 export function Activity({ me }: { me: Me }) {
-  const [entries, setEntries] = useState<ActivityEntry[] | null>(null);
-  const [error, setError] = useState<string | null>(null);
   const [live, setLive] = useState(true);
   const [kind, setKind] = useState("");
   const [outcome, setOutcome] = useState("");
   const [text, setText] = useState("");
-  const last = useRef(0);
-  useEffect(() => {
-    const end = new AbortController();
-    let timer = 0;
-    const look = async (): Promise<void> => {
-      if (!document.hidden && (live || last.current === 0)) {
-        try {
-          const found = await get<Answer>(`/v1/activity?after=${last.current}&limit=${KEPT}`, end.signal);
-          // a gateway that was started again counts from one
-          const anew = found.last < last.current;
-          last.current = anew ? 0 : found.last;
-          setEntries((before) => (anew ? [] : [...found.entries, ...(before ?? [])].slice(0, KEPT)));
-          setError(null);
-        } catch (problem) {
-          if (end.signal.aborted) return;
-          setError(words(problem));
-        }
-      }
-      if (!end.signal.aborted) timer = window.setTimeout(() => void look(), POLL_MS);
-    };
-    void look();
-    return () => { end.abort(); clearTimeout(timer); };
-  }, [live]);
+  const { entries, error } = useEntries(KEPT, POLL_MS, live);
   const shown = useMemo(() => {
     const wanted = text.trim().toLowerCase();
     return (entries ?? []).filter((entry) =>
       (kind === "" || entry.kind === kind) &&
       (outcome === "" || outcomeOf(entry) === outcome) &&
-      (wanted === "" || `${entry.who}\n${entry.what}`.toLowerCase().includes(wanted)));
+      (wanted === "" || `${entry.who}\n${entry.what}\n${entry.trace ?? ""}`.toLowerCase().includes(wanted)));
   }, [entries, kind, outcome, text]);
   return (
     <Page title="Activity" lead={me.admin
@@ -66,7 +37,7 @@ export function Activity({ me }: { me: Me }) {
             <option value="">all</option><option value="done">done</option><option value="failed">failed</option><option value="nothing found">nothing found</option>
           </select>
         </label>
-        <label class="field grow">Tool, query or caller<input type="search" value={text} onInput={(event) => setText(event.currentTarget.value)} /></label>
+        <label class="field grow">Tool, query, caller or trace<input type="search" value={text} onInput={(event) => setText(event.currentTarget.value)} /></label>
         <button type="button" aria-pressed={live} onClick={() => setLive(!live)}>Live</button>
       </div>
       <Failure error={error} />
@@ -104,6 +75,7 @@ function Line({ entry, admin }: { entry: ActivityEntry; admin: boolean }) {
       <td class="break">
         {entry.kind === "call" ? <a class="mono" href={`#/tools/${encodeURIComponent(entry.what)}`}>{plain(entry.what)}</a> : plain(entry.what)}
         {entry.kind !== "call" && entry.found.length > 0 && <div class="small muted">found {entry.found.slice(0, 5).map(plain).join(", ")}{entry.found.length > 5 ? ", …" : ""}; {number(entry.saved_tokens)} tokens saved</div>}
+        {entry.trace !== null && <div class="small muted">trace <code class="break">{plain(entry.trace)}</code></div>}
         {entry.degraded !== null && <div class="small">degraded: {plain(entry.degraded)}</div>}
       </td>
       <td><span class={`tag ${tone}`}>{outcome}</span></td>

@@ -2,10 +2,12 @@
 
 import { useState } from "preact/hooks";
 import { post } from "../api";
+import { useEntries } from "../parts/entries";
 import type { ActivityEntry, Me, Upstream } from "../types";
 import { Empty, Failure, Loading, ms, number, Page, plain, share, span, State, useAnswer, words } from "../ui";
 
 const POLL_MS = 4000;
+const KEPT = 1000;
 
 interface Catalog {
   tools: number;
@@ -17,10 +19,10 @@ interface Catalog {
 export function Overview({ me }: { me: Me }) {
   const upstreams = useAnswer<{ upstreams: Upstream[] }>("/v1/upstreams", POLL_MS);
   const catalog = useAnswer<Catalog>("/v1/catalog", POLL_MS);
-  const activity = useAnswer<{ entries: ActivityEntry[] }>("/v1/activity?limit=1000", POLL_MS);
+  const activity = useEntries(KEPT, POLL_MS);
   const list = upstreams.data?.upstreams ?? [];
   const away = list.filter((one) => one.state !== "ready");
-  const entries = activity.data?.entries ?? [];
+  const entries = activity.entries ?? [];
   const calls = entries.filter((entry) => entry.kind === "call");
   const failed = calls.filter((entry) => !entry.ok).length;
   const saved = entries.reduce((sum, entry) => sum + entry.saved_tokens, 0);
@@ -45,7 +47,6 @@ export function Overview({ me }: { me: Me }) {
       <Failure error={upstreams.error ?? catalog.error ?? activity.error} retry={() => {
         upstreams.reload();
         catalog.reload();
-        activity.reload();
       }} />
       <h2>Upstreams</h2>
       {upstreams.data === null && upstreams.loading && <Loading of="upstreams" />}

@@ -10,6 +10,8 @@ import { Copy, Empty, Failure, Loading, ms, number, Page, plain, share, useAnswe
 
 const AT_ONCE = 2_000;
 
+interface Pack { id: string; title: string; servers: string[]; tools: string[] }
+
 interface Rows {
   version: number;
   total: number;
@@ -17,7 +19,7 @@ interface Rows {
 }
 
 /** Every tool, page by page; those that have come are shown meanwhile. */
-function useTools(): { tools: ToolRow[]; total: number | null; error: string | null; reload: () => void } {
+function useTools(set: string): { tools: ToolRow[]; total: number | null; error: string | null; reload: () => void } {
   const [tools, setTools] = useState<ToolRow[]>([]);
   const [total, setTotal] = useState<number | null>(null);
   const [error, setError] = useState<string | null>(null);
@@ -27,7 +29,7 @@ function useTools(): { tools: ToolRow[]; total: number | null; error: string | n
     const load = async (): Promise<void> => {
       let found: ToolRow[] = [];
       for (;;) {
-        const page = await get<Rows>(`/v1/tools?after=${found.length}&limit=${AT_ONCE}`, end.signal);
+        const page = await get<Rows>(`/v1/tools?after=${found.length}&limit=${AT_ONCE}${set === "" ? "" : `&set=${encodeURIComponent(set)}`}`, end.signal);
         found = [...found, ...page.tools];
         setTools(found);
         setTotal(page.total);
@@ -37,7 +39,7 @@ function useTools(): { tools: ToolRow[]; total: number | null; error: string | n
     setError(null);
     load().catch((problem: unknown) => { if (!end.signal.aborted) setError(words(problem)); });
     return () => end.abort();
-  }, [turn]);
+  }, [turn, set]);
   return { tools, total, error, reload: () => setTurn(turn + 1) };
 }
 
@@ -51,7 +53,12 @@ const chosen = (): string | null => {
 };
 
 export function Tools({ me }: { me: Me }) {
-  const { tools, total, error, reload } = useTools();
+  const [set, setSet] = useState("");
+  const [pack, setPack] = useState("");
+  const { tools, total, error, reload } = useTools(set);
+  const sets = me.endpoints.filter((path) => path.startsWith("set/")).map((path) => path.slice(4));
+  const packs = useAnswer<{ packs: Pack[] }>(me.features.accounts && (me.admin || me.user !== null) ? "/v1/packs" : null).data?.packs ?? [];
+  const held = packs.find((one) => one.id === pack);
   const [text, setText] = useState("");
   const [server, setServer] = useState("");
   const [tag, setTag] = useState("");
@@ -62,12 +69,13 @@ export function Tools({ me }: { me: Me }) {
     const parts = text.toLowerCase().split(/\s+/).filter(Boolean);
     return tools.filter((tool) => {
       if (server !== "" && tool.server !== server) return false;
+      if (held !== undefined && !held.servers.includes(tool.server) && !held.tools.includes(tool.name)) return false;
       if (tag !== "" && !tool.tags.includes(tag) && tool.category !== tag) return false;
       if (parts.length === 0) return true;
       const said = `${tool.name} ${tool.title} ${tool.description}`.toLowerCase();
       return parts.every((part) => said.includes(part));
     });
-  }, [tools, text, server, tag]);
+  }, [tools, text, server, tag, held]);
   const select = (tool: ToolRow): void => {
     setName(tool.name);
     history.replaceState(null, "", `#/tools/${encodeURIComponent(tool.name)}`);
@@ -78,11 +86,11 @@ export function Tools({ me }: { me: Me }) {
       `${number(total)} ${total === 1 ? "tool" : "tools"}; all of their definitions would cost about ${number(cost)} tokens in a prompt.`}>
       <Failure error={error} retry={reload} />
       {total === null && error === null && <Loading of="tools" />}
-      {total === 0 && (
+      {total === 0 && set === "" && (
         <Empty title="No tool">{me.admin ? "No upstream has listed one yet; the overview says which are up." :
           "You may see none. An administrator decides under security.policies, or gives you a pack."}</Empty>
       )}
-      {total !== null && total > 0 && (
+      {total !== null && (total > 0 || set !== "") && (
         <div class="split">
           <div class="stack">
             <label class="field">Find<input type="search" value={text} placeholder="words of name or description" onInput={(event) => setText(event.currentTarget.value)} /></label>
@@ -92,6 +100,20 @@ export function Tools({ me }: { me: Me }) {
                   <option value="">all</option>{servers.map((key) => <option key={key} value={key}>{plain(key)}</option>)}
                 </select>
               </label>
+              {sets.length > 0 && (
+                <label class="field grow">Set
+                  <select value={set} onChange={(event) => setSet(event.currentTarget.value)}>
+                    <option value="">all</option>{sets.map((one) => <option key={one} value={one}>{plain(one)}</option>)}
+                  </select>
+                </label>
+              )}
+              {packs.length > 0 && (
+                <label class="field grow">Pack
+                  <select value={pack} onChange={(event) => setPack(event.currentTarget.value)}>
+                    <option value="">all</option>{packs.map((one) => <option key={one.id} value={one.id}>{plain(one.title)}</option>)}
+                  </select>
+                </label>
+              )}
               {tags.length > 0 && (
                 <label class="field grow">Tag or category
                   <select value={tag} onChange={(event) => setTag(event.currentTarget.value)}>

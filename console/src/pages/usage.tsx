@@ -1,26 +1,43 @@
 // What is used, how it fares, and what was looked for in vain.
 
-import { useMemo } from "preact/hooks";
+import { useMemo, useState } from "preact/hooks";
+import { Charts, type Minute } from "../parts/chart";
+import { useEntries } from "../parts/entries";
 import type { Me } from "../types";
-import { clock, Empty, Failure, Loading, ms, number, Page, plain, share, useAnswer } from "../ui";
+import { Empty, Failure, Loading, ms, number, Page, plain, share, useAnswer } from "../ui";
 
-interface Minute { at_ms: number; calls: number; errors: number; queries: number; empty: number; saved_tokens: number; p50_ms: number | null; p99_ms: number | null }
 interface ToolUse { tool: string; uses: number; successes: number; error_rate: number; p50_ms: number; p99_ms: number; last_used_at_ms: number }
 interface Asked { query_id: string; at_ms: number; user: string | null; query: string; returned: string[]; visible: number; top_score: number; degraded: string | null }
 
-const BARS = 48;
+const POLL_MS = 15_000;
+const KEPT = 1000;
 
 export function Usage({ me }: { me: Me }) {
-  const minutes = useAnswer<{ minutes: Minute[] }>(me.admin ? "/v1/activity/minutes" : null, 15_000);
-  const tools = useAnswer<{ tools: ToolUse[] }>("/v1/usage/tools", 15_000);
-  const queries = useAnswer<{ queries: Asked[] }>(me.admin || me.user !== null ? "/v1/queries?limit=1000" : null, 15_000);
-  const nothing = useMemo(() => counted((queries.data?.queries ?? []).filter((one) => one.returned.length === 0)), [queries.data]);
+  const [server, setServer] = useState("");
+  const [tool, setTool] = useState("");
+  const [who, setWho] = useState("");
+  const asked = new URLSearchParams(Object.entries({ server, tool, who }).filter(([, value]) => value !== ""));
+  const minutes = useAnswer<{ minutes: Minute[] }>(`/v1/activity/minutes?${asked}`, POLL_MS);
+  const { entries } = useEntries(KEPT, POLL_MS);
+  const callers = useMemo(() => [...new Set((entries ?? []).map((entry) => entry.who))].sort(), [entries]);
+  const tools = useAnswer<{ tools: ToolUse[] }>("/v1/usage/tools", POLL_MS);
+  const queries = useAnswer<{ queries: Asked[] }>(me.admin || me.user !== null ? "/v1/queries?limit=1000" : null, POLL_MS);
+  const nothing = useMemo(() => timesAsked((queries.data?.queries ?? []).filter((one) => one.returned.length === 0)), [queries.data]);
   const used = tools.data?.tools.filter((tool) => tool.uses > 0) ?? [];
   const servers = useMemo(() => byServer(used), [tools.data]);
   return (
     <Page title="Usage" lead="What is called and how it fares; what was looked for and not found.">
       <Failure error={minutes.error ?? tools.error ?? queries.error} retry={() => { minutes.reload(); tools.reload(); queries.reload(); }} />
-      {me.admin && minutes.data !== null && <Charts minutes={minutes.data.minutes} />}
+      <section class="panel" aria-label="Over time">
+        <h2>Over time</h2>
+        <div class="row end">
+          <Choice label="Server" value={server} choices={servers.map((one) => one.server)} set={(value) => { setServer(value); setTool(""); }} />
+          <Choice label="Tool" value={tool} choices={used.slice(0, 200).map((one) => one.tool).filter((one) => server === "" || one.startsWith(`${server}__`))} set={setTool} />
+          {me.admin && <Choice label="Caller" value={who} choices={callers} set={setWho} />}
+        </div>
+        {minutes.data === null && minutes.loading && <Loading of="charts" />}
+        {minutes.data !== null && <Timeline minutes={minutes.data.minutes} part={asked.size > 0 ? "some" : me.admin ? "all" : "own"} />}
+      </section>
       {tools.data === null && tools.loading && <Loading of="statistics" />}
       {tools.data !== null && used.length === 0 && <Empty title="No call yet">Statistics come with the first calls, a few seconds late.</Empty>}
       {servers.length > 0 && (
@@ -59,7 +76,7 @@ export function Usage({ me }: { me: Me }) {
   );
 }
 
-function counted(asked: Asked[]): [string, number][] {
+function timesAsked(asked: Asked[]): [string, number][] {
   const found = new Map<string, number>();
   for (const one of asked) found.set(one.query, (found.get(one.query) ?? 0) + 1);
   return [...found].sort((a, b) => b[1] - a[1]);
@@ -78,48 +95,26 @@ function byServer(tools: ToolUse[]): { server: string; uses: number; failed: num
   return [...found.values()].sort((a, b) => b.uses - a.uses);
 }
 
-function Charts({ minutes }: { minutes: Minute[] }) {
+function Timeline({ minutes, part }: { minutes: Minute[]; part: "all" | "own" | "some" }) {
   const sum = (pick: (minute: Minute) => number): number => minutes.reduce((total, minute) => total + pick(minute), 0);
+  const since = { all: "Since this gateway started, at most 24 hours", own: "Yours among the latest 5,000 events", some: "Among the latest 5,000 events" }[part];
   return (
-    <section class="panel" aria-label="The last day">
-      <h2>The last day</h2>
-      <p class="small muted">Since this gateway started, at most 24 hours: {number(sum((m) => m.calls))} calls, {number(sum((m) => m.errors))} failed;{" "}
-        {number(sum((m) => m.queries))} queries, {number(sum((m) => m.empty))} found nothing; {number(sum((m) => m.saved_tokens))} tokens saved.</p>
-      {minutes.length > 0 && (
-        <div class="compare">
-          <Chart name="Calls" minutes={minutes} all={(m) => m.calls} bad={(m) => m.errors} said="failed" />
-          <Chart name="Queries" minutes={minutes} all={(m) => m.queries} bad={(m) => m.empty} said="found nothing" />
-        </div>
-      )}
-    </section>
+    <>
+      <p class="small muted">{since}: {counted(sum((m) => m.calls), "call", "calls")}, {number(sum((m) => m.errors))} failed
+        {sum((m) => m.queries) > 0 && <>; {counted(sum((m) => m.queries), "query", "queries")}, {number(sum((m) => m.empty))} found nothing; {number(sum((m) => m.saved_tokens))} tokens saved</>}.</p>
+      {minutes.length > 0 ? <Charts minutes={minutes} queries={sum((m) => m.queries) > 0} /> : <p class="muted">Nothing to draw.</p>}
+    </>
   );
 }
 
-/** Bars over the time from the first minute to now; their lower part is what went badly. */
-function Chart(props: { name: string; minutes: Minute[]; all: (minute: Minute) => number; bad: (minute: Minute) => number; said: string }) {
-  const { minutes, all, bad } = props;
-  const end = Math.max(Date.now(), minutes[minutes.length - 1]?.at_ms ?? 0) + 60_000;
-  const start = Math.min(minutes[0]?.at_ms ?? end, end - 3_600_000);
-  const wide = (end - start) / BARS;
-  const bars = Array.from({ length: BARS }, () => ({ all: 0, bad: 0 }));
-  for (const minute of minutes) {
-    const bar = bars[Math.min(BARS - 1, Math.max(0, Math.floor((minute.at_ms - start) / wide)))];
-    if (bar) { bar.all += all(minute); bar.bad += bad(minute); }
-  }
-  const most = Math.max(1, ...bars.map((bar) => bar.all));
-  const total = bars.reduce((sum, bar) => sum + bar.all, 0);
+const counted = (count: number, one: string, many: string): string => `${number(count)} ${count === 1 ? one : many}`;
+
+function Choice(props: { label: string; value: string; choices: string[]; set: (value: string) => void }) {
   return (
-    <figure style={{ margin: 0 }}>
-      <figcaption class="small">{props.name}: at most {number(most)} in {Math.max(1, Math.round(wide / 60_000))} min; red: {props.said}</figcaption>
-      <svg class="chart" viewBox={`0 0 ${BARS * 10} 100`} preserveAspectRatio="none" role="img" aria-label={`${props.name} over time, ${total} in all`}>
-        {[0, 50, 100].map((y) => <line key={y} class="grid" x1="0" x2={BARS * 10} y1={y} y2={y} vector-effect="non-scaling-stroke" />)}
-        {bars.map((bar, place) => bar.all > 0 && (
-          <g key={place}>
-            <rect class="bar" x={place * 10 + 1} width="8" y={100 - (100 * bar.all) / most} height={(100 * bar.all) / most} />
-            <rect class="bad" x={place * 10 + 1} width="8" y={100 - (100 * bar.bad) / most} height={(100 * bar.bad) / most} />
-          </g>))}
-      </svg>
-      <div class="row spread small muted"><span>{clock(start)}</span><span>{clock(end)}</span></div>
-    </figure>
+    <label class="field grow">{props.label}
+      <select value={props.value} onChange={(event) => props.set(event.currentTarget.value)}>
+        <option value="">all</option>{props.choices.map((one) => <option key={one} value={one}>{plain(one)}</option>)}
+      </select>
+    </label>
   );
 }

@@ -152,9 +152,26 @@ async def test_restarting_is_for_administrators(client: Any) -> None:
     assert (gone.status, gone.body["detail"]) == (404, "there is no upstream 'nothing'")
 
 
-async def test_minutes_are_for_administrators(client: Any) -> None:
-    assert (await client("GET", "/v1/activity/minutes")).status == 403
+async def test_minutes_of_others_are_for_administrators(client: Any) -> None:
     body = {"queries": ["deploy"], "threshold": 1.0}
     await client("POST", "/v1/search", token=ADMIN, json=body)
-    minutes = (await client("GET", "/v1/activity/minutes", token=ADMIN)).body["minutes"]
-    assert sum(minute["queries"] for minute in minutes) == 1
+    for tool in ("aws__deploy", "aws__logs", "slack__notify"):
+        await client("POST", f"/v1/tools/{tool}/call", token=SERVICE, json={"arguments": {}})
+
+    async def counted(token: str, **params: str) -> tuple[int, int]:
+        answer = await client("GET", "/v1/activity/minutes", token=token, params=params)
+        minutes = answer.body["minutes"]
+        return sum(one["calls"] for one in minutes), sum(one["queries"] for one in minutes)
+
+    assert await counted(ADMIN) == (3, 1)
+    assert await counted(ADMIN, server="aws") == (2, 0)
+    assert await counted(ADMIN, tool="aws__logs") == (1, 0)
+    assert await counted(ADMIN, who="token:root") == (0, 1)
+    assert await counted(SERVICE) == (3, 0)
+    assert await counted(SERVICE, who="token:root") == (3, 0)  # its own, whatever is asked
+    assert await counted(ANN) == (0, 0)
+
+
+async def test_tools_of_a_set_that_is_not_there(client: Any) -> None:
+    answer = await client("GET", "/v1/tools", params={"set": "nothing"})
+    assert (answer.status, answer.body["code"]) == (422, "invalid_request")

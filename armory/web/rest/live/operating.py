@@ -40,6 +40,7 @@ class ActivityEntry(Answer):
     visible: int
     saved_tokens: int
     degraded: str | None
+    trace: str | None = Field(description="Id of its trace; null where nothing is traced.")
 
 
 class ActivityAnswer(Answer):
@@ -62,8 +63,22 @@ class MinuteAnswer(Answer):
     p99_ms: float | None
 
 
+class Whose(Shape):
+    """Of which calls; with none of these an administrator is told of everybody's last day."""
+
+    who: Annotated[str, Field(max_length=300)] | None = Field(
+        default=None, description="As entries name callers; others than administrators: itself."
+    )
+    server: Annotated[str, Field(max_length=300)] | None = Field(
+        default=None, description="Calls of its tools alone."
+    )
+    tool: Annotated[str, Field(max_length=300)] | None = Field(
+        default=None, description="Calls of it alone."
+    )
+
+
 class Timeline(Answer):
-    """The last day since the gateway started, oldest first."""
+    """Oldest first: the last day since the gateway started, or of the latest entries."""
 
     minutes: list[MinuteAnswer]
 
@@ -99,7 +114,9 @@ def routes(live: LiveGateway) -> list[Route]:
               ActivityAnswer, tag="gateway", params=Since,
               description="Kept in memory, the last 5,000, without arguments and results."),
         Route("GET", "/v1/activity/minutes", partial(_minutes, live), "What happened each minute",
-              Timeline, tag="gateway", access="admin"),
+              Timeline, tag="gateway", params=Whose,
+              description="All of it covers the last day; a part of it, or the view of others "
+              "than administrators, the latest 5,000 entries."),
         Route("POST", "/v1/upstreams/{server}/restart", partial(_restart, live),
               "Connect an upstream anew", None, tag="gateway", access="admin", status=204,
               path_params=server,
@@ -123,7 +140,19 @@ async def _activity(live: LiveGateway, call: RestCall) -> Reply:
 
 
 async def _minutes(live: LiveGateway, call: RestCall) -> Reply:
-    return Reply({"minutes": [_minute(minute) for minute in live.activity.minutes()]})
+    asked: Whose = call.params
+    who = asked.who if call.admin else call.principal.owner
+    if who is None and asked.server is None and asked.tool is None:
+        return Reply({"minutes": [_minute(minute) for minute in live.activity.minutes()]})
+
+    def fits(entry: Entry) -> bool:
+        if who is not None and entry.owner != who:
+            return False
+        if asked.tool is not None and (entry.kind != "call" or entry.what != asked.tool):
+            return False
+        return asked.server is None or _server(entry) == asked.server
+
+    return Reply({"minutes": [_minute(minute) for minute in live.activity.minutes_of(fits)]})
 
 
 async def _restart(live: LiveGateway, call: RestCall) -> Reply:
@@ -142,24 +171,26 @@ async def _reload(live: LiveGateway, call: RestCall) -> Reply:
         raise Problem(422, error.code, f"{error}; the configuration in force stays") from None
 
 
+def _server(entry: Entry) -> str | None:
+    parts = split_name(entry.what) if entry.kind == "call" else None
+    return None if parts is None else parts[0]
+
+
 def _shown(entry: Entry) -> dict[str, Any]:
-    server = None
-    if entry.kind == "call":
-        parts = split_name(entry.what)
-        server = None if parts is None else parts[0]
     return {
         "seq": entry.seq,
         "at_ms": entry.at_ms,
         "kind": entry.kind,
         "who": entry.owner,
         "what": entry.what,
-        "server": server,
+        "server": _server(entry),
         "ok": entry.ok,
         "ms": round(entry.ms, 3),
         "found": list(entry.found[:20]),
         "visible": entry.visible,
         "saved_tokens": entry.saved_tokens,
         "degraded": entry.degraded,
+        "trace": entry.trace,
     }
 
 

@@ -33,6 +33,9 @@ class ToolPage(Shape):
 
     after: Annotated[int, Field(ge=0)] = Field(default=0, description="So many are left out.")
     limit: Annotated[int, Field(ge=1, le=5_000)] = 1_000
+    set: Annotated[str, Field(min_length=1, max_length=200)] | None = Field(
+        default=None, description="Those of this set alone."
+    )
 
 
 class ToolRow(Answer):
@@ -96,11 +99,13 @@ def routes(live: LiveGateway) -> list[Route]:
 
 
 async def _list(live: LiveGateway, call: RestCall) -> Reply:
-    context = await live.context(call.principal, current=call.params.after == 0)
+    asked: ToolPage = call.params
+    endpoint = live.endpoint("" if asked.set is None else f"set/{asked.set}")
+    context = await live.context(call.principal, endpoint, current=asked.after == 0)
     view = context.view
     seen = view.visible(context).tools.names
     names = [name for name in view.catalog.tools if name in seen]
-    part = names[call.params.after : call.params.after + call.params.limit]
+    part = names[asked.after : asked.after + asked.limit]
     rows = [_row(context, view.catalog.tools[name]) for name in part]
     return Reply({"version": view.catalog.version, "total": len(names), "tools": rows})
 

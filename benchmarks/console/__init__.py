@@ -1,0 +1,1 @@
+"""The console in a browser: what it costs the gateway, and whether long lists move smoothly."""
