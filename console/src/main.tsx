@@ -3,6 +3,7 @@
 import { render } from "preact";
 import { useCallback, useEffect, useState } from "preact/hooks";
 import { get, keepToken, onUnauthenticated, Refused, takeTokenOfLink, token } from "./api";
+import { comeBack, issuer, leave } from "./login";
 import { Activity } from "./pages/activity";
 import { Changes } from "./pages/changes";
 import { Configuration } from "./pages/configuration";
@@ -47,6 +48,9 @@ paint();
 
 function Login(props: { said: string | null; done: () => void }) {
   const [value, setValue] = useState("");
+  const [at, setAt] = useState<string | null>(null);
+  const [problem, setProblem] = useState<string | null>(null);
+  useEffect(() => void issuer().then(setAt, () => undefined), []);
   return (
     <main class="login">
       <form class="panel stack" onSubmit={(event) => {
@@ -55,12 +59,16 @@ function Login(props: { said: string | null; done: () => void }) {
         props.done();
       }}>
         <div class="brand"><img src="icon.svg" alt="" /> <h1>Armory console</h1></div>
-        {props.said && <div class="notice bad" role="alert">{props.said}</div>}
+        {(problem ?? props.said) && <div class="notice bad" role="alert">{problem ?? props.said}</div>}
+        {at !== null && (
+          <><button type="button" class="primary" onClick={() => void leave().catch((error: unknown) => setProblem(words(error)))}>Log in at {hostOf(at)}</button>
+            <p class="small muted">or with a credential of this gateway:</p></>
+        )}
         <label class="field">Token or API key
           <input type="password" autocomplete="off" spellcheck={false} value={value} required
             onInput={(event) => setValue(event.currentTarget.value)} />
         </label>
-        <button class="primary">Log in</button>
+        <button class={at === null ? "primary" : ""}>Log in</button>
         <p class="small muted">Kept in this tab alone, until it is closed. On the gateway's own machine{" "}
           <code>armory console</code> gives a link that is logged in already.</p>
       </form>
@@ -68,10 +76,18 @@ function Login(props: { said: string | null; done: () => void }) {
   );
 }
 
-function App() {
+const hostOf = (url: string): string => {
+  try {
+    return new URL(url).host;
+  } catch {
+    return url;
+  }
+};
+
+function App({ refused }: { refused: string | null }) {
   const [me, setMe] = useState<Me | null>(null);
-  const [said, setSaid] = useState<string | null>(null);
-  const [wanted, setWanted] = useState(false);
+  const [said, setSaid] = useState<string | null>(refused);
+  const [wanted, setWanted] = useState(refused !== null);
   const [at, setAt] = useState(place());
   const [open, setOpen] = useState(false);
   const [shade, setShade] = useState(theme());
@@ -103,9 +119,9 @@ function App() {
       setOpen(false);
     };
     addEventListener("hashchange", moved);
-    void load();
+    if (refused === null) void load();
     return () => removeEventListener("hashchange", moved);
-  }, [load]);
+  }, [load, refused]);
 
   if (wanted) return <Login said={said} done={() => void load()} />;
   if (me === null)
@@ -156,4 +172,7 @@ function App() {
 
 takeTokenOfLink();
 const root = document.getElementById("app");
-if (root) render(<App />, root);
+const begin = (refused: string | null): void => {
+  if (root) render(<App refused={refused} />, root);
+};
+comeBack().then(() => begin(null), (error: unknown) => begin(words(error)));

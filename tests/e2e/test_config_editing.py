@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -47,7 +47,7 @@ def hold(path: Path, text: str, mode: int = 0o644) -> None:
 
 
 @asynccontextmanager
-async def serving(path: Path) -> AsyncIterator[Ask]:
+async def serving(path: Path) -> AsyncGenerator[Ask]:
     async with (
         open_runtime(load_file(path), address=("127.0.0.1", 0)) as runtime,
         aiohttp.ClientSession() as session,

@@ -106,7 +106,8 @@ class OAuthConfig(Block):
     scopes_claim: str = _OAUTH.scopes_claim
     """Claim with the scopes (a list, or words in a text), e.g. `scp`, `roles`."""
     client_id: OptionalText = None
-    """The gateway itself at the issuer, for its page /connect; null: it registers itself."""
+    """The gateway itself at the issuer, for its page /connect and logins to the console; null: it
+    registers itself for the former, and there are none of the latter."""
     client_secret: OptionalSecret = None
     """Its secret."""
     introspection: IntrospectionConfig | None = None

@@ -19,6 +19,7 @@ from armory.upstreams.pool import Pool
 from armory.upstreams.upstream import Upstream
 
 if TYPE_CHECKING:
+    from armory.web.connect.console_sign_in import ConsoleSignIn
     from armory.web.connect.handlers import ConnectServices, SignIn
     from armory.web.cookies import Hosts
 
@@ -79,6 +80,25 @@ def connect_services(
         sign_in=sign_in or _sign_in(loaded.config, known),
         base_path=loaded.config.server.base_path.rstrip("/"),
     )
+
+
+def console_sign_in(loaded: Loaded) -> ConsoleSignIn | None:
+    """The gateway as a client of its issuer, for the console; None: it has no id there.
+
+    It does not register itself for this: anybody may ask for a login.
+
+    Raises:
+        ConfigError: the key that seals cannot be used.
+    """
+    oauth = loaded.config.security.oauth
+    if oauth is None or not oauth.issuer or not oauth.client_id:
+        return None
+    if not loaded.config.server.console:
+        return None
+    from armory.web.connect.console_sign_in import ConsoleSignIn
+
+    secret = "" if oauth.client_secret is None else oauth.client_secret.get_secret_value()
+    return ConsoleSignIn(oauth.issuer[0], oauth.client_id, secret, oauth.scopes, seals(loaded))
 
 
 def _sign_in(config: Config, known: list[Scheme]) -> SignIn | None:

@@ -12,7 +12,7 @@ from aiohttp import web
 
 from armory.web.rest import keys, logins, packs, status
 from armory.web.rest.indexing import IndexHandlers
-from armory.web.rest.live import changes, configuration, labels, me, operating, search, tools
+from armory.web.rest.live import changes, configuration, labels, login, me, operating, search, tools
 from armory.web.rest.openapi import describe, page
 from armory.web.rest.problems import Problem, problem_response
 from armory.web.rest.requests import refuse_method, request_id_of, serve
@@ -40,7 +40,7 @@ def all_routes(services: RestServices) -> list[Route]:
     if live is not None:
         found += [me.route(live), *tools.routes(live), search.route(live)]
         found += [*labels.routes(live), *changes.routes(live), *operating.routes(live)]
-        found += configuration.routes(live)
+        found += [*configuration.routes(live), *login.routes(live)]
     return found
 
 

@@ -25,6 +25,7 @@ from armory.protocol.link import Answer, ClientGone, Params
 from armory.protocol.versions import MODERN_VERSIONS
 from armory.security.pinning import Pinning
 from armory.web.rest.live.config_file import ConfigurationFile
+from armory.web.rest.live.sign_in import SignIn
 from armory.web.rest.problems import Problem
 
 
@@ -84,6 +85,7 @@ class LiveGateway:
         reload: reads the configuration again and puts it in force, or, for a dry run, only says
             what would become of it; raises `ConfigError` where it does not hold.
         configuration: the file that it was started from; None: there is none.
+        sign_in: the gateway as a client of its issuer; None: there is none, or it is no client.
         marking: held while a label is written.
     """
 
@@ -97,6 +99,7 @@ class LiveGateway:
     rebuild: Callable[[], Awaitable[None]] = _done
     reload: Callable[[bool], Awaitable[Mapping[str, list[str]]]] = _no_file
     configuration: ConfigurationFile | None = None
+    sign_in: SignIn | None = None
     marking: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def context(

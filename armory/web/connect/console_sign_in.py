@@ -1,0 +1,95 @@
+"""Logging a person in to the console at the gateway's own issuer.
+
+Owns: the gateway as a client there, and its secrets of a login while the person is away, sealed.
+The access token goes to the browser tab that began, and is kept nowhere.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from yarl import URL
+
+from armory.oauth.metadata import Undiscovered, server_metadata
+from armory.security.sealing import Seal
+from armory.upstreams.oauth.code_flow import BegunLogin, CodeFlow
+from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, place_in
+from armory.upstreams.oauth.grants import AuthorizationCode
+
+_PURPOSE = "console login"
+_LOGIN_S = 600
+_METADATA_S = 300
+
+
+class _Away(msgspec.Struct, frozen=True):
+    begun: BegunLogin
+    until: float
+
+
+class _Flow(CodeFlow):
+    """Access tokens of the issuer for the gateway itself; its metadata are kept for a while."""
+
+    def __init__(self, issuer: str, grant: AuthorizationCode) -> None:
+        super().__init__("the gateway", grant, named=(issuer,))
+        self.issuer = issuer
+        self._found: Mapping[str, Any] | None = None
+        self._until = 0.0
+
+    async def found(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
+        """As `CodeFlow.found`: the issuer itself."""
+        try:
+            if self._found is None or self._until < time.monotonic():
+                self._found = await server_metadata(self.issuer, self.fetch)
+                self._until = time.monotonic() + _METADATA_S
+            return place_in(self._found, url, self.issuer, {"resource": str(url)})
+        except Undiscovered as error:
+            raise self.failed(str(error)) from None
+
+
+class ConsoleSignIn:
+    """Satisfies `web.rest.live.sign_in.SignIn`.
+
+    Args:
+        issuer: as configured.
+        client_id, client_secret: who the gateway is there; "" for a public client's secret.
+        scopes: asked for.
+        seal: of what the browser keeps meanwhile.
+    """
+
+    def __init__(
+        self, issuer: str, client_id: str, client_secret: str, scopes: Sequence[str], seal: Seal
+    ) -> None:
+        grant = AuthorizationCode(client_id, client_secret, issuer=issuer, scopes=tuple(scopes))
+        self._flow = _Flow(issuer, grant)
+        self._seal = seal
+        self.issuer = issuer
+
+    async def begin(self, resource: str, redirect_uri: str) -> tuple[str, str]:
+        """(where the person logs in, what the tab keeps until it comes back).
+
+        Raises:
+            NoToken: nobody can log in there.
+        """
+        begun = await self._flow.begin(URL(resource), Challenge(), redirect_uri)
+        away = msgspec.json.encode(_Away(begun, time.time() + _LOGIN_S))
+        return begun.login_url, base64.urlsafe_b64encode(self._seal.seal(away, _PURPOSE)).decode()
+
+    async def finish(self, kept: str, back: Mapping[str, str]) -> tuple[str, float | None] | None:
+        """(access token, when it expires in seconds since 1970); None where `kept` is none of ours.
+
+        Raises:
+            NoToken: what came back is not of this login, or no token was given for it.
+        """
+        try:
+            opened = self._seal.open(base64.urlsafe_b64decode(kept), _PURPOSE)
+            away = None if opened is None else msgspec.json.decode(opened, type=_Away)
+        except (ValueError, msgspec.DecodeError):
+            return None
+        if away is None or away.until < time.time():
+            return None
+        login, _ = await self._flow.finish(away.begun, back)
+        return login.access_token, login.expires_at
