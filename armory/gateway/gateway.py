@@ -184,6 +184,7 @@ class Gateway:
         """Do the work of `publish` that takes long for a large snapshot; in any thread."""
         old = self._view
         view = View(catalog, old.policy, old.settings, old)
+        view.names  # noqa: B018 # the first search would take them apart on the event loop
         self._prepared = ViewDifference(old, view, self.principal_lists.servers)
 
     def publish(self, catalog: Catalog) -> None:
@@ -205,6 +206,7 @@ class Gateway:
     def _swap(self, view: View, prepared: ViewDifference | None = None) -> None:
         old, self._view = self._view, view
         self.principal_lists.view_swapped(view)
+        self._principal_views.view_swapped()
         private = self.principal_lists.servers
         self.declared_lists.view_swapped(view, private)
         if prepared is None or prepared.private != private:

@@ -28,6 +28,10 @@ FIRST_INDEX_S = 20.0
 INDEX_S = 3.0
 LARGE = 2_000
 """Tools and resources from which on a snapshot is built beside the event loop: some 50 ms."""
+SHRUNK = 10_000
+"""Tools and resources; where a snapshot has so many fewer, their memory is given back."""
+TRIM_AFTER_S = 5.0
+"""So long requests that were begun on the snapshot before may still hold it."""
 
 
 class Searchable(Protocol):
@@ -50,6 +54,7 @@ class CatalogKeeper:
         retriever: None: nothing is searched.
         rules: what the configuration says about each upstream's tools.
         pinning: withholds tools whose definition changed; None: nothing is withheld.
+        give_back: called in a thread when a snapshot has become much smaller; None: nothing is.
     """
 
     def __init__(
@@ -57,7 +62,10 @@ class CatalogKeeper:
         retriever: Searchable | None,
         rules: Mapping[str, ToolRules],
         pinning: Pinning | None = None,
+        give_back: Callable[[], object] | None = None,
     ) -> None:
+        self._give_back = give_back
+        self._trimming: asyncio.Task[None] | None = None
         self._retriever = retriever
         self._rules = dict(rules)
         self._pinning = pinning
@@ -92,7 +100,7 @@ class CatalogKeeper:
 
     async def stop(self) -> None:
         """End the tasks."""
-        await tasks.stop(*self._tasks)
+        await tasks.stop(*self._tasks, self._trimming)
         self._tasks = []
 
     @property
@@ -170,18 +178,27 @@ class CatalogKeeper:
             catalog = replace(catalog, version=catalog.version + 1)
         if catalog is self._catalog:
             return
+        shrunk = _size(self._catalog.servers) - _size(lists) >= SHRUNK
         self._catalog = catalog
         catalog = await self._without_changed(catalog)
         await self._searchable(_searched(catalog))
         if large and self._prepare is not None:
             await asyncio.to_thread(self._prepare, catalog)
         publish(catalog)
+        if shrunk and self._give_back is not None:
+            await tasks.stop(self._trimming)
+            self._trimming = tasks.spawn(self._trim(self._give_back), "giving memory back")
         _log.info(
             "catalog_published",
             version=catalog.version,
             servers=len(catalog.servers),
             tools=len(catalog.tools),
         )
+
+    async def _trim(self, give_back: Callable[[], object]) -> None:
+        """Give back what the snapshot before held, when nobody holds it any more."""
+        await asyncio.sleep(TRIM_AFTER_S)
+        await asyncio.to_thread(give_back)
 
     async def _without_changed(self, catalog: Catalog) -> Catalog:
         """The snapshot without the tools that pinning withholds."""

@@ -33,6 +33,7 @@ from armory.runtime.blocks.accounts import (
 )
 from armory.runtime.blocks.chat import chat_of
 from armory.runtime.blocks.encryption import logs_people_in
+from armory.runtime.blocks.memory import give_back
 from armory.runtime.blocks.people import follow_logins, vault_of
 from armory.runtime.blocks.pins import pinning_of
 from armory.runtime.blocks.replicas import Shared
@@ -152,7 +153,7 @@ class Runtime:
         if self.retriever is not None and accounts is not None:
             self._indexing = WithRegisteredTools(self.retriever, accounts.registry, accounts.feed)
         self.keeper = CatalogKeeper(
-            self._indexing or self.retriever, parts.rules, self._pinning(loaded)
+            self._indexing or self.retriever, parts.rules, self._pinning(loaded), give_back
         )
         self.supervisor = Supervisor(self.pool, self.keeper.changed)
         redact = self.accounts.query_log.redacted if self.accounts else str

@@ -36,6 +36,18 @@ SAMPLE_S = 1.0
 GOOD = ("good", "pipe")
 GOOD_NICE, EVIL_NICE = 5, 15
 """The machine is one for all: an attacker that took its cores would show nothing of the gateway."""
+_CORES = sorted(os.sched_getaffinity(0))
+EVIL_CORES, GOOD_CORES = _CORES[-1:], _CORES[:-1] or _CORES
+"""Attackers bring a machine of their own: here it is the last core, where there are several."""
+
+
+def placed(argv: list[str], *, good: bool, apart: bool) -> list[str]:
+    """The command at its priority and, with `apart`, on its cores."""
+    nice = ["nice", "-n", str(GOOD_NICE if good else EVIL_NICE)]
+    if not apart:
+        return [*nice, *argv]
+    cores = ",".join(map(str, GOOD_CORES if good else EVIL_CORES))
+    return [*nice, "taskset", "-c", cores, *argv]
 
 
 @dataclass
@@ -46,10 +58,12 @@ class House:
         folder: configuration, logs, switches.
         port: the gateway's.
         control: of a server that does nothing.
+        apart: whether attackers have a core to themselves.
         upstreams: name → its entry in `armory.yaml`.
     """
 
     folder: Path
+    apart: bool
     port: int = field(default_factory=free_port)
     control: int = field(default_factory=free_port)
     upstreams: dict[str, Any] = field(default_factory=dict[str, Any])
@@ -81,13 +95,11 @@ class House:
 
 
 @contextlib.contextmanager
-def started(
-    argv: list[str], log: Path, nice: int, port: int = 0
-) -> Generator[subprocess.Popen[bytes]]:
+def started(argv: list[str], log: Path, port: int = 0) -> Generator[subprocess.Popen[bytes]]:
     """A process in a group of its own; with a port, when it listens."""
     with log.open("ab") as out:
         child = subprocess.Popen(
-            ["nice", "-n", str(nice), *argv],
+            argv,
             env={**ENV, "ARMORY_HOME": str(log.parent)},
             stdin=subprocess.DEVNULL,
             stdout=out,
@@ -115,17 +127,16 @@ def serve_upstreams(house: House, stack: contextlib.ExitStack) -> None:
         port = free_port()
         argv = [*UPSTREAM, "--kind", kind, "--switch", str(house.switch(kind))]
         argv += ["--port", str(port), "--tools", str(count)]
-        nice = GOOD_NICE if name in GOOD else EVIL_NICE
-        stack.enter_context(started(argv, house.folder / f"{name}.log", nice, port))
+        argv = placed(argv, good=name in GOOD, apart=house.apart)
+        stack.enter_context(started(argv, house.folder / f"{name}.log", port))
         house.upstreams[name] = {"url": f"http://127.0.0.1:{port}/mcp"}
     for name, kind in [
         ("pipe", "none"),
         ("pipes", "none"),
         *((k, k) for k in upstream.STDIO_KINDS),
     ]:
-        nice = GOOD_NICE if name in GOOD else EVIL_NICE
-        argv = ["nice", "-n", str(nice), *UPSTREAM, "--kind", kind]
-        argv += ["--switch", str(house.switch(kind))]
+        argv = [*UPSTREAM, "--kind", kind, "--switch", str(house.switch(kind))]
+        argv = placed(argv, good=name in GOOD, apart=house.apart)
         house.upstreams[name] = {
             "command": argv[0],
             "args": argv[1:],
@@ -216,7 +227,8 @@ def attack(house: House, name: str, seconds: float, stack: contextlib.ExitStack)
         if every or name == f"client: {one}":
             argv = [sys.executable, "-m", "benchmarks.attack.clients", one]
             argv += ["--base", house.base, "--token", TOKENS["evil"], "--seconds", str(seconds)]
-            stack.enter_context(started(argv, house.folder / "clients.log", EVIL_NICE))
+            argv = placed(argv, good=False, apart=house.apart)
+            stack.enter_context(started(argv, house.folder / "clients.log"))
     for kind in (*upstream.HTTP_KINDS, *upstream.STDIO_KINDS):
         if every or name == f"upstream: {kind}":
             house.switch(kind).touch()
@@ -242,7 +254,8 @@ async def measured(
     windows: list[Window] = []
     chosen = [name for name in ATTACKS if not args.only or args.only in name]
     end = time.monotonic() + 60 * args.minutes
-    with started(argv, house.folder / "good.jsonl", GOOD_NICE):
+    argv = placed(argv, good=True, apart=house.apart)
+    with started(argv, house.folder / "good.jsonl"):
         await asyncio.sleep(5)
         while time.monotonic() < end and gateway.poll() is None:
             windows += await attacked(house, chosen, args.window, gateway)
@@ -265,6 +278,9 @@ def write(
     log = (house.folder / "armory.log").read_text(errors="replace")
     made = report(windows, answers, watch.samples, log, GOOD)
     made["gateway_exited"] = gateway.poll()
+    made["cores"] = {"gateway": GOOD_CORES, "attackers": EVIL_CORES} if house.apart else "shared"
+    turns = house.folder / "turns.json"
+    made["turns"] = json.loads(turns.read_text()) if turns.exists() else None
     made["windows"] = [asdict(window) for window in windows]
     args.out.write_text(json.dumps(made, indent=1) + "\n")
     return made
@@ -276,18 +292,29 @@ def main() -> None:
     parser.add_argument("--window", type=float, default=12.0, help="seconds of each attack")
     parser.add_argument("--only", default="", help="attacks whose name holds this")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/attack/results.json"))
+    parser.add_argument(
+        "--share-cores", action="store_true", help="attackers on the same cores as the gateway"
+    )
+    parser.add_argument(
+        "--turns", action="store_true", help="note long turns of the event loop, with stacks"
+    )
     parser.add_argument("--keep", type=Path, help="keep the logs in this folder")
     args = parser.parse_args()
     end_on_sigterm()
     with contextlib.ExitStack() as stack:
         folder = args.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(exist_ok=True)
-        house = House(folder)
+        house = House(folder, apart=len(_CORES) > 1 and not args.share_cores)
         serve_upstreams(house, stack)
         idle = [sys.executable, "-m", "benchmarks.attack.idle", str(house.control)]
-        stack.enter_context(started(idle, folder / "idle.log", GOOD_NICE, house.control))
-        serve = [sys.executable, "-m", "armory.cli.main", "serve", "--config", str(house.write())]
-        running = started(serve, folder / "armory.log", GOOD_NICE, house.port)
+        idle = placed(idle, good=True, apart=house.apart)
+        stack.enter_context(started(idle, folder / "idle.log", house.control))
+        program = ["armory.cli.main"]
+        if args.turns:
+            program = ["benchmarks.attack.turns", str(folder / "turns.json")]
+        serve = [sys.executable, "-m", *program, "serve", "--config", str(house.write())]
+        serve = placed(serve, good=True, apart=house.apart)
+        running = started(serve, folder / "armory.log", house.port)
         gateway = stack.enter_context(running)
         result = asyncio.run(measured(house, args, gateway))
     shown = {key: value for key, value in result.items() if key not in ("samples", "windows")}

@@ -14,6 +14,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from aiohttp import web
 
 from armory.config import load_text
 from armory.domain.catalog import ServerLists
@@ -151,6 +152,40 @@ async def test_parked_calls_of_one_caller(house: House) -> None:
     assert "server.limits.parked_per_principal" in refused["message"]
     assert (await house.park("other"))["result"]["resultType"] == "input_required"
     assert house.edge.interactions.parked == 3
+
+
+async def test_a_client_that_goes_before_its_stream_begins_writes_no_traceback(
+    house: House, caplog: pytest.LogCaptureFixture
+) -> None:
+    session = (await house.open("greedy"))[2]
+    ended = asyncio.Event()
+
+    async def cut(request: web.Request) -> web.StreamResponse:
+        assert request.transport is not None
+        request.transport.abort()
+        try:
+            return await house.edge.handle("all", request)
+        finally:
+            ended.set()
+
+    app = web.Application()
+    app.router.add_get("/mcp", cut)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    headers = {
+        "Authorization": f"Bearer {TOKENS['greedy']}",
+        "Accept": "text/event-stream",
+        "Mcp-Session-Id": session,
+    }
+    url = f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await house.http.get(url, headers=headers)
+    async with asyncio.timeout(20):
+        await ended.wait()
+    await runner.cleanup()
+    assert len(house.edge.streams) == 0
+    assert "Error handling request" not in caplog.text
 
 
 def calls(count: int) -> list[Any]:

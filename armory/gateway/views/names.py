@@ -32,12 +32,16 @@ class ToolNames:
         self._words: dict[str, frozenset[str]] = {}
         self._tools: dict[str, list[str]] = {}
         self._servers: dict[str, list[str]] = {}
+        servers: dict[tuple[str, str], set[str]] = {}
         for name, tool in catalog.tools.items():
             words = _words(name)
             self._words[name] = frozenset(words)
             for called in {" ".join(words), _called(tool.original_name), _called(tool.title)}:
                 self._tools.setdefault(called, []).append(name)
-            for called in {_called(tool.server), _called(tool.server_title)}:
+            server = tool.server, tool.server_title
+            if server not in servers:
+                servers[server] = {_called(tool.server), _called(tool.server_title)}
+            for called in servers[server]:
                 self._servers.setdefault(called, []).append(name)
         for found in (self._tools, self._servers):
             found.pop("", None)

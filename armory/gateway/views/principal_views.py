@@ -142,6 +142,10 @@ class PrincipalViews:
         self._extra: OrderedDict[str, ToolRecord] = OrderedDict()
         self._indexed: frozenset[str] = frozenset()
 
+    def view_swapped(self) -> None:
+        """Another view is served: let go of the one before and of what was made from it."""
+        self._made = None
+
     async def prepare(self, request: ClientRequest, base: View, *, current: bool) -> None:
         """Have a caller's lists at hand and, where it will list them, their tools searchable."""
         owner, endpoint, answers = request.owner, request.endpoint, request.answers

@@ -24,6 +24,8 @@ from armory.wire.http.answers import JsonAnswer
 from armory.wire.http.host_checks import HostChecks, cors_headers, preflight_headers
 from armory.wire.http.resources import ProtectedResources
 
+_GONE = 499
+"""The client went away before its answer began; nobody reads this."""
 Kind = Literal["all", "set", "server"]
 Serve = Callable[[AdmittedRequest], Awaitable[web.StreamResponse]]
 
@@ -74,6 +76,11 @@ class Admission:
             return await serve(admitted)
         except Malformed as bad:
             return refusal(400, bad.code, bad.message, id=bad.id, headers=admitted.extra)
+        except ConnectionResetError:
+            transport = request.transport
+            if transport is not None and not transport.is_closing():
+                raise
+            return web.Response(status=_GONE)
 
     async def caller(self, request: web.Request) -> Principal | None:
         """Who asks for what needs no credential; None: somebody unknown.

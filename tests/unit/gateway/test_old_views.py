@@ -11,6 +11,7 @@ import pytest
 
 from armory.domain.catalog import ServerLists, build_catalog
 from armory.domain.tool import ToolRecord
+from armory.gateway.settings import GatewaySettings
 from armory.gateway.views.definitions import Form, tool_bytes
 from armory.testing.front import tool
 
@@ -43,6 +44,20 @@ async def test_the_view_before_is_let_go(bench: Bench, prepared: bool) -> None:
     del catalog, lists
     kept = [o for o in gc.get_objects() if isinstance(o, ToolRecord) and o.server == "gone"]
     assert kept == []
+
+
+async def test_views_of_single_principals_hold_it_no_longer(bench: Bench) -> None:
+    gateway = bench.gateway
+    gateway.reconfigure(settings=GatewaySettings(personal={"up": "always"}))
+    request = bench.context()
+    await gateway.context(request, own_lists="current")
+    old = weakref.ref(gateway.view)
+    catalog, _ = build_catalog({"up": _lists(3)}, previous=gateway.view.catalog)
+    gateway.publish(catalog)
+    del request
+    gc.collect()
+    assert old() is None
+    await gateway.close()
 
 
 async def test_bytes_of_unchanged_tools_are_taken_over(bench: Bench) -> None:

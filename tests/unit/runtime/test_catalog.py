@@ -1,8 +1,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import platform
+import subprocess
+import sys
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +40,13 @@ class Index:
 class House:
     """A keeper with everything around it."""
 
-    def __init__(self, pinning: Pinning | None = None) -> None:
+    def __init__(
+        self, pinning: Pinning | None = None, give_back: Callable[[], object] | None = None
+    ) -> None:
         self.lists: dict[str, ServerLists] = {}
         self.published: list[Catalog] = []
         self.index = Index()
-        self.keeper = CatalogKeeper(self.index, {}, pinning)
+        self.keeper = CatalogKeeper(self.index, {}, pinning, give_back)
 
     async def __aenter__(self) -> House:
         self.keeper.start(lambda: self.lists, self.published.append)
@@ -167,3 +173,51 @@ async def test_a_large_snapshot_is_made_beside_the_loop(monkeypatch: pytest.Monk
     assert len(built) == len(prepared) == 2
     assert here not in (*built, *prepared)
     await house.keeper.stop()
+
+
+@pytest.mark.anyio
+async def test_memory_is_given_back_when_the_catalog_has_become_much_smaller(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(catalog_module, "SHRUNK", 5)
+    monkeypatch.setattr(catalog_module, "TRIM_AFTER_S", 0.0)
+    given = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    threads: list[int] = []
+
+    def give_back() -> None:
+        threads.append(threading.get_ident())
+        loop.call_soon_threadsafe(given.set)
+
+    async with House(give_back=give_back) as house:
+        for names in ("abcdef", "abcde"):
+            house.lists["up"] = lists(*names)
+            await house.settle()
+        assert not given.is_set()
+        house.lists["up"] = lists()
+        await house.settle()
+        async with asyncio.timeout(10):
+            await given.wait()
+    assert len(threads) == 1
+    assert threads[0] != threading.get_ident()
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is asked")
+def test_what_the_allocator_holds_is_given_back() -> None:
+    program = """
+from armory.runtime.blocks import memory
+def resident():
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * 4096 / 1e6
+held = [bytearray(1_000) for _ in range(200_000)]
+last = held.pop()
+full = resident()
+held.clear()
+memory.give_back()
+print(full - resident())
+"""
+    environment = {**os.environ, "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+    said = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, check=True, text=True
+    )
+    assert float(said.stdout) > 150

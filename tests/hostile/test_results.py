@@ -1,0 +1,178 @@
+"""Results that no parser likes: nested 1,500 deep, with halves of characters.
+
+Bounded: nothing is waited for and nobody else is touched; each such result is one error, or a
+result that every client can read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
+from armory.testing.processes import GatewayProcess
+
+pytestmark = pytest.mark.anyio
+BOUND_S = 40.0
+"""Less than the minute after which a call that is not answered fails."""
+DEEP = '{"x":' * 1_500 + "1" + "}" * 1_500
+ARRAYS = "[" * 1_500 + "]" * 1_500
+RESULTS = {
+    "good": '{"content":[{"type":"text","text":"fine"}]}',
+    "objects": f'{{"content":[],"structuredContent":{DEEP}}}',
+    "arrays": f'{{"content":[],"structuredContent":{{"a":{ARRAYS}}}}}',
+    "meta": f'{{"content":[],"_meta":{{"a.b/c":{DEEP}}}}}',
+    "escaped": r'{"content":[{"type":"text","text":"a\ud800b\udfffc"}],'
+    r'"structuredContent":{"k\udc00":"\ud83d"}}',
+    "pair": r'{"content":[{"type":"text","text":"\ud83d\ude00"}]}',
+}
+SURROGATE_BYTES = b'{"content":[{"type":"text","text":"a\xed\xa0\x80b"}]}'
+ERRORS = {
+    "error": f'{{"code":-1,"message":"no","data":{DEEP}}}',
+    "message": r'{"code":-1,"message":"n\ud800o"}',
+}
+NESTED = ("objects", "arrays", "meta", "error")
+NAMES = (*RESULTS, "bytes", *ERRORS)
+SERVER = """
+import json, sys
+sys.path[:0] = json.loads(sys.argv[1])
+from tests.hostile.test_results import answered
+for line in sys.stdin.buffer:
+    said = answered(line)
+    if said is not None:
+        sys.stdout.buffer.write(said + b"\\n")
+        sys.stdout.buffer.flush()
+"""
+
+
+def answered(data: bytes) -> bytes | None:
+    """What the upstream says to a message; None: nothing."""
+    asked = json.loads(data)
+    if "id" not in asked or "method" not in asked:
+        return None
+    method, name = asked["method"], asked.get("params", {}).get("name", "")
+    begin = b'{"jsonrpc":"2.0","id":%s,' % json.dumps(asked["id"]).encode()
+    if method == "tools/call" and name in ERRORS:
+        return begin + b'"error":' + ERRORS[name].encode() + b"}"
+    if method == "tools/call":
+        found = SURROGATE_BYTES if name == "bytes" else RESULTS[name].encode()
+    elif method == "initialize":
+        found = (
+            b'{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},'
+            b'"serverInfo":{"name":"x","version":"1"}}'
+        )
+    elif method == "tools/list":
+        tools = [{"name": name, "inputSchema": {"type": "object"}} for name in NAMES]
+        found = json.dumps({"tools": tools}).encode()
+    else:
+        return begin + b'"error":{"code":-32601,"message":"no"}}'
+    return begin + b'"result":' + found + b"}"
+
+
+class Handler(BaseHTTPRequestHandler):
+    """The upstream over HTTP: JSON at /json, events at /events."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        said = answered(self.rfile.read(int(self.headers["Content-Length"])))
+        if said is None:
+            self._say(202, "text/plain", b"")
+        elif self.path == "/json":
+            self._say(200, "application/json", said)
+        else:
+            self._say(200, "text/event-stream", b"data: " + said + b"\n\n")
+
+    def do_GET(self) -> None:
+        self._say(405, "text/plain", b"")
+
+    do_DELETE = do_GET
+
+    def _say(self, status: int, kind: str, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: Any) -> None:
+        del format, args
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    url = f"http://127.0.0.1:{server.server_address[1]}"
+    paths = json.dumps([str(Path(__file__).parents[2]), *filter(None, sys.path)])
+    config = {
+        "upstreams": {
+            "stdio": {"command": sys.executable, "args": ["-c", SERVER, paths]},
+            "json": {"url": f"{url}/json", "transport": "streamable-http"},
+            "events": {"url": f"{url}/events", "transport": "streamable-http"},
+        },
+        "tool_rag": {"enabled": False},
+    }
+    with GatewayProcess(config, tmp_path_factory.mktemp("gateway")) as running:
+        assert isinstance(running, GatewayProcess)
+        yield running
+    server.shutdown()
+    server.server_close()
+    thread.join()
+
+
+async def called(gateway: GatewayProcess, era: str, tool: str) -> Any:
+    """The answer to a call, which has to be JSON of whole characters."""
+    params = {"name": tool, "arguments": {}}
+    url = f"{gateway.url}/mcp"
+    async with asyncio.timeout(BOUND_S), aiohttp.ClientSession() as http:
+        if era == "legacy":
+            client = LegacyClient(url, http, "2025-06-18")
+            await client.initialize({})
+            answer = await client.request("tools/call", params)
+        else:
+            body = modern_body(1, "tools/call", params)
+            async with http.post(url, json=body, headers=modern_headers(body)) as response:
+                answer = (await messages(response))[-1]
+    json.dumps(answer, ensure_ascii=False).encode()  # fails where half a character is left
+    return answer
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize("server", ["stdio", "json", "events"])
+async def test_results_that_are_nested_1500_deep(
+    gateway: GatewayProcess, server: str, era: str
+) -> None:
+    for name in NESTED:
+        error = (await called(gateway, era, f"{server}__{name}"))["error"]
+        assert "nested deeper than 512 levels" in error["message"], name
+    assert (await called(gateway, era, f"{server}__good"))["result"]["content"][0]["text"] == "fine"
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+@pytest.mark.parametrize("server", ["stdio", "json", "events"])
+async def test_halves_of_characters(gateway: GatewayProcess, server: str, era: str) -> None:
+    texts = {}
+    for name in ("escaped", "bytes", "pair"):
+        answer = await called(gateway, era, f"{server}__{name}")
+        texts[name] = answer["result"]["content"][0]["text"]
+    assert texts["escaped"] == "a\ufffdb\ufffdc"
+    assert texts["bytes"].replace("\ufffd", "") == "ab"
+    assert texts["pair"] == "\N{GRINNING FACE}", "a whole one stays"
+    error = (await called(gateway, era, f"{server}__message"))["error"]
+    assert error["message"] == "n\ufffdo"
+
+
+async def test_the_log_is_quiet(gateway: GatewayProcess) -> None:
+    assert "Traceback" not in gateway.errors()
