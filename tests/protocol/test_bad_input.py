@@ -318,8 +318,11 @@ async def test_a_session_is_told_which_revisions_there_are(front: Front) -> None
         "Accept": "application/json, text/event-stream",
     }
     body = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
-    async with front.http.post(front.url + "/mcp", json=body, headers=headers) as response:
-        told = await response.json()
-        assert response.status == 400
-    assert told["error"]["code"] == -32600
-    assert "'2099-01-01'; sessions have one of 2024-11-05" in told["error"]["message"]
+    for method, json in (("POST", body), ("GET", None), ("DELETE", None)):
+        sent = front.http.request(method, front.url + "/mcp", json=json, headers=headers)
+        async with sent as response:
+            told = await response.json()
+            assert response.status == 400, method
+        assert told["error"]["code"] == -32600
+        assert "'2099-01-01'; sessions have one of 2024-11-05" in told["error"]["message"]
+    assert (await client.request("ping"))["result"] == {}

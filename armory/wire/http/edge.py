@@ -191,6 +191,8 @@ class HttpEdge:
             return await self._legacy.get(admitted)
         if method == "DELETE" and known:
             return await self._legacy.delete(admitted)
+        if method in ("GET", "DELETE") and _names_unknown(admitted, version):
+            return _unknown_revision(admitted, version)
         headers = {**admitted.extra, "Allow": "POST, GET, DELETE, OPTIONS" if known else "POST"}
         return refusal(405, codes.INVALID_REQUEST, f"{method} is not served here", headers=headers)
 
@@ -208,10 +210,8 @@ class HttpEdge:
                 f"the body is larger than {limit:,} bytes; server.limits.body_bytes sets that limit"
             )
             return refusal(413, codes.INVALID_REQUEST, message, headers=admitted.extra)
-        if version not in (None, *versions.ALL_VERSIONS) and SESSION_HEADER in request.headers:
-            known = ", ".join(versions.LEGACY_VERSIONS)
-            message = f"{VERSION_HEADER} is {version!r}; sessions have one of {known}"
-            return refusal(400, codes.INVALID_REQUEST, message, headers=admitted.extra)
+        if _names_unknown(admitted, version):
+            return _unknown_revision(admitted, version)
         jsonrpc.check_depth(body, self._settings.json_depth)
         admitted.body = body
         if jsonrpc.is_batch(body):
@@ -238,3 +238,15 @@ class HttpEdge:
         document = self._gateway.description.discovery(self._gateway.view, principal)
         document["protocolVersions"] = [*versions.LEGACY_VERSIONS, *versions.MODERN_VERSIONS]
         return json_answer(None, encode(document), headers={"Cache-Control": "no-store"})
+
+
+def _names_unknown(admitted: AdmittedRequest, version: str | None) -> bool:
+    """Whether a request of a session names a revision that there is not."""
+    unknown = version is not None and version not in versions.ALL_VERSIONS
+    return unknown and SESSION_HEADER in admitted.request.headers
+
+
+def _unknown_revision(admitted: AdmittedRequest, version: str | None) -> web.Response:
+    known = ", ".join(versions.LEGACY_VERSIONS)
+    message = f"{VERSION_HEADER} is {version!r}; sessions have one of {known}"
+    return refusal(400, codes.INVALID_REQUEST, message, headers=admitted.extra)

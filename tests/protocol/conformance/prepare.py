@@ -1,0 +1,52 @@
+"""Fetch the conformance servers of the official SDKs, and build the Go client, once:
+
+    python tests/protocol/conformance/prepare.py FOLDER
+
+then set `ARMORY_TEST_SDKS=FOLDER`. The Python SDK's server comes out of its source archive, the Go
+SDK's is built where there is a Go toolchain (`tests/clients/go`).
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+
+GO = Path(__file__).parents[2] / "clients" / "go"
+GO_SERVER = "github.com/modelcontextprotocol/go-sdk/conformance/everything-server"
+PYTHON_SERVER = "examples/servers/everything-server/mcp_everything_server"
+
+
+def python_server(folder: Path) -> None:
+    """Unpack the server of the SDK that is installed here."""
+    wanted = f"mcp=={version('mcp')}"
+    with tempfile.TemporaryDirectory() as place:
+        pip = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--no-binary", "mcp"]
+        subprocess.run([*pip, "-d", place, wanted], check=True)
+        (archive,) = Path(place).glob("mcp-*.tar.gz")
+        with tarfile.open(archive) as opened:
+            opened.extractall(place, filter="data")
+        unpacked = Path(place) / archive.name.removesuffix(".tar.gz") / PYTHON_SERVER
+        shutil.copytree(unpacked, folder / unpacked.name, dirs_exist_ok=True)
+
+
+def main() -> None:
+    """Make everything that is not there yet."""
+    folder = Path(sys.argv[1]).resolve()
+    if not (folder / "python").exists():
+        python_server(folder / "python")
+    go = shutil.which("go")
+    if go is None:
+        sys.stderr.write("no Go toolchain: its SDK's server and client are not built\n")
+    elif not (folder / "go" / "client").exists():
+        (folder / "go").mkdir(parents=True, exist_ok=True)
+        out = [go, "build", "-o", f"{folder / 'go'}/"]
+        subprocess.run([*out, ".", GO_SERVER], cwd=GO, check=True)
+
+
+if __name__ == "__main__":
+    main()
