@@ -1,6 +1,7 @@
-"""Calls of modern clients that ask at once, in front of upstreams with a handshake.
+"""Calls that ask at once, in front of upstreams with a handshake.
 
-A modern request does not say which client it comes from: they share their principal's session.
+A modern request does not say which client it comes from: they share their principal's session. A
+client with a handshake has one of its own, unless all share one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from armory.domain.principal import ANONYMOUS
+from armory.protocol.link import Owner
 from armory.testing.clients.recording import RecordingClient
 from tests.contract.links import BOUND_S, Rig
 
@@ -35,3 +38,18 @@ async def test_each_is_asked_for_itself_the_first_time(legacy: Rig, isolation: s
     said = [answer["structuredContent"].get("result") for answer in answers]
     assert said == [{**SAID, "of": number} for number in range(6)]
     assert legacy.pool.status()["up"].sessions.open == 1
+
+
+@pytest.mark.parametrize("isolation", ["principal", "session", "shared"])
+async def test_a_client_with_a_handshake_is_asked_for_each(legacy: Rig, isolation: str) -> None:
+    await legacy.reconfigure(isolation=isolation)
+    client = able(0)
+    owner = Owner(ANONYMOUS, "one", client)
+    async with asyncio.timeout(BOUND_S):
+        answers: list[Any] = await asyncio.gather(
+            *(legacy.call("sample", client=client, owner=owner) for _ in range(6))
+        )
+    said = [answer["structuredContent"].get("result") for answer in answers]
+    assert said == [{**SAID, "of": 0}] * 6
+    counts = legacy.pool.status()["up"].sessions
+    assert (counts.open, counts.own) == (1, 0 if isolation == "shared" else 1)
