@@ -246,7 +246,7 @@ def _names_unknown(admitted: AdmittedRequest, version: str | None) -> bool:
     return unknown and SESSION_HEADER in admitted.request.headers
 
 
-def _unknown_revision(admitted: AdmittedRequest, version: str | None) -> web.Response:
+def _unknown_revision(admitted: AdmittedRequest, version: str | None) -> web.StreamResponse:
     known = ", ".join(versions.LEGACY_VERSIONS)
     message = f"{VERSION_HEADER} is {version!r}; sessions have one of {known}"
     return refusal(400, codes.INVALID_REQUEST, message, headers=admitted.extra)
