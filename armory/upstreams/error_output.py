@@ -1,4 +1,4 @@
-"""What the processes of one stdio server wrote to standard error.
+"""What the processes of one stdio server wrote to standard error, or in vain to standard output.
 
 Owns: keeping the last of it, and finding the line that says most. Never imports a transport.
 """

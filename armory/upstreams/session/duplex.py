@@ -56,6 +56,7 @@ class DuplexLink(StatefulLink):
             messages = decode(data)
         except UnreadableMessage as garbage:
             self.budget.garbage(garbage, len(data))
+            self.unreadable(data)
             messages = []
         for message in messages:
             hit = self.requests.route(message)
@@ -65,6 +66,9 @@ class DuplexLink(StatefulLink):
         if pause_s and self.budget.worn_out:
             self.died(TOO_NOISY)
         return pause_s
+
+    def unreadable(self, data: bytes | bytearray) -> None:
+        """One frame was no message; may be kept where it can tell why nothing works."""
 
     def died(self, reason: str) -> None:
         """The stream ended: fail what is in flight, tell who observes."""

@@ -247,7 +247,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
         else:
             reason = f"its process exited with status {code}"
         said = self._errors.telling(self._errors_before)
-        return f"{reason}; it said: {said}" if said else reason
+        if said:
+            return f"{reason}; it said: {said}"
+        return f"{reason} and said nothing; run its command by hand" if (code or 0) > 0 else reason
 
     def _end(self, reason: str) -> None:
         if not self._ended:

@@ -13,6 +13,7 @@ from armory.upstreams.session.duplex import DuplexLink
 from armory.upstreams.transports.lines import Lines
 from armory.upstreams.transports.process import ServerProcess
 
+_WORDS_BYTES = 2_000
 _LAST_WORDS_S = 1.0
 """How long a broken pipe waits for the process' exit status, which comes right behind."""
 
@@ -68,6 +69,10 @@ class StdioLink(DuplexLink):
                     await self._process.stop()
                 finally:
                     self._process.kill()
+
+    def unreadable(self, data: bytes | bytearray) -> None:
+        """A line of text on standard output, where many programs complain, is kept as words."""
+        self._context.errors.add(bytes(data[:_WORDS_BYTES]))
 
     def died(self, reason: str) -> None:
         """As `DuplexLink.died`; whoever found the pipe broken learns why."""

@@ -131,6 +131,17 @@ async def test_an_exit_at_the_start_shows_its_last_words(
     assert event.reason.startswith("its process exited with status 3")
 
 
+async def test_words_on_standard_output_are_last_words_too(start: Start) -> None:
+    program = "import sys; print('Please set SOME_API_KEY first'); sys.exit(3)"
+    with pytest.raises(UpstreamUnavailable, match=r"exited with status 3; it said: Please set"):
+        await start(inline(program))
+
+
+async def test_an_exit_without_a_word_says_what_to_do(start: Start) -> None:
+    with pytest.raises(UpstreamUnavailable, match=r"status 3 and said nothing; run its command"):
+        await start(inline("import sys; sys.exit(3)"))
+
+
 async def test_kill_9_in_mid_call(start: Start, observer: RecordingObserver) -> None:
     link = await start(scripted())
     calls = [asyncio.create_task(call(link, "hang")) for _ in range(3)]
