@@ -19,7 +19,12 @@ MAX_PARAMETERS = 200
 METHODS = ("get", "put", "post", "delete", "patch")
 Place = Literal["path", "query", "header", "cookie"]
 _PLACES = ("path", "query", "header", "cookie")
-_IGNORED_HEADERS = frozenset(("accept", "content-type", "authorization"))
+_IGNORED_HEADERS = frozenset(
+    "accept content-type authorization host content-length transfer-encoding connection upgrade te "
+    "trailer expect cookie proxy-authorization".split()
+)
+"""OpenAPI leaves out the first three; the others are the connection's own."""
+_TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _STYLES = {
     "path": ("simple", "label", "matrix"),
     "query": ("form", "spaceDelimited", "pipeDelimited", "deepObject"),
@@ -230,6 +235,8 @@ class _Reader:
                     raise BadDescription("a parameter lacks its name, or says wrongly where it is")
                 if place == "header" and name.lower() in _IGNORED_HEADERS:
                     continue
+                if place in ("header", "cookie") and not _TOKEN.fullmatch(name):
+                    raise BadDescription(f"no {place} can be called {name[:80]!r}")
                 if place != "path" or f"{{{name}}}" in path:
                     found[place, name] = parameter
         if len(found) > MAX_PARAMETERS:

@@ -70,12 +70,20 @@ def _process(spec: UpstreamSpec) -> Finding | None:
 
 def _place(spec: UpstreamSpec) -> str:
     """The URL that is asked first."""
-    return spec.url or spec.base_url or spec.openapi or ""
+    return getattr(spec, _place_key(spec)) or ""
+
+
+def _place_key(spec: UpstreamSpec) -> str:
+    """The key of the configuration that says it."""
+    if spec.openapi is None:
+        return "url"
+    return "openapi" if spec.base_url is None else "base_url"
 
 
 async def _address(spec: UpstreamSpec, url: str) -> Finding | None:
     """Name, port and certificate of an upstream that is reached without a proxy."""
     check, key = f"upstream {spec.key}", f"upstreams.{spec.key}"
+    said = f"{key}.{_place_key(spec)}"
     parts = urlsplit(url)
     host = parts.hostname or ""
     if spec.proxy is not None or "://" not in url:
@@ -92,14 +100,14 @@ async def _address(spec: UpstreamSpec, url: str) -> Finding | None:
         async with asyncio.timeout(_CONNECT_S):
             _, writer = await asyncio.open_connection(host, port, ssl=context)
     except socket.gaierror:
-        fix = f"correct the host in {key}.url, or this machine's DNS"
+        fix = f"correct the host in {said}, or this machine's DNS"
         return bad(check, f"the name {host!r} cannot be resolved", fix)
     except ssl.SSLCertVerificationError as error:
         return bad(
-            check, f"its certificate is refused: {error.verify_message}", _tls_fix(error, key)
+            check, f"its certificate is refused: {error.verify_message}", _tls_fix(error, key, said)
         )
     except ssl.SSLError as error:
-        fix = f"https is spoken to it; is {key}.url perhaps http://?"
+        fix = f"https is spoken to it; is {said} perhaps http://?"
         return bad(check, f"it speaks no TLS: {error.reason or error}", fix)
     except TimeoutError:
         fix = (
@@ -107,7 +115,7 @@ async def _address(spec: UpstreamSpec, url: str) -> Finding | None:
         )
         return bad(check, f"{host}:{port} does not answer within {_CONNECT_S:g} s", fix)
     except OSError as error:
-        fix = f"start the server, or correct {key}.url"
+        fix = f"start the server, or correct {said}"
         return bad(check, f"{host}:{port} cannot be reached: {error.strerror or error}", fix)
     certificate = writer.get_extra_info("peercert") or {}
     writer.close()
@@ -126,12 +134,12 @@ def _context(spec: UpstreamSpec, parts: SplitResult) -> ssl.SSLContext | None:
     return context
 
 
-def _tls_fix(error: ssl.SSLCertVerificationError, key: str) -> str:
+def _tls_fix(error: ssl.SSLCertVerificationError, key: str, place: str) -> str:
     said = error.verify_message.lower()
     if "expired" in said or "not yet valid" in said:
         return "renew the certificate at the server; is this machine's clock right?"
     if "hostname" in said or "ip address" in said:
-        return f"use the name in the certificate in {key}.url"
+        return f"use the name in the certificate in {place}"
     return f"give the authority that signed it as {key}.tls.ca_file"
 
 
@@ -183,6 +191,8 @@ def _refused(spec: UpstreamSpec, error: ArmoryError) -> Finding:
         fix = f"it hangs; raise {key}.connect_timeout_s if it is only slow"
     elif spec.is_stdio:
         fix = "run its command by hand; what it wrote last stands in the cause"
+    elif spec.openapi is not None:
+        fix = f"{key}.openapi is to be an OpenAPI 3 description, {key}.base_url where its API is"
     else:
         fix = f"is {key}.url the MCP endpoint (often it ends in /mcp or /sse)?"
     return bad(check, message, fix)

@@ -95,8 +95,11 @@ async def _fetched(spec: UpstreamSpec, url: str) -> bytes:
         response = await client.send(
             "GET", headers, None, spec.connect_timeout_s, what="the description"
         )
-        if response.status != 200:
+        if response.status in (401, 403):
             raise await client.failure(response)
+        if response.status != 200:
+            response.close()
+            raise BadDescription(f"HTTP {response.status} is all that its server answers")
         return bytes(await read_body(response, min(MAX_BYTES, spec.message_bytes)))
     except BodyTooLarge as error:
         raise BadDescription(str(error)) from None

@@ -149,3 +149,15 @@ def test_an_answer_that_says_json_and_is_none() -> None:
     assert result_of(200, {}, b"[1]")["structuredContent"] == {"result": [1]}
     blob = result_of(200, {"Content-Type": "application/zip"}, b"PK")["content"][0]["resource"]
     assert blob["blob"] == "UEs="
+
+
+def test_headers_of_the_connection_are_not_for_callers() -> None:
+    def described_with(name: str) -> dict[str, Any]:
+        parameters = [{"name": name, "in": "header", "schema": {}}]
+        return described(paths={"/a": {"get": {"parameters": parameters}}})
+
+    for name in ("Host", "transfer-encoding", "Content-Length", "Authorization"):
+        (operation,) = read_operations(Document(described_with(name))).by_name.values()
+        assert operation.parameters == ()
+    found = read_operations(Document(described_with("X\r\nY")))
+    assert found.left_out == [("get_a", "no header can be called 'X\\r\\nY'")]

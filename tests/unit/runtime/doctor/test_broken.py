@@ -51,6 +51,11 @@ def upstream(**block: Any) -> Config:
     return {**NO_RAG, "upstreams": {"it": block}}
 
 
+def described(folder: Path, text: str) -> Config:
+    (folder / "api.yaml").write_text(text)
+    return upstream(openapi="api.yaml")
+
+
 def command(code: str) -> Config:
     return upstream(command=sys.executable, args=["-c", code])
 
@@ -143,6 +148,18 @@ SETUPS: dict[str, tuple[Callable[[Path], Config], str, str, str]] = {
         "embedder",
         "needs a key",
         "OPENAI_API_KEY",
+    ),
+    "an API that is down": (
+        lambda _: upstream(openapi="gone.yaml", base_url=f"http://127.0.0.1:{free_port()}"),
+        "upstream it",
+        "cannot be reached",
+        "upstreams.it.base_url",
+    ),
+    "a description without a place": (
+        lambda folder: described(folder, "openapi: 3.1.0\npaths: {/x: {get: {}}}"),
+        "upstream it",
+        "give base_url",
+        "upstreams.it.openapi",
     ),
 }
 
