@@ -20,8 +20,21 @@ METHODS = ("get", "put", "post", "delete", "patch")
 Place = Literal["path", "query", "header", "cookie"]
 _PLACES = ("path", "query", "header", "cookie")
 _IGNORED_HEADERS = frozenset(
-    "accept content-type authorization host content-length transfer-encoding connection upgrade te "
-    "trailer expect cookie proxy-authorization".split()
+    (
+        "accept",
+        "content-type",
+        "authorization",
+        "host",
+        "content-length",
+        "transfer-encoding",
+        "connection",
+        "upgrade",
+        "te",
+        "trailer",
+        "expect",
+        "cookie",
+        "proxy-authorization",
+    )
 )
 """OpenAPI leaves out the first three; the others are the connection's own."""
 _TOKEN = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
