@@ -39,6 +39,9 @@ _encode = msgspec.json.encode
 _JOINED_BYTES = 256 << 20
 """Joined lists are kept up to so many bytes: with packs every user may see another one."""
 _VISIBLE_KEPT = 10_000
+ESTIMATED_ABOVE = 2_000
+_SAMPLE = 500
+"""Of more tools than that, this many tell how large all are."""
 
 
 class View:
@@ -74,6 +77,7 @@ class View:
         later = previous is not None and previous.catalog.version < catalog.version
         self._bytes = previous.kept_bytes(catalog) if previous is not None and later else {}
         self._joined = LRUCache[tuple[str, Form, str], bytes](joined_bytes, getsizeof=len)
+        self._sizes = LRUCache[tuple[str, Form], int](_VISIBLE_KEPT)
         self._pinned = LRUCache[str, tuple[str, ...]](_VISIBLE_KEPT)
         self._usable = LRUCache[str, frozenset[str]](_VISIBLE_KEPT)
         self._apps = frozenset(n for n, tool in catalog.tools.items() if not for_models(tool))
@@ -302,6 +306,22 @@ class View:
             names = [name for name in self.catalog.tools if name in visible.tools.names]
             data = self._keep(key, self.tools_json(names, form))
         return data
+
+    def size_of(self, visible: VisibleCatalog, form: Form) -> int:
+        """Bytes of every visible tool as listed; of thousands, estimated by each n-th of them:
+        taking all to bytes would hold the event loop, and their memory.
+        """
+        count = len(visible.tools)
+        if count <= ESTIMATED_ABOVE:
+            return len(self.all_tools_json(visible, form))
+        key = (visible.tools.key, form)
+        size = self._sizes.get(key)
+        if size is None:
+            names = [name for name in self.catalog.tools if name in visible.tools.names]
+            some = names[:: max(1, count // _SAMPLE)]
+            size = sum(len(self.tool_json(name, form)) + 1 for name in some) * count // len(some)
+            self._sizes[key] = size
+        return size
 
     def _keep(self, key: tuple[str, Form, str], data: bytes) -> bytes:
         if len(data) <= self._joined.maxsize:

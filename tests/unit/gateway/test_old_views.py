@@ -13,6 +13,7 @@ from armory.domain.catalog import ServerLists, build_catalog
 from armory.domain.tool import ToolRecord
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.views.definitions import Form, tool_bytes
+from armory.gateway.views.view import ESTIMATED_ABOVE
 from armory.testing.front import tool
 
 if TYPE_CHECKING:
@@ -58,6 +59,22 @@ async def test_views_of_single_principals_hold_it_no_longer(bench: Bench) -> Non
     gc.collect()
     assert old() is None
     await gateway.close()
+
+
+@pytest.mark.parametrize("count", [2_000, 20_000])
+async def test_the_size_of_a_large_list_is_told_without_making_its_bytes(
+    bench: Bench, count: int
+) -> None:
+    gateway = bench.gateway
+    catalog, _ = build_catalog({"up": _lists(count)}, previous=gateway.view.catalog)
+    gateway.publish(catalog)
+    view = gateway.view
+    visible = view.visible(bench.context())
+    size = view.size_of(visible, MODERN)
+    made = len(view._bytes[MODERN])  # pyright: ignore[reportPrivateUsage]
+    assert made == (count if count <= ESTIMATED_ABOVE else 500)
+    exact = len(view.all_tools_json(visible, MODERN))
+    assert abs(size - exact) <= (0 if count <= ESTIMATED_ABOVE else exact / 50)
 
 
 async def test_bytes_of_unchanged_tools_are_taken_over(bench: Bench) -> None:
