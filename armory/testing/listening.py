@@ -5,12 +5,17 @@ Owns: `listening`. Never imports the gateway.
 
 from __future__ import annotations
 
+import ssl
+
 from aiohttp import web
 
 
-async def listening(app: web.Application) -> tuple[web.AppRunner, str]:
+async def listening(
+    app: web.Application, tls: ssl.SSLContext | None = None
+) -> tuple[web.AppRunner, str]:
     """(what to clean up, the URL) of an application that is served on loopback."""
     runner = web.AppRunner(app, shutdown_timeout=1.0)
     await runner.setup()
-    await web.TCPSite(runner, "127.0.0.1", 0).start()
-    return runner, f"http://127.0.0.1:{runner.addresses[0][1]}"
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+    scheme = "http" if tls is None else "https"
+    return runner, f"{scheme}://127.0.0.1:{runner.addresses[0][1]}"

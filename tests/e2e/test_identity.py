@@ -3,129 +3,39 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager
+import ssl
+from collections.abc import Generator
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs, urljoin, urlsplit
+from urllib.parse import urlsplit
 
-import aiohttp
 import anyio
-import httpx2
 import jwt
 import pytest
-from mcp import ClientSession
-from mcp.client.auth import AuthorizationCodeResult, OAuthClientProvider
-from mcp.client.streamable_http import streamable_http_client
-from mcp.shared.auth import (
-    OAuthClientInformationFull,
-    OAuthClientMetadata,
-    OAuthToken,
-)
+from aiohttp import web
+from mcp.shared.auth import OAuthClientInformationFull
 from pydantic import AnyUrl
 
-from armory.config import load_text
-from armory.runtime.opening import open_runtime
-from armory.runtime.running import Runtime
+from armory.authserver import documents
+from armory.oauth.exchange import Route
+from armory.testing.certificates import certificate
+from armory.testing.listening import listening
+from tests.e2e.person import CALLBACK, HERE, Person, gateway, provider
 
 pytestmark = [pytest.mark.anyio, pytest.mark.node]
-HERE = Path(__file__).with_name("identity")
-CALLBACK = "http://127.0.0.1:9/callback"
 
 
 @pytest.fixture(scope="module")
 def issuer(node: str, node_dir: Path) -> Generator[str]:
-    """A certified provider that runs."""
-    process = subprocess.Popen(
-        [node, str(HERE / "provider.mjs"), str(node_dir)],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-    )
-    assert process.stdout is not None
-    try:
-        yield process.stdout.readline().strip()
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    """A certified provider that registers clients."""
+    with provider(node, node_dir) as found:
+        yield found
 
 
-@asynccontextmanager
-async def gateway(tmp_path: Path, security: dict[str, Any]) -> AsyncGenerator[Runtime]:
-    config = {
-        "upstreams": {"notes": {"command": sys.executable, "args": ["-m", "armory.demo"]}},
-        "security": security,
-        "tool_rag": {"enabled": False},
-        "observability": {"log_level": "error"},
-    }
-    loaded = load_text(json.dumps(config), environ={"ARMORY_HOME": str(tmp_path)})
-    async with open_runtime(loaded, address=("127.0.0.1", 0)) as runtime:
-        yield runtime
-
-
-class Person:
-    """Somebody with a browser, and a Python client that remembers what it is given."""
-
-    def __init__(self, name: str, client: OAuthClientInformationFull | None = None) -> None:
-        self.name = name
-        self.client = client
-        self.tokens: OAuthToken | None = None
-        self.back: dict[str, str] = {}
-        self.visited: list[str] = []
-
-    async def get_tokens(self) -> OAuthToken | None:
-        return self.tokens
-
-    async def set_tokens(self, tokens: OAuthToken) -> None:
-        self.tokens = tokens
-
-    async def get_client_info(self) -> OAuthClientInformationFull | None:
-        return self.client
-
-    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
-        self.client = client_info
-
-    async def browse(self, url: str) -> None:
-        """Follow redirects until one leads to the client."""
-        jar = aiohttp.CookieJar(unsafe=True)
-        async with aiohttp.ClientSession(cookie_jar=jar) as browser:
-            for _ in range(20):
-                self.visited.append(url)
-                if url.startswith(CALLBACK):
-                    self.back = {
-                        name: texts[0] for name, texts in parse_qs(urlsplit(url).query).items()
-                    }
-                    return
-                headers = {"X-Person": self.name}
-                async with browser.get(url, headers=headers, allow_redirects=False) as answer:
-                    assert answer.status in (302, 303), await answer.text()
-                    url = urljoin(url, answer.headers["Location"])
-        raise AssertionError("redirected without end")
-
-    async def returned(self) -> AuthorizationCodeResult:
-        return AuthorizationCodeResult(
-            code=self.back["code"], state=self.back["state"], iss=self.back.get("iss")
-        )
-
-    async def tools(self, url: str) -> list[str]:
-        """Connect, log in where that is asked for, and list tools."""
-        metadata = OAuthClientMetadata(
-            client_name="a Python client",
-            redirect_uris=[AnyUrl(CALLBACK)],
-            grant_types=["authorization_code", "refresh_token"],
-            response_types=["code"],
-        )
-        login = OAuthClientProvider(url, metadata, self, self.browse, self.returned)
-        async with (
-            httpx2.AsyncClient(auth=login, timeout=30) as http,
-            streamable_http_client(url, http_client=http) as streams,
-            ClientSession(*streams) as session,
-        ):
-            await session.initialize()
-            return [tool.name for tool in (await session.list_tools()).tools]
+@pytest.fixture(scope="module")
+def closed(node: str, node_dir: Path) -> Generator[str]:
+    """One that registers none; the gateway is registered by hand."""
+    with provider(node, node_dir, "closed") as found:
+        yield found
 
 
 async def test_the_python_client_registers_and_logs_in(tmp_path: Path, issuer: str) -> None:
@@ -176,3 +86,71 @@ async def test_the_typescript_client_registers_and_logs_in(
         done = await anyio.run_process(command, check=False)
     assert done.returncode == 0, done.stderr.decode()[-3_000:]
     assert "notes__add_note" in json.loads(done.stdout)
+
+
+# -- in front of a provider that registers nobody -------------------------------------------------
+
+
+def behind(closed: str) -> dict[str, object]:
+    """The block `security` of a gateway in front of it."""
+    proxy = {"issuer": closed, "client_id": "armory", "client_secret": "the-secret-of-the-gateway"}
+    return {"oauth": {"proxy": proxy, "scopes": ["mcp:use"]}}
+
+
+async def test_the_python_client_logs_in_through_the_proxy(tmp_path: Path, closed: str) -> None:
+    async with gateway(tmp_path, behind(closed)) as runtime:
+        assert runtime.listening is not None
+        url = f"{runtime.listening.url}/mcp"
+        ann = Person("ann")
+        assert "notes__add_note" in await ann.tools(url)
+        assert ann.tokens is not None
+        assert ann.tokens.refresh_token is not None
+        assert [u for u in ann.visited if u.startswith(closed)]
+        seen = len(ann.visited)
+        assert await ann.tools(url)
+        assert len(ann.visited) == seen
+
+
+async def test_the_typescript_client_logs_in_through_the_proxy(
+    tmp_path: Path, closed: str, node: str, node_dir: Path
+) -> None:
+    async with gateway(tmp_path, behind(closed)) as runtime:
+        assert runtime.listening is not None
+        url = f"{runtime.listening.url}/mcp"
+        command = [node, str(HERE / "client.mjs"), str(node_dir), url, "ann"]
+        done = await anyio.run_process(command, check=False)
+    assert done.returncode == 0, done.stderr.decode()[-3_000:]
+    assert "notes__add_note" in json.loads(done.stdout)
+
+
+async def test_the_python_client_is_known_by_its_document(
+    tmp_path: Path, closed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def document(request: web.Request) -> web.Response:
+        asked.append(request.path)
+        found = {"client_id": place, "client_name": "Code", "redirect_uris": [CALLBACK]}
+        return web.json_response(found, headers={"Cache-Control": "max-age=3600"})
+
+    app = web.Application()
+    app.router.add_get("/code/client-metadata", document)
+    cert, key = certificate(tmp_path)
+    serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    serving.load_cert_chain(cert, key)
+    runner, origin = await listening(app, serving)
+    place = f"{origin}/code/client-metadata"
+    trusting = ssl.create_default_context(cafile=cert)
+    # as if this machine were the internet
+    route = Route(trusting, timeout_s=5.0, body_bytes=documents.BODY_BYTES, named=(origin,))
+    monkeypatch.setattr(documents, "ROUTE", route)
+    try:
+        async with gateway(tmp_path, behind(closed)) as runtime:
+            assert runtime.listening is not None
+            ann = Person("ann", document=place)
+            assert "notes__add_note" in await ann.tools(f"{runtime.listening.url}/mcp")
+            assert ann.client is not None
+            assert ann.client.client_id == place
+            assert asked == [urlsplit(place).path]  # once: it is kept
+    finally:
+        await runner.cleanup()

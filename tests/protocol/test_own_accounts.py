@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 import sqlite3
 from collections.abc import AsyncGenerator
@@ -22,6 +23,8 @@ from armory.testing.people import KEY, TOKENS, URLS, Browser, World
 from armory.testing.upstreams.accounts import AccountsServer
 
 pytestmark = pytest.mark.anyio
+CALLS = int(os.environ.get("ARMORY_TEST_PEOPLE_CALLS", "120"))
+"""Calls of two people together."""
 
 
 @pytest.fixture
@@ -79,6 +82,7 @@ async def test_clients_of_every_era_are_told_where(world: World) -> None:
                     assert page in answer["result"]["content"][0]["text"]
 
 
+@pytest.mark.timeout(120 + CALLS // 10)
 async def test_each_sees_only_what_is_its_own_over_two_replicas(world: World) -> None:
     async with AsyncExitStack() as stack:
         first, _ = await stack.enter_async_context(world.gateway())
@@ -108,9 +112,9 @@ async def test_each_sees_only_what_is_its_own_over_two_replicas(world: World) ->
                 assert name in answer
                 assert ("bob" if name == "ann" else "ann") not in answer
 
-        await asyncio.gather(*(use(name, 30) for name in TOKENS))
+        await asyncio.gather(*(use(name, CALLS // 4) for name in TOKENS))
         for name in TOKENS:
-            assert world.upstream.notes[name] == [f"{name}{number}" for number in range(30)]
+            assert world.upstream.notes[name] == [f"{name}{number}" for number in range(CALLS // 4)]
         async with Browser(world, second) as browser:
             await browser.click("identify", credential=TOKENS["bob"])
             status, _text = await browser.click("disconnect")

@@ -10,7 +10,8 @@ const { Client, StreamableHTTPClientTransport, UnauthorizedError } = await impor
 const kept = {};
 let back;
 
-// A browser without a page: follows redirects, keeps cookies, stops at the client's own URL.
+// A browser without a page: follows redirects, keeps cookies, lets the client in where it is asked,
+// stops at the client's own URL.
 async function browse(place) {
   const cookies = new Map();
   for (let hop = 0; hop < 20; hop++) {
@@ -18,15 +19,30 @@ async function browse(place) {
     const cookie = [...cookies].map(([name, value]) => `${name}=${value}`).join("; ");
     const headers = { cookie, "x-person": person };
     const answer = await fetch(place, { redirect: "manual", headers });
-    for (const line of answer.headers.getSetCookie()) {
-      const [pair] = line.split(";");
-      cookies.set(pair.slice(0, pair.indexOf("=")), pair.slice(pair.indexOf("=") + 1));
-    }
-    const next = answer.headers.get("location");
-    if (!next) throw new Error(`${place}: ${answer.status} ${await answer.text()}`);
+    keep(cookies, answer);
+    let next = answer.headers.get("location");
+    const form = next ? null : /name="request" value="([^"]+)"/.exec(await answer.text());
+    if (form) next = await allow(new URL("consent", place), form[1], cookies);
+    if (!next) throw new Error(`${place}: ${answer.status}`);
     place = new URL(next, place);
   }
   throw new Error("redirected without end");
+}
+
+async function allow(place, request, cookies) {
+  const cookie = [...cookies].map(([name, value]) => `${name}=${value}`).join("; ");
+  const body = new URLSearchParams({ request, action: "allow" });
+  const headers = { cookie, origin: place.origin };
+  const answer = await fetch(place, { method: "POST", body, headers, redirect: "manual" });
+  keep(cookies, answer);
+  return answer.headers.get("location");
+}
+
+function keep(cookies, answer) {
+  for (const line of answer.headers.getSetCookie()) {
+    const [pair] = line.split(";");
+    cookies.set(pair.slice(0, pair.indexOf("=")), pair.slice(pair.indexOf("=") + 1));
+  }
 }
 
 const authProvider = {

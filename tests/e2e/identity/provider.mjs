@@ -1,10 +1,11 @@
-// A certified OpenID provider that logs in whoever X-Person names: provider.mjs FOLDER
-// Prints its issuer once it listens. Clients register themselves; one, "known", is registered.
+// A certified OpenID provider that logs in whoever X-Person names, or whoever its page is told:
+// provider.mjs FOLDER [closed]. Prints its issuer once it listens. Clients register themselves,
+// unless it is closed; two are registered by hand: "known", and the gateway, "armory".
 import { createServer } from "node:http";
 import { createRequire } from "node:module";
 import { pathToFileURL } from "node:url";
 
-const [folder] = process.argv.slice(2);
+const [folder, closed] = process.argv.slice(2);
 const found = createRequire(folder + "/").resolve("oidc-provider");
 const { Provider } = await import(pathToFileURL(found).href);
 
@@ -26,6 +27,14 @@ const provider = new Provider(issuer, {
       grant_types: ["authorization_code", "refresh_token"],
       response_types: ["code"],
     },
+    {
+      client_id: "armory",
+      client_secret: "the-secret-of-the-gateway",
+      application_type: "native",
+      redirect_uris: ["http://127.0.0.1/oauth/callback", "http://127.0.0.1/connect/callback"],
+      grant_types: ["authorization_code", "refresh_token"],
+      response_types: ["code"],
+    },
   ],
   clientDefaults: { application_type: "native", token_endpoint_auth_method: "client_secret_post" },
   scopes: ["openid", "offline_access", "mcp:use"],
@@ -34,7 +43,7 @@ const provider = new Provider(issuer, {
   interactions: { url: (_context, interaction) => `/login/${interaction.uid}` },
   features: {
     devInteractions: { enabled: false },
-    registration: { enabled: true },
+    registration: { enabled: !closed },
     introspection: { enabled: true },
     resourceIndicators: {
       enabled: true,
@@ -45,9 +54,23 @@ const provider = new Provider(issuer, {
   },
 });
 
+const PAGE = `<!doctype html><title>Log in</title><form method="post">
+<label>Who are you? <input name="person"></label><button>Log in</button></form>`;
+
+async function entered(request) {
+  if (request.method !== "POST") return undefined;
+  let body = "";
+  for await (const chunk of request) body += chunk;
+  return new URLSearchParams(body).get("person");
+}
+
 async function login(request, response) {
   const details = await provider.interactionDetails(request, response);
-  const accountId = request.headers["x-person"];
+  const accountId = request.headers["x-person"] ?? (await entered(request));
+  if (!accountId) {
+    response.setHeader("Content-Type", "text/html");
+    return response.end(PAGE);
+  }
   const { client_id: clientId, resource: asked } = details.params;
   const grant = new provider.Grant({ accountId, clientId });
   grant.addOIDCScope("openid offline_access mcp:use");
