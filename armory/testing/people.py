@@ -36,7 +36,11 @@ class World:
 
     @asynccontextmanager
     async def gateway(
-        self, auth: Mapping[str, Any] | None = None, **security: Any
+        self,
+        auth: Mapping[str, Any] | None = None,
+        *,
+        server: Mapping[str, Any] | None = None,
+        **security: Any,
     ) -> AsyncGenerator[tuple[str, Runtime]]:
         """A gateway that runs; gives its URL and it."""
         people = {"type": "authorization_code", "per": "principal", "client_id": "armory"}
@@ -49,6 +53,7 @@ class World:
                 "encryption_key": KEY,
                 **security,
             },
+            "server": dict(server or {}),
             "tool_rag": {"enabled": False},
             "observability": {"log_level": "error"},
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import re
 from collections.abc import AsyncGenerator
@@ -12,10 +13,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 import structlog
-from aiohttp import web
 
 from armory.testing.identity import IdentityProvider
-from armory.testing.listening import listening
 from armory.testing.oauth_client import CALLBACK, App
 from armory.testing.people import World
 from armory.testing.upstreams.accounts import AccountsServer
@@ -282,32 +281,27 @@ async def test_a_client_with_a_secret_needs_it(world: World) -> None:
 
 
 async def test_documents_are_fetched_from_nowhere_inside(world: World) -> None:
-    asked: list[str] = []
+    connected: list[object] = []
 
-    async def answer(request: web.Request) -> web.Response:
-        asked.append(request.path)
-        return web.json_response({})
+    async def accepted(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connected.append(writer)
+        writer.close()
 
-    app = web.Application()
-    app.router.add_route("*", "/{path:.*}", answer)
-    runner, inside = await listening(app)
-    try:
-        async with proxied(world) as url, App(url) as client:
-            port = urlsplit(inside).port
-            for place in (
-                f"https://127.0.0.1:{port}/x", f"https://localhost:{port}/x",
-                f"https://[::1]:{port}/x", "https://169.254.169.254/latest/meta-data",
-                f"https://2130706433:{port}/x", f"http://127.0.0.1:{port}/x",
-                f"https://user@127.0.0.1:{port}/x", f"https://[::ffff:127.0.0.1]:{port}/x",
-                f"https://127.0.0.1:{port}", f"https://127.0.0.1:{port}/x#y",
-            ):  # fmt: skip
-                client.client_id = place
-                status, page = await client.authorize()
-                assert (status, "<h1>" in page) == (400, True), place
-                assert (await client.redeem("x"))[0] == 401
-        assert asked == []
-    finally:
-        await runner.cleanup()
+    inside = await asyncio.start_server(accepted, "127.0.0.1", 0)
+    port = inside.sockets[0].getsockname()[1]
+    async with inside, proxied(world) as url, App(url) as client:
+        for place in (
+            f"https://127.0.0.1:{port}/x", f"https://localhost:{port}/x",
+            f"https://[::1]:{port}/x", "https://169.254.169.254/latest/meta-data",
+            f"https://2130706433:{port}/x", f"http://127.0.0.1:{port}/x",
+            f"https://user@127.0.0.1:{port}/x", f"https://[::ffff:127.0.0.1]:{port}/x",
+            f"https://127.0.0.1:{port}", f"https://127.0.0.1:{port}/x#y",
+        ):  # fmt: skip
+            client.client_id = place
+            status, page = await client.authorize()
+            assert (status, "<h1>" in page) == (400, True), place
+            assert (await client.redeem("x"))[0] == 401
+    assert connected == []
 
 
 async def test_no_secret_is_in_a_url_a_log_or_an_error(world: World) -> None:

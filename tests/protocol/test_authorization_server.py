@@ -6,13 +6,14 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
 from armory.runtime.running import Runtime
 from armory.testing.identity import IdentityProvider
 from armory.testing.oauth_client import CALLBACK, App
-from armory.testing.people import World
+from armory.testing.people import Browser, World
 from armory.testing.upstreams.accounts import AccountsServer
 
 pytestmark = pytest.mark.anyio
@@ -145,3 +146,45 @@ async def test_a_provider_that_is_away_costs_nobody_the_login(world: World) -> N
         assert await allowed(world, url, tokens["access_token"])
         world.provider.away = False
         assert (await app.refresh(tokens["refresh_token"]))[0] == 200
+
+
+async def test_below_a_path_and_behind_a_proxy_it_has_the_outer_url(world: World) -> None:
+    server = {"base_path": "/tools", "allowed_hosts": ["tools.example"]}
+    server["trusted_proxies"] = ["127.0.0.1"]
+    proxy = {"issuer": world.provider.issuer, "client_id": "armory"}
+    proxy["client_secret"] = "armory-secret"
+    headers = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "tools.example"}
+    issuer = "https://tools.example/tools"
+    async with (
+        world.gateway(server=server, oauth={"proxy": proxy}) as (url, _),
+        App(url, headers) as app,
+    ):
+        origin = url.removesuffix("/tools")
+        for kind in ("oauth-authorization-server", "openid-configuration"):
+            for place in (f"{origin}/.well-known/{kind}/tools", f"{url}/.well-known/{kind}"):
+                async with app.http.get(place) as response:
+                    found = await response.json()
+                assert found["issuer"] == issuer
+                assert found["token_endpoint"] == f"{issuer}/oauth/token"
+        await app.register()
+        asked = app.asking(resource=f"{issuer}/mcp")
+        async with app.http.get(f"{url}/oauth/authorize", params=asked) as response:
+            page = await response.text()
+            cookie = response.headers["Set-Cookie"]
+        assert "Secure" in cookie
+        assert "Path=/tools/oauth" in cookie
+        app.http.headers.update({"Cookie": cookie.partition(";")[0]})
+        status, place = await app.press(page, origin="https://tools.example")
+        assert status == 303, place
+        assert f"redirect_uri={issuer}/oauth/callback" in unquote(place)
+
+
+async def test_on_the_connect_page_people_log_in_at_the_provider(world: World) -> None:
+    async with proxied(world) as (url, _), App(url) as app, Browser(world, url) as browser:
+        world.provider.user = "bob"
+        token = (await app.tokens())["access_token"]
+        assert await world.names(url, token) == ["docs__log_in"]
+        status, text = await browser.click("sign-in")
+        assert (status, "You are <b>bob</b>" in text) == (200, True), text
+        assert "Connected" in (await browser.click("connect"))[1]
+        assert "docs__only_bob" in await world.names(url, token)
