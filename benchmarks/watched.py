@@ -1,11 +1,15 @@
 """What watching costs: CPU of the gateway for a call with nothing watched, traces, the audit.
 
-`python -m benchmarks.watched [--before CHECKOUT] [--minutes N] [--calls N] [--out FILE]`.
+`python -m benchmarks.watched [--before CHECKOUT] [--minutes N | --instructions] [--calls N]
+[--out FILE]`.
 
 One gateway for each way runs beside the others; short rounds of calls go to each in turn, in an
 order that moves on by one with each round, so that whatever else the machine does falls on all
 alike. Counted is the CPU time of the gateway's process alone, to the nanosecond. It takes as many
 rounds as fit into its minutes, on a busy machine fewer.
+
+With `--instructions` each gateway runs by itself below valgrind's callgrind, and what is counted is
+the instructions of a call: they hold on a machine that is busy with other things.
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ import sys
 import tempfile
 import time
 from asyncio.subprocess import Process
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -35,6 +39,12 @@ from armory.testing.upstreams.http import ScriptedUpstream
 
 ROOT = Path(__file__).parents[1]
 _LEAST_ROUNDS = 5
+_CALLGRIND = (
+    "valgrind",
+    "--tool=callgrind",
+    "--instr-atstart=no",
+    "--callgrind-out-file=calls.out",
+)
 _AT_ONCE = 8
 _SCHED = 2
 """With a process's id above it: the clock of its CPU time, as Linux numbers clocks."""
@@ -80,14 +90,23 @@ class Gateway:
         self._process = process
         self.url = url
 
+    async def counting(self, state: str) -> None:
+        """Have its instructions counted from now on (`on`), or no more (`off`)."""
+        command = ("callgrind_control", "-i", state, str(self._process.pid))
+        control = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
+        if await control.wait():
+            raise SystemExit("callgrind_control failed")
+
     def cpu_s(self) -> float:
         """CPU time so far."""
         return time.clock_gettime(~self._process.pid << 3 | _SCHED)
 
 
 @contextlib.asynccontextmanager
-async def running(way: Way, upstream: str, folder: Path) -> AsyncGenerator[Gateway]:
-    """A gateway in a process of its own, until the context ends."""
+async def running(
+    way: Way, upstream: str, folder: Path, below: Sequence[str] = ()
+) -> AsyncGenerator[Gateway]:
+    """A gateway in a process of its own, until the context ends; `below` is a command before it."""
     config = {
         "server": {"port": 0},
         "upstreams": {"web": {"url": upstream}},
@@ -99,6 +118,7 @@ async def running(way: Way, upstream: str, folder: Path) -> AsyncGenerator[Gatew
     environ = {key: value for key, value in os.environ.items() if not key.startswith("OTEL_")}
     environ |= {"ARMORY_HOME": str(folder / "home"), "PYTHONPATH": str(way.code), **way.environ}
     process = await asyncio.create_subprocess_exec(
+        *below,
         sys.executable,
         "-m",
         "armory.cli.main",
@@ -193,15 +213,46 @@ def ratio(took: list[float], base: list[float]) -> dict[str, float]:
     }
 
 
+async def counted(before: Path | None, count: int) -> dict[str, object]:
+    """Thousands of instructions a call by way, and their ratio to `off`."""
+    found: dict[str, float] = {}
+    async with contextlib.AsyncExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="armory-watched-")))
+        collector = await stack.enter_async_context(Collector())
+        upstream = await stack.enter_async_context(ScriptedUpstream())
+        http = await stack.enter_async_context(aiohttp.ClientSession())
+        for name, way in ways(collector.url, before).items():
+            own = _made(folder / name)
+            async with running(way, upstream.url, own, _CALLGRIND) as gateway:
+                await calls(http, gateway.url, count)
+                await gateway.counting("on")
+                await calls(http, gateway.url, count)
+                await gateway.counting("off")
+            (total,) = re.findall(r"(?m)^totals: (\d+)", (own / "calls.out").read_text())
+            found[name] = int(total) / count / 1e3
+            print(name, round(found[name], 1), file=sys.stderr, flush=True)
+    return {
+        "armory": armory_version(),
+        "python": sys.version.split()[0],
+        "calls": count,
+        "thousand_instructions_a_call": {name: round(value, 1) for name, value in found.items()},
+        "to_off": {name: round(value / found["off"], 3) for name, value in found.items()},
+    }
+
+
 def main() -> None:
     """Run it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--before", type=Path, help="another checkout, to be measured beside")
     parser.add_argument("--minutes", type=float, default=4.0)
     parser.add_argument("--calls", type=int, default=240, help="of one round, to one gateway")
+    parser.add_argument("--instructions", action="store_true", help="count them, by callgrind")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    found = asyncio.run(measured(arguments.before, arguments.minutes, arguments.calls))
+    if arguments.instructions:
+        found = asyncio.run(counted(arguments.before, arguments.calls))
+    else:
+        found = asyncio.run(measured(arguments.before, arguments.minutes, arguments.calls))
     text = json.dumps(found, indent=1)
     print(text)
     if arguments.out is not None:
