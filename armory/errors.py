@@ -97,6 +97,12 @@ class RateLimited(ArmoryError):
         self.limit = limit
 
 
+class QuotaExceeded(RateLimited):
+    """What a caller may use a day, or at a time, is used up."""
+
+    code = "quota_exceeded"
+
+
 class UpstreamUnavailable(ArmoryError):
     """The upstream server is down, its breaker is open, or it died during the call."""
 

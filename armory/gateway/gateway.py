@@ -28,6 +28,7 @@ from armory.gateway.lists.tool_lists import ToolLists
 from armory.gateway.outcomes import Outcomes
 from armory.gateway.ports import (
     Finder,
+    Hold,
     Limiter,
     OnCompacted,
     Pool,
@@ -59,7 +60,7 @@ OwnLists = Literal["unused", "known", "current"]
 class Unlimited:
     """No limits."""
 
-    async def acquire(self, principal: Principal, method: str, name: str) -> None:
+    async def acquire(self, principal: Principal, method: str, name: str) -> Hold | None:
         """As `Limiter.acquire`: always."""
 
 

@@ -131,8 +131,9 @@ class ToolEvents(Protocol):
 class Limiter(Protocol):
     """Rate limits and quotas."""
 
-    async def acquire(self, principal: Principal, method: str, name: str) -> None:
-        """Count one request against the principal's limits.
+    async def acquire(self, principal: Principal, method: str, name: str) -> Hold | None:
+        """Count one request against the principal's limits; what has to be told when it has ended,
+        None: nothing.
 
         Raises:
             RateLimited: it has used them up; says until when.
@@ -179,6 +180,8 @@ class PrivateTools(Protocol):
         ...
 
 
+Hold = Callable[[], None]
+"""Gives back the place that a request took among those that may run at a time; is called once."""
 Relist = Callable[[str], Awaitable[None]]
 """Has the lists of one upstream fetched anew; returns when they are served."""
 OnCompacted = Callable[[str, int, int], None]

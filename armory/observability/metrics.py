@@ -20,6 +20,7 @@ from prometheus_client import (
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from armory.domain.limits import Exceeded
 from armory.domain.principal import Principal
 from armory.domain.results import Listing
 from armory.observability.tallies import CallTallies
@@ -116,6 +117,9 @@ class Metrics:
             "origin",
         )
         self._rate_limited = self._counter("rate_limited", "Requests over security.rate_limit.")
+        self._over_quota = self._counter(
+            "quota_refused", "Requests over security.quotas, by what is used up.", "limit"
+        )
         self._dropped = self._counter(
             "upstream_notifications_dropped",
             "What upstreams said that is meant for nobody in particular.",
@@ -167,9 +171,12 @@ class Metrics:
         """A server said something that is meant for nobody in particular."""
         self._dropped.labels(server).inc()
 
-    def rate_limited(self) -> None:
-        """A request was one too many for its caller's rate."""
-        self._rate_limited.inc()
+    def limited(self, exceeded: Exceeded) -> None:
+        """A request was one too many for a limit of its caller."""
+        if exceeded == "rate":
+            self._rate_limited.inc()
+        else:
+            self._over_quota.labels(exceeded).inc()
 
     def answered(self, method: str, route: str, status: int, seconds: float) -> None:
         """A request to the REST API was answered; `route` is the path with its placeholders."""

@@ -64,6 +64,7 @@ class Figures:
         upstreams: ReadyWhen = "gateway",
         blocked: str | None = None,
         audit: AuditLog | None = None,
+        limits: str | None = None,
     ) -> Readiness:
         """What `/readyz` says. Ready is a gateway that can answer: it has had its first snapshot.
 
@@ -75,6 +76,8 @@ class Figures:
             upstreams: as `server.readiness`: whether any or all of them have to be there, too.
             blocked: why requests should not come although all that is there; None: they may.
             audit: has to take what is done; requests should not come while it drops records.
+            limits: why this replica counts limits for itself although others do, too; None: it
+                does not, or that is as it should be.
         """
         status = self._supervisor().status()
         served, pool = gateway.view.catalog.servers, self._pool.status()
@@ -95,6 +98,8 @@ class Figures:
         missing: list[str] = [] if blocked is None else [blocked]
         if audit is not None and audit.state is not None:
             missing.append(f"audit: {audit.state}")
+        if limits is not None:
+            missing.append(f"limits: counted by each replica for itself: {limits}")
         if not snapshot:
             missing.append("first snapshot: upstreams are still connecting")
         missing += [

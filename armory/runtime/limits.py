@@ -1,65 +1,198 @@
-"""Rate limits and plan quotas of each caller.
+"""Rate limits, quotas and plans of each caller.
 
-Owns: the order of the two, and swapping the rate while the gateway serves. Satisfies
-`gateway.ports.Limiter`.
+Owns: their order, what a refusal says, counting here while the replicas' counts are away, and
+swapping rules while the gateway serves. Satisfies `gateway.ports.Limiter`.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from functools import partial
 from math import ceil
 
+import structlog
+
 from armory.config import Config
+from armory.domain.limits import Counted, Demand, Exceeded, PerDay, Rate, Taken
 from armory.domain.principal import Principal
-from armory.errors import RateLimited
-from armory.gateway.ports import Limiter
-from armory.security.ratelimit import RateLimiter
+from armory.errors import BackendError, QuotaExceeded, RateLimited
+from armory.gateway.calls.meta_tools import CALL_METHOD
+from armory.gateway.lists.tool_lists import LIST
+from armory.gateway.metatools.definitions import FIND, SEARCH
+from armory.gateway.ports import Hold, Limiter
+from armory.security.counts import LocalCounts
+from armory.security.quotas import Quota, Quotas
+from armory.storage.shared_counts import SharedCounts
+
+_log = structlog.get_logger(__name__)
+_AGAIN_S = 1.0
+"""So long Redis is not asked after it failed: every call would wait for its deadline."""
 
 
 class Limits:
     """The limits of one gateway.
 
     Args:
-        config: says the rate.
-        plans: what comes after it; None: nothing does.
-        refused: told of every request that was one too many for the rate.
+        config: says which.
+        plans: what comes after them; None: nothing does.
+        refused: told of every request that was one too many, and for which limit.
+        shared: counts for all replicas; None: this process counts for itself.
+        clock: seconds, monotonic.
+
+    Attributes:
+        away: why the replicas do not count together now; None: they do, or need not.
     """
 
-    def __init__(self, config: Config, plans: Limiter | None, refused: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        config: Config,
+        plans: Limiter | None,
+        refused: Callable[[Exceeded], None],
+        shared: SharedCounts | None = None,
+        *,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._rate = rate_of(config)
+        self._quotas = quotas_of(config)
         self._plans = plans
         self._refused = refused
+        self._shared = shared
+        self._local = LocalCounts()
+        self._clock = clock
+        self._again_at = 0.0
+        self.away: str | None = None
 
-    def reconfigure(self, old: Config, new: Config) -> None:
-        """Another rate; buckets stay as full as they are where it is the same."""
-        if old.security.rate_limit != new.security.rate_limit:
-            self._rate = rate_of(new)
+    def reconfigure(self, config: Config) -> None:
+        """Other rules; what was counted stays."""
+        self._rate = rate_of(config)
+        self._quotas = quotas_of(config)
 
-    def take(self, principal: Principal) -> None:
-        """Count one request.
+    async def take(self, principal: Principal) -> None:
+        """Count one request that is neither a call nor a search.
 
         Raises:
-            RateLimited: the principal has used up its rate.
+            RateLimited: the caller's rate is used up.
         """
-        if self._rate is None:
-            return
-        try:
-            self._rate.take(principal.key)
-        except RateLimited:
-            self._refused()
-            raise
-
-    async def acquire(self, principal: Principal, method: str, name: str) -> None:
-        """As `gateway.ports.Limiter.acquire`."""
         if self._rate is not None:
-            self.take(principal)
+            await self._taken(Demand(principal.owner, principal.key, self._rate))
+
+    async def searching(self, principal: Principal) -> None:
+        """Count one search whose request was counted already.
+
+        Raises:
+            QuotaExceeded: the caller's searches of today are used up.
+        """
+        quota = self._quotas.of(principal)
+        if quota is not None and quota.searches_per_day is not None:
+            per_day = PerDay("searches", quota.searches_per_day)
+            await self._taken(Demand(principal.owner, principal.key, None, per_day))
+
+    async def acquire(self, principal: Principal, method: str, name: str) -> Hold | None:
+        """As `gateway.ports.Limiter.acquire`."""
+        hold = None
+        if self._quotas or self._rate is not None:
+            demand = self._demand(principal, method, name)
+            if demand is not None:
+                hold = await self._taken(demand)
         if self._plans is not None:
-            await self._plans.acquire(principal, method, name)
+            try:
+                await self._plans.acquire(principal, method, name)
+            except BaseException:
+                if hold is not None:
+                    hold()
+                raise
+        return hold
+
+    def _demand(self, principal: Principal, method: str, name: str) -> Demand | None:
+        quota = self._quotas.of(principal)
+        per_day, slots = None, None
+        if quota is not None:
+            kind = _kind(method, name)
+            limit = None if kind is None else _per_day(quota, kind)
+            per_day = None if kind is None or limit is None else PerDay(kind, limit)
+            slots = None if kind == "searches" else quota.concurrency
+        if self._rate is None and per_day is None and slots is None:
+            return None
+        return Demand(principal.owner, principal.key, self._rate, per_day, slots)
+
+    async def _taken(self, demand: Demand) -> Hold | None:
+        """Take everything, or raise; what gives the slot back, where one was taken."""
+        shared = self._shared
+        if shared is not None and self._clock() >= self._again_at:
+            try:
+                taken = await shared.take(demand)
+            except BackendError as error:
+                self._again_at = self._clock() + _AGAIN_S
+                if self.away is None:
+                    _log.warning("limits_not_shared", error=error.message)
+                self.away = error.message
+            else:
+                if self.away is not None:
+                    _log.info("limits_shared_again")
+                    self.away = None
+                return self._result(demand, taken, shared.give_back)
+        return self._result(demand, self._local.take(demand), self._local.give_back)
+
+    def _result(
+        self, demand: Demand, taken: Taken, give_back: Callable[[str], None]
+    ) -> Hold | None:
+        if taken.exceeded is not None:
+            self._refused(taken.exceeded)
+            raise refusal(demand, taken)
+        return partial(give_back, taken.lease) if taken.lease else None
 
 
-def rate_of(config: Config) -> RateLimiter | None:
-    """The limiter that `security.rate_limit` describes."""
+def refusal(demand: Demand, taken: Taken) -> RateLimited:
+    """What the caller is told of a demand that was not met."""
+    wait_s = taken.wait_s
+    if taken.exceeded == "rate" and demand.rate is not None:
+        return RateLimited(
+            f"more than {demand.rate.per_s:g} requests a second; try again in {wait_s:.2g} s",
+            retry_after_s=wait_s,
+            limit=demand.rate.burst,
+        )
+    if demand.per_day is not None and taken.exceeded == demand.per_day.kind:
+        text = (
+            f"the quota of {demand.per_day.limit:,} {demand.per_day.kind} a day is used up; it "
+            f"begins anew at midnight UTC, in {_hours(wait_s)}"
+        )
+    else:
+        text = (
+            f"the quota of {demand.slots} requests at a time is used up; try again when one of "
+            "those that run has ended"
+        )
+    return QuotaExceeded(text, retry_after_s=wait_s)
+
+
+def _hours(seconds: float) -> str:
+    hours, minutes = divmod(ceil(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min"
+
+
+def _kind(method: str, name: str) -> Counted | None:
+    if method == CALL_METHOD:
+        return "searches" if name in (SEARCH, FIND) else "calls"
+    return "searches" if method == LIST else None
+
+
+def _per_day(quota: Quota, kind: Counted) -> int | None:
+    return quota.calls_per_day if kind == "calls" else quota.searches_per_day
+
+
+def rate_of(config: Config) -> Rate | None:
+    """What `security.rate_limit` says."""
     block = config.security.rate_limit
     if block is None:
         return None
-    return RateLimiter(block.per_s, block.burst or max(1, ceil(block.per_s)))
+    return Rate(block.per_s, block.burst or max(1, ceil(block.per_s)))
+
+
+def quotas_of(config: Config) -> Quotas:
+    """What `security.quotas` says."""
+    return Quotas(
+        [
+            Quota(tuple(rule.who), rule.calls_per_day, rule.searches_per_day, rule.concurrency)
+            for rule in config.security.quotas
+        ]
+    )

@@ -75,6 +75,7 @@ def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestS
         variant=configured,
         asked=runtime.attribution.asked if runtime.attribution else None,
         take=runtime.limits.take,
+        searching=runtime.limits.searching,
         answered=runtime.figures.metrics.answered,
         api_keys=config.security.api_keys,
         info={"title": "Armory", "version": armory_version()},

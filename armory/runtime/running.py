@@ -148,7 +148,8 @@ class Runtime:
             joined.watch,
         )
         self._trusted = trusted
-        self.limits = Limits(loaded.config, accounts, self.figures.metrics.rate_limited)
+        limited = self.figures.metrics.limited
+        self.limits = Limits(loaded.config, accounts, limited, joined.counts)
         self._indexing: WithRegisteredTools | None = None
         if self.retriever is not None and accounts is not None:
             self._indexing = WithRegisteredTools(self.retriever, accounts.registry, accounts.feed)
@@ -283,6 +284,7 @@ class Runtime:
             upstreams=self._ready_when,
             blocked="shutting down" if self._leaving else blocked,
             audit=self.observers.audit,
+            limits=self.limits.away,
         )
 
     def _degraded(self) -> list[str]:
@@ -339,7 +341,7 @@ class Runtime:
         if self.retriever is not None:
             self.retriever.settings = settings
         self.gateway.reconfigure(policy=policy, settings=parts.gateway)
-        self.limits.reconfigure(old, new)
+        self.limits.reconfigure(new)
         await self.supervisor.update(parts.specs)
         self.keeper.reconfigure(parts.rules, pinning)
         self.loaded = loaded

@@ -1,7 +1,6 @@
-"""Rate limits: so many requests a second for each principal, with room for bursts.
+"""Rate limits: so many requests a second for each caller, with room for bursts.
 
-Owns: the token bucket, pure over a clock that is passed in. Satisfies `gateway.ports.Limiter`.
-Counts in this process alone: with several replicas each grants its own share.
+Owns: the token bucket, pure over a clock that is passed in.
 """
 
 from __future__ import annotations
@@ -12,8 +11,7 @@ from dataclasses import dataclass
 
 from cachetools import LRUCache
 
-from armory.domain.principal import Principal
-from armory.errors import ConfigError, RateLimited
+from armory.errors import ConfigError
 
 _BUCKETS = 50_000
 
@@ -25,10 +23,10 @@ class _Bucket:
 
 
 class RateLimiter:
-    """One bucket for each principal.
+    """One bucket for each caller.
 
     Args:
-        rate_per_s: requests a second that a principal may keep up.
+        rate_per_s: requests a second that a caller may keep up.
         burst: requests that it may make at once after a pause.
         clock: seconds, monotonic.
 
@@ -46,20 +44,8 @@ class RateLimiter:
         self._clock = clock
         self._buckets: LRUCache[str, _Bucket] = LRUCache(_BUCKETS)
 
-    async def acquire(self, principal: Principal, method: str, name: str) -> None:
-        """Let one request through.
-
-        Raises:
-            RateLimited: the principal's bucket is empty; says when the next one passes.
-        """
-        self.take(principal.key)
-
-    def take(self, key: str) -> float:
-        """Take one token out of a bucket; how many are left.
-
-        Raises:
-            RateLimited: there is none.
-        """
+    def tried(self, key: str) -> float:
+        """Take one token out of a bucket: 0.0. Where there is none: seconds until there is."""
         now = self._clock()
         bucket = self._buckets.get(key)
         if bucket is None:
@@ -68,11 +54,6 @@ class RateLimiter:
         bucket.tokens = min(float(self._burst), grown)
         bucket.filled_at = now
         if bucket.tokens < 1.0:
-            wait_s = (1.0 - bucket.tokens) / self._rate_per_s
-            raise RateLimited(
-                f"more than {self._rate_per_s:g} requests a second; try again in {wait_s:.2g} s",
-                retry_after_s=wait_s,
-                limit=self._burst,
-            )
+            return (1.0 - bucket.tokens) / self._rate_per_s
         bucket.tokens -= 1.0
-        return bucket.tokens
+        return 0.0

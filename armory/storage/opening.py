@@ -1,11 +1,12 @@
 """Opening the cache that a configuration names.
 
-Owns: the choice; adapters are imported when they are asked for.
+Owns: the choice, for caches and for counts; adapters are imported when they are asked for.
 """
 
 from __future__ import annotations
 
 from armory.storage.cache import Cache, MemoryCache
+from armory.storage.shared_counts import SharedCounts
 
 
 def make_cache(redis: str | None, *, timeout_s: float = 0.5) -> Cache:
@@ -23,3 +24,17 @@ def make_cache(redis: str | None, *, timeout_s: float = 0.5) -> Cache:
     from armory.storage.redis_cache import RedisCache
 
     return RedisCache(redis, timeout_s=timeout_s)
+
+
+def make_counts(redis: str) -> SharedCounts:
+    """Limits that replicas count together.
+
+    Args:
+        redis: URL.
+
+    Raises:
+        ConfigError: as `make_cache`.
+    """
+    from armory.storage.redis_cache import RedisCache
+
+    return SharedCounts(RedisCache(redis))

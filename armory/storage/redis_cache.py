@@ -9,7 +9,8 @@ and a Redis that is away must cost as little as possible.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable
+import hashlib
+from collections.abc import AsyncGenerator, Awaitable, Sequence
 from typing import Any, TypeVar, cast
 
 from armory.errors import BackendError, ConfigError
@@ -19,7 +20,7 @@ try:
     from redis.asyncio.client import PubSub
     from redis.asyncio.retry import Retry
     from redis.backoff import NoBackoff
-    from redis.exceptions import RedisError
+    from redis.exceptions import NoScriptError, RedisError
 except ImportError as error:  # pragma: no cover - the extra is there in tests
     raise ConfigError(
         'Redis needs an extra: pip install "armory-mcp-gateway[redis]"', path="storage.redis"
@@ -84,6 +85,17 @@ class RedisCache:
     async def publish(self, channel: str, message: bytes) -> None:
         """Send to every process that listens now."""
         await self._do(self._redis.publish(self._prefix + channel, message))
+
+    async def run(self, script: str, keys: Sequence[str], values: Sequence[str | float]) -> Any:
+        """Run a script (of Lua) on these keys, at once and whole; what it returns."""
+        digest = hashlib.sha1(script.encode(), usedforsecurity=False).hexdigest()
+        arguments = (len(keys), *(self._prefix + key for key in keys), *map(str, values))
+        try:
+            return await self._do(self._redis.evalsha(digest, *arguments))
+        except BackendError as error:
+            if not isinstance(error.__cause__, NoScriptError):
+                raise
+        return await self._do(self._redis.eval(script, *arguments))
 
     async def listen(self, channel: str, *, heartbeat_s: float) -> AsyncGenerator[bytes | None]:
         """Messages of every process; a heartbeat is an answered ping, so None proves the line."""

@@ -20,6 +20,7 @@ from armory.gateway.observed import failure_of
 from armory.gateway.requests import ClientRequest
 from armory.observability.operation import Operation
 from armory.observability.redaction import redacted
+from armory.protocol.codes import LIMITED
 from armory.protocol.jsonrpc import code_of
 from armory.protocol.link import Reply
 from armory.protocol.meta import ERROR
@@ -112,7 +113,8 @@ def _outcome(operation: Operation, reply: Reply | None) -> tuple[str, str | None
         return "cancelled", None
     if reply.error is not None:
         code = code_of(reply.error)
-        return ("refused" if code in CALLERS_FAULT else "error"), str(code)
+        refused = code in CALLERS_FAULT or code == LIMITED
+        return ("refused" if refused else "error"), str(code)
     failure = operation.failure if operation.asked else failure_of(reply)
     if failure is None:
         return "ok", None

@@ -128,12 +128,25 @@ class PolicyConfig(Block):
 
 
 class RateLimitConfig(Block):
-    """How often each caller may ask, on each replica."""
+    """How often each caller may ask; replicas count together where there is `storage.redis`."""
 
     per_s: Seconds
     """Requests a second that it may keep up."""
     burst: Count | None = None
     """Requests that it may make at once after a pause; null: a second's worth."""
+
+
+class QuotaConfig(Block):
+    """What each of some callers may use; the first rule that fits a caller holds for it."""
+
+    who: Texts = Field(default_factory=list[str])
+    """Glob patterns over scopes, users and token names; empty: everybody."""
+    calls_per_day: Count | None = None
+    """Calls of tools from midnight to midnight UTC; null: without limit."""
+    searches_per_day: Count | None = None
+    """Likewise of searches: listings with a query, `search_tools`, `find_tools`, REST."""
+    concurrency: Count | None = None
+    """Requests to upstreams that may run at a time; null: without limit."""
 
 
 class SecurityConfig(Block):
@@ -155,5 +168,7 @@ class SecurityConfig(Block):
     """Rules; none: everything is allowed."""
     rate_limit: RateLimitConfig | None = None
     """Calls, queries and REST requests of each caller a second; null: without limit."""
+    quotas: list[QuotaConfig] = Field(default_factory=list[QuotaConfig])
+    """What users may call and search a day, and at a time; none: without limit."""
     pinning: PinningMode = "warn"
     """What to do when a tool's definition changes under its name."""

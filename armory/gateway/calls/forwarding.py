@@ -56,7 +56,7 @@ class Forwarder:
             RateLimited: not now.
             UpstreamUnavailable: the upstream cannot answer.
         """
-        await self._limiter.acquire(context.principal, method, name or server)
+        hold = await self._limiter.acquire(context.principal, method, name or server)
         call = Call(
             method=method,
             params=params,
@@ -64,7 +64,11 @@ class Forwarder:
             name_header=name,
             safe_to_retry=safe_to_retry,
         )
-        reply = await self._pool.request(server, context.owner, call)
+        try:
+            reply = await self._pool.request(server, context.owner, call)
+        finally:
+            if hold is not None:
+                hold()
         return await self._answers.exposed(context, server, reply)
 
 

@@ -105,9 +105,9 @@ class ToolCalls:
         self, context: RequestContext, record: ToolRecord, params: dict[str, Raw], *, searched: bool
     ) -> Reply:
         started = time.perf_counter()
-        ok = False
+        ok, hold = False, None
         try:
-            await self._limiter.acquire(context.principal, CALL_METHOD, record.name)
+            hold = await self._limiter.acquire(context.principal, CALL_METHOD, record.name)
             if needs_task(record, params):
                 reply = await self._as_task(context, record, params)
             else:
@@ -118,6 +118,8 @@ class ToolCalls:
         except _FAILED as error:
             reply = failed_call(error)
         finally:
+            if hold is not None:
+                hold()
             self._outcomes.called(context, record, started, ok=ok, searched=searched)
         return await self._answers.exposed(context, record.server, reply)
 

@@ -16,7 +16,8 @@ import structlog
 from armory.config.model import Config
 from armory.errors import BackendError
 from armory.storage.cache import Cache
-from armory.storage.opening import make_cache
+from armory.storage.opening import make_cache, make_counts
+from armory.storage.shared_counts import SharedCounts
 from armory.storage.watch import CacheWatch
 from armory.wire.http.replicas import Replicas
 
@@ -40,12 +41,14 @@ class Shared(NamedTuple):
         state_keys: secrets that seal request state; empty for a secret of its own.
         store: where the replicas keep what they share; None likewise.
         watch: whether that is there; None likewise.
+        counts: what callers have taken of their limits, of all replicas; None likewise.
     """
 
     replicas: Replicas | None = None
     state_keys: tuple[bytes, ...] = ()
     store: Cache | None = None
     watch: CacheWatch | None = None
+    counts: SharedCounts | None = None
 
     @property
     def away(self) -> str:
@@ -78,7 +81,9 @@ async def shared(
     watch = CacheWatch(store)
     watch.start()
     stack.push_async_callback(watch.stop)
-    return Shared(Replicas(directory, url), await _state_keys(store), store, watch)
+    counts = make_counts(config.storage.redis)
+    stack.push_async_callback(counts.aclose)
+    return Shared(Replicas(directory, url), await _state_keys(store), store, watch, counts)
 
 
 def _reachable(host: str) -> str:

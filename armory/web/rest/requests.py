@@ -165,7 +165,7 @@ async def _principal(services: RestServices, route: Route, request: web.Request)
     if route.access == "user" and principal.user is None and "admin" not in principal.scopes:
         raise AccessDenied("this needs a credential that belongs to a user")
     if services.take is not None:
-        services.take(principal)
+        await services.take(principal)
     return principal
 
 

@@ -153,7 +153,7 @@ class RetrieveHandlers:
         started = time.perf_counter()
         given = call.params
         query = Query((given.query,), ranker=ranker, source="rest", user=call.principal.owner)
-        quota = await call.services.accounts.spend(call.principal)
+        quota = await call.spend()
         wanted = Wanted(query, given.top_k)
         found = await self._searching.search(call.principal, wanted, packs=path == "v2")
         return self._answer(call, given.query, found, path, started, quota)
@@ -174,7 +174,7 @@ class RetrieveHandlers:
             last_tool=context.last_tool,
             user=call.principal.owner,
         )
-        quota = await call.services.accounts.spend(call.principal)
+        quota = await call.spend()
         wanted = Wanted(query, given.top_k, filters.min_score, given.debug)
         path = "v2" if call.principal.user is not None else "v1"
         found = await self._searching.search(call.principal, wanted, packs=path == "v2")
@@ -233,7 +233,7 @@ class RetrieveHandlers:
             raise Problem(
                 422, "invalid_request", "filters do not go with mode `agent`", parameter="filter"
             )
-        quota = await call.services.accounts.spend(call.principal)
+        quota = await call.spend()
         path = "v2" if call.principal.user is not None else "v1"
         visible = self._searching.visible(call.principal, packs=path == "v2")
         asked: dict[str, Any] = {"visible": visible, "user": call.principal.owner}

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 from aiohttp import web
 from pydantic import AfterValidator, BaseModel, ConfigDict
 
+from armory.accounts.quotas import Quota
 from armory.domain.principal import Principal
 from armory.security.authentication import ADMIN
 from armory.web.rest.problems import Problem
@@ -76,6 +77,16 @@ class RestCall:
     def admin(self) -> bool:
         """Whether the caller administers this Armory."""
         return ADMIN in self.principal.scopes
+
+    async def spend(self) -> Quota | None:
+        """Count one search of the caller; where its plan stands, None where it has none.
+
+        Raises:
+            RateLimited: it is one too many.
+        """
+        if self.services.searching is not None:
+            await self.services.searching(self.principal)
+        return await self.services.accounts.spend(self.principal)
 
     @property
     def user(self) -> str:

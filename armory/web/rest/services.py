@@ -5,7 +5,7 @@ Owns: the seam. Never makes any of it.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -207,6 +207,7 @@ class RestServices:
         asked: told of every answered search: who, the texts, the exposed names that were found;
             None: nobody wants to know.
         take: counts one request of a principal; raises `RateLimited` where it is one too many.
+        searching: likewise one search.
         answered: told of every request: method, the route's path, status, seconds.
         info: title and version for the API description.
         live: the gateway that runs; None: routes that look at it are not there.
@@ -231,7 +232,8 @@ class RestServices:
     base_path: str = ""
     variant: Callable[[], str] = str
     asked: Callable[[Principal, tuple[str, ...], tuple[str, ...]], None] | None = None
-    take: Callable[[Principal], None] | None = None
+    take: Callable[[Principal], Awaitable[None]] | None = None
+    searching: Callable[[Principal], Awaitable[None]] | None = None
     answered: Callable[[str, str, int, float], None] | None = None
     info: Mapping[str, Any] = field(
         default_factory=lambda: {"title": "Armory", "version": "0"},

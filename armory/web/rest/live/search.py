@@ -121,7 +121,7 @@ async def _search(live: LiveGateway, call: RestCall) -> Reply:
         said = f"the queries have more than {MAX_QUERY_CHARS} characters together"
         raise InvalidRequest(said, parameter="queries")
     who = await _principal(live, call)
-    quota = await call.services.accounts.spend(call.principal)
+    quota = await call.spend()
     started = time.perf_counter()
     context = await live.context(who, live.endpoint(given.endpoint))
     view = context.view

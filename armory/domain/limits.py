@@ -1,0 +1,74 @@
+"""What one request takes of its caller's limits, and what is said about it.
+
+Owns: `Demand`, `Taken`, as values. Never imports anything but the standard library.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+Counted = Literal["calls", "searches"]
+Exceeded = Literal["rate", "calls", "searches", "concurrency"]
+DAY_S = 86_400
+
+
+class Rate(NamedTuple):
+    """A token bucket: `per_s` tokens come back a second, `burst` fit in."""
+
+    per_s: float
+    burst: int
+
+
+class PerDay(NamedTuple):
+    """So many of a kind a day; days are those of UTC."""
+
+    kind: Counted
+    limit: int
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What one request needs, all of it or nothing.
+
+    Attributes:
+        identity: whose count it is.
+        caller: whose bucket; an identity may come with several credentials.
+        rate: None: without limit. Likewise the others.
+        per_day: how many there may be today.
+        slots: how many requests of the identity may run at a time, this one included.
+    """
+
+    identity: str
+    caller: str
+    rate: Rate | None = None
+    per_day: PerDay | None = None
+    slots: int | None = None
+
+
+class Taken(NamedTuple):
+    """What came of a demand.
+
+    Attributes:
+        exceeded: the limit that was in the way; None: everything was taken.
+        wait_s: when another try makes sense.
+        lease: names the slot, which has to be given back; empty: none was taken.
+    """
+
+    exceeded: Exceeded | None = None
+    wait_s: float = 0.0
+    lease: str = ""
+
+
+SLOT_WAIT_S = 1.0
+"""When to come back where only other requests are in the way: nobody knows when they end."""
+
+
+def day_of(now_s: float) -> tuple[int, float]:
+    """(number of the day, seconds until the next one begins), UTC.
+
+    Args:
+        now_s: seconds since 1970.
+    """
+    day = int(now_s // DAY_S)
+    return day, (day + 1) * DAY_S - now_s
