@@ -19,6 +19,7 @@ from armory.observability.metrics import (
 from armory.observability.redaction import redacted
 from armory.retrieval.retriever import Retriever
 from armory.storage.watch import CacheWatch
+from armory.upstreams.owner import UpstreamStatus
 from armory.upstreams.pool import Pool, PoolStatus
 from armory.upstreams.supervisor import Supervisor
 from armory.web.health import Readiness
@@ -83,14 +84,7 @@ class Figures:
         served, pool = gateway.view.catalog.servers, self._pool.status()
         details = {
             "upstreams": {
-                key: {
-                    "state": found.state,
-                    "tools": found.tools,
-                    "error": redacted(found.error),
-                    "awaited": redacted(found.awaited),
-                    "dropped": found.dropped_count,
-                    **_sessions(pool.get(key)),
-                }
+                key: {**_upstream(found), **_sessions(pool.get(key))}
                 for key, found in status.items()
             },
             "tools": len(gateway.view.catalog.tools),
@@ -167,6 +161,16 @@ class Figures:
             streams=len(edge.streams),
             parked=edge.interactions.parked,
         )
+
+
+def _upstream(found: UpstreamStatus) -> dict[str, Any]:
+    return {
+        "state": found.state,
+        "tools": found.tools,
+        "error": redacted(found.error),
+        "awaited": redacted(found.awaited),
+        "dropped": found.dropped_count,
+    }
 
 
 def _sessions(pool: PoolStatus | None) -> dict[str, Any]:
