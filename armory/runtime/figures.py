@@ -38,7 +38,13 @@ class Figures:
         edge: gives the HTTP front, None while nothing listens.
         retriever: gives the retriever, None where Tool RAG is off.
         shared: whether the store that replicas share is there; None: nothing is shared.
+
+    Attributes:
+        limits_away: why this replica counts limits for itself although others do, too; None: it
+            does not, or that is as it should be.
     """
+
+    limits_away: Callable[[], str | None] = staticmethod(lambda: None)
 
     def __init__(
         self,
@@ -65,7 +71,6 @@ class Figures:
         upstreams: ReadyWhen = "gateway",
         blocked: str | None = None,
         audit: AuditLog | None = None,
-        limits: str | None = None,
     ) -> Readiness:
         """What `/readyz` says. Ready is a gateway that can answer: it has had its first snapshot.
 
@@ -77,8 +82,6 @@ class Figures:
             upstreams: as `server.readiness`: whether any or all of them have to be there, too.
             blocked: why requests should not come although all that is there; None: they may.
             audit: has to take what is done; requests should not come while it drops records.
-            limits: why this replica counts limits for itself although others do, too; None: it
-                does not, or that is as it should be.
         """
         status = self._supervisor().status()
         served, pool = gateway.view.catalog.servers, self._pool.status()
@@ -92,6 +95,7 @@ class Figures:
         missing: list[str] = [] if blocked is None else [blocked]
         if audit is not None and audit.state is not None:
             missing.append(f"audit: {audit.state}")
+        limits = self.limits_away()
         if limits is not None:
             missing.append(f"limits: counted by each replica for itself: {limits}")
         if not snapshot:

@@ -150,6 +150,7 @@ class Runtime:
         self._trusted = trusted
         limited = self.figures.metrics.limited
         self.limits = Limits(loaded.config, accounts, limited, joined.counts)
+        self.figures.limits_away = lambda: self.limits.away
         self._indexing: WithRegisteredTools | None = None
         if self.retriever is not None and accounts is not None:
             self._indexing = WithRegisteredTools(self.retriever, accounts.registry, accounts.feed)
@@ -284,7 +285,6 @@ class Runtime:
             upstreams=self._ready_when,
             blocked="shutting down" if self._leaving else blocked,
             audit=self.observers.audit,
-            limits=self.limits.away,
         )
 
     def _degraded(self) -> list[str]:
