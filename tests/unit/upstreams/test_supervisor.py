@@ -20,7 +20,7 @@ from armory.protocol.link import Call, Owner
 from armory.protocol.session_events import Lost
 from armory.testing.clients.recording import RecordingObserver
 from armory.testing.clock import FakeClock
-from armory.testing.upstreams.exchange import Json, definition
+from armory.testing.upstreams.exchange import Json, Wire, definition
 from armory.testing.upstreams.http import ScriptedUpstream
 from armory.testing.upstreams.script import Script
 from armory.testing.waiting import until
@@ -110,7 +110,11 @@ async def test_a_dead_a_hanging_and_a_crashing_one_delay_nobody(houses: Build) -
         assert time.monotonic() - begin < 2
         assert [server for server, _ in house.told] == ["good"]
         counted: list[tuple[int, int]] = []
-        assert await house.supervisor.wait_first(15, lambda *told: counted.append(told))
+
+        def count(done: int, all_of_them: int) -> None:
+            counted.append((done, all_of_them))
+
+        assert await house.supervisor.wait_first(15, count)
         assert counted == [(done, 5) for done in range(6)]
         status = house.supervisor.status()
         assert [(key, one.state) for key, one in status.items()] == [
@@ -223,8 +227,8 @@ async def test_an_upstream_that_announces_nothing_is_listed_again_from_time_to_t
     houses: Build,
 ) -> None:
     class Fleeting(Script):
-        def _page(self, method: str, params: Json, era: str) -> Json:
-            return {**super()._page(method, params, era), "ttlMs": 0}
+        def _page(self, method: str, params: Json, wire: Wire) -> Json:
+            return {**super()._page(method, params, wire), "ttlMs": 0}
 
     script = Fleeting(capabilities={"tools": {}})
     async with ScriptedUpstream(script, eras="modern") as server:
