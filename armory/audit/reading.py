@@ -5,7 +5,8 @@ Owns: where the records are read from. Never writes.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterable, Iterator
+from collections import deque
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -106,18 +107,29 @@ def _agrees(row: object) -> bool:
     )
 
 
-async def records(url: str | None, files: list[Path], wanted: Wanted) -> list[dict[str, object]]:
-    """The wanted records, oldest first.
+async def records(
+    url: str | None, files: Sequence[Path], wanted: Wanted, limit: int
+) -> list[dict[str, object]]:
+    """The latest so many of the wanted records, oldest first.
 
     Raises:
         ArmoryError: they cannot be read.
     """
+    kept: deque[dict[str, object]] = deque(maxlen=limit)
     if url is None:
-        found = map(parsed, file_lines(files))
-        return [record for record in found if record is not None and wanted.fits(record)]
+        for line in file_lines(files):
+            _keep(kept, wanted, line)
+        return list(kept)
     async with database_lines(url) as lines:
-        read = [parsed(line) async for line in lines]
-    return [record for record in read if record is not None and wanted.fits(record)]
+        async for line in lines:
+            _keep(kept, wanted, line)
+    return list(kept)
+
+
+def _keep(kept: deque[dict[str, object]], wanted: Wanted, line: bytes | str) -> None:
+    record = parsed(line)
+    if record is not None and wanted.fits(record):
+        kept.append(record)
 
 
 async def checked(url: str | None, files: list[Path]) -> Verdict:

@@ -19,6 +19,7 @@ from armory.errors import ConfigError
 from armory.evaluation.marks import MarkedQueries
 from armory.observability.activity import Activity
 from armory.observability.redaction import redacted
+from armory.runtime.blocks.auditing import audit_reader
 from armory.runtime.blocks.people import console_sign_in
 from armory.runtime.checking import checked
 from armory.runtime.editing.editor import Editor
@@ -106,6 +107,7 @@ def live_gateway(runtime: Runtime) -> LiveGateway:
         pinning=lambda: runtime.keeper.pinning,
         rebuild=runtime.keeper.approved,
         reload=partial(_reload, runtime),
+        audit=audit_reader(loaded),
         configuration=_editor(runtime),
         sign_in=console_sign_in(loaded),
     )

@@ -20,6 +20,7 @@ from armory.config import load_text
 from armory.runtime import open_runtime
 from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.waiting import until
 
 pytestmark = pytest.mark.anyio
 TOKEN = "a-token-of-some-length"
@@ -113,3 +114,53 @@ async def test_a_changed_file_is_told_with_its_record(tmp_path: Path) -> None:
     code, verdict = await armory(tmp_path, "verify")
     assert (code, verdict["whole"], verdict["at"]) == (1, False, 2)
     assert verdict["problem"] == "record 2 was changed: its hash does not fit it"
+
+
+@pytest.mark.parametrize("to", ["audit.jsonl", "database"])
+async def test_a_running_gateways_audit_is_read_by_its_administrators(
+    tmp_path: Path, to: str
+) -> None:
+    admin = "an-administrators-token"
+    config = {
+        "tool_rag": {"enabled": False},
+        "security": {
+            "tokens": {
+                "ci": {"token": TOKEN, "user": "ada"},
+                "boss": {"token": admin, "scopes": ["admin"]},
+            }
+        },
+        "observability": {"audit": {"to": to}},
+    }
+    loaded = load_text(
+        yaml.safe_dump(config),
+        path=tmp_path / "armory.yaml",
+        environ={"ARMORY_HOME": str(tmp_path / "home")},
+    )
+
+    async def read(token: str, *arguments: str) -> tuple[int, str]:
+        command = ["audit", "--url", url, "--token", token, *arguments, "--json"]
+        found = await asyncio.to_thread(CliRunner().invoke, cli, command)
+        return found.exit_code, found.stdout if found.exit_code == 0 else repr(found.exception)
+
+    async with open_runtime(loaded, address=("127.0.0.1", 0)) as runtime:
+        await runtime.ready()
+        assert runtime.listening is not None
+        url = runtime.listening.url
+        async with aiohttp.ClientSession() as http:
+            for _ in range(3):
+                body = modern_body(1, "tools/list", {})
+                headers = {**modern_headers(body), "Authorization": f"Bearer {TOKEN}"}
+                async with http.post(f"{url}/mcp", json=body, headers=headers) as answer:
+                    assert answer.status == 200
+        audit = runtime.observers.audit
+        assert audit is not None
+        await until(lambda: audit.written >= 3)
+        code, text = await read(admin, "--who", "ad*", "--limit", "2")
+        assert code == 0
+        found = json.loads(text)
+        assert [(r["who"], r["method"]) for r in found] == [("ada", "tools/list")] * 2
+        assert found[0]["hash"] == found[1]["prev"]
+        assert json.loads((await read(admin, "--since", "2999-01-01"))[1]) == []
+        code, text = await read(TOKEN)
+        assert code != 0
+        assert "AccessDenied" in text

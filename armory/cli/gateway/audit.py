@@ -10,6 +10,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlencode
 
 import click
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from armory.audit.record import Verdict
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400}
+_MOST = 10_000
+"""What a gateway gives at once."""
 _files = click.option(
     "--file",
     "files",
@@ -36,6 +39,13 @@ _files = click.option(
 @click.option("--since", help="Not older than this: `90m`, `24h`, `7d`, or a date or time.")
 @click.option("--limit", type=click.IntRange(1), default=100, help="The last so many.")
 @_files
+@click.option("--url", metavar="URL", help="Ask the gateway there instead of reading it here.")
+@click.option(
+    "--token",
+    envvar="ARMORY_TOKEN",
+    show_envvar=True,
+    help="Bearer token for --url; it needs the scope `admin`.",
+)
 @config_option
 @json_option
 @click.pass_context
@@ -46,18 +56,22 @@ def audit(
     since: str | None,
     limit: int,
     files: tuple[Path, ...],
-    config: str | None,
-    as_json: bool,
+    **asked: Any,
 ) -> None:
     """Who asked what: the records of `observability.audit`, oldest first."""
     if context.invoked_subcommand is not None:
         return
-    from armory.audit.reading import Wanted, records
+    given = {"who": who, "tool": tool, "since": _since(since)}
+    if asked["url"] is not None:
+        if files or asked["config"]:
+            raise InvalidRequest("--url reads another gateway's audit; leave out --file, --config")
+        found = _remote(asked["url"], asked["token"], {**given, "limit": min(limit, _MOST)})
+    else:
+        from armory.audit.reading import Wanted, records
 
-    url, read = _source(config, files)
-    wanted = Wanted(who, tool, _since(since))
-    found = asyncio.run(records(url, read, wanted))[-limit:]
-    if as_json:
+        database, read = _source(asked["config"], files)
+        found = asyncio.run(records(database, read, Wanted(**given), limit))
+    if asked["as_json"]:
         print_json(found)
         return
     for record in found:
@@ -80,6 +94,14 @@ def verify_command(files: tuple[Path, ...], config: str | None, as_json: bool) -
         _tell(found)
     if found.problem is not None:
         raise SystemExit(1)
+
+
+def _remote(url: str, token: str | None, asked: dict[str, Any]) -> list[dict[str, object]]:
+    from armory.cli.gateway.running import gateways
+
+    query = urlencode({key: value for key, value in asked.items() if value is not None})
+    (gateway,) = gateways(url, token)
+    return gateway.get(f"/v1/audit?{query}")["records"]
 
 
 def _source(config: str | None, files: tuple[Path, ...]) -> tuple[str | None, list[Path]]:

@@ -5,6 +5,8 @@ Owns: choosing its sink. Never writes a record itself.
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +17,7 @@ from armory.config.base import values_for
 from armory.errors import BackendError, ConfigError
 
 if TYPE_CHECKING:
+    from armory.audit.reading import Wanted
     from armory.audit.sinks import Sink
     from armory.audit.writer import AuditLog
 
@@ -30,6 +33,27 @@ def audit_file(loaded: Loaded) -> Path | None:
     if to in (None, "stdout", "database"):
         return None
     return loaded.folder / Path(to).expanduser()
+
+
+AuditReader = Callable[["Wanted", int], Awaitable[list[dict[str, object]]]]
+
+
+def audit_reader(loaded: Loaded) -> AuditReader | None:
+    """Reads the audit beside the gateway, in a thread and over connections of its own; None where
+    none is kept that can be read.
+    """
+    to, file = loaded.config.observability.audit.to, audit_file(loaded)
+    if to != "database" and file is None:
+        return None
+    url = loaded.config.storage.url if to == "database" else None
+    files = [] if file is None else [file]
+
+    async def read(wanted: Wanted, limit: int) -> list[dict[str, object]]:
+        from armory.audit.reading import records
+
+        return await asyncio.to_thread(lambda: asyncio.run(records(url, files, wanted, limit)))
+
+    return read
 
 
 async def open_audit(loaded: Loaded, stack: AsyncExitStack) -> AuditLog | None:

@@ -12,7 +12,17 @@ from aiohttp import web
 
 from armory.web.rest import keys, logins, packs, status
 from armory.web.rest.indexing import IndexHandlers
-from armory.web.rest.live import changes, configuration, labels, login, me, operating, search, tools
+from armory.web.rest.live import (
+    audit,
+    changes,
+    configuration,
+    labels,
+    login,
+    me,
+    operating,
+    search,
+    tools,
+)
 from armory.web.rest.openapi import describe, page
 from armory.web.rest.problems import Problem, problem_response
 from armory.web.rest.requests import refuse_method, request_id_of, serve
@@ -40,7 +50,7 @@ def all_routes(services: RestServices) -> list[Route]:
     if live is not None:
         found += [me.route(live), *tools.routes(live), search.route(live)]
         found += [*labels.routes(live), *changes.routes(live), *operating.routes(live)]
-        found += [*configuration.routes(live), *login.routes(live)]
+        found += [*configuration.routes(live), *login.routes(live), audit.route(live)]
     return found
 
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from msgspec import Raw
 
+from armory.audit.reading import Wanted
 from armory.domain.principal import Principal
 from armory.domain.tool import ToolRecord
 from armory.errors import ConfigError, UnknownTool
@@ -84,6 +85,7 @@ class LiveGateway:
         rebuild: builds and serves a new snapshot.
         reload: reads the configuration again and puts it in force, or, for a dry run, only says
             what would become of it; raises `ConfigError` where it does not hold.
+        audit: the latest so many of the audit's records that are wanted; None: none can be read.
         configuration: the file that it was started from; None: there is none.
         sign_in: the gateway as a client of its issuer; None: there is none, or it is no client.
         marking: held while a label is written.
@@ -98,6 +100,7 @@ class LiveGateway:
     pinning: Callable[[], Pinning | None] = lambda: None
     rebuild: Callable[[], Awaitable[None]] = _done
     reload: Callable[[bool], Awaitable[Mapping[str, list[str]]]] = _no_file
+    audit: Callable[[Wanted, int], Awaitable[list[dict[str, object]]]] | None = None
     configuration: ConfigurationFile | None = None
     sign_in: SignIn | None = None
     marking: asyncio.Lock = field(default_factory=asyncio.Lock)
