@@ -27,7 +27,6 @@ FULL: dict[str, int] = {}
 """Folders with more files than that: none."""
 LARGE = {
     "armory.cli.accounts.packs.create": "click gives a command each of its options",
-    "armory.cli.gateway.audit.audit": "click gives a command each of its options",
     "armory.cli.catalog.search.search": "click gives a command each of its options",
     "armory.cli.config.add.add": "click gives a command each of its options",
     "armory.cli.config.export.export": "click gives a command each of its options",
