@@ -13,6 +13,9 @@ from dataclasses import dataclass, field
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from armory.audit.settings import Arguments
+from armory.observability.redaction import redacted
+
 GENESIS = "0" * 64
 """`prev` of the first record."""
 OPENED = "armory/audit.opened"
@@ -55,6 +58,20 @@ class Entry(msgspec.Struct, gc=False):
     ms: float = 0.0
     trace_id: str | None = None
     arguments: str | None = None
+
+
+def arguments_of(data: bytes | None, how: Arguments) -> str | None:
+    """What is kept of a call's arguments.
+
+    Args:
+        data: their JSON, as it came; None: there are none.
+        how: as `observability.audit.arguments` says.
+    """
+    if data is None or how == "off":
+        return None
+    if how == "hash":
+        return f"sha256:{hashlib.sha256(data).hexdigest()}"
+    return redacted(data.decode("utf-8", "replace"))
 
 
 class Record(msgspec.Struct, kw_only=True, gc=False):

@@ -78,6 +78,7 @@ def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestS
         take=runtime.limits.take,
         searching=runtime.limits.searching,
         answered=runtime.figures.metrics.answered,
+        audit=runtime.observers.audit,
         api_keys=config.security.api_keys,
         info={"title": "Armory", "version": armory_version()},
         live=live_gateway(runtime),

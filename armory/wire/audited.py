@@ -6,20 +6,18 @@ transport.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Raw
 
-from armory.audit.record import Entry
+from armory.audit.record import Entry, arguments_of
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.metatools.definitions import CALL
 from armory.gateway.observed import failure_of
 from armory.gateway.requests import ClientRequest
 from armory.observability.operation import Operation
-from armory.observability.redaction import redacted
 from armory.protocol.codes import LIMITED
 from armory.protocol.jsonrpc import code_of
 from armory.protocol.link import Reply
@@ -28,7 +26,6 @@ from armory.protocol.rawjson import members_or_none, text_of
 from armory.telemetry.conventions import CALLERS_FAULT, TOOL_ERROR
 
 if TYPE_CHECKING:
-    from armory.audit.settings import Arguments
     from armory.audit.writer import AuditLog
 
 OnDenied = Callable[[str, str | None, str], None]
@@ -82,7 +79,7 @@ def note(
             code=code,
             ms=seconds * 1_000,
             trace_id=operation.trace_id,
-            arguments=_arguments(raw, audit.arguments),
+            arguments=arguments_of(None if raw is None else bytes(raw), audit.arguments),
         )
     )
 
@@ -128,12 +125,3 @@ def _own_code(reply: Reply) -> str | None:
     """The code in a result that the gateway itself made."""
     meta = members_or_none((members_or_none(reply.result) or {}).get("_meta")) or {}
     return text_of(members_or_none(meta.get(ERROR)) or {}, "code")
-
-
-def _arguments(raw: Raw | None, how: Arguments) -> str | None:
-    if raw is None or how == "off":
-        return None
-    data = bytes(raw)
-    if how == "hash":
-        return f"sha256:{hashlib.sha256(data).hexdigest()}"
-    return redacted(data.decode("utf-8", "replace"))

@@ -106,6 +106,45 @@ async def test_every_request_is_recorded(tmp_path: Path, to: str) -> None:
     assert (code, verdict["whole"], verdict["open"]) == (0, True, [])
 
 
+async def test_what_is_done_over_rest_is_recorded_and_looking_is_not(tmp_path: Path) -> None:
+    async with (
+        ScriptedUpstream() as upstream,
+        gateway(tmp_path, upstream.url, to="audit.jsonl", arguments="hash") as url,
+        aiohttp.ClientSession() as http,
+    ):
+
+        async def ask(method: str, path: str, token: str = TOKEN, body: Any = None) -> int:
+            headers = {"Authorization": f"Bearer {token}"}
+            async with http.request(method, url + path, json=body, headers=headers) as answer:
+                await answer.read()
+                return answer.status
+
+        called = {"arguments": {"secret": 1}}
+        assert await ask("POST", "/v1/tools/web__who/call", body=called) == 200
+        assert await ask("POST", "/v1/tools/web__fail/call", body={"arguments": {}}) == 200
+        assert await ask("POST", "/v1/tools/web__nothing/call", body={"arguments": {}}) == 404
+        assert await ask("GET", "/v1/tools") == 200
+        assert await ask("POST", "/v1/reload") == 403
+        assert await ask("GET", "/v1/tools", token="wrong") == 401
+    _, found = await armory(tmp_path)
+    told = [
+        (r["who"], r["method"], r["tool"], r["upstream"], r["outcome"], r["code"])
+        for r in found
+        if not r["method"].startswith("armory/")
+    ]
+    call = "POST /v1/tools/{name}/call"
+    assert told == [
+        ("ada", call, "web__who", "web", "ok", None),
+        ("ada", call, "web__fail", "web", "tool_error", None),
+        ("ada", call, "web__nothing", None, "refused", "unknown_tool"),
+        ("ada", "POST /v1/reload", None, None, "refused", "access_denied"),
+        ("127.0.0.1", "GET /v1/tools", None, None, "denied", "authentication_failed"),
+    ]
+    first = next(r for r in found if r["method"] == call)
+    assert (first["credential"], first["endpoint"]) == ("token:ci", "/v1/tools/web__who/call")
+    assert first["arguments"] == "sha256:" + hashlib.sha256(b'{"secret": 1}').hexdigest()
+
+
 async def test_a_changed_file_is_told_with_its_record(tmp_path: Path) -> None:
     async with ScriptedUpstream() as upstream, gateway(tmp_path, upstream.url, to="audit.jsonl"):
         pass

@@ -22,6 +22,8 @@ from pydantic_core import ErrorDetails
 from armory.domain.expectations import MAPPING, expectation
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed, InsufficientScope
+from armory.observability.operation import CURRENT
+from armory.web.audited import Asked, note, recorded
 from armory.web.rest.problems import Problem, problem_of, problem_response
 from armory.web.rest.routes import Reply, RestCall, Route
 from armory.web.rest.services import RestServices
@@ -42,39 +44,52 @@ def request_id_of(request: web.Request) -> str:
 
 async def serve(services: RestServices, route: Route, request: web.Request) -> web.StreamResponse:
     """Answer one request to `route`."""
-    started = time.perf_counter()
-    response = await _answer(services, route, request)
+    asked = Asked()
+    token = CURRENT.set(asked.operation) if services.audit is not None else None
+    try:
+        response = await _answer(services, route, request, asked)
+        asked.status = response.status
+    finally:
+        if token is not None:
+            CURRENT.reset(token)
+        if services.audit is not None and recorded(route, asked):
+            await note(services.audit, route, request, asked)
     if services.answered is not None:
-        took_s = time.perf_counter() - started
+        took_s = time.perf_counter() - asked.started
         services.answered(route.method, route.path, response.status, took_s)
     return response
 
 
-async def _answer(services: RestServices, route: Route, request: web.Request) -> web.StreamResponse:
+async def _answer(
+    services: RestServices, route: Route, request: web.Request, asked: Asked
+) -> web.StreamResponse:
     request_id = request_id_of(request)
     cors: dict[str, str] = {}
     try:
         cors = _knock(services, request)
-        call = await _call(services, route, request, request_id)
+        call = await _call(services, route, request, request_id, asked)
+        asked.has_body = route.body is not None
         done = await route.handler(call)
     except Problem as problem:
-        response = problem_response(problem, request_id)
+        failed = problem
     except (AuthenticationFailed, InsufficientScope) as error:
-        problem = problem_of(error)
-        problem.headers["WWW-Authenticate"] = _challenge(services, request, error)
-        response = problem_response(problem, request_id)
+        failed = problem_of(error)
+        failed.headers["WWW-Authenticate"] = _challenge(services, request, error)
     except ArmoryError as error:
-        response = problem_response(problem_of(error), request_id)
-        if response.status >= 500:
+        failed = problem_of(error)
+        if failed.status >= 500:
             _log.warning("rest_failed", request_id=request_id, code=error.code, error=str(error))
     except Exception:  # noqa: BLE001 one request's bug must not show its insides nor end the connection
         _log.exception("rest_crashed", request_id=request_id, route=route.operation)
-        problem = Problem(500, "internal", "something went wrong inside; see the log")
-        response = problem_response(problem, request_id)
+        failed = Problem(500, "internal", "something went wrong inside; see the log")
     else:
         if isinstance(done, web.StreamResponse):
             return done
         response = _response(done, request_id)
+        response.headers.update(cors)
+        return response
+    asked.code = failed.code
+    response = problem_response(failed, request_id)
     response.headers.update(cors)
     return response
 
@@ -131,7 +146,7 @@ def _own_page(origin: str, host: str | None, request: web.Request) -> bool:
 
 
 async def _call(
-    services: RestServices, route: Route, request: web.Request, request_id: str
+    services: RestServices, route: Route, request: web.Request, request_id: str, asked: Asked
 ) -> RestCall:
     for name, value in request.query.items():
         if name != "query" and _KEY.search(value):
@@ -142,7 +157,7 @@ async def _call(
                 "`Authorization: Bearer`",
                 parameter=name[:40],
             )
-    principal = await _principal(services, route, request)
+    principal = await _principal(services, route, request, asked)
     if route.accounts and not services.accounts.enabled:
         raise Problem(404, "accounts_disabled", "accounts are off; see accounts.enabled")
     path = {name: _path_part(name, value) for name, value in request.match_info.items()}
@@ -151,15 +166,19 @@ async def _call(
     return RestCall(services, principal, request_id, path, params, body, request)
 
 
-async def _principal(services: RestServices, route: Route, request: web.Request) -> Principal:
+async def _principal(
+    services: RestServices, route: Route, request: web.Request, asked: Asked
+) -> Principal:
     if route.access == "public":
         return ANONYMOUS
     remote = request.remote
     if services.gate is not None:
         remote, _ = services.gate.seen_as(request.remote, request.headers)
+    asked.remote = remote
     resources = services.resources
     resource = resources.whole(request) if resources is not None else None
     principal = await services.authenticator.authenticate(request.headers, remote, resource)
+    asked.principal = principal
     if route.access == "admin" and "admin" not in principal.scopes:
         raise AccessDenied("this needs a credential with the scope `admin`")
     if route.access == "user" and principal.user is None and "admin" not in principal.scopes:

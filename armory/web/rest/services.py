@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from aiohttp import web
 
@@ -24,6 +24,9 @@ from armory.security.authentication import Authenticator
 from armory.security.policy import Policy
 from armory.upstreams.upstream import Upstream
 from armory.web.rest.live.access import LiveGateway
+
+if TYPE_CHECKING:
+    from armory.audit.writer import AuditLog
 
 
 class Engine(Protocol):
@@ -209,6 +212,7 @@ class RestServices:
         take: counts one request of a principal; raises `RateLimited` where it is one too many.
         searching: likewise one search.
         answered: told of every request: method, the route's path, status, seconds.
+        audit: takes a record of what is done over REST; None: nobody does.
         info: title and version for the API description.
         live: the gateway that runs; None: routes that look at it are not there.
         search_defaults: threshold, ranker and max_tools as configured; None where nothing is
@@ -235,6 +239,7 @@ class RestServices:
     take: Callable[[Principal], Awaitable[None]] | None = None
     searching: Callable[[Principal], Awaitable[None]] | None = None
     answered: Callable[[str, str, int, float], None] | None = None
+    audit: AuditLog | None = None
     info: Mapping[str, Any] = field(
         default_factory=lambda: {"title": "Armory", "version": "0"},
     )

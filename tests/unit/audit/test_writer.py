@@ -43,7 +43,7 @@ class Place:
                 audit.note(one)
 
     async def calls(self, wanted: Wanted | None = None) -> list[object]:
-        found = await records(self.url, [self.file], wanted or Wanted())
+        found = await records(self.url, [self.file], wanted or Wanted(), limit=10_000)
         return [record["who"] for record in found if record["method"] == "tools/call"]
 
 

@@ -70,11 +70,9 @@ async def test_the_limits_are_those_of_the_configuration(tmp_path: Path) -> None
 
 def test_a_spent_rate_says_when_to_come_back() -> None:
     limiter = RateLimiter(0.5, 3, clock=lambda: 100.0)
-    for _ in range(3):
-        limiter.take("ann")
-    with pytest.raises(RateLimited) as refused:
-        limiter.take("ann")
-    headers = problem_of(refused.value).headers
+    assert [limiter.tried("ann") for _ in range(3)] == [0.0, 0.0, 0.0]
+    refused = RateLimited("too many", retry_after_s=limiter.tried("ann"), limit=3)
+    headers = problem_of(refused).headers
     assert headers["Retry-After"] == "2"
     assert headers["X-RateLimit-Limit"] == "3"
     assert headers["X-RateLimit-Remaining"] == "0"

@@ -1,0 +1,105 @@
+"""The audit's record of one REST request.
+
+Owns: which requests are recorded, and what of them. Never knows what a route does.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+from msgspec import Raw
+
+from armory.audit.record import Entry, arguments_of
+from armory.domain.principal import Principal
+from armory.observability.operation import Operation
+from armory.protocol.rawjson import members_or_none
+from armory.telemetry.conventions import TOOL_ERROR
+from armory.web.rest.routes import Route
+
+if TYPE_CHECKING:
+    from armory.audit.writer import AuditLog
+
+_CHARS = 200
+_DENIED = 401
+
+
+@dataclass(slots=True)
+class Asked:
+    """One request while it is served.
+
+    Attributes:
+        operation: which upstream it went to, how that went.
+        started: `time.perf_counter()` at its beginning.
+        principal: who asks; None until that is known.
+        remote: the address that it comes from, through trusted proxies.
+        code: of the problem that it was answered with; None: none.
+        status: of the answer; 0: it was cancelled.
+        has_body: whether its body was read.
+    """
+
+    operation: Operation = field(default_factory=Operation)
+    started: float = field(default_factory=time.perf_counter)
+    principal: Principal | None = None
+    remote: str | None = None
+    code: str | None = None
+    status: int = 0
+    has_body: bool = False
+
+
+def recorded(route: Route, asked: Asked) -> bool:
+    """Whether a request is told of: what only looks at the gateway itself, as the console does all
+    the time, is not, unless it was refused.
+    """
+    if route.access == "public":
+        return False
+    looks = route.method == "GET" and not route.path.endswith("/retrieve_tools")
+    return not looks or asked.status >= 400
+
+
+async def note(audit: AuditLog, route: Route, request: web.Request, asked: Asked) -> None:
+    """Have a request recorded.
+
+    Args:
+        audit: takes the record.
+        route: what was asked.
+        request: its arguments are read from it, where the audit keeps any.
+        asked: who asked, and how it ended.
+    """
+    principal = asked.principal
+    who = asked.remote or "unknown" if principal is None else principal.owner
+    failure = asked.operation.failure
+    arguments: Raw | None = None
+    if audit.arguments != "off" and asked.has_body and asked.status:
+        body = await request.read()  # read before, and kept
+        arguments = (members_or_none(Raw(body)) or {}).get("arguments")
+    audit.note(
+        Entry(
+            at=time.time(),
+            who=who,
+            credential="none" if principal is None else principal.key,
+            endpoint=request.path[:_CHARS],
+            method=f"{route.method} {route.path}",
+            tool=request.match_info.get("name") or request.match_info.get("tool"),
+            upstream=asked.operation.upstream or None,
+            outcome=_outcome(asked),
+            code=asked.code or (None if failure == TOOL_ERROR else failure),
+            ms=(time.perf_counter() - asked.started) * 1_000,
+            trace_id=asked.operation.trace_id,
+            arguments=arguments_of(
+                None if arguments is None else bytes(arguments), audit.arguments
+            ),
+        )
+    )
+
+
+def _outcome(asked: Asked) -> str:
+    if not asked.status:
+        return "cancelled"
+    if asked.status == _DENIED:
+        return "denied"
+    if asked.status >= 500 or (asked.status < 400 and asked.operation.failure):
+        return "tool_error" if asked.operation.failure == TOOL_ERROR else "error"
+    return "refused" if asked.status >= 400 else "ok"
