@@ -1,46 +1,22 @@
 """The entry of one skill (SEP-2640), as an upstream lists it and as clients see it.
 
 Owns: what makes an entry one that hosts may load, and its exposed form. Never imports anything but
-its domain siblings.
+the domain.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, cast
 
 from armory.domain.naming import expose_uri
 
-EXTENSION = "io.modelcontextprotocol/skills"
 DYNAMIC = "dynamic"
-DIRECTORY_READ = "directoryRead"
-"""The setting of a server that lists folders."""
 MAX_FILES = 512
 MAX_BYTES = 16 * 1024 * 1024
 _MAIN = "/SKILL.md"
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
-
-
-def extension_of(capabilities: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """The settings of the extension where a server declares it, else None."""
-    declared = capabilities.get("extensions")
-    if not isinstance(declared, dict):
-        return None
-    settings = cast("dict[str, Any]", declared).get(EXTENSION)
-    return cast("dict[str, Any]", settings) if isinstance(settings, dict) else None
-
-
-def merged_extension(servers: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
-    """The settings of several servers together; None where none declares the extension.
-
-    Args:
-        servers: the capabilities of each.
-    """
-    declared = [found for each in servers if (found := extension_of(each)) is not None]
-    if not declared:
-        return None
-    return {DIRECTORY_READ: True} if any(s.get(DIRECTORY_READ) is True for s in declared) else {}
 
 
 def skill_problem(entry: Mapping[str, Any]) -> str | None:

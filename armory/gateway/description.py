@@ -10,13 +10,13 @@ from typing import Any, cast
 
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import Principal
-from armory.domain.skills import EXTENSION, merged_extension
 from armory.gateway.context import RequestContext
 from armory.gateway.filters import with_filtering
 from armory.gateway.metatools.definitions import SEARCH, purpose
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.views.view import View
 from armory.protocol.meta import QUERY, TOOL_RAG
+from armory.protocol.methods import SKILLS_EXTENSION, merged_skills_settings
 
 _MAX_INSTRUCTIONS = 4_000
 _MAX_LINE = 500
@@ -45,11 +45,11 @@ class Description:
             declared = lists.capabilities.get("extensions")
             if isinstance(declared, dict):
                 extensions.update(cast("dict[str, Any]", declared))
-                extensions.pop(EXTENSION, None)
+                extensions.pop(SKILLS_EXTENSION, None)
             if transparent:
                 kept = ("experimental",) if modern else ("experimental", "tasks")
                 merged.update({k: v for k, v in lists.capabilities.items() if k in kept})
-        skills = merged_extension(s.capabilities for s in view.servers(endpoint).values())
+        skills = merged_skills_settings(s.capabilities for s in view.servers(endpoint).values())
         if skills is not None:
             merged.setdefault("resources", {"subscribe": True, "listChanged": True})
         if not transparent:
@@ -61,7 +61,7 @@ class Description:
                 merged["experimental"] = self._extension(view)
         shown = extensions if modern or transparent else {}
         if skills is not None:
-            shown = {**shown, EXTENSION: skills}
+            shown = {**shown, SKILLS_EXTENSION: skills}
         if shown:
             merged["extensions"] = shown
         return {

@@ -6,7 +6,6 @@ Owns: content blocks and structured content of an answer. Does no I/O.
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -16,8 +15,8 @@ import msgspec
 
 from armory.openapi.operations import is_json, is_text
 
-_NEXT = re.compile(r'<([^<>]{1,2000})>\s*;[^,]*\brel="?next"?', re.IGNORECASE)
 _ERROR_CHARS = 4_000
+_LINK_CHARS = 8_000
 
 
 def result_of(status: int, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
@@ -34,14 +33,27 @@ def result_of(status: int, headers: Mapping[str, str], body: bytes) -> dict[str,
         blocks = [{"type": "text", "text": _failure(status, headers, blocks)}]
     elif not blocks:
         blocks = [{"type": "text", "text": f"{_named(status)}, without content"}]
-    following = _NEXT.search(headers.get("Link", ""))
+    following = _next_page(headers.get("Link", ""))
     if following and not failed:
-        query = urlsplit(following[1]).query
+        query = urlsplit(following).query
         blocks.append({"type": "text", "text": f"The next page has the parameters {query}"})
     result: dict[str, Any] = {"content": blocks, "isError": failed}
     if structure is not None:
         result["structuredContent"] = structure
     return result
+
+
+def _next_page(link: str) -> str | None:
+    """The target of `rel="next"` in a `Link` header (RFC 8288); None: there is none."""
+    for one in link[:_LINK_CHARS].split(","):
+        target, *parameters = (part.strip() for part in one.split(";"))
+        if target[:1] + target[-1:] != "<>":
+            continue
+        for parameter in parameters:
+            name, _, value = parameter.partition("=")
+            if name.strip().lower() == "rel" and "next" in value.strip(' "').lower().split():
+                return target[1:-1]
+    return None
 
 
 def refused(message: str) -> dict[str, Any]:

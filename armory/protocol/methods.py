@@ -1,14 +1,19 @@
-"""Notifications of MCP by name, and what a server may ask of a client.
+"""Notifications of MCP by name, what a server may ask of a client, and the skills extension.
 
-Owns: their methods, the members of `subscriptions/listen` that ask for notifications, and the
-capabilities that a client declares for questions. Never imports anything.
+Owns: their methods, the members of `subscriptions/listen` that ask for notifications, the
+capabilities that a client declares for questions, the settings of that extension. Never imports
+anything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Any
+from typing import Any, cast
+
+SKILLS_EXTENSION = "io.modelcontextprotocol/skills"
+DIRECTORY_READ = "directoryRead"
+"""The setting of a server that lists folders."""
 
 INITIALIZED = "notifications/initialized"
 CANCELLED = "notifications/cancelled"
@@ -89,3 +94,24 @@ def declaration(answers: int) -> Mapping[str, Any]:
 
 LOG_IN = "log_in"
 """The gateway's own tool of an upstream, for whoever has not logged in there."""
+
+
+def skills_settings(capabilities: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """The settings of the skills extension (SEP-2640) where a server declares it, else None."""
+    declared = capabilities.get("extensions")
+    if not isinstance(declared, dict):
+        return None
+    settings = cast("dict[str, Any]", declared).get(SKILLS_EXTENSION)
+    return cast("dict[str, Any]", settings) if isinstance(settings, dict) else None
+
+
+def merged_skills_settings(servers: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The settings of several servers together; None where none declares the extension.
+
+    Args:
+        servers: the capabilities of each.
+    """
+    declared = [found for each in servers if (found := skills_settings(each)) is not None]
+    if not declared:
+        return None
+    return {DIRECTORY_READ: True} if any(s.get(DIRECTORY_READ) is True for s in declared) else {}

@@ -286,7 +286,7 @@ class Upstream:
         connector = self.connector
         link = await connector.connect(OWNER, capabilities, SessionObservers(), key=_LISTING)
         try:
-            return await self.lists_over(link)
+            return await fetch_lists(link, max_entries=self.spec.list_entries, quiet=True)
         finally:
             self.links.end(link)
 

@@ -92,6 +92,7 @@ class Answers:
     server = "up"
     instructions = ""
     mirrors_params = True
+    left_out = ()
 
     def __init__(self, page: bytes, **face: Any) -> None:
         self.page = page

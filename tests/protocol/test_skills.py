@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from armory.config import load_file
-from armory.domain.skills import EXTENSION
+from armory.protocol.methods import SKILLS_EXTENSION
 from armory.runtime import open_runtime
 from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.upstreams.exchange import Json, RpcFailure, Wire
@@ -96,7 +96,7 @@ def git_server() -> SkillScript:
         capabilities={
             "tools": {},
             "resources": {},
-            "extensions": {EXTENSION: {"directoryRead": True}},
+            "extensions": {SKILLS_EXTENSION: {"directoryRead": True}},
         },
         files={
             f"{GIT}/SKILL.md": skill_md("git-workflow", "Name branches and write commit messages"),
@@ -112,7 +112,7 @@ def git_server() -> SkillScript:
 def shop_server() -> SkillScript:
     return SkillScript(
         name="shop",
-        capabilities={"tools": {}, "resources": {}, "extensions": {EXTENSION: {}}},
+        capabilities={"tools": {}, "resources": {}, "extensions": {SKILLS_EXTENSION: {}}},
         files={
             f"{REFUND}/SKILL.md": skill_md("refunds", "Process customer refund requests"),
             f"{GIT}/SKILL.md": skill_md("git-workflow", "Another one of the same name"),
@@ -179,7 +179,7 @@ async def rig(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[
 
 async def test_two_skills_servers_and_one_without_behind_one_url(rig: Rig) -> None:
     found = await rig.result("server/discover")
-    assert found["capabilities"]["extensions"][EXTENSION] == {"directoryRead": True}
+    assert found["capabilities"]["extensions"][SKILLS_EXTENSION] == {"directoryRead": True}
     assert "resources" in found["capabilities"]
     listed = await rig.result("skills/list", {})
     assert listed["resultType"] == "complete"
@@ -275,7 +275,7 @@ async def test_each_upstreams_own_endpoint_has_its_own_uris(rig: Rig) -> None:
     got = await rig.result("skills/get", {"uri": f"{REFUND}/SKILL.md"}, at="/mcp/shop")
     assert got["skill"] == listed["skills"][0]
     found = await rig.result("server/discover", at="/mcp/up")
-    assert EXTENSION not in str(found["capabilities"])
+    assert SKILLS_EXTENSION not in str(found["capabilities"])
     assert (await rig.ask("skills/list", at="/mcp/up"))["error"]["code"] == -32601
 
 
@@ -285,7 +285,7 @@ async def test_a_legacy_client_has_them_too(rig: Rig) -> None:
     async with aiohttp.ClientSession(headers=headers) as http:
         client.http = http
         await client.initialize({})
-        assert EXTENSION in client.hello["capabilities"]["extensions"]
+        assert SKILLS_EXTENSION in client.hello["capabilities"]["extensions"]
         listed = (await client.request("skills/list"))["result"]
         assert len(listed["skills"]) == 2
         assert "ttlMs" not in listed

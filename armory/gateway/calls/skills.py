@@ -10,13 +10,13 @@ from typing import Any
 
 from msgspec import Raw
 
-from armory.domain.skills import DIRECTORY_READ, extension_of, merged_extension
 from armory.gateway.calls.forwarding import Forwarder, located
 from armory.gateway.context import RequestContext
 from armory.gateway.lists.entries import list_entries
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
+from armory.protocol.methods import DIRECTORY_READ, merged_skills_settings, skills_settings
 from armory.protocol.rawjson import need_text, pack
 
 LIST = "skills/list"
@@ -70,7 +70,7 @@ class Skills:
             raise _unknown(method)
         given = need_text(params, "uri")
         server, uri = located(context, given)
-        own = extension_of(context.view.catalog.servers[server].capabilities)
+        own = skills_settings(context.view.catalog.servers[server].capabilities)
         if own is None or (setting and own.get(setting) is not True):
             raise RpcError(
                 INVALID_PARAMS, f"upstream {server!r} has nothing of this kind", {"uri": given}
@@ -85,4 +85,4 @@ def _unknown(method: str) -> RpcError:
 
 def _offered(context: RequestContext) -> dict[str, Any] | None:
     servers = context.view.servers(context.endpoint)
-    return merged_extension(lists.capabilities for lists in servers.values())
+    return merged_skills_settings(lists.capabilities for lists in servers.values())

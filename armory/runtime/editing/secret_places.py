@@ -28,7 +28,7 @@ _REFERENCE = re.compile(r"\$\{(?:env:|input:)?[A-Za-z_][A-Za-z0-9_-]*(?::-)?\}")
 _SCHEME = re.compile(r"(?:bearer|basic|token|apikey|api-key)\s+", re.IGNORECASE)
 _PARAMETER = re.compile(r"[?&]([\w.-]+)=([^&#\s\"']+)")
 _COMMENT = re.compile(r"#[^\n]*")
-_ASSIGNED = re.compile(r"([\w-]+)[\"']?\s*[:=]\s*([^\s,{}\[\]]+)(?=\s*(?:[,}\]]|$))")
+_ASSIGNED = re.compile(r"(?<![\w-])([\w-]++)[\"']?\s*+[:=]\s*+([^\s,{}\[\]]++)(?=\s*+(?:[,}\]]|$))")
 _PLAIN_TAGS = frozenset(("tag:yaml.org,2002:null", "tag:yaml.org,2002:bool"))
 _FREE: Any = None
 """The type of what no model describes: there names say what is secret."""

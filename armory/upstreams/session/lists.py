@@ -15,12 +15,13 @@ import structlog
 from msgspec import Raw
 
 from armory.domain.catalog import ServerLists
-from armory.domain.skills import extension_of, skill_problem
+from armory.domain.skills import skill_problem
 from armory.errors import UpstreamUnavailable
 from armory.protocol.codes import METHOD_NOT_FOUND
 from armory.protocol.headers import HEADER_KEY, annotation_problem
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import Call
+from armory.protocol.methods import skills_settings
 from armory.protocol.rawjson import NULL, encode, items, members, value
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.entries import MAX_LEVELS, Omissions, Unusable, fits, opened
@@ -61,6 +62,7 @@ async def fetch_lists(
     *,
     before: ServerLists | None = None,
     max_entries: int = MAX_ENTRIES,
+    quiet: bool = False,
 ) -> ServerLists:
     """Every list that the upstream's capabilities promise.
 
@@ -69,6 +71,7 @@ async def fetch_lists(
             invalid are left out (a client's duty on modern HTTP).
         before: the last good lists; a list other than the tools' that fails stays as it was there.
         max_entries: entries of one list; a longer one fails.
+        quiet: what is left out is not logged: it is for the gateway's own lists already.
 
     Raises:
         UpstreamUnavailable: the list of tools could not be had.
@@ -96,7 +99,8 @@ async def fetch_lists(
         tools = [tool for tool in tools if _headers_valid(tool, omitted)]
     skills = [skill for skill in lists.get(SKILLS, []) if _loadable(skill, omitted)]
     info, capabilities = _self_description(link, omitted)
-    _log_omitted(link.server, omitted, before)
+    if not quiet:
+        _log_omitted(link.server, omitted, before)
     return ServerLists(
         tools=tools,
         prompts=lists.get(PROMPTS, []),
@@ -114,7 +118,7 @@ async def fetch_lists(
 
 def _promised(capabilities: Mapping[str, Any], method: str) -> bool:
     if method == SKILLS:
-        return extension_of(capabilities) is not None
+        return skills_settings(capabilities) is not None
     # Early servers declared nothing and served tools all the same.
     return CAPABILITY[method] in capabilities or (method == TOOLS and not capabilities)
 

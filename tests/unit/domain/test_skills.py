@@ -7,13 +7,11 @@ from typing import Any
 import pytest
 
 from armory.domain.skills import (
-    EXTENSION,
     MAX_BYTES,
     exposed_skill,
-    extension_of,
-    merged_extension,
     skill_problem,
 )
+from armory.protocol.methods import SKILLS_EXTENSION, merged_skills_settings, skills_settings
 
 URI = "skill://acme/refunds/SKILL.md"
 
@@ -75,10 +73,10 @@ def test_uris_are_exposed_and_nothing_else() -> None:
 
 def test_the_extension_of_several() -> None:
     plain, able = (
-        {"extensions": {EXTENSION: {}}},
-        {"extensions": {EXTENSION: {"directoryRead": True}}},
+        {"extensions": {SKILLS_EXTENSION: {}}},
+        {"extensions": {SKILLS_EXTENSION: {"directoryRead": True}}},
     )
-    assert extension_of({"extensions": {EXTENSION: True}}) is None
-    assert merged_extension([{}, {"extensions": []}]) is None
-    assert merged_extension([{}, plain]) == {}
-    assert merged_extension([able, plain]) == {"directoryRead": True}
+    assert skills_settings({"extensions": {SKILLS_EXTENSION: True}}) is None
+    assert merged_skills_settings([{}, {"extensions": []}]) is None
+    assert merged_skills_settings([{}, plain]) == {}
+    assert merged_skills_settings([able, plain]) == {"directoryRead": True}
