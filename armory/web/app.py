@@ -17,7 +17,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from armory.web.binding import Bound, cannot_bind
-from armory.web.connections import Connection, Connections
+from armory.web.connections import LATE_AMONG_REPLICAS_S, Connection, Connections
 from armory.web.settings import ListenSettings
 
 _log = structlog.get_logger(__name__)
@@ -93,9 +93,11 @@ class Listening:
     def leave(self) -> None:
         """From now on close each connection after its answer; new ones are served."""
         self._leaving.begun = True
+        self.connections.late_s = LATE_AMONG_REPLICAS_S
 
     async def close(self) -> None:
         """Stop accepting, let requests in flight end within the drain time, end the rest."""
+        self._leaving.begun = True
         await self._runner.cleanup()
         self.connections.stop()
 

@@ -20,8 +20,12 @@ from armory.web.settings import RESERVED, ListenSettings
 
 _log = structlog.get_logger(__name__)
 _TICK_S = 1.0
-_LATE_S = 0.1
-"""So long requests that were on their way are answered when the end has begun."""
+LATE_S = 0.1
+LATE_AMONG_REPLICAS_S = 1.0
+"""So long a connection that waits goes on to wait when the end has begun: a request may be on its
+way, and a busy machine takes its time. Longer where others send requests elsewhere meanwhile."""
+_ENDED_WITHIN_S = 1.0
+"""So long a request that is cut off may take to clean up."""
 _LOG_EVERY_S = 60.0
 _EVICTED_AT_ONCE = 16
 _PROGRESS_BYTES = 64 * 1024
@@ -79,6 +83,11 @@ class Connection(RequestHandler):
         """The request that is being answered; None without one."""
         return self._current_request
 
+    def close(self) -> None:
+        """As aiohttp's, at the end; one that waits for a request is left to `shutdown`."""
+        if not self.waiting:
+            super().close()
+
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """As asyncio's."""
         super().connection_made(transport)
@@ -109,10 +118,20 @@ class Connection(RequestHandler):
             super().log_exception(*args, **kw)
 
     async def shutdown(self, timeout: float | None = 15.0) -> None:
-        """As aiohttp's, but what was on its way when the end began is answered."""
-        if self._current_request is None and self.transport is not None:
-            await asyncio.sleep(min(_LATE_S, timeout or 0.0))
-        await super().shutdown(timeout)
+        """End: what is under way or was on its way is answered, within `timeout` seconds in all.
+
+        aiohttp's waits that long twice, so that one call that hangs outlasts what a kubelet waits.
+        """
+        if self.waiting:
+            await asyncio.sleep(min(self._all.late_s, timeout or 0.0))
+        task = self._task_handler
+        if task is not None and not task.done() and not self.waiting:
+            self._force_close = True  # no further request
+            if not (await asyncio.wait((task,), timeout=timeout))[0]:
+                self._all.note("requests_cut", path=getattr(self.request, "path", None))
+                task.cancel()
+                await asyncio.wait((task,), timeout=_ENDED_WITHIN_S)
+        await super().shutdown(0.0)
 
     def pause_writing(self) -> None:
         """As asyncio's: the client does not read as fast as is written."""
@@ -146,11 +165,13 @@ class Connections:
     Attributes:
         loop: the event loop.
         cut: connections that were cut so far, by reason.
+        late_s: how long a connection that waits for a request is left open at the end, in seconds.
     """
 
     def __init__(self, limits: ListenSettings, server: Server) -> None:
         self.loop = asyncio.get_running_loop()
         self.cut: dict[str, int] = {}
+        self.late_s = LATE_S
         self._limits = limits
         self._capacity = limits.capacity
         self._server = server
@@ -204,7 +225,7 @@ class Connections:
         if len(self._open) - self._reserved >= self._capacity and not self._evict():
             connection.reserve = True
             self._reserved += 1
-            self._note("connections_full", connections=len(self._open))
+            self.note("connections_full", connections=len(self._open))
             if self._reserved > RESERVED:
                 self._end(connection, "full")
         self._open[connection] = None
@@ -281,11 +302,11 @@ class Connections:
     def _end(self, connection: Connection, reason: str) -> None:
         self.cut[reason] = self.cut.get(reason, 0) + 1
         if reason != "evicted":
-            self._note("connections_cut", reason=reason)
+            self.note("connections_cut", reason=reason)
         connection.cut(TIMED_OUT if reason in ("header", "body") else b"")
         self.lost(connection)
 
-    def _note(self, event: str, **what: Any) -> None:
+    def note(self, event: str, **what: Any) -> None:
         """One line a minute and kind."""
         kind = f"{event}:{what.get('reason', '')}"
         now = self.loop.time()
@@ -296,7 +317,7 @@ class Connections:
     def _loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if context.get("message") == _NO_ACCEPT:  # asyncio says so a thousand times a second
             self._evict(_EVICTED_AT_ONCE)
-            self._note("descriptors_used_up", error=str(context.get("exception")))
+            self.note("descriptors_used_up", error=str(context.get("exception")))
         elif self._before is not None:
             self._before(loop, context)
         else:

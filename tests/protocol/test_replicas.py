@@ -12,6 +12,7 @@ from armory.protocol.link import Call, Owner, Reply
 from armory.storage.cache import MemoryCache
 from armory.testing.clients.raw import LegacyClient
 from armory.testing.front import asking, serving
+from armory.web.connections import ENDING
 from armory.wire.http.replicas import ATTEMPTS
 from armory.wire.http.settings import HttpSettings
 
@@ -36,6 +37,25 @@ async def test_sessions_are_found_at_their_owner(front: Front) -> None:
             assert len(owner.sessions) == 1
         status, _ = await moved.send({"jsonrpc": "2.0", "id": 1, "method": "ping"})
         assert status == 404
+
+
+async def test_an_owner_that_ends_is_gone(front: Front) -> None:
+    """What came to a connection that it had begun to close is answered with an empty 503."""
+    store = MemoryCache()
+
+    async def ending(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(ENDING)
+        writer.close()
+
+    server = await asyncio.start_server(ending, "127.0.0.1", 0)
+    owner = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    await store.set(f"replica:{owner}", b"1", 60)
+    await store.set("session:elsewhere", owner.encode(), 60)
+    async with server, serving(front.gateway, None, SETTINGS, store) as (one, _):
+        moved = LegacyClient(one + "/mcp", front.http, "2025-11-25", "elsewhere")
+        status, _ = await moved.send({"jsonrpc": "2.0", "id": 1, "method": "ping"})
+        assert status == 404  # as of a session that has ended: the client begins anew
 
 
 class Spotty(MemoryCache):

@@ -95,7 +95,7 @@ async def test_a_rolling_restart_under_load_loses_no_call(
                 replica.start(config)
                 await balancer.wait_ready(3)
     told = running.told
-    assert told["failed"] == 0, told
+    assert told["failed"] == 0, json.dumps(told)
     assert told["modern"] > RATE * 5
     assert told["legacy"] > RATE * 2
     assert told["sessions_ended"] > 0  # a session ends with its replica, once

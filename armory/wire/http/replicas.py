@@ -177,6 +177,9 @@ class Replicas:
                 if await self._is_lost(url):
                     return passed.broken_off(url, "no sign of life")
             return exchange.result()
+        except OwnerGone:
+            _log.info("replica_ends", replica=url)
+            raise
         except (aiohttp.ClientError, TimeoutError) as error:
             return passed.broken_off(url, repr(error))
         finally:
@@ -194,6 +197,8 @@ class Replicas:
         async with http.request(
             request.method, target, headers=headers, data=admitted.body
         ) as answer:
+            if answer.status == 503 and answer.content_length == 0:
+                raise OwnerGone(url)  # it ends, and has read nothing: refusals carry a body
             response = web.StreamResponse(status=answer.status, headers=_forwarded(answer.headers))
             passed.response = response
             await response.prepare(request)
