@@ -115,10 +115,12 @@ class AuditLog:
             extra = [own_entry(DROPPED, self._instance, code=str(untold))] if untold else []
             try:
                 await self._sink.write([*batch, *extra])
-            except ArmoryError as error:
+            except Exception as error:  # noqa: BLE001 whatever it is, the next try may go well
+                known = isinstance(error, ArmoryError)
+                why = error.message if known else f"{type(error).__name__}: {error}"
                 if self.failing is None:
-                    _log.error("audit_failed", error=error.message)
-                self.failing = error.message
+                    _log.error("audit_failed", error=why, exc_info=None if known else error)
+                self.failing = why
                 return
             if self.failing is not None:
                 _log.info("audit_written_again", dropped=untold)

@@ -33,11 +33,16 @@ def private_folder(path: Path) -> None:
 def private_file(path: Path) -> None:
     """Mend a file that is wider than 0600; one that is not there is made, empty.
 
+    One that is there is not opened: to close it again would end every lock that this process holds
+    on it (POSIX), and another process could then take SQLite's log away under its writers.
+
     Raises:
         OSError: it cannot be made.
     """
-    os.close(os.open(path, os.O_CREAT | os.O_RDWR, _FILE))
-    _mend(path, _FILE)
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, _FILE))
+    except FileExistsError:
+        _mend(path, _FILE)
 
 
 def mend_file(path: Path) -> None:

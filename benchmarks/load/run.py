@@ -14,7 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -274,6 +274,7 @@ def main() -> None:
     )
     parser.add_argument("--label", action="append", choices=LABELS, help="likewise of the labels")
     parser.add_argument("--quick", action="store_true", help="without 256 clients")
+    parser.add_argument("--before", type=Path, help="another checkout to compare with")
     args = parser.parse_args()
     end_on_sigterm()
     chosen = [*targets(args.peers), *proxies.targets()]
@@ -283,7 +284,12 @@ def main() -> None:
         if unknown:
             parser.error(f"no target is called {unknown[0]!r}; there are {', '.join(names)}")
         chosen = [target for target in chosen if target.name in args.only]
-    before: list[Row] = []
+    if args.before is not None:
+        # the path of this checkout comes before PYTHONPATH unless it is safe
+        env = {"PYTHONPATH": str(args.before.resolve()), "PYTHONSAFEPATH": "1"}
+        now = next(target for target in chosen if target.name == "armory")
+        chosen.insert(chosen.index(now), replace(now, name="armory before", env=env))
+    measured: list[Row] = []
     head = {
         "versions": {**versions(), **peers.versions(args.peers), **proxies.versions()},
         "machine": machine(),
@@ -292,7 +298,7 @@ def main() -> None:
     }
 
     def keep(rows: list[Row]) -> None:
-        found = {**head, "took_s": round(time.monotonic() - begun), "rows": [*before, *rows]}
+        found = {**head, "took_s": round(time.monotonic() - begun), "rows": [*measured, *rows]}
         args.out.write_text(json.dumps(found, indent=1) + "\n")
 
     args.keep = keep
@@ -301,8 +307,8 @@ def main() -> None:
         scratch, port = Path(folder), free_port()
         with process([*UPSTREAM, str(port)], 1, port, scratch / "upstream.log"):
             for label in args.label or LABELS:
-                before += run_label(label, chosen, port, scratch, args)
-    print(table(before))
+                measured += run_label(label, chosen, port, scratch, args)
+    print(table(measured))
 
 
 if __name__ == "__main__":

@@ -108,12 +108,15 @@ class Failing:
 
     def __init__(self) -> None:
         self.works = True
+        self.defect = False
         self.taken: list[Entry] = []
 
     async def open(self) -> bool:
         return True
 
     async def write(self, entries: Sequence[Entry]) -> None:
+        if self.defect:
+            raise RuntimeError("a defect")
         if not self.works:
             raise BackendError("the disk is full")
         self.taken += entries
@@ -136,6 +139,16 @@ async def test_what_cannot_be_written_waits_and_what_must_be_dropped_is_told() -
         assert (audit.state, audit.full, audit.written) == (None, False, 3)
     told = [one for one in sink.taken if one.method == DROPPED]
     assert [one.code for one in told] == ["2"]
+
+
+async def test_a_defect_of_a_sink_does_not_end_the_audit() -> None:
+    sink = Failing()
+    async with opened_audit(sink, AuditSettings()) as audit:
+        sink.defect = True
+        audit.note(entry(1))
+        await until(lambda: audit.failing == "RuntimeError: a defect")
+        sink.defect = False
+        await until(lambda: audit.written == 1)
 
 
 async def test_a_file_has_one_writer_and_goes_on_where_it_was_moved(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -137,3 +140,27 @@ async def test_a_database_that_is_away_is_named_without_its_password(host: str) 
         await database.close()
     assert "secret" not in found.value.message
     assert re.search(r"ConnectionRefusedError|gaierror: \w", found.value.message)
+
+
+async def test_another_process_leaves_the_log_to_those_that_write(tmp_path: Path) -> None:
+    """Opened twice in one process, SQLite's file is still locked by it: else whoever ends last
+    elsewhere would take the log away, and what is written afterwards would be lost."""
+    file = tmp_path / "armory.db"
+    url = f"sqlite:///{file}"
+    writer = Database(url)
+    await writer.open()
+    again = Database(url)
+    await again.open()
+    ends = "import sqlite3, sys; c = sqlite3.connect(sys.argv[1]); c.execute('PRAGMA user_version')"
+    await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", f"{ends}.fetchone(); c.close()", file], check=True
+    )
+    async with writer.write() as connection:
+        await connection.execute(text("CREATE TABLE told (word TEXT)"))
+        await connection.execute(text("INSERT INTO told VALUES ('kept')"))
+    await again.close()
+    reader = Database(url)
+    async with reader.read() as connection:
+        assert (await connection.execute(text("SELECT word FROM told"))).scalars().all() == ["kept"]
+    await reader.close()
+    await writer.close()
