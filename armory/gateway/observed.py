@@ -256,24 +256,10 @@ class ObservedRetriever:
         self, query: Query, visible: VisibleSet | None, *, explain: bool = False
     ) -> Selection:
         """As `Retriever.search`."""
-        operation = CURRENT.get()
-        span = self._tracing.retrieval(operation)
-        if span is None:
-            return await self._retriever.search(query, visible, explain=explain)
-        failure: str | None = "cancelled"
-        facts: dict[str, Any] = {}
-        try:
-            found = await self._retriever.search(query, visible, explain=explain)
-            failure = None
-            facts = self._found(query, found)
-            return found
-        except Exception as error:
-            failure = getattr(error, "code", None) or type(error).__name__
-            raise
-        finally:
-            self._tracing.finish(span, facts, failure)
+        search = self._retriever.search(query, visible, explain=explain)
+        return await self._tracing.searched(search, query.texts, self._found)
 
-    def _found(self, query: Query, found: Selection) -> dict[str, Any]:
+    def _found(self, found: Selection) -> dict[str, Any]:
         facts: dict[str, Any] = {
             c.CANDIDATES: found.visible,
             c.RETURNED: len(found.matches),
@@ -283,6 +269,4 @@ class ObservedRetriever:
         }
         if found.degraded is not None:
             facts[c.DEGRADED] = found.degraded
-        if self._tracing.queries:
-            facts[c.QUERY] = list(query.texts)
         return facts

@@ -79,6 +79,7 @@ def rest_services(runtime: Runtime, edge: HttpEdge, accounts: Accounts) -> RestS
         searching=runtime.limits.searching,
         answered=runtime.figures.metrics.answered,
         audit=runtime.observers.audit,
+        tracing=runtime.observers.tracing,
         api_keys=config.security.api_keys,
         info={"title": "Armory", "version": armory_version()},
         live=live_gateway(runtime),

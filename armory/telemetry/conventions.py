@@ -1,4 +1,4 @@
-"""The semantic conventions for MCP that Armory follows, as one table.
+"""The semantic conventions for MCP, and for HTTP where REST is spoken, as one table.
 
 Owns: names of attributes and metrics, which attribute is owed when, and which errors are the
 caller's. The conventions are in development: a name that changes is changed here and nowhere else.
@@ -16,7 +16,17 @@ from armory.protocol import codes
 Level = Literal["required", "conditional", "recommended", "opt-in"]
 Side = Literal["server", "client"]
 When = Literal[
-    "always", "tool", "prompt", "resource", "id", "error", "code", "session", "http", "address"
+    "always",
+    "tool",
+    "prompt",
+    "resource",
+    "id",
+    "error",
+    "code",
+    "session",
+    "http",
+    "address",
+    "answered",
 ]
 
 METHOD = "mcp.method.name"
@@ -34,6 +44,11 @@ PROTOCOL = "network.protocol.name"
 CLIENT_ADDRESS = "client.address"
 SERVER_ADDRESS = "server.address"
 SERVER_PORT = "server.port"
+HTTP_METHOD = "http.request.method"
+HTTP_ROUTE = "http.route"
+HTTP_STATUS = "http.response.status_code"
+URL_PATH = "url.path"
+URL_SCHEME = "url.scheme"
 EXECUTE_TOOL = "execute_tool"
 TOOL_ERROR = "tool_error"
 OTHER = "_OTHER"
@@ -50,7 +65,8 @@ class Attribute:
         name: as in the conventions.
         level: how strongly they want it.
         when: what a request must have for it to apply; `code`: a JSON-RPC error came back;
-            `session`: of the legacy era; `address`: the address of the other side is known.
+            `session`: of the legacy era; `address`: the address of the other side is known;
+            `answered`: it was not cancelled.
         sides: the spans that it is for.
     """
 
@@ -102,6 +118,19 @@ ATTRIBUTES: tuple[Attribute, ...] = (
     Attribute(SERVER_ADDRESS, "recommended", "address", frozenset(("client",))),
     Attribute(SERVER_PORT, "recommended", "address", frozenset(("client",))),
 )
+
+REST_ATTRIBUTES: tuple[Attribute, ...] = (
+    Attribute(HTTP_METHOD, "required", "always"),
+    Attribute(URL_PATH, "required", "always"),
+    Attribute(URL_SCHEME, "required", "always"),
+    Attribute(HTTP_ROUTE, "conditional", "always"),
+    Attribute(HTTP_STATUS, "conditional", "answered"),
+    Attribute(ERROR, "conditional", "error"),
+    Attribute(TOOL, "conditional", "tool"),
+    Attribute(OPERATION, "recommended", "tool"),
+    Attribute(CLIENT_ADDRESS, "recommended", "address"),
+)
+"""Of the span of a REST request. Never `url.query`: it has the text of a search."""
 
 DURATION: Mapping[Side, str] = {
     "server": "mcp.server.operation.duration",

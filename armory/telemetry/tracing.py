@@ -6,8 +6,8 @@ Imports OpenTelemetry, so it is imported only where telemetry is on.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
 
 from msgspec import Raw
 from opentelemetry.context import Context
@@ -24,7 +24,7 @@ from opentelemetry.trace import (
     set_span_in_context,
 )
 
-from armory.observability.operation import Operation
+from armory.observability.operation import CURRENT, Operation
 from armory.telemetry import conventions as c
 from armory.telemetry import propagation
 from armory.telemetry.conventions import Series, Side
@@ -34,6 +34,9 @@ from armory.telemetry.sampling import DrawnIds, Sampling
 
 _ROOT = Context()
 _NAME_CHARS = 200
+T = TypeVar("T")
+Named = Callable[[str, str | None], tuple[str, dict[str, Any]]]
+"""(name, attributes) of a span, of what a request asks; called where there is a span only."""
 
 
 class Tracing:
@@ -85,27 +88,56 @@ class Tracing:
         """
         around = propagation.from_headers(headers) if headers else None
         parent = propagation.from_meta(meta) if meta else None
-        within = parent is not None
-        if parent is None:
-            if around is None:
-                self._root(operation, method, name)
-                return
-            parent = around
+        if parent is not None:
+            self._below(operation, (_mcp, method, name), parent, around, within=True)
+        elif around is not None:
             operation.baggage = headers.get(propagation.BAGGAGE)
+            self._below(operation, (_mcp, method, name), around, None, within=False)
+        else:
+            self._root(operation, (_mcp, method, name))
+
+    def rest(
+        self, operation: Operation, method: str, route: str, headers: Mapping[str, str]
+    ) -> None:
+        """Begin the span of a REST request: below the one that the request's headers name.
+
+        Args:
+            operation: takes the span, or what goes upstream where there is none.
+            method: of HTTP.
+            route: path of what is asked, as a template.
+            headers: of the request.
+        """
+        around = propagation.from_headers(headers)
+        if around is None:
+            self._root(operation, (_http, method, route))
+            return
+        operation.baggage = headers.get(propagation.BAGGAGE)
+        self._below(operation, (_http, method, route), around, None, within=False)
+
+    def _below(
+        self,
+        operation: Operation,
+        asked: tuple[Named, str, str | None],
+        parent: Parent,
+        around: Parent | None,
+        *,
+        within: bool,
+    ) -> None:
+        """Go on with a trace; `within`: what goes upstream names `parent` already."""
         operation.trace_id, operation.span_id = parent.trace, parent.span
         if self._tracer is None:
             if not within:
                 operation.passed = (parent.traceparent, parent.state)
         elif self._sampling.keeps(int(parent.trace, 16), parent.sampled):
-            links = [Link(_remote(around))] if within and around is not None else None
+            links = None if around is None else [Link(_remote(around))]
             above = NonRecordingSpan(_remote(parent))
-            operation.span = span = self._start(SpanKind.SERVER, method, name, above, links)
+            operation.span = span = self._start(SpanKind.SERVER, asked, above, links)
             operation.span_id = f"{span.get_span_context().span_id:016x}"
         elif parent.sampled or not within:
             unkept = Parent(parent.trace, parent.span, False, parent.state)
             operation.passed = (unkept.traceparent, unkept.state)
 
-    def _root(self, operation: Operation, method: str, name: str | None) -> None:
+    def _root(self, operation: Operation, asked: tuple[Named, str, str | None]) -> None:
         """Begin a trace."""
         if self._tracer is None:
             return
@@ -116,7 +148,7 @@ class Tracing:
             operation.passed = (f"00-{trace}-{span_id}-00", None)
             return
         self._ids.drawn = int(trace, 16)
-        operation.span = span = self._start(SpanKind.SERVER, method, name, None, None)
+        operation.span = span = self._start(SpanKind.SERVER, asked, None, None)
         self._ids.drawn = 0
         operation.span_id = f"{span.get_span_context().span_id:016x}"
 
@@ -128,42 +160,60 @@ class Tracing:
             above = operation.span
             if above is None:
                 return None
-            return self._start(SpanKind.CLIENT, method, name, above, None)
+            return self._start(SpanKind.CLIENT, (_mcp, method, name), above, None)
         if self._tracer is None:
             return None
         drawn = self._sampling.drawn()  # the gateway itself asks
         if not drawn.kept:
             return None
         self._ids.drawn = int(drawn.trace, 16)
-        span = self._start(SpanKind.CLIENT, method, name, None, None)
+        span = self._start(SpanKind.CLIENT, (_mcp, method, name), None, None)
         self._ids.drawn = 0
         return span
 
-    def retrieval(self, operation: Operation | None) -> Span | None:
-        """Begin the span of a search, below the client's; None: its trace is not kept."""
+    async def searched(
+        self,
+        search: Awaitable[T],
+        texts: Sequence[str],
+        facts: Callable[[T], dict[str, Any]],
+    ) -> T:
+        """Search, within a span below that of the request which this task serves, if it has one.
+
+        Args:
+            search: the search.
+            texts: what is searched for; told only where `queries` allows it.
+            facts: attributes, of what was found.
+        """
+        operation = CURRENT.get()
         above = None if operation is None else operation.span
-        if self._tracer is None or above is None:
-            return None
-        return self._tracer.start_span(
-            c.RETRIEVAL,
-            set_span_in_context(above, _ROOT),
-            SpanKind.INTERNAL,
-            {c.OPERATION: c.RETRIEVAL},
-        )
+        if above is None:
+            return await search
+        span = self._start(SpanKind.INTERNAL, (_retrieval, "", None), above, None)
+        failure: str | None = "cancelled"
+        told: dict[str, Any] = {c.QUERY: list(texts)} if self.queries else {}
+        try:
+            found = await search
+            failure = None
+            told |= facts(found)
+            return found
+        except Exception as error:
+            failure = getattr(error, "code", None) or type(error).__name__
+            raise
+        finally:
+            self.finish(span, told, failure)
 
     def _start(
         self,
         kind: SpanKind,
-        method: str,
-        name: str | None,
+        asked: tuple[Named, str, str | None],
         parent: Span | None,
         links: list[Link] | None,
     ) -> Span:
         assert self._tracer is not None
-        method = method[:_NAME_CHARS]
-        title = method if name is None else f"{method} {name[:_NAME_CHARS]}"
+        named, method, of = asked
+        name, attributes = named(method, of)
         context = _ROOT if parent is None else set_span_in_context(parent, _ROOT)
-        return self._tracer.start_span(title, context, kind, {c.METHOD: method}, links)
+        return self._tracer.start_span(name, context, kind, attributes, links)
 
     def measured(self, side: Side, seconds: float, series: Series) -> None:
         """Note how long a request took, where it was measured."""
@@ -218,3 +268,16 @@ def _remote(parent: Parent) -> SpanContext:
         TraceFlags(parent.sampled),
         TraceState.from_header([parent.state]) if parent.state else None,
     )
+
+
+def _mcp(method: str, name: str | None) -> tuple[str, dict[str, Any]]:
+    method = method[:_NAME_CHARS]
+    return method if name is None else f"{method} {name[:_NAME_CHARS]}", {c.METHOD: method}
+
+
+def _http(method: str, route: str | None) -> tuple[str, dict[str, Any]]:
+    return f"{method} {route}", {c.HTTP_METHOD: method, c.HTTP_ROUTE: route}
+
+
+def _retrieval(_method: str, _name: str | None) -> tuple[str, dict[str, Any]]:
+    return c.RETRIEVAL, {c.OPERATION: c.RETRIEVAL}

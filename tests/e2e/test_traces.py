@@ -5,6 +5,7 @@ it.
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -86,11 +87,13 @@ async def gateway(text: str, home: Path) -> AsyncGenerator[str]:
         yield runtime.listening.url + "/mcp"
 
 
-def owed(span: CollectedSpan, conditions: set[str]) -> set[str]:
+def owed(
+    span: CollectedSpan, conditions: set[str], table: tuple[c.Attribute, ...] = c.ATTRIBUTES
+) -> set[str]:
     """Attributes that the conventions' table asks of a span and that it lacks."""
     return {
         row.name
-        for row in c.ATTRIBUTES
+        for row in table
         if span.kind in row.sides and row.when in conditions and row.level != "opt-in"
     } - span.attributes.keys()
 
@@ -222,3 +225,70 @@ async def test_context_from_headers_links_searches_and_errors(
     assert search.attributes[c.QUERY] == ["say what it hears"]
     assert search.attributes[c.CANDIDATES] > search.attributes[c.RETURNED]
     assert {c.THRESHOLD, c.TOP_SCORE, c.CATALOG_VERSION} <= search.attributes.keys()
+
+
+async def test_what_is_done_over_rest_has_a_trace(collector: Collector, tmp_path: Path) -> None:
+    trace, parent = "ab" * 16, "cd" * 8
+    traced = {"traceparent": f"00-{trace}-{parent}-01", "baggage": "k=1"}
+    async with (
+        ScriptedUpstream() as upstream,
+        gateway(
+            config(
+                upstreams={"web": {"url": upstream.url}},
+                security={"pinning": "off"},
+                observability={"audit": {"to": str(tmp_path / "audit.jsonl")}},
+            ),
+            tmp_path,
+        ) as url,
+        aiohttp.ClientSession(url.removesuffix("mcp"), headers=traced) as http,
+    ):
+
+        async def ask(path: str, body: dict[str, Any] | None = None) -> int:
+            method = "GET" if body is None else "POST"
+            async with http.request(method, path, json=body) as answer:
+                await answer.read()
+                return answer.status
+
+        assert await ask("v1/tools/web__who/call", {"arguments": {}}) == 200
+        assert await ask("v1/tools/web__fail/call", {"arguments": {}}) == 200
+        assert await ask("v1/tools/web__nothing/call", {"arguments": {}}) == 404
+        upstream.fail_with = 500
+        assert await ask("v1/tools/web__who/call", {"arguments": {}}) == 200  # with `isError`
+        upstream.fail_with = None
+        assert await ask("v1/search", {"queries": ["say what it hears"]}) == 200
+        assert await ask("v1/retrieve_tools?query=say") == 200
+        assert await ask("v1/tools") == 200  # only looks: no span
+        metas = [m["params"]["_meta"] for _, m in upstream.requests if "tools/call" in m.values()]
+        await until(lambda: len(collector.trace(trace)) >= 11)
+    spans = collector.trace(trace)
+    front = [s for s in spans if s.kind == "server"]
+    call, search = "POST /v1/tools/{name}/call", "POST /v1/search"
+    assert [s.name for s in front] == [*[call] * 4, search, "GET /v1/retrieve_tools"]
+    assert {s.parent for s in front} == {parent}
+    always = {"always", "answered", "address"}
+    for span in front:
+        needed = always | ({"tool"} if span.name == call else set[str]())
+        assert owed(span, needed, c.REST_ATTRIBUTES) == set()
+        assert not any("say" in str(value) for value in span.attributes.values())
+    assert [s.attributes.get(c.ERROR) for s in front] == [
+        None,
+        c.TOOL_ERROR,
+        None,
+        "upstream_unavailable",
+        None,
+        None,
+    ]
+    assert [s.attributes[c.HTTP_STATUS] for s in front] == [200, 200, 404, 200, 200, 200]
+    first = one([s for s in spans if s.parent == front[0].id], "client", "armory", "tools/call who")
+    assert metas[0]["traceparent"] == f"00-{trace}-{first.id}-01"
+    assert metas[0]["baggage"] == "k=1"
+    searches = [s for s in spans if s.name == c.RETRIEVAL]
+    assert [s.parent for s in searches] == [front[4].id, front[5].id]
+    for span in searches:
+        assert span.attributes[c.CANDIDATES] == 24
+        assert {c.RETURNED, c.TOP_SCORE, c.CATALOG_VERSION} <= span.attributes.keys()
+        assert c.QUERY not in span.attributes
+    assert searches[1].attributes[c.RETURNED] > 0
+    records = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    told = [r["trace_id"] for r in records if r["method"] in (call, search)]
+    assert told == [trace] * 5

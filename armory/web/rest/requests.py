@@ -23,7 +23,7 @@ from armory.domain.expectations import MAPPING, expectation
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed, InsufficientScope
 from armory.observability.operation import CURRENT
-from armory.web.audited import Asked, note, recorded
+from armory.web.observed import Asked, note, recorded, traced
 from armory.web.rest.problems import Problem, problem_of, problem_response
 from armory.web.rest.routes import Reply, RestCall, Route
 from armory.web.rest.services import RestServices
@@ -47,8 +47,9 @@ async def serve(services: RestServices, route: Route, request: web.Request) -> w
     asked = Asked()
     token = CURRENT.set(asked.operation) if services.audit is not None else None
     try:
-        response = await _answer(services, route, request, asked)
-        asked.status = response.status
+        with traced(services.tracing, route, request, asked):
+            response = await _answer(services, route, request, asked)
+            asked.status = response.status
     finally:
         if token is not None:
             CURRENT.reset(token)

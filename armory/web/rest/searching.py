@@ -26,6 +26,7 @@ from armory.retrieval.options import Limits
 from armory.retrieval.rankers.factors import UNMEASURED
 from armory.retrieval.ranking.answer import Ranking
 from armory.storage.readthrough import ReadThrough
+from armory.telemetry import conventions as c
 from armory.web.rest.services import RestServices
 
 RESULT_TTL_S = 300.0
@@ -116,7 +117,26 @@ class Searching:
         """
         seen = self._seen(principal, packs)
         key = self._key(wanted, seen.digest)
-        return await self._kept.get(key, lambda: self._look(wanted, seen))
+        found = self._kept.get(key, lambda: self._look(wanted, seen))
+        tracing = self._services.tracing
+        if tracing is None:
+            return await found
+        return await tracing.searched(
+            found, wanted.query.texts, lambda found: self._facts(wanted, found)
+        )
+
+    def _facts(self, wanted: Wanted, found: Found) -> dict[str, Any]:
+        facts: dict[str, Any] = {
+            c.CANDIDATES: found.visible,
+            c.RETURNED: len(found.names),
+            c.TOP_SCORE: float(found.top_score),
+            c.CATALOG_VERSION: self._services.catalog().version,
+        }
+        if wanted.min_score is not None:
+            facts[c.THRESHOLD] = wanted.min_score
+        if found.degraded is not None:
+            facts[c.DEGRADED] = found.degraded
+        return facts
 
     async def _look(self, wanted: Wanted, seen: _Seen) -> Found:
         settled = self._settled(seen)

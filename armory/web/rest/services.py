@@ -27,6 +27,7 @@ from armory.web.rest.live.access import LiveGateway
 
 if TYPE_CHECKING:
     from armory.audit.writer import AuditLog
+    from armory.telemetry.tracing import Tracing
 
 
 class Engine(Protocol):
@@ -213,6 +214,7 @@ class RestServices:
         searching: likewise one search.
         answered: told of every request: method, the route's path, status, seconds.
         audit: takes a record of what is done over REST; None: nobody does.
+        tracing: makes spans of it; None: none are wanted.
         info: title and version for the API description.
         live: the gateway that runs; None: routes that look at it are not there.
         search_defaults: threshold, ranker and max_tools as configured; None where nothing is
@@ -240,6 +242,7 @@ class RestServices:
     searching: Callable[[Principal], Awaitable[None]] | None = None
     answered: Callable[[str, str, int, float], None] | None = None
     audit: AuditLog | None = None
+    tracing: Tracing | None = None
     info: Mapping[str, Any] = field(
         default_factory=lambda: {"title": "Armory", "version": "0"},
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 
 import pytest
@@ -25,7 +26,7 @@ from opentelemetry.sdk.trace.sampling import (
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 from structlog.testing import capture_logs
 
-from armory.observability.operation import Operation
+from armory.observability.operation import CURRENT, Operation
 from armory.protocol.rawjson import pack
 from armory.telemetry.sampling import DrawnIds, Sampling
 from armory.telemetry.tracing import Tracing
@@ -105,6 +106,10 @@ class Kept:
         return operation, json.loads(bytes(sent["_meta"])) if sent else {}
 
 
+def _no_facts(found: str) -> dict[str, object]:
+    raise AssertionError(f"nothing is told of {found}")
+
+
 def test_a_trace_that_is_not_kept_goes_on_with_its_flag_down() -> None:
     kept = Kept(0.0)
     meta = {"traceparent": Raw(f'"00-{TRACE}-{SPAN}-01"'.encode()), "tracestate": Raw(b'"v=1"')}
@@ -113,7 +118,13 @@ def test_a_trace_that_is_not_kept_goes_on_with_its_flag_down() -> None:
     assert operation.trace_id == TRACE
     headers = {"traceparent": f"00-{TRACE}-{SPAN}-00", "tracestate": "v=1", "baggage": "k=1"}
     assert kept.asked(headers=headers)[1] == sent
-    assert kept.tracing.retrieval(operation) is None
+    token = CURRENT.set(operation)
+    try:
+        assert (
+            asyncio.run(kept.tracing.searched(asyncio.sleep(0, "found"), (), _no_facts)) == "found"
+        )
+    finally:
+        CURRENT.reset(token)
     assert kept.exporter.get_finished_spans() == ()
 
 

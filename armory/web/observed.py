@@ -1,28 +1,33 @@
-"""The audit's record of one REST request.
+"""How one REST request is watched: its span, and the audit's record.
 
-Owns: which requests are recorded, and what of them. Never knows what a route does.
+Owns: which requests are traced and recorded, and what of them. Never knows what a route does.
 """
 
 from __future__ import annotations
 
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 from msgspec import Raw
 
 from armory.audit.record import Entry, arguments_of
 from armory.domain.principal import Principal
-from armory.observability.operation import Operation
+from armory.observability.operation import CURRENT, Operation
 from armory.protocol.rawjson import members_or_none
+from armory.telemetry import conventions as c
 from armory.telemetry.conventions import TOOL_ERROR
 from armory.web.rest.routes import Route
 
 if TYPE_CHECKING:
     from armory.audit.writer import AuditLog
+    from armory.telemetry.tracing import Tracing
 
 _CHARS = 200
+_CALL = "/tools/{name}/call"
 _DENIED = 401
 
 
@@ -55,8 +60,59 @@ def recorded(route: Route, asked: Asked) -> bool:
     """
     if route.access == "public":
         return False
-    looks = route.method == "GET" and not route.path.endswith("/retrieve_tools")
-    return not looks or asked.status >= 400
+    return _acts(route) or asked.status >= 400
+
+
+def _acts(route: Route) -> bool:
+    """Whether a route calls, searches or changes something."""
+    return route.method != "GET" or route.path.endswith("/retrieve_tools")
+
+
+@contextmanager
+def traced(
+    tracing: Tracing | None, route: Route, request: web.Request, asked: Asked
+) -> Generator[None]:
+    """Serve a request within its span, where it has one: what only looks at the gateway has none.
+
+    Args:
+        tracing: makes the spans; None: none are wanted.
+        route: what is asked.
+        request: as it came.
+        asked: says at the end how it went.
+    """
+    if tracing is None or route.access == "public" or not _acts(route):
+        yield
+        return
+    operation = asked.operation
+    tracing.rest(operation, route.method, route.path, request.headers)
+    token = CURRENT.set(operation)
+    try:
+        yield
+    finally:
+        CURRENT.reset(token)
+        if operation.span is not None:
+            tracing.finish(operation.span, _facts(route, request, asked), _failure(asked))
+
+
+def _facts(route: Route, request: web.Request, asked: Asked) -> dict[str, Any]:
+    found: dict[str, Any] = {c.URL_PATH: request.path[:_CHARS], c.URL_SCHEME: request.scheme}
+    if asked.status:
+        found[c.HTTP_STATUS] = asked.status
+    if asked.remote is not None:
+        found[c.CLIENT_ADDRESS] = asked.remote
+    if route.path.endswith(_CALL):
+        found[c.TOOL] = request.match_info["name"]
+        found[c.OPERATION] = c.EXECUTE_TOOL
+    return found
+
+
+def _failure(asked: Asked) -> str | None:
+    """`error.type`; what the caller got wrong is no error."""
+    if not asked.status:
+        return "cancelled"
+    if asked.status >= 500:
+        return asked.code or str(asked.status)
+    return asked.operation.failure if asked.status < 400 else None
 
 
 async def note(audit: AuditLog, route: Route, request: web.Request, asked: Asked) -> None:
