@@ -24,7 +24,7 @@ from armory.accounts.settings import AccountSettings
 from armory.accounts.usage_statistics import UsageStatistics
 from armory.accounts.users import Users
 from armory.domain.principal import Principal
-from armory.domain.results import Listing
+from armory.domain.results import Exchanged, Listing
 from armory.errors import BackendError
 from armory.storage.cache import Cache
 from armory.storage.changes import ChangeFeed
@@ -160,6 +160,7 @@ class Accounts:
         ok: bool,
         latency_ms: float,
         query: str | None = None,
+        exchanged: Exchanged | None = None,
     ) -> None:
         """Count one call."""
         self.usage.called(principal.owner, tool, ok=ok, latency_ms=latency_ms)

@@ -1,13 +1,13 @@
 """The results of retrieval and of listings.
 
-Owns: Match, Selection and Listing. Never imports anything but its domain siblings.
+Owns: Match, Selection, Listing and Exchanged. Never imports anything but its domain siblings.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from armory.domain.query import Query
 from armory.domain.tool import ToolRecord
@@ -109,3 +109,15 @@ class Listing:
     latency_ms: float
     selected: tuple[str, ...] = ()
     degraded: str | None = None
+
+
+class Exchanged(NamedTuple):
+    """What went to a tool and what came back, as JSON; both may be cut off.
+
+    Attributes:
+        arguments: None: there were none.
+        result: the result or the error; None: the call was given up.
+    """
+
+    arguments: bytes | None
+    result: bytes | None

@@ -23,7 +23,7 @@ import numpy as np
 import structlog
 
 from armory.domain.principal import Principal
-from armory.domain.results import Listing
+from armory.domain.results import Exchanged, Listing
 from armory.errors import ArmoryError
 from armory.feedback.attribution import NO_LEARNING
 from armory.feedback.store import StoredUse, StoredUses
@@ -128,6 +128,7 @@ class Learning:
         ok: bool,
         latency_ms: float,
         query: str | None = None,
+        exchanged: Exchanged | None = None,
     ) -> None:
         """A success after a query is evidence."""
         if not ok or query is None or NO_LEARNING in principal.scopes:

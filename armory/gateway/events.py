@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from armory.domain.principal import Principal
-from armory.domain.results import Listing
+from armory.domain.results import Exchanged, Listing
 from armory.gateway.ports import ToolEvents
 
 
@@ -26,10 +26,13 @@ class EventFanOut:
         ok: bool,
         latency_ms: float,
         query: str | None = None,
+        exchanged: Exchanged | None = None,
     ) -> None:
         """One `tools/call` was answered."""
         for listener in self._listeners:
-            listener.called(principal, tool, ok=ok, latency_ms=latency_ms, query=query)
+            listener.called(
+                principal, tool, ok=ok, latency_ms=latency_ms, query=query, exchanged=exchanged
+            )
 
     def listed(self, principal: Principal, listing: Listing) -> None:
         """One `tools/list` or `search_tools` was answered."""

@@ -71,6 +71,7 @@ class Services:
     Attributes:
         limiter: rate limits and quotas.
         events: where statistics go; None: nowhere.
+        contents: whether events of calls carry arguments and results.
         attribution: remembers queries, so that events of calls name the one before; None: they
             don't.
         finder: gives the retrieval agent behind `find_tools`; None while there is none.
@@ -83,6 +84,7 @@ class Services:
 
     limiter: Limiter = field(default_factory=Unlimited)
     events: ToolEvents | None = None
+    contents: bool = False
     attribution: QueryAttribution | None = None
     finder: Callable[[], Finder | None] = lambda: None
     relist: Relist | None = None
@@ -132,7 +134,7 @@ class Gateway:
             self.principal_lists, self.declared_lists, services.private_tools
         )
         self.tasks = TaskOwnership(pool, services.tasks)
-        outcomes = Outcomes(services.events, services.attribution)
+        outcomes = Outcomes(services.events, services.attribution, services.contents)
         answers = Answers(self.tasks, services.on_compacted)
         self.tool_lists = ToolLists(retriever, limiter, outcomes)
         self.description = Description(self.tool_lists.filters)

@@ -6,16 +6,22 @@ Owns: `Outcomes`. Told after the answer, never before it. Never imports a transp
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from msgspec import Raw
 
 from armory.domain.query import Query
-from armory.domain.results import Listing, Selection
+from armory.domain.results import Exchanged, Listing, Selection
 from armory.domain.tool import ToolRecord
 from armory.feedback.attribution import QueryAttribution
 from armory.gateway.context import RequestContext
 from armory.gateway.ports import ToolEvents
 from armory.gateway.query_parsing import own_query
 from armory.gateway.views.definitions import Form
+from armory.protocol.link import Reply
+
+_CONTENTS = 8_192
+"""Bytes of arguments and of a result that are passed on."""
 
 
 class Outcomes:
@@ -24,11 +30,18 @@ class Outcomes:
     Args:
         events: takes them; None: nobody.
         attribution: remembers queries, so that calls name the one before; None: they don't.
+        contents: whether anybody keeps arguments or results.
     """
 
-    def __init__(self, events: ToolEvents | None, attribution: QueryAttribution | None) -> None:
+    def __init__(
+        self,
+        events: ToolEvents | None,
+        attribution: QueryAttribution | None,
+        contents: bool = False,
+    ) -> None:
         self._events = events
         self._attribution = attribution
+        self._contents = contents
 
     def called(
         self,
@@ -37,6 +50,8 @@ class Outcomes:
         started: float,
         *,
         ok: bool,
+        params: Mapping[str, Raw],
+        reply: Reply | None,
         searched: bool = False,
     ) -> None:
         """A call ended.
@@ -46,6 +61,8 @@ class Outcomes:
             record: the tool.
             started: `time.perf_counter` when it began.
             ok: whether it went well.
+            params: as the client gave them.
+            reply: what came of it; None: it was given up.
             searched: whether it came by way of `call_tool`.
         """
         if self._events is None:
@@ -56,7 +73,10 @@ class Outcomes:
             query = own_query(context) or self._attribution.led_to(
                 principal, record.name, context.session_id, searched=searched
             )
-        self._events.called(principal, record.name, ok=ok, latency_ms=latency_ms, query=query)
+        exchanged = _exchanged(params, reply) if self._contents else None
+        self._events.called(
+            principal, record.name, ok=ok, latency_ms=latency_ms, query=query, exchanged=exchanged
+        )
 
     def listed(
         self,
@@ -95,3 +115,12 @@ class Outcomes:
             degraded=selection.degraded,
         )
         self._events.listed(context.principal, listing)
+
+
+def _exchanged(params: Mapping[str, Raw], reply: Reply | None) -> Exchanged:
+    arguments = params.get("arguments")
+    sent = None if arguments is None else bytes(memoryview(arguments)[:_CONTENTS])
+    if reply is None:
+        return Exchanged(sent, None)
+    parts = reply.parts if reply.error is None else (memoryview(reply.error),)
+    return Exchanged(sent, b"".join(memoryview(part)[:_CONTENTS] for part in parts)[:_CONTENTS])

@@ -13,7 +13,7 @@ from armory.agent.findings import AgentResult
 from armory.domain.catalog import Catalog, ServerLists
 from armory.domain.principal import Principal
 from armory.domain.query import Query, VisibleSet
-from armory.domain.results import Listing, Selection
+from armory.domain.results import Exchanged, Listing, Selection
 from armory.domain.tool import ToolRecord
 from armory.protocol.link import (
     Call,
@@ -119,8 +119,11 @@ class ToolEvents(Protocol):
         ok: bool,
         latency_ms: float,
         query: str | None = None,
+        exchanged: Exchanged | None = None,
     ) -> None:
-        """One `tools/call` was answered. Must not block or raise."""
+        """One `tools/call` was answered; `exchanged` where that is kept. Must not block or
+        raise.
+        """
         ...
 
     def listed(self, principal: Principal, listing: Listing) -> None:

@@ -1,7 +1,7 @@
 """The latest calls, listings and searches, in memory.
 
-Owns: a bounded ring of them, and how many there were each minute of the last day. Keeps neither
-arguments nor results. Never imports a transport, never writes anything.
+Owns: a bounded ring of them, and what is kept of their arguments and results: nothing, unless it is
+switched on. Never imports a transport, never writes anything.
 """
 
 from __future__ import annotations
@@ -9,20 +9,29 @@ from __future__ import annotations
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
 from armory.domain.principal import Principal
-from armory.domain.results import Listing
+from armory.domain.results import Exchanged, Listing
+from armory.observability.history import DAY_S, MINUTE_S, Minutes, Parts, Tally
 from armory.observability.operation import CURRENT
+from armory.observability.redaction import redacted, redacted_value
+from armory.observability.settings import ActivitySettings
 
 KEPT = 5_000
-MINUTES = 1_440
+CONTENTS = 2_000
+"""Characters of arguments and of a result that are kept."""
 _BYTES_PER_TOKEN = 4
-_SAMPLE = 200
 Kind = Literal["call", "listing", "search"]
+
+
+class Contents(NamedTuple):
+    """What went to a tool and what came back, as text that may be shown; None: not kept."""
+
+    arguments: str | None
+    result: str | None
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
@@ -41,6 +50,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
         saved_tokens: estimate of what the listing spared; 0 for calls.
         degraded: what was lost, or None.
         trace: id of its trace, 32 hexadecimal digits; None: there is none.
+        contents: arguments and result of a call; None: they are not kept.
     """
 
     seq: int
@@ -55,57 +65,30 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     saved_tokens: int = 0
     degraded: str | None = None
     trace: str | None = None
-
-
-@dataclass(slots=True)
-class Minute:
-    """What happened within one minute.
-
-    Attributes:
-        minute: minutes since 1970.
-        calls, errors: tool calls, and those of them that failed.
-        queries, empty: listings and searches, and those of them that returned nothing.
-        saved_tokens: what they spared.
-        ms: how long the calls took, a sample of at most 200.
-    """
-
-    minute: int
-    calls: int = 0
-    errors: int = 0
-    queries: int = 0
-    empty: int = 0
-    saved_tokens: int = 0
-    ms: list[float] = field(default_factory=list[float])
-
-    def count_call(self, ok: bool, ms: float) -> None:
-        """One call was answered."""
-        self.calls += 1
-        self.errors += not ok
-        if len(self.ms) < _SAMPLE:
-            self.ms.append(ms)
-
-    def count_query(self, found: bool, saved_tokens: int) -> None:
-        """One listing or search was answered."""
-        self.queries += 1
-        self.empty += not found
-        self.saved_tokens += saved_tokens
+    contents: Contents | None = None
 
 
 class Activity:
     """`gateway.ports.ToolEvents` that remembers the latest.
 
     Args:
-        redact: takes what must not be kept out of a query's text.
+        redact: takes what must not be kept out of a text.
+        settings: what is kept of calls.
         now: seconds since 1970.
     """
 
     def __init__(
-        self, redact: Callable[[str], str] = str, now: Callable[[], float] = time.time
+        self,
+        redact: Callable[[str], str] = str,
+        settings: ActivitySettings | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self._redact = redact
         self._now = now
         self._entries: deque[Entry] = deque(maxlen=KEPT)
-        self._minutes: deque[Minute] = deque(maxlen=MINUTES)
+        self._settings = settings or ActivitySettings()
+        self._minutes, self._parts = Minutes(), Parts()
+        self._began = now()
         self._seq = 0
 
     def called(
@@ -116,6 +99,7 @@ class Activity:
         ok: bool,
         latency_ms: float,
         query: str | None = None,
+        exchanged: Exchanged | None = None,
     ) -> None:
         """One call was answered."""
         now = self._now()
@@ -130,9 +114,11 @@ class Activity:
                 ok,
                 latency_ms,
                 trace=_trace(),
+                contents=self._contents(exchanged),
             )
         )
-        self._minute(now).count_call(ok, latency_ms)
+        self._minutes.call(now, ok, latency_ms)
+        self._parts.call(now, principal.owner, tool, ok, latency_ms)
 
     def listed(self, principal: Principal, listing: Listing) -> None:
         """One listing or search was answered."""
@@ -157,7 +143,14 @@ class Activity:
                 _trace(),
             )
         )
-        self._minute(now).count_query(bool(listing.selected), saved)
+        found = bool(listing.selected)
+        self._minutes.query(now, found, saved)
+        self._parts.query(now, principal.owner, found, saved)
+
+    @property
+    def keeps_contents(self) -> bool:
+        """Whether arguments or results of calls are kept."""
+        return self._settings.arguments or self._settings.results
 
     @property
     def last(self) -> int:
@@ -171,31 +164,54 @@ class Activity:
                 return
             yield entry
 
-    def minutes(self) -> Iterator[Minute]:
-        """The minutes of the last day in which anything happened, oldest first."""
-        oldest = int(self._now() // 60) - MINUTES
-        return (minute for minute in self._minutes if minute.minute > oldest)
+    def contents(self, seq: int) -> tuple[str, Contents] | None:
+        """Whose entry of this number is, and what was said; None: it is not kept."""
+        if not self._entries or not 0 <= (place := seq - self._entries[0].seq) < len(self._entries):
+            return None
+        entry = self._entries[place]
+        return None if entry.contents is None else (entry.owner, entry.contents)
 
-    def minutes_of(self, fits: Callable[[Entry], bool]) -> list[Minute]:
-        """The same of those kept entries that fit, which may reach back less."""
-        found: list[Minute] = []
-        for entry in self._entries:
-            if not fits(entry):
-                continue
-            number = entry.at_ms // 60_000
-            if not found or found[-1].minute != number:
-                found.append(Minute(number))
-            if entry.kind == "call":
-                found[-1].count_call(entry.ok, entry.ms)
-            else:
-                found[-1].count_query(bool(entry.found), entry.saved_tokens)
-        return found
+    @property
+    def since(self) -> float:
+        """From when on everything was counted: seconds since 1970, a day ago at most."""
+        return max(self._began, self._now() - DAY_S)
 
-    def _minute(self, now: float) -> Minute:
-        number = int(now // 60)
-        if not self._minutes or self._minutes[-1].minute != number:
-            self._minutes.append(Minute(number))
-        return self._minutes[-1]
+    def minutes(self) -> Iterator[tuple[int, Tally]]:
+        """(seconds since 1970, what happened) of the minutes since then, oldest first."""
+        return self._minutes.since(self.since - MINUTE_S)
+
+    def parts(self, fits: Callable[[str, str], bool]) -> tuple[float, list[tuple[int, Tally]]]:
+        """(from when on all of it is there, the same in stretches of five minutes) of the callers
+        and tools that fit; queries have an empty tool.
+        """
+        since = max(self.since, self._parts.whole_from)
+        return since, self._parts.since(since, fits)
+
+    def callers(self) -> list[str]:
+        """Who called or asked anything in that time."""
+        return sorted(self._parts.callers())
+
+    def _contents(self, exchanged: Exchanged | None) -> Contents | None:
+        if exchanged is None:
+            return None
+        kept = self._settings
+        return Contents(
+            _shown(exchanged.arguments, self._redact) if kept.arguments else None,
+            _shown(exchanged.result, self._redact) if kept.results else None,
+        )
+
+
+def _shown(data: bytes | None, redact: Callable[[str], str]) -> str | None:
+    """JSON without secrets, and no longer than anybody reads; what was cut off is no JSON."""
+    if data is None:
+        return None
+    try:
+        value = redacted_value("", msgspec.json.decode(data))
+        text = msgspec.json.encode(value).decode()
+    except (msgspec.DecodeError, UnicodeError, RecursionError):
+        text = data.decode("utf-8", "replace")
+    text = redact(redacted(text))
+    return text if len(text) <= CONTENTS else f"{text[:CONTENTS]}…"
 
 
 def _trace() -> str | None:

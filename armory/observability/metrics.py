@@ -22,7 +22,7 @@ from prometheus_client.registry import Collector
 
 from armory.domain.limits import Exceeded
 from armory.domain.principal import Principal
-from armory.domain.results import Listing
+from armory.domain.results import Exchanged, Listing
 from armory.observability.tallies import CallTallies
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
@@ -148,6 +148,7 @@ class Metrics:
         ok: bool,
         latency_ms: float,
         query: str | None = None,
+        exchanged: Exchanged | None = None,
     ) -> None:
         """One `tools/call` was answered."""
         self._calls.count(tool, latency_ms, ok=ok)

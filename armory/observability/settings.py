@@ -1,6 +1,6 @@
-"""What configuration says about logs, as plain values.
+"""What configuration says about logs and the latest calls, as plain values.
 
-Owns: `LogSettings` and its defaults. Never imports anything else.
+Owns: `LogSettings`, `ActivitySettings` and their defaults. Never imports anything else.
 """
 
 from __future__ import annotations
@@ -23,3 +23,16 @@ class LogSettings:
 
     log_level: LogLevel = "info"
     log_format: LogFormat = "auto"
+
+
+@dataclass(frozen=True, slots=True)
+class ActivitySettings:
+    """What is kept of the latest calls, in memory.
+
+    Attributes:
+        arguments: whether their arguments are.
+        results: whether their results are.
+    """
+
+    arguments: bool = False
+    results: bool = False

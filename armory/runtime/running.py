@@ -45,6 +45,7 @@ from armory.runtime.limits import Limits
 from armory.runtime.reloading import Reloaded, difference
 from armory.runtime.retrieval import Progress, open_retriever, retriever_settings
 from armory.runtime.settings import (
+    activity_settings,
     authenticator,
     reloadable,
 )
@@ -159,7 +160,7 @@ class Runtime:
         )
         self.supervisor = Supervisor(self.pool, self.keeper.changed)
         redact = self.accounts.query_log.redacted if self.accounts else str
-        self.activity = None if trusted else Activity(redact)
+        self.activity = None if trusted else Activity(redact, activity_settings(loaded.config))
         self.attribution = QueryAttribution() if self.learning else None
         self.gateway = self._request_path(Policy() if trusted else parts.policy, parts.gateway)
         self.pool.observers.add(self.gateway)
@@ -179,6 +180,7 @@ class Runtime:
         services = Services(
             limiter=self.limits,
             events=EventFanOut([sink for sink in sinks if sink]),
+            contents=self.activity is not None and self.activity.keeps_contents,
             attribution=self.attribution,
             finder=lambda: self.agent,
             relist=self.relist,

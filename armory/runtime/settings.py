@@ -21,7 +21,7 @@ from armory.config.blocks.upstream import UpstreamConfig
 from armory.domain.catalog import ToolRules
 from armory.errors import ConfigError
 from armory.gateway.settings import GatewaySettings, Personal, SetSpec
-from armory.observability.settings import LogSettings
+from armory.observability.settings import ActivitySettings, LogSettings
 from armory.runtime.blocks.grants import grant
 from armory.runtime.version import armory_version
 from armory.security.authentication import (
@@ -222,6 +222,11 @@ def gateway_settings(config: Config) -> GatewaySettings:
 def log_settings(config: Config) -> LogSettings:
     """What is logged, and how."""
     return LogSettings(**values_for(LogSettings, config.observability))
+
+
+def activity_settings(config: Config) -> ActivitySettings:
+    """What is kept of the latest calls."""
+    return ActivitySettings(**values_for(ActivitySettings, config.observability.activity))
 
 
 def otel_settings(config: Config) -> OtelSettings:

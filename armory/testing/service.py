@@ -20,6 +20,7 @@ from armory.evaluation.marks import MarkedQueries
 from armory.gateway.events import EventFanOut
 from armory.gateway.gateway import Gateway, Services
 from armory.observability.activity import Activity
+from armory.observability.settings import ActivitySettings
 from armory.retrieval.embedders.embedded import EmbeddedEmbedder
 from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.ports import Embedder
@@ -137,9 +138,10 @@ async def running_service(
     await accounts.open()
     packs = accounts.scopes if accounts.enabled else None
     retriever = _retriever(accounts, embedder, rank)
-    policy, activity = Policy(list(rules), packs), Activity()
+    policy = Policy(list(rules), packs)
+    activity = Activity(settings=ActivitySettings(arguments=True))
     events = EventFanOut([accounts, activity])
-    gateway = Gateway(Pool(), retriever, policy, services=Services(events=events))
+    gateway = Gateway(Pool(), retriever, policy, services=Services(events=events, contents=True))
     service = Service("", accounts, policy, retriever, catalog, gateway)
     labels = tempfile.TemporaryDirectory()
 

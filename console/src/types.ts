@@ -112,4 +112,5 @@ export interface ActivityEntry {
   saved_tokens: number;
   degraded: string | null;
   trace: string | null;
+  contents: boolean;
 }

@@ -94,6 +94,7 @@ def served(serve: Any, demo_upstreams: dict[str, Any], tmp_path: Path) -> Any:
                 "broken": {"command": sys.executable, "args": ["-c", down]},
             },
             "accounts": {"enabled": True},
+            "observability": {"activity": {"arguments": True, "results": True}},
             "security": {
                 "api_keys": True,
                 "allow_anonymous": False,
@@ -121,6 +122,8 @@ def test_people_find_their_way_and_markup_stays_text(served: Any, packages: Path
     assert facts["listedLower"] > facts["listed"] > 0
     assert facts["keptOnSearch"] is True
     assert "From the console" in facts["called"]
+    assert "Written in a form, api_key=***" in facts["said"]
+    assert "0123456789abcdef" not in facts["said"]
     assert facts["key"].startswith("acx_")
     (label,) = load_dataset(facts["folder"]).queries
     assert (label.text, label.relevant) == ("write a note", {facts["first"]})

@@ -242,7 +242,7 @@ const scenarios = {
     await page.getByLabel("Find").fill("");
     await page.getByRole("listbox", { name: "Tools" }).getByRole("option", { selected: true, name: "notes__add_note" }).waitFor();
     await page.getByLabel("title").fill("From the console");
-    await page.getByLabel("text", { exact: false }).first().fill("Written in a form");
+    await page.getByLabel("text", { exact: false }).first().fill("Written in a form, api_key=0123456789abcdef");
     await page.getByRole("button", { name: "Call", exact: true }).click();
     await page.getByRole("region", { name: "Result" }).getByText("done", { exact: true }).waitFor();
     report.facts.called = await page.getByRole("region", { name: "Result" }).innerText();
@@ -257,6 +257,12 @@ const scenarios = {
 
     await open("activity", "Activity");
     await page.getByRole("link", { name: "notes__add_note" }).first().waitFor();
+    const of = (name) => page.getByRole("row").filter({ has: page.getByRole("link", { name }) }).first();
+    for (const name of [/^notes__add_note$/, /^markup__/]) await of(name).getByText("Arguments and result").click();
+    await of(/^notes__add_note$/).getByText("From the console").first().waitFor();
+    await of(/^markup__/).getByText("onerror").first().waitFor();
+    report.facts.said = await of(/^notes__add_note$/).innerText();
+    await inspect("activity with arguments and results");
     await shot("activity");
     await open("overview", "Overview");
     await page.getByRole("button", { name: "Restart markup" }).click();
@@ -291,7 +297,7 @@ const scenarios = {
     await inspect("usage with a table");
     await page.locator("summary", { hasText: /^Calls as a table/ }).click();
     await page.locator("label", { hasText: /^Tool/ }).locator("select").selectOption("notes__add_note");
-    await page.getByText("Among the latest 5,000 events: 1 call, 0 failed").waitFor();
+    await page.getByText(/^since .*: 1 call, 0 failed\.$/).waitFor();
     await page.locator("label", { hasText: /^Tool/ }).locator("select").selectOption("");
     await shot("usage");
 

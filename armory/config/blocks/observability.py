@@ -1,4 +1,4 @@
-"""The block `observability`: logs, metrics, traces, the audit and the log of queries.
+"""The block `observability`: logs, metrics, traces, the audit, queries and calls.
 
 Owns: `ObservabilityConfig`. Of the rooms it imports settings only, for their defaults.
 """
@@ -16,13 +16,14 @@ from armory.config.base import (
     Texts,
     defaults_of,
 )
-from armory.observability.settings import LogFormat, LogLevel, LogSettings
+from armory.observability.settings import ActivitySettings, LogFormat, LogLevel, LogSettings
 from armory.telemetry.settings import Enabled, OtelSettings
 
 _ACCOUNTS = defaults_of(AccountSettings)
 _LOGS = defaults_of(LogSettings)
 _OTEL = defaults_of(OtelSettings)
 _AUDIT = defaults_of(AuditSettings)
+_ACTIVITY = defaults_of(ActivitySettings)
 
 
 class QueryLogConfig(Block):
@@ -57,6 +58,15 @@ class AuditConfig(Block):
     """Rows of the database are deleted after so many days; files are left to `logrotate`."""
 
 
+class ActivityConfig(Block):
+    """The latest calls as the console and `GET /v1/activity` show them, kept in memory."""
+
+    arguments: bool = _ACTIVITY.arguments
+    """Whether the arguments of calls are kept, redacted and cut at 2,000 characters."""
+    results: bool = _ACTIVITY.results
+    """Whether their results are, likewise."""
+
+
 class ObservabilityConfig(Block):
     """Logs, metrics, traces."""
 
@@ -72,3 +82,5 @@ class ObservabilityConfig(Block):
     """The audit."""
     query_log: QueryLogConfig = Field(default_factory=QueryLogConfig)
     """The log of queries."""
+    activity: ActivityConfig = Field(default_factory=ActivityConfig)
+    """What is kept of the latest calls."""

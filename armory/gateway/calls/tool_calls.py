@@ -106,6 +106,7 @@ class ToolCalls:
     ) -> Reply:
         started = time.perf_counter()
         ok, hold = False, None
+        answered: Reply | None = None
         try:
             hold = await self._limiter.acquire(context.principal, CALL_METHOD, record.name)
             if needs_task(record, params):
@@ -114,13 +115,15 @@ class ToolCalls:
                 reply = await self._send(context, record, params)
                 if _refuses_headers(reply, params):
                     reply = await self._again(context, record, params, reply)
-            ok = succeeded(reply)
+            ok, answered = succeeded(reply), reply
         except _FAILED as error:
-            reply = failed_call(error)
+            reply = answered = failed_call(error)
         finally:
             if hold is not None:
                 hold()
-            self._outcomes.called(context, record, started, ok=ok, searched=searched)
+            self._outcomes.called(
+                context, record, started, ok=ok, params=params, reply=answered, searched=searched
+            )
         return await self._answers.exposed(context, record.server, reply)
 
     def _missing(self, context: RequestContext, name: str, *, searched: bool) -> Reply:

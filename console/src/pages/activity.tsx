@@ -3,7 +3,7 @@
 import { useMemo, useState } from "preact/hooks";
 import { useEntries } from "../parts/entries";
 import type { ActivityEntry, Me } from "../types";
-import { clock, Empty, Failure, Loading, ms, number, Page, plain } from "../ui";
+import { clock, Empty, Failure, Loading, ms, number, Page, plain, useAnswer } from "../ui";
 
 const POLL_MS = 2000;
 const KEPT = 1000;
@@ -24,8 +24,11 @@ export function Activity({ me }: { me: Me }) {
   }, [entries, kind, outcome, text]);
   return (
     <Page title="Activity" lead={me.admin
-      ? "The latest calls, listings with a query and searches of everybody, since the gateway started. Arguments and results are not kept."
-      : "Your latest calls, listings with a query and searches. Arguments and results are not kept."}>
+      ? "The latest calls, listings with a query and searches of everybody, since the gateway started."
+      : "Your latest calls, listings with a query and searches."}>
+      {me.admin && entries !== null && !entries.some((entry) => entry.contents) && (
+        <p class="small muted">Arguments and results are not kept; <code>observability.activity</code> switches that on.</p>
+      )}
       <div class="panel row end">
         <label class="field">Kind
           <select value={kind} onChange={(event) => setKind(event.currentTarget.value)}>
@@ -77,9 +80,36 @@ function Line({ entry, admin }: { entry: ActivityEntry; admin: boolean }) {
         {entry.kind !== "call" && entry.found.length > 0 && <div class="small muted">found {entry.found.slice(0, 5).map(plain).join(", ")}{entry.found.length > 5 ? ", …" : ""}; {number(entry.saved_tokens)} tokens saved</div>}
         {entry.trace !== null && <div class="small muted">trace <code class="break">{plain(entry.trace)}</code></div>}
         {entry.degraded !== null && <div class="small">degraded: {plain(entry.degraded)}</div>}
+        {entry.contents && <Contents seq={entry.seq} />}
       </td>
       <td><span class={`tag ${tone}`}>{outcome}</span></td>
       <td class="number nowrap">{ms(entry.ms)}</td>
     </tr>
+  );
+}
+
+/** JSON on several lines; what was cut off as it is. */
+function spread(text: string): string {
+  try {
+    return plain(JSON.stringify(JSON.parse(text), null, 2));
+  } catch {
+    return plain(text);
+  }
+}
+
+/** What a call said, asked for when somebody wants to see it. */
+function Contents({ seq }: { seq: number }) {
+  const [open, setOpen] = useState(false);
+  const { data, error } = useAnswer<{ arguments: string | null; result: string | null }>(open ? `/v1/activity/${seq}` : null);
+  return (
+    <details class="small" onToggle={(event) => setOpen(event.currentTarget.open)}>
+      <summary>Arguments and result</summary>
+      <Failure error={error} />
+      {open && data === null && error === null && <Loading of="arguments" />}
+      {data !== null && <>
+        <pre tabIndex={0}>{data.arguments === null ? "Arguments: none, or not kept." : spread(data.arguments)}</pre>
+        <pre tabIndex={0}>{data.result === null ? "Result: none, or not kept." : spread(data.result)}</pre>
+      </>}
+    </details>
   );
 }

@@ -2,7 +2,6 @@
 
 import { useMemo, useState } from "preact/hooks";
 import { Charts, type Minute } from "../parts/chart";
-import { useEntries } from "../parts/entries";
 import type { Me } from "../types";
 import { Empty, Failure, Loading, ms, number, Page, plain, share, useAnswer } from "../ui";
 
@@ -10,16 +9,16 @@ interface ToolUse { tool: string; uses: number; successes: number; error_rate: n
 interface Asked { query_id: string; at_ms: number; user: string | null; query: string; returned: string[]; visible: number; top_score: number; degraded: string | null }
 
 const POLL_MS = 15_000;
-const KEPT = 1000;
+
+interface Timeline { since_ms: number; stretch_ms: number; callers: string[]; minutes: Minute[] }
 
 export function Usage({ me }: { me: Me }) {
   const [server, setServer] = useState("");
   const [tool, setTool] = useState("");
   const [who, setWho] = useState("");
   const asked = new URLSearchParams(Object.entries({ server, tool, who }).filter(([, value]) => value !== ""));
-  const minutes = useAnswer<{ minutes: Minute[] }>(`/v1/activity/minutes?${asked}`, POLL_MS);
-  const { entries } = useEntries(KEPT, POLL_MS);
-  const callers = useMemo(() => [...new Set((entries ?? []).map((entry) => entry.who))].sort(), [entries]);
+  const minutes = useAnswer<Timeline>(`/v1/activity/minutes?${asked}`, POLL_MS);
+  const callers = [...new Set([...(minutes.data?.callers ?? []), ...(who === "" ? [] : [who])])].sort();
   const tools = useAnswer<{ tools: ToolUse[] }>("/v1/usage/tools", POLL_MS);
   const queries = useAnswer<{ queries: Asked[] }>(me.admin || me.user !== null ? "/v1/queries?limit=1000" : null, POLL_MS);
   const nothing = useMemo(() => timesAsked((queries.data?.queries ?? []).filter((one) => one.returned.length === 0)), [queries.data]);
@@ -36,7 +35,7 @@ export function Usage({ me }: { me: Me }) {
           {me.admin && <Choice label="Caller" value={who} choices={callers} set={setWho} />}
         </div>
         {minutes.data === null && minutes.loading && <Loading of="charts" />}
-        {minutes.data !== null && <Timeline minutes={minutes.data.minutes} part={asked.size > 0 ? "some" : me.admin ? "all" : "own"} />}
+        {minutes.data !== null && <OverTime found={minutes.data} whose={me.admin ? "" : "Yours: "} />}
       </section>
       {tools.data === null && tools.loading && <Loading of="statistics" />}
       {tools.data !== null && used.length === 0 && <Empty title="No call yet">Statistics come with the first calls, a few seconds late.</Empty>}
@@ -95,14 +94,15 @@ function byServer(tools: ToolUse[]): { server: string; uses: number; failed: num
   return [...found.values()].sort((a, b) => b.uses - a.uses);
 }
 
-function Timeline({ minutes, part }: { minutes: Minute[]; part: "all" | "own" | "some" }) {
+function OverTime({ found, whose }: { found: Timeline; whose: string }) {
+  const { minutes } = found;
   const sum = (pick: (minute: Minute) => number): number => minutes.reduce((total, minute) => total + pick(minute), 0);
-  const since = { all: "Since this gateway started, at most 24 hours", own: "Yours among the latest 5,000 events", some: "Among the latest 5,000 events" }[part];
+  const since = new Date(found.since_ms).toLocaleString("en-GB", { dateStyle: "short", timeStyle: "short" });
   return (
     <>
-      <p class="small muted">{since}: {counted(sum((m) => m.calls), "call", "calls")}, {number(sum((m) => m.errors))} failed
+      <p class="small muted">{whose}since {since}: {counted(sum((m) => m.calls), "call", "calls")}, {number(sum((m) => m.errors))} failed
         {sum((m) => m.queries) > 0 && <>; {counted(sum((m) => m.queries), "query", "queries")}, {number(sum((m) => m.empty))} found nothing; {number(sum((m) => m.saved_tokens))} tokens saved</>}.</p>
-      {minutes.length > 0 ? <Charts minutes={minutes} queries={sum((m) => m.queries) > 0} /> : <p class="muted">Nothing to draw.</p>}
+      {minutes.length > 0 ? <Charts minutes={minutes} stretch={found.stretch_ms} queries={sum((m) => m.queries) > 0} /> : <p class="muted">Nothing to draw.</p>}
     </>
   );
 }

@@ -10,15 +10,16 @@ const HIGH = 100;
 
 interface Bar { at: number; calls: number; errors: number; queries: number; empty: number; saved: number; p50: number | null; p99: number | null }
 
-/** Even stretches of time from the first minute to now; the slowest minute of each counts. */
-export function barsOf(minutes: Minute[], now: number): { bars: Bar[]; wide: number } {
-  const end = Math.max(now, minutes[minutes.length - 1]?.at_ms ?? 0) + 60_000;
+/** Even stretches of time from the first minute to now, none shorter than what was counted in; the slowest minute of each counts. */
+export function barsOf(minutes: Minute[], now: number, stretch: number): { bars: Bar[]; wide: number } {
+  const end = Math.max(now, minutes[minutes.length - 1]?.at_ms ?? 0) + stretch;
   const start = Math.min(minutes[0]?.at_ms ?? end, end - 3_600_000);
-  const wide = (end - start) / BARS;
-  const bars = Array.from({ length: BARS }, (_, place): Bar => ({ at: start + place * wide, calls: 0, errors: 0, queries: 0, empty: 0, saved: 0, p50: null, p99: null }));
+  const count = Math.max(1, Math.min(BARS, Math.floor((end - start) / stretch)));
+  const wide = (end - start) / count;
+  const bars = Array.from({ length: count }, (_, place): Bar => ({ at: start + place * wide, calls: 0, errors: 0, queries: 0, empty: 0, saved: 0, p50: null, p99: null }));
   const slower = (a: number | null, b: number | null): number | null => (a === null ? b : b === null ? a : Math.max(a, b));
   for (const minute of minutes) {
-    const bar = bars[Math.min(BARS - 1, Math.max(0, Math.floor((minute.at_ms - start) / wide)))] as Bar;
+    const bar = bars[Math.min(count - 1, Math.max(0, Math.floor((minute.at_ms - start) / wide)))] as Bar;
     bar.calls += minute.calls;
     bar.errors += minute.errors;
     bar.queries += minute.queries;
@@ -50,8 +51,8 @@ export function Chart({ name, bars, wide, main, part, tone, shown = number }: Pr
     <figure class="figure-chart">
       <figcaption class="small"><strong>{name}</strong>: at most {shown(most)} in {Math.max(1, Math.round(wide / 60_000))} min
         {part !== null && <> · <span class={`key ${tone}`} /> {part.said}</>}</figcaption>
-      <svg class="chart" viewBox={`0 0 ${BARS * WIDE} ${HIGH}`} preserveAspectRatio="none" role="img" aria-label={`${name} over time; the table below has the figures`}>
-        {[0, HIGH / 2, HIGH].map((y) => <line key={y} class="grid" x1="0" x2={BARS * WIDE} y1={y} y2={y} vector-effect="non-scaling-stroke" />)}
+      <svg class="chart" viewBox={`0 0 ${bars.length * WIDE} ${HIGH}`} preserveAspectRatio="none" role="img" aria-label={`${name} over time; the table below has the figures`}>
+        {[0, HIGH / 2, HIGH].map((y) => <line key={y} class="grid" x1="0" x2={bars.length * WIDE} y1={y} y2={y} vector-effect="non-scaling-stroke" />)}
         {bars.map((bar, place) => !!main.of(bar) && (
           <g key={place}>
             <rect class="bar" x={place * WIDE + 1} width={WIDE - 2} y={HIGH - high(main.of(bar))} height={high(main.of(bar))} />
@@ -72,8 +73,8 @@ export function Chart({ name, bars, wide, main, part, tone, shown = number }: Pr
   );
 }
 
-export function Charts({ minutes, queries }: { minutes: Minute[]; queries: boolean }) {
-  const { bars, wide } = barsOf(minutes, Date.now());
+export function Charts({ minutes, stretch, queries }: { minutes: Minute[]; stretch: number; queries: boolean }) {
+  const { bars, wide } = barsOf(minutes, Date.now(), stretch);
   return (
     <div class="compare">
       <Chart name="Calls" bars={bars} wide={wide} main={{ said: "calls", of: (bar) => bar.calls }} part={{ said: "failed", of: (bar) => bar.errors }} tone="bad" />

@@ -10,7 +10,7 @@ import pytest
 from msgspec import Raw
 
 from armory.domain.principal import Principal
-from armory.domain.results import Listing
+from armory.domain.results import Exchanged, Listing
 from armory.errors import BackendError, RateLimited, UnknownTool, UpstreamUnavailable
 from armory.gateway.gateway import Gateway, Services
 from armory.gateway.lists.entries import list_entries
@@ -46,6 +46,7 @@ class Noted:
         ok: bool,
         latency_ms: float,
         query: str | None = None,
+        exchanged: Exchanged | None = None,
     ) -> None:
         self.calls.append((tool, ok))
 

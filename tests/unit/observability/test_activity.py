@@ -1,10 +1,15 @@
-"""The latest calls and queries: which trace they belong to, and a part of them by minute."""
+"""The latest calls and queries: which trace they belong to, a part of them over a day, and what is
+kept of what they said.
+"""
 
 from __future__ import annotations
 
 from armory.domain.principal import ANONYMOUS
-from armory.observability.activity import Activity
+from armory.domain.results import Exchanged
+from armory.observability.activity import CONTENTS, KEPT, Activity, Contents
+from armory.observability.history import DAY_S, PART_S, Parts, Tally
 from armory.observability.operation import CURRENT, Operation
+from armory.observability.settings import ActivitySettings
 
 
 def test_an_entry_names_the_trace_that_it_is_part_of() -> None:
@@ -19,15 +24,85 @@ def test_an_entry_names_the_trace_that_it_is_part_of() -> None:
     assert [entry.trace for entry in activity.latest()] == [operation.trace_id, None, None]
 
 
-def test_minutes_of_a_part() -> None:
-    now = 60.0
+def test_a_part_is_counted_over_the_whole_day_whatever_else_there_was() -> None:
+    now = 3_000.0
     activity = Activity(now=lambda: now)
     activity.called(ANONYMOUS, "a__one", ok=True, latency_ms=3.0)
     activity.called(ANONYMOUS, "b__one", ok=False, latency_ms=9.0)
-    now = 200.0
+    now += 400.0
     activity.called(ANONYMOUS, "a__one", ok=False, latency_ms=5.0)
-    found = activity.minutes_of(lambda entry: entry.what.startswith("a__"))
-    assert [(one.minute, one.calls, one.errors, one.ms) for one in found] == [
-        (1, 1, 0, [3.0]),
-        (3, 1, 1, [5.0]),
+    for _ in range(KEPT):
+        activity.called(ANONYMOUS, "c__one", ok=True, latency_ms=1.0)
+    assert all(entry.what == "c__one" for entry in activity.latest())  # the others are gone from it
+
+    def of_a(_: str, tool: str) -> bool:
+        return tool.startswith("a__")
+
+    since, found = activity.parts(of_a)
+    assert since == 3_000.0
+    assert [(at, one.calls, one.errors, list(one.ms)) for at, one in found] == [
+        (3_000, 1, 0, [3.0]),
+        (3_300, 1, 1, [5.0]),
     ]
+    now += DAY_S
+    since, found = activity.parts(of_a)
+    assert (since, [at for at, _ in found]) == (now - DAY_S, [3_300])
+    activity.called(ANONYMOUS, "d__one", ok=True, latency_ms=1.0)
+    now += 3_600.0
+    activity.called(ANONYMOUS, "d__one", ok=True, latency_ms=1.0)
+    assert activity.parts(of_a)[1] == []
+
+
+def test_parts_beyond_what_is_kept_shorten_the_day_and_say_so() -> None:
+    parts = Parts(most=3)
+    for now, tool in ((0.0, "a"), (0.0, "b"), (400.0, "a"), (800.0, "a")):
+        parts.call(now, "ann", tool, True, 1.0)
+    assert parts.whole_from == PART_S
+    assert [at for at, _ in parts.since(-1e9, lambda who, tool: True)] == [300, 600]
+    for tool in "bcd":
+        parts.call(900.0, "ann", tool, True, 1.0)
+    assert parts.whole_from == 900
+    parts.call(901.0, "ann", "e", True, 1.0)  # more than is kept within one stretch
+    assert parts.whole_from == 901.0
+    assert sum(one.calls for _, one in parts.since(0.0, lambda who, tool: True)) == 1
+
+
+def test_times_are_a_sample_of_the_latest() -> None:
+    tally = Tally()
+    for ms in range(10):
+        tally.count_call(True, ms, 4)
+    assert (tally.calls, sorted(tally.ms)) == (10, [6.0, 7.0, 8.0, 9.0])
+
+
+SECRET = "sk-live-0123456789abcdef"
+
+
+def kept(exchanged: Exchanged, **settings: bool) -> tuple[str, Contents] | None:
+    activity = Activity(lambda text: text.replace("Ann", "<name>"), ActivitySettings(**settings))
+    activity.called(ANONYMOUS, "a__one", ok=True, latency_ms=1.0, exchanged=exchanged)
+    assert activity.contents(0) is None
+    assert activity.contents(2) is None
+    return activity.contents(1)
+
+
+def test_contents_are_kept_where_they_are_switched_on_without_secrets() -> None:
+    said = Exchanged(
+        b'{"password": "short", "note": "for Ann: %s"}' % SECRET.encode(), b'{"content": []}'
+    )
+    assert kept(said) == (ANONYMOUS.owner, Contents(None, None))
+    arguments = '{"password":"***","note":"for <name>: ***"}'
+    assert kept(said, arguments=True) == (ANONYMOUS.owner, Contents(arguments, None))
+    assert kept(said, results=True) == (ANONYMOUS.owner, Contents(None, '{"content":[]}'))
+
+
+def test_contents_are_cut_and_need_be_no_json() -> None:
+    text = "x" * 9_000
+    found = kept(Exchanged(None, f'{{"token": "{SECRET}", "text": "{text}'.encode()), results=True)
+    assert found is not None
+    assert found[1].arguments is None
+    assert found[1].result is not None
+    assert len(found[1].result) == CONTENTS + 1
+    assert SECRET not in found[1].result
+    found = kept(Exchanged(b"\xff" + b"[" * 5_000, None), arguments=True, results=True)
+    assert found is not None
+    assert found[1].result is None

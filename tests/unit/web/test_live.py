@@ -146,6 +146,21 @@ def test_a_labelled_tool_that_vanished_stays_in_the_set(tmp_path: Path) -> None:
         marks.all()
 
 
+async def test_what_a_call_said_is_for_its_caller_and_for_administrators(client: Any) -> None:
+    given = {"arguments": {"target": "here", "api_key": "0123456789"}}
+    await client("POST", "/v1/tools/aws__deploy/call", token=SERVICE, json=given)
+    (entry,) = (await client("GET", "/v1/activity", token=SERVICE)).body["entries"]
+    assert entry["contents"] is True
+    assert "target" not in str(entry)
+    path = f"/v1/activity/{entry['seq']}"
+    said = {"arguments": '{"target":"here","api_key":"***"}', "result": None}
+    assert (await client("GET", path, token=SERVICE)).body == said
+    assert (await client("GET", path, token=ADMIN)).body == said
+    for other, token in ((path, ANN), ("/v1/activity/2", ADMIN), ("/v1/activity/x", ADMIN)):
+        found = await client("GET", other, token=token)
+        assert (found.status, found.body["code"]) == (404, "unknown")
+
+
 async def test_restarting_is_for_administrators(client: Any) -> None:
     assert (await client("POST", "/v1/upstreams/aws/restart")).status == 403
     gone = await client("POST", "/v1/upstreams/nothing/restart", token=ADMIN)
@@ -170,6 +185,10 @@ async def test_minutes_of_others_are_for_administrators(client: Any) -> None:
     assert await counted(SERVICE) == (3, 0)
     assert await counted(SERVICE, who="token:root") == (3, 0)  # its own, whatever is asked
     assert await counted(ANN) == (0, 0)
+    for token, callers in ((ADMIN, ["token:root", "token:service"]), (SERVICE, [])):
+        found = (await client("GET", "/v1/activity/minutes", token=token)).body
+        assert (found["callers"], found["since_ms"] > 0) == (callers, True)
+        assert found["stretch_ms"] == (60_000 if token == ADMIN else 300_000)
 
 
 async def test_tools_of_a_set_that_is_not_there(client: Any) -> None:

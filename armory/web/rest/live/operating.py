@@ -5,6 +5,7 @@ Owns: the routes. Shows nobody the doings of others but an administrator.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -12,9 +13,10 @@ from pydantic import Field
 
 from armory.domain.naming import split_name
 from armory.errors import ConfigError, UnknownTool
-from armory.observability.activity import Entry, Minute
+from armory.observability.activity import Entry
+from armory.observability.history import MINUTE_S, PART_S, Tally
 from armory.web.rest.live.access import LiveGateway
-from armory.web.rest.problems import Problem
+from armory.web.rest.problems import Problem, not_found
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
 
 
@@ -41,6 +43,7 @@ class ActivityEntry(Answer):
     saved_tokens: int
     degraded: str | None
     trace: str | None = Field(description="Id of its trace; null where nothing is traced.")
+    contents: bool = Field(description="Whether arguments or result were kept.")
 
 
 class ActivityAnswer(Answer):
@@ -50,8 +53,19 @@ class ActivityAnswer(Answer):
     entries: list[ActivityEntry]
 
 
+class ContentsAnswer(Answer):
+    """What went to a tool and what came back: JSON without secrets, cut at 2,000 characters."""
+
+    arguments: str | None = Field(
+        description="Null: there were none, or `observability.activity.arguments` is off."
+    )
+    result: str | None = Field(
+        description="Null: there was none, or `observability.activity.results` is off."
+    )
+
+
 class MinuteAnswer(Answer):
-    """One minute in which anything happened."""
+    """One stretch of time in which anything happened."""
 
     at_ms: int
     calls: int
@@ -59,7 +73,7 @@ class MinuteAnswer(Answer):
     queries: int
     empty: int = Field(description="Queries that returned nothing.")
     saved_tokens: int
-    p50_ms: float | None = Field(description="Of the calls.")
+    p50_ms: float | None = Field(description="Of the calls, of a sample of them.")
     p99_ms: float | None
 
 
@@ -78,8 +92,11 @@ class Whose(Shape):
 
 
 class Timeline(Answer):
-    """Oldest first: the last day since the gateway started, or of the latest entries."""
+    """Oldest first: the last day, since the gateway started."""
 
+    since_ms: int = Field(description="From when on everything was counted.")
+    stretch_ms: int = Field(description="How long each of them is: a minute, or five of a part.")
+    callers: list[str] = Field(description="Who there is anything of; administrators are told.")
     minutes: list[MinuteAnswer]
 
 
@@ -112,11 +129,15 @@ def routes(live: LiveGateway) -> list[Route]:
     return [
         Route("GET", "/v1/activity", partial(_activity, live), "The latest calls and queries",
               ActivityAnswer, tag="gateway", params=Since,
-              description="Kept in memory, the last 5,000, without arguments and results."),
+              description="Kept in memory, the last 5,000."),
+        Route("GET", "/v1/activity/{seq}", partial(_contents, live), "What a call said",
+              ContentsAnswer, tag="gateway", path_params={"seq": "Number of the entry."},
+              description="404 where `observability.activity` does not have it kept, or the entry "
+              "is gone."),
         Route("GET", "/v1/activity/minutes", partial(_minutes, live), "What happened each minute",
               Timeline, tag="gateway", params=Whose,
-              description="All of it covers the last day; a part of it, or the view of others "
-              "than administrators, the latest 5,000 entries."),
+              description="The last day by minute; a part of it, and the view of others than "
+              "administrators, by five minutes."),
         Route("POST", "/v1/upstreams/{server}/restart", partial(_restart, live),
               "Connect an upstream anew", None, tag="gateway", access="admin", status=204,
               path_params=server,
@@ -139,20 +160,32 @@ async def _activity(live: LiveGateway, call: RestCall) -> Reply:
     return Reply({"last": last, "entries": shown})
 
 
+async def _contents(live: LiveGateway, call: RestCall) -> Reply:
+    given = call.path["seq"]
+    number = int(given) if given.isascii() and given.isdigit() and len(given) < 16 else 0
+    found = live.activity.contents(number)
+    if found is None or not (call.admin or found[0] == call.principal.owner):
+        raise not_found("contents of an entry")
+    return Reply(found[1]._asdict())
+
+
 async def _minutes(live: LiveGateway, call: RestCall) -> Reply:
     asked: Whose = call.params
+    activity = live.activity
     who = asked.who if call.admin else call.principal.owner
+    callers = activity.callers() if call.admin else []
     if who is None and asked.server is None and asked.tool is None:
-        return Reply({"minutes": [_minute(minute) for minute in live.activity.minutes()]})
+        return _timeline(activity.since, MINUTE_S, callers, activity.minutes())
 
-    def fits(entry: Entry) -> bool:
-        if who is not None and entry.owner != who:
+    def fits(owner: str, tool: str) -> bool:
+        if who is not None and owner != who:
             return False
-        if asked.tool is not None and (entry.kind != "call" or entry.what != asked.tool):
+        if asked.tool is not None and tool != asked.tool:
             return False
-        return asked.server is None or _server(entry) == asked.server
+        return asked.server is None or _server(tool) == asked.server
 
-    return Reply({"minutes": [_minute(minute) for minute in live.activity.minutes_of(fits)]})
+    since, found = activity.parts(fits)
+    return _timeline(since, PART_S, callers, found)
 
 
 async def _restart(live: LiveGateway, call: RestCall) -> Reply:
@@ -171,8 +204,8 @@ async def _reload(live: LiveGateway, call: RestCall) -> Reply:
         raise Problem(422, error.code, f"{error}; the configuration in force stays") from None
 
 
-def _server(entry: Entry) -> str | None:
-    parts = split_name(entry.what) if entry.kind == "call" else None
+def _server(tool: str) -> str | None:
+    parts = split_name(tool)
     return None if parts is None else parts[0]
 
 
@@ -183,7 +216,7 @@ def _shown(entry: Entry) -> dict[str, Any]:
         "kind": entry.kind,
         "who": entry.owner,
         "what": entry.what,
-        "server": _server(entry),
+        "server": _server(entry.what) if entry.kind == "call" else None,
         "ok": entry.ok,
         "ms": round(entry.ms, 3),
         "found": list(entry.found[:20]),
@@ -191,18 +224,27 @@ def _shown(entry: Entry) -> dict[str, Any]:
         "saved_tokens": entry.saved_tokens,
         "degraded": entry.degraded,
         "trace": entry.trace,
+        "contents": entry.contents is not None,
     }
 
 
-def _minute(minute: Minute) -> dict[str, Any]:
-    ms = sorted(minute.ms)
+def _timeline(
+    since: float, stretch_s: int, callers: list[str], tallies: Iterable[tuple[int, Tally]]
+) -> Reply:
+    shown = [_minute(at, tally) for at, tally in tallies]
+    times = {"since_ms": int(since * 1_000), "stretch_ms": stretch_s * 1_000}
+    return Reply({**times, "callers": callers, "minutes": shown})
+
+
+def _minute(at: int, tally: Tally) -> dict[str, Any]:
+    ms = sorted(tally.ms)
     return {
-        "at_ms": minute.minute * 60_000,
-        "calls": minute.calls,
-        "errors": minute.errors,
-        "queries": minute.queries,
-        "empty": minute.empty,
-        "saved_tokens": minute.saved_tokens,
+        "at_ms": at * 1_000,
+        "calls": tally.calls,
+        "errors": tally.errors,
+        "queries": tally.queries,
+        "empty": tally.empty,
+        "saved_tokens": tally.saved_tokens,
         "p50_ms": round(ms[len(ms) // 2], 3) if ms else None,
         "p99_ms": round(ms[min(len(ms) - 1, len(ms) * 99 // 100)], 3) if ms else None,
     }
