@@ -31,6 +31,9 @@ class Principal:
             who it is.
         credential: the access token that it came with, to be exchanged for one for an upstream;
             None where it is no such token. Likewise.
+        key: unique over all methods: what sessions, caches and parked calls are bound to.
+        owner: under whose name usage is kept: the user, or the principal itself; printable, at most
+            200 characters.
     """
 
     subject: str
@@ -40,24 +43,22 @@ class Principal:
     expires_at: float | None = field(default=None, compare=False)
     audience: frozenset[str] | None = field(default=None, compare=False)
     credential: str | None = field(default=None, compare=False, repr=False)
+    # made once: each call asks for them several times
+    key: str = field(init=False, compare=False, repr=False)
+    owner: str = field(init=False, compare=False, repr=False)
 
-    @property
-    def key(self) -> str:
-        """Unique over all methods: what sessions, caches and parked calls are bound to."""
-        return f"{self.method}:{self.subject}"
+    def __post_init__(self) -> None:
+        key = f"{self.method}:{self.subject}"
+        name = (self.user or key)[:OWNER_CHARS]
+        if not name.isprintable():
+            name = "".join(c if c.isprintable() else "?" for c in name)
+        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "owner", name)
 
     @property
     def person(self) -> str:
         """Whose logins at upstreams it uses: the user's, whatever the credential, or its own."""
         return f"user:{self.user}" if self.user is not None else self.key
-
-    @property
-    def owner(self) -> str:
-        """Under whose name usage is kept: the user, or the principal itself; printable, at most 200
-        characters.
-        """
-        name = (self.user or self.key)[:OWNER_CHARS]
-        return name if name.isprintable() else "".join(c if c.isprintable() else "?" for c in name)
 
     @property
     def file_safe(self) -> str:

@@ -172,16 +172,16 @@ class Gateway:
                 `known`, whatever was had before, waited for where there was none yet; `current`,
                 what they are by now; `unused`, nothing: what is the same for everybody.
         """
-        owner, endpoint = request.owner, request.endpoint
         if own_lists == "unused":
             return served_from(request, self._view)
-        current, answers = own_lists == "current", request.answers
-        alike = self.declared_lists.concern(answers, current=current)
-        if not (alike or self.principal_lists.has(owner)):
+        current, declared = own_lists == "current", self.declared_lists
+        alike = (current or declared.differ) and declared.concern(request.answers, current=current)
+        if not (alike or self.principal_lists.has(request.session_id)):
             return served_from(request, self._view)
         views = self._principal_views
         await views.prepare(request, self._view, current=current)
-        return served_from(request, views.view(owner, endpoint, self._view, answers))
+        view = views.view(request.owner, request.endpoint, self._view, request.answers)
+        return served_from(request, view)
 
     def prepare(self, catalog: Catalog) -> None:
         """Do the work of `publish` that takes long for a large snapshot; in any thread."""
@@ -220,7 +220,7 @@ class Gateway:
         """Whether a client sees anything of a server where it listens right now."""
         view, owner, endpoint = self._view, subscription.owner, subscription.endpoint
         alike = self.declared_lists.concern(subscription.answers, current=False)
-        if alike or self.principal_lists.has(owner):
+        if alike or self.principal_lists.has(owner.session_id):
             view = self._principal_views.view(owner, endpoint, view, subscription.answers)
         return view.may_use(owner.principal, endpoint, server)
 

@@ -50,11 +50,12 @@ CAPABILITY: Mapping[str, str] = MappingProxyType(
     }
 )
 """What a server may ask of a client, and the capability that a client declares for it."""
+_ASKED_FOR = frozenset(CAPABILITY.values())
 
 
 def may_be_asked(capabilities: Mapping[str, Any]) -> bool:
     """Whether a client with these capabilities answers anything that a server asks."""
-    return any(name in capabilities for name in CAPABILITY.values())
+    return not _ASKED_FOR.isdisjoint(capabilities)
 
 
 ROOTS, SAMPLING, FORM, URL = 1, 2, 4, 8

@@ -68,21 +68,22 @@ class LinkPool:
 
     def owner_key(self, owner: Owner) -> str:
         """The part of `owner` that isolation counts; see docs/sessions.md."""
-        if self.spec.isolation == "shared" or owner.principal is INTERNAL:
+        return self._key(owner, legacy=self._legacy(owner))
+
+    def _key(self, owner: Owner, *, legacy: bool) -> str:
+        isolation = self.spec.isolation
+        if isolation == "shared" or owner.principal is INTERNAL:
             return OWN
-        return owner.principal.key if self._shared(owner) else _own_key(owner)
+        if owner.session_id is not None and (legacy or isolation == "session"):
+            return f"{owner.principal.key}\n{owner.session_id}"  # what one client has to itself
+        return owner.principal.key
 
     def _counted(self, owner: Owner) -> Owner:
         """`owner` without what others share with it."""
-        if self.owner_key(owner) == OWN:
+        key = self.owner_key(owner)
+        if key == OWN:
             return Owner(INTERNAL)
-        return Owner(owner.principal) if self._shared(owner) else owner
-
-    def _shared(self, owner: Owner) -> bool:
-        """Whether clients of one principal share what `owner` uses."""
-        if owner.session_id is None:
-            return True
-        return self.spec.isolation != "session" and not self._legacy(owner)
+        return Owner(owner.principal) if key == owner.principal.key else owner
 
     def _legacy(self, owner: Owner) -> bool:
         """Whether `owner` needs a session with a handshake, and it can be had.
@@ -91,8 +92,9 @@ class LinkPool:
         and answers there. Modern upstreams keep nothing: they ask in each call anew, and one that
         speaks both eras may ask only in the client's.
         """
-        bound = owner.session_id is not None and may_be_asked(owner.capabilities)
-        return bound and self._connector.may_shake_hands
+        if owner.session_id is None or not may_be_asked(owner.capabilities):
+            return False
+        return self._connector.may_shake_hands
 
     def settled(self, owner: Owner) -> bool:
         """Whether it is known which session serves `owner`."""
@@ -111,7 +113,7 @@ class LinkPool:
         legacy = self._legacy(owner)
         modern = verdict is not None and verdict.era == "modern" and not legacy
         text = NO_CAPABILITIES if modern or not capabilities else capability_profile(capabilities)
-        key = (self.owner_key(owner), text)
+        key = (self._key(owner, legacy=legacy), text)
         slot = self._slots.get(key)
         if slot is None:
             self._make_room(key[0])
@@ -197,10 +199,11 @@ class LinkPool:
             Refused: the upstream said no.
             UpstreamUnavailable: it cannot be asked.
         """
-        links = self._live(self.owner_key(owner))
+        key = self.owner_key(owner)
+        links = self._live(key)
         if uris and not links:
             links, again = [(await self.opened(owner, owner.capabilities))[1]], None
-        key = self.owner_key(owner)
+            key = self.owner_key(owner)  # how it is served is known now
         for link in links:
             await link.set_subscriptions(uris)
             if again is not None:
@@ -367,11 +370,6 @@ class LinkPool:
             await (await self.link(slot)).set_subscriptions(uris)
         except (UpstreamUnavailable, Refused) as error:
             log.warning("upstream_resubscribe_failed", upstream=self.spec.key, error=str(error))
-
-
-def _own_key(owner: Owner) -> str:
-    """Key of what one client session has to itself."""
-    return f"{owner.principal.key}\n{owner.session_id}"
 
 
 def capability_profile(capabilities: Mapping[str, Any]) -> str:

@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import structlog
-from cachetools import LRUCache
 
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import INTERNAL, Principal
@@ -85,7 +84,7 @@ class Upstream:
         self.spec = spec
         self._personal = is_personal(spec.auth)
         self.breaker = Breaker(spec.breaker_failures, spec.breaker_open_s)
-        self._breakers: LRUCache[str, Breaker] = LRUCache(_BREAKERS)
+        self._breakers: dict[str, Breaker] = {}
         self.queue = CallQueue(spec.max_concurrency, spec.max_queue)
         self.errors = ErrorOutput()
         self.connector = Connector(spec, client_info, self.errors, inflow, vault)
@@ -178,6 +177,8 @@ class Upstream:
         key = self.links.owner_key(owner)
         breaker = self._breakers.get(key)
         if breaker is None:
+            if len(self._breakers) >= _BREAKERS:
+                del self._breakers[next(iter(self._breakers))]
             breaker = Breaker(self.spec.breaker_failures, self.spec.breaker_open_s)
             self._breakers[key] = breaker
         return breaker

@@ -11,6 +11,7 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from typing import cast
 
 import structlog
 from aiohttp import web
@@ -38,21 +39,29 @@ class Leaving:
 
     begun: bool = False
 
-    def around(self, handler: Handler) -> Handler:
+    def around(self, handler: Handler, shortcut: Shortcut | None) -> Handler:
         """The handler of every request."""
+        straight: Mapping[str, Handler] = {} if shortcut is None else shortcut.handlers
+        ready = _never if shortcut is None else shortcut.ready
 
         def handle(request: web.Request) -> Awaitable[web.StreamResponse]:
-            connection = request.protocol
-            reserve = isinstance(connection, Connection) and connection.reserve
+            reserve = cast("Connection", request.protocol).reserve
             if self.begun or reserve:
                 # as if the client had asked for it: also streams say so in their head
                 message = request._message  # pyright: ignore[reportPrivateUsage]
                 request._message = message._replace(should_close=True)  # pyright: ignore[reportPrivateUsage]
-            if reserve and not request.path.endswith(ALWAYS_ANSWERED):
-                return _full()
-            return handler(request)
+                if reserve and not request.path.endswith(ALWAYS_ANSWERED):
+                    return _full()
+            found = straight.get(request.path)
+            if found is None or not ready() or "Expect" in request.headers:
+                return handler(request)
+            return found(request)
 
         return handle
+
+
+def _never() -> bool:
+    return False
 
 
 async def _full() -> web.StreamResponse:
@@ -186,18 +195,6 @@ class Shortcut:
     handlers: Mapping[str, Handler]
     ready: Callable[[], bool]
 
-    def before(self, usual: Handler) -> Handler:
-        """The handler of every request."""
-        handlers, ready = self.handlers, self.ready
-
-        def handle(request: web.Request) -> Awaitable[web.StreamResponse]:
-            handler = handlers.get(request.path)
-            if handler is None or not ready() or "Expect" in request.headers:
-                return usual(request)
-            return handler(request)
-
-        return handle
-
 
 async def listen(
     app: web.Application,
@@ -231,9 +228,7 @@ async def listen(
     server = runner.server
     assert server is not None
     handler: Handler = server.request_handler  # pyright: ignore
-    if shortcut is not None:
-        handler = shortcut.before(handler)
-    server.request_handler = leaving.around(handler)  # pyright: ignore
+    server.request_handler = leaving.around(handler, shortcut)  # pyright: ignore
     connections = Connections(settings, server)
     try:
         for taken in bound.sockets:

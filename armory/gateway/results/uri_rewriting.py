@@ -16,14 +16,13 @@ from armory.domain.naming import expose_task, expose_uri
 from armory.protocol.meta import RELATED_TASK, UI, UI_RESOURCE
 from armory.protocol.rawjson import encode, items, members_or_none, pack, text_of
 
-_CANDIDATES = (b'"uri"', b'"taskId"', b'esourceUri"')
 Members = dict[str, Raw]
 
 
 def has_links(raw: Raw | bytes) -> bool:
     """Whether there may be anything to map."""
     data = bytes(raw)
-    return any(candidate in data for candidate in _CANDIDATES)
+    return b'"uri"' in data or b'"taskId"' in data or b'esourceUri"' in data
 
 
 def expose_result(raw: Raw, server: str) -> Raw:

@@ -101,6 +101,11 @@ class DeclaredLists:
         self._count_differing()
         self._known.clear()
 
+    @property
+    def differ(self) -> bool:
+        """Whether any client is known to be offered something else than others."""
+        return bool(self._differing)
+
     def concern(self, answers: int, *, current: bool) -> bool:
         """Whether clients that answer so much may be offered something else than others.
 

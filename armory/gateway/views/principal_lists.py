@@ -105,9 +105,9 @@ class PrincipalLists:
 
     # -- requests ----------------------------------------------------------------------------
 
-    def has(self, owner: Owner) -> bool:
-        """Whether a caller may have lists to itself."""
-        return bool(self.servers) or owner.session_id in self._own
+    def has(self, session_id: str | None) -> bool:
+        """Whether a caller may have lists to itself: any, or the client of this session."""
+        return bool(self.servers) or session_id in self._own
 
     def own(self, server: str, owner: Owner, view: View) -> None:
         """The lists changed on a session that one client has to itself: from now on it sees those.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from operator import itemgetter
 from typing import Any, cast
 
 from msgspec import Raw
@@ -25,14 +26,17 @@ from armory.protocol.headers import (
 from armory.protocol.rawjson import brief, value
 
 _ONCE = frozenset(name.lower() for name in (VERSION_HEADER, METHOD_HEADER, NAME_HEADER))
+_FIRST = itemgetter(0)
 _DECIMAL = re.compile(r"(-?[0-9]+)(?:\.0+)?")
 
 
 def repeated(header_items: Iterable[tuple[str, str]]) -> RpcError | None:
     """The refusal of a request that sends a header twice: two readers may see two values."""
+    names = [*map(str.lower, map(_FIRST, header_items))]
+    if len(set(names)) == len(names):
+        return None
     seen: set[str] = set()
-    for name, _ in header_items:
-        key = name.lower()
+    for key in names:
         if key in seen:
             return RpcError(HEADER_MISMATCH, f"{key} header appears more than once")
         if key in _ONCE:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+import structlog
 from aiohttp import web
 from msgspec import UNSET, Raw
 
@@ -18,7 +19,7 @@ from armory.protocol.errors import Malformed
 from armory.protocol.headers import LAST_EVENT_ID, SESSION_HEADER
 from armory.protocol.jsonrpc import Message
 from armory.security.expiry import while_valid
-from armory.tasks import spawn
+from armory.tasks import spawn, start
 from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream, refusal
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.replicas import OwnerGone, gone, was_passed
@@ -29,6 +30,7 @@ from armory.wire.sessions.registry import TooMany
 from armory.wire.sessions.session import Session
 from armory.wire.streams import KEEPALIVE_S, PING, EventStream, frame, parse_event_id, priming, pump
 
+_log = structlog.get_logger(__name__)
 _BATCH_AT_ONCE = 16
 """Requests of one batch that are served at the same time."""
 
@@ -197,7 +199,7 @@ class LegacyEndpoint:
         """
         before = stream if admitted.takes_sse and alone else session.general
         work = self._run(session, stream, before, message, admitted)
-        session.inflight[message.key] = spawn(work, "request of a client")
+        session.inflight[message.key] = start(work, "request of a client")
 
     async def _run(
         self,
@@ -216,6 +218,8 @@ class LegacyEndpoint:
             stream.put(encoded(key, reply))
         except Malformed as bad:
             stream.put(refused(key, bad.code, bad.message))
+        except Exception as defect:  # noqa: BLE001 nobody waits for the task
+            _log.error("task_failed", task="request of a client", exc_info=defect)
         finally:
             if session.inflight.get(key) is asyncio.current_task():
                 del session.inflight[key]

@@ -85,6 +85,7 @@ class Session:
         self._questions: dict[bytes, asyncio.Future[Answer]] = {}
         self._errands = Tasks()
         self._count = 0
+        self._owner: Owner | None = None
         self._salt = secrets.token_hex(4)
 
     def touch(self) -> None:
@@ -104,8 +105,11 @@ class Session:
 
     @property
     def owner(self) -> Owner:
-        """On whose behalf calls go upstream."""
-        return self.subscription.owner
+        """On whose behalf calls go upstream; the same object for as long as that is so."""
+        owner = self._owner
+        if owner is None or owner.principal is not self.principal:
+            owner = self._owner = self.subscription.owner
+        return owner
 
     # -- streams -----------------------------------------------------------------------------
 
@@ -224,19 +228,19 @@ def cancel_soon(task: asyncio.Task[None]) -> None:
 
 
 class SessionChannel:
-    """A legacy client behind one of its requests, as an upstream may reach it."""
+    """A legacy client behind one of its requests, as an upstream may reach it.
 
-    __slots__ = ("_session", "_stream", "_token")
+    Attributes:
+        capabilities: what the handshake declared.
+    """
+
+    __slots__ = ("_session", "_stream", "_token", "capabilities")
 
     def __init__(self, session: Session, stream: EventStream, token: Raw | None) -> None:
+        self.capabilities = session.capabilities
         self._session = session
         self._stream = stream
         self._token = token
-
-    @property
-    def capabilities(self) -> Mapping[str, Any]:
-        """What the handshake declared."""
-        return self._session.capabilities
 
     @property
     def log_level(self) -> str | None:

@@ -239,16 +239,16 @@ async def test_who_has_a_session_alone_sees_what_is_listed_there_once_it_changes
     monkeypatch.setattr(bench.pool, "fetch_lists", fetch)
     owner = mine.subscription.owner
     lists = bench.gateway.principal_lists
-    assert not lists.has(owner)
+    assert not lists.has(owner.session_id)
     announced(bench, "own one", RESOURCES)
-    assert lists.has(owner)
-    assert not lists.has(other.subscription.owner)
+    assert lists.has(owner.session_id)
+    assert not lists.has(other.subscription.session)
     await lists.prepare(owner, ALL, current=True)
     assert (mine.heard, other.heard) == ([(RESOURCES, {})], [])
     (held,) = lists.held(owner, ALL)
     assert held.lists is not None
     assert extra in held.lists.resources
     await bench.gateway.session_ended("one")
-    assert not lists.has(owner)
+    assert not lists.has(owner.session_id)
     assert len(lists) == 0
     await bench.gateway.close()
