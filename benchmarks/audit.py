@@ -12,6 +12,7 @@ import tempfile
 import time
 from pathlib import Path
 
+from armory.audit.apart import Apart
 from armory.audit.reading import checked
 from armory.audit.record import Entry
 from armory.audit.settings import AuditSettings
@@ -28,7 +29,7 @@ async def measured(count: int, kind: str, folder: Path) -> dict[str, object]:
     url, file = f"sqlite:///{folder}/armory.db", folder / "audit.jsonl"
     sink: Sink = FileSink(file) if kind == "file" else DatabaseSink(Database(url), 365)
     began, told = time.process_time(), 0.0
-    async with opened_audit(sink, AuditSettings()) as audit:
+    async with opened_audit(Apart(sink), AuditSettings()) as audit:
         for start in range(0, count, _BATCH):
             before = time.process_time()
             for number in range(start, min(count, start + _BATCH)):

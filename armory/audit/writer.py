@@ -23,7 +23,8 @@ from armory.tasks import spawn, stop
 _log = structlog.get_logger(__name__)
 _EVERY_S = 0.25
 """What was told is written after so many seconds: a killed process loses no more."""
-_AT_ONCE = 2_000
+_AT_ONCE = 500
+"""Records of one write: fewer are sooner safe, more cost less."""
 _AGAIN_S = 1.0
 _END_S = 10.0
 
@@ -91,7 +92,11 @@ class AuditLog:
         """
         clean = await self._sink.open()
         how = "ok" if clean else UNCLEAN
-        await self._sink.write([own_entry(OPENED, self._instance, outcome=how)])
+        try:
+            await self._sink.write([own_entry(OPENED, self._instance, outcome=how)])
+        except BaseException:
+            await self._sink.close()
+            raise
 
     async def run(self) -> None:
         """Write what waits, until the end. Never cancelled: a batch that is being written has to be

@@ -65,10 +65,12 @@ async def open_audit(loaded: Loaded, stack: AsyncExitStack) -> AuditLog | None:
     settings = audit_settings(loaded)
     if settings.to is None:
         return None
+    from armory.audit.apart import Apart
     from armory.audit.writer import opened_audit
 
     try:
-        return await stack.enter_async_context(opened_audit(_sink(loaded, settings), settings))
+        sink = Apart(_sink(loaded, settings))
+        return await stack.enter_async_context(opened_audit(sink, settings))
     except BackendError as error:
         raise ConfigError(error.message, path="observability.audit.to") from None
 
