@@ -26,6 +26,8 @@ LATE_AMONG_REPLICAS_S = 1.0
 way, and a busy machine takes its time. Longer where others send requests elsewhere meanwhile."""
 _ENDED_WITHIN_S = 1.0
 """So long a request that is cut off may take to clean up."""
+_AT_ONCE_S = 0.01
+"""To aiohttp 0 means without end."""
 _LOG_EVERY_S = 60.0
 _EVICTED_AT_ONCE = 16
 _PROGRESS_BYTES = 64 * 1024
@@ -124,6 +126,8 @@ class Connection(RequestHandler):
         """
         if self.waiting:
             await asyncio.sleep(min(self._all.late_s, timeout or 0.0))
+            if self.waiting:
+                super().close()  # none came: the client need not hang up first
         task = self._task_handler
         if task is not None and not task.done() and not self.waiting:
             self._force_close = True  # no further request
@@ -131,7 +135,7 @@ class Connection(RequestHandler):
                 self._all.note("requests_cut", path=getattr(self.request, "path", None))
                 task.cancel()
                 await asyncio.wait((task,), timeout=_ENDED_WITHIN_S)
-        await super().shutdown(0.0)
+        await super().shutdown(_AT_ONCE_S)
 
     def pause_writing(self) -> None:
         """As asyncio's: the client does not read as fast as is written."""

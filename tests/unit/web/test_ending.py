@@ -85,3 +85,17 @@ async def test_a_request_that_hangs_is_waited_for_once() -> None:
     assert DRAIN_S * 0.9 < took_s < DRAIN_S * 1.9
     assert await reader.read() == b""
     writer.close()
+
+
+@pytest.mark.parametrize("used", [False, True])
+async def test_a_client_that_says_nothing_and_stays_holds_up_no_end(used: bool) -> None:
+    served = Served()
+    reader, writer = await served.start()
+    if used:
+        writer.write(ASKED % b"answer")
+        await head(reader)
+        assert await reader.readexactly(4) == b"here"
+    async with asyncio.timeout(30):  # it never hangs up
+        await served.ending.close()
+    assert await reader.read() == b""
+    writer.close()
