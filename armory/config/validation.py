@@ -25,6 +25,7 @@ SECRET_PARTS = frozenset(
         "api_key",
         "secret",
         "client_secret",
+        "audience_client_secret",
         "private_key",
         "headers",
         "env",

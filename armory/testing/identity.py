@@ -23,6 +23,11 @@ from armory.testing.listening import listening
 EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 TOKEN_TYPE = "urn:ietf:params:oauth:token-type:"
+_CLIENT = {"client_id", "client_secret", "grant_type", "scope", "resource"}
+_EXCHANGED = _CLIENT | {
+    "subject_token", "subject_token_type", "requested_token_type", "audience"
+}  # fmt: skip
+_REDEEMED = _CLIENT | {"assertion"}
 
 
 @dataclass
@@ -35,6 +40,9 @@ class IdentityProvider:
         redirects: redirect URIs of clients, exact.
         user: who is logged in in the browser, as far as this provider goes.
         lifetime: of access tokens, in seconds.
+        vouched: client id at another authorization server, by that one's issuer: for whom it
+            gives out ID-JAGs.
+        trusted: providers whose ID-JAGs it takes.
         opaque: what is said of opaque tokens, by token.
         forms: every form that the token endpoint took.
         refusal: what the token endpoint answers instead of a token, by status.
@@ -48,6 +56,8 @@ class IdentityProvider:
     redirects: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     user: str = "ann"
     lifetime: int = 600
+    vouched: dict[str, str] = field(default_factory=dict[str, str])
+    trusted: list[IdentityProvider] = field(default_factory=list["IdentityProvider"])
     opaque: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
     forms: list[dict[str, str]] = field(default_factory=list[dict[str, str]])
     refusal: tuple[int, dict[str, Any]] | None = None
@@ -57,6 +67,7 @@ class IdentityProvider:
     _keys: dict[str, ec.EllipticCurvePrivateKey] = field(default_factory=dict)
     _codes: dict[str, dict[str, str]] = field(default_factory=dict)
     _refresh: dict[str, dict[str, str]] = field(default_factory=dict)
+    _redeemed: set[str] = field(default_factory=set[str])
 
     async def __aenter__(self) -> IdentityProvider:
         self.add_key("one")
@@ -241,12 +252,17 @@ class IdentityProvider:
         subject = self.verified(form.get("subject_token", ""))
         if subject is None or kind not in (f"{TOKEN_TYPE}access_token", f"{TOKEN_TYPE}id_token"):
             return None
+        if form.keys() - _EXCHANGED:
+            return None
         wanted = form.get("requested_token_type", f"{TOKEN_TYPE}access_token")
         audience, resource = form.get("audience", ""), form.get("resource", "")
         scope = form.get("scope", "")
         if wanted == f"{TOKEN_TYPE}id-jag":
-            claims = {"aud": audience, "client_id": client, "jti": secrets.token_hex(8)}
-            claims |= {"resource": resource, "scope": scope, "sub": subject["sub"]}
+            if audience not in self.vouched or not resource:
+                return None
+            claims = {"aud": audience, "client_id": self.vouched[audience]}
+            claims |= {"jti": secrets.token_hex(8), "sub": subject["sub"]}
+            claims |= {"resource": resource, "scope": scope}
             grant = self.sign("oauth-id-jag+jwt", **claims)
             return {"access_token": grant, "issued_token_type": wanted, "token_type": "N_A"}
         if wanted != f"{TOKEN_TYPE}access_token" or not (audience or resource):
@@ -257,9 +273,17 @@ class IdentityProvider:
         return {"access_token": token, "issued_token_type": wanted, "scope": scope}
 
     def _bearer(self, form: dict[str, str], client: str) -> dict[str, Any] | None:
-        """RFC 7523: an access token for an assertion that was signed with one of its own keys."""
-        claims = self.verified(form.get("assertion", ""))
-        if claims is None or claims.get("client_id") != client or claims.get("aud") != self.issuer:
+        """RFC 7523: an access token for an ID-JAG of a provider that it trusts, once each."""
+        assertion = form.get("assertion", "")
+        claims = next(filter(None, (one.verified(assertion) for one in self.trusted)), None)
+        if claims is None or form.keys() - _REDEEMED:
             return None
-        token = self.sign(sub=claims["sub"], aud=claims.get("resource"), scope=claims.get("scope"))
-        return {"access_token": token}
+        if jwt.get_unverified_header(assertion).get("typ") != "oauth-id-jag+jwt":
+            return None
+        said = (claims.get("client_id"), claims.get("aud"), claims.get("resource"))
+        if said != (client, self.issuer, form.get("resource")) or claims["jti"] in self._redeemed:
+            return None
+        if form.get("scope", "") != claims.get("scope"):
+            return None
+        self._redeemed.add(claims["jti"])
+        return {"access_token": self.sign(sub=claims["sub"], aud=claims["resource"])}

@@ -80,21 +80,28 @@ class BreakerConfig(Block):
 class AuthConfig(Block):
     """How the gateway gets an access token for the upstream."""
 
-    type: Literal["client_credentials", "authorization_code", "token_exchange", "passthrough"] = (
-        "client_credentials"
-    )
+    type: Literal[
+        "client_credentials", "authorization_code", "token_exchange", "jwt_bearer", "passthrough"
+    ] = "client_credentials"
     """The OAuth 2.1 grant: a machine for itself; a person, who logs in once; the caller's access
-    token exchanged for one for the upstream (RFC 8693); or that token itself, where it is for the
+    token exchanged for one for the upstream (RFC 8693), or for an ID-JAG that the upstream's own
+    authorization server takes (`jwt_bearer`, RFC 7523); or that token itself, where it is for the
     upstream, too."""
     per: Per = _PERSON.per
     """Who logs in with `authorization_code`: `gateway`: the operator, for everybody, with `armory
     login`; `principal`: each caller with an account of its own."""
     audience: OptionalText = None
-    """What the token is to be for (`token_exchange`), or is for (`passthrough`); null: the URL."""
+    """What the token is to be for (`token_exchange`), or is for (`passthrough`); null: the URL.
+    With `jwt_bearer` the issuer of the upstream's authorization server."""
+    audience_client_id: OptionalText = None
+    """As registered with the authorization server of `audience` (`jwt_bearer`)."""
+    audience_client_secret: OptionalSecret = None
+    """Likewise; null: a public client."""
     subject_token: SubjectToken = _EXCHANGE.subject_token
-    """What callers come with (`token_exchange`)."""
+    """What callers come with (`token_exchange`, `jwt_bearer`)."""
     client_id: OptionalText = None
-    """As registered with the authorization server. null, with `authorization_code`: the gateway
+    """As registered with the authorization server, or, with `token_exchange` and `jwt_bearer`, with
+    the identity provider. null, with `authorization_code`: the gateway
     registers itself."""
     client_secret: OptionalSecret = None
     """Likewise; take it from a variable: `${DOCS_SECRET}`. Or give `private_key`."""
@@ -105,10 +112,11 @@ class AuthConfig(Block):
     client_metadata_url: OptionalText = Field(default=None, pattern=HTTP_URL)
     """A client metadata document, for servers that take its URL as id (`authorization_code`)."""
     token_url: OptionalText = Field(default=None, pattern=HTTP_URL)
-    """Where tokens are given (`client_credentials`, `token_exchange`); null: what the metadata of
-    the server, or of the issuer, say."""
+    """Where tokens are given (`client_credentials`), or exchanged (`token_exchange`, `jwt_bearer`);
+    null: what the metadata of the server, or of the issuer, say."""
     issuer: OptionalText = Field(default=None, pattern=HTTP_URL)
-    """The only authorization server that is believed; null: the one that the server names."""
+    """The only authorization server that is believed; null: the one that the server names. With
+    `token_exchange` and `jwt_bearer` the identity provider."""
     scopes: Texts = Field(default_factory=list[str])
     """Asked for; none: what the server asks for."""
     client_auth: ClientAuth = _MACHINE.client_auth

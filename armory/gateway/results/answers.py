@@ -72,16 +72,20 @@ def _exposed_error(server: str, reply: Reply) -> Reply:
 
 
 def missing(pool: Pool, context: RequestContext, kind: str, name: str) -> ArmoryError:
-    """The error for a name that is not listed: `UpstreamUnavailable` where its upstream is down and
-    the caller might see it, else as `unknown`.
+    """The error for a name that is not listed: `UpstreamUnavailable` where its upstream is down, or
+    gave this caller no lists, and the caller might see it, else as `unknown`.
     """
     server, _ = split_name(name) or ("", "")
+    view = context.view
+    why = view.not_had(server)
     if (
         server in pool.servers()
-        and server not in context.view.catalog.servers
+        and (why or server not in view.catalog.servers)
         and context.endpoint.scope.has_tool(server, name)
-        and context.view.policy.allows(context.principal, name)
+        and view.policy.allows(context.principal, name)
     ):
+        if why:
+            return UpstreamUnavailable(why, upstream=server)
         return UpstreamUnavailable(
             f"upstream {server!r} is down, so that it is not known whether it has the {kind} "
             f"{_short(name)!r}",

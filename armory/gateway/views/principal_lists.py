@@ -50,6 +50,7 @@ class HeldLists:
         lists: None until they were had.
         until: from when on they are to be fetched again; 0: now.
         generation: another one for other lists.
+        failed: why they could not be had when they were last asked for; "": they could.
         late: whether somebody was shown nothing in their place.
         outdated: whether their owner logged in or out since: they are not shown any more.
         task: fetches them.
@@ -63,6 +64,7 @@ class HeldLists:
     lists: ServerLists | None = None
     until: float = 0.0
     generation: int = 0
+    failed: str = ""
     late: bool = False
     outdated: bool = False
     task: asyncio.Task[None] | None = None
@@ -230,7 +232,7 @@ class PrincipalLists:
             try:
                 lists = await self._pool.fetch_lists(held.server, held.owner, held.capabilities)
             except ArmoryError as error:
-                held.outdated = False
+                held.outdated, held.failed = False, error.message
                 _log.warning("private_lists_not_fetched", upstream=held.server, error=error.message)
                 held.until = time.monotonic() + RETRY_S
                 return
@@ -252,7 +254,7 @@ class PrincipalLists:
             self._held.setdefault((held.server, key, held.answers), held)
 
     def _take(self, held: HeldLists, lists: ServerLists) -> None:
-        before, held.lists = held.lists, lists
+        before, held.lists, held.failed = held.lists, lists, ""
         held.outdated = held.until == 0.0
         changed = changed_lists(before or ServerLists(), lists)
         late, held.late = held.late, False

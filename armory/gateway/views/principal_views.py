@@ -30,7 +30,7 @@ VIEWS = 64
 EXTRA = 5_000
 _JOINED_BYTES = 16 << 20
 R = TypeVar("R", ToolRecord, ListedRecord)
-_Parts = tuple[tuple[str, str, int], ...]
+_Parts = tuple[tuple[str, str, int, str], ...]
 
 
 class PrincipalView(View):
@@ -41,7 +41,7 @@ class PrincipalView(View):
         base: the view that it was made from.
         aliases: exposed name -> name in the search index, for tools that only some callers have,
             or have with another definition.
-        missing: servers whose lists were not had yet; nothing of them is shown.
+        missing: why the lists of servers were not had, "" for not yet; nothing of them is shown.
     """
 
     def __init__(
@@ -49,12 +49,12 @@ class PrincipalView(View):
         catalog: Catalog,
         base: View,
         aliases: Mapping[str, str],
-        missing: frozenset[str] = frozenset(),
+        missing: Mapping[str, str] | None = None,
     ) -> None:
         policy = base.policy.with_own_caches()
         super().__init__(catalog, policy, base.settings, base, joined_bytes=_JOINED_BYTES)
         self._base = base
-        self._missing = missing
+        self._missing = missing or {}
         self._aliases = aliases
         self._names = {alias: name for name, alias in aliases.items()}
         self._searchable = LRUCache[str, VisibleSet](64)
@@ -70,6 +70,10 @@ class PrincipalView(View):
         ]
         named = ", ".join(known) or "an upstream"
         return f"without the lists of {named}, which have not come yet"
+
+    def not_had(self, server: str) -> str:
+        """As `View.not_had`."""
+        return self._missing.get(server, "")
 
     def searchable(self, visible: VisibleCatalog, *, kept: bool = True) -> VisibleSet:
         """As `View.searchable`."""
@@ -168,21 +172,22 @@ class PrincipalViews:
             answers: what of an upstream's questions its client answers; see `protocol.methods`.
         """
         lists: dict[str, ServerLists] = {}
-        parts: list[tuple[str, str, int]] = []
-        missing: list[str] = []
+        parts: list[tuple[str, str, int, str]] = []
+        missing: dict[str, str] = {}
         for held in self._lists.held(owner, endpoint, answers):
             shared = base.catalog.servers.get(held.server)
             if shared is None:
                 continue
-            parts.append((held.server, held.key, held.generation))
+            why = held.failed if held.lists is None else ""
+            parts.append((held.server, held.key, held.generation, why))
             if held.lists is None:
-                missing.append(held.server)
+                missing[held.server] = why
             lists[held.server] = held.lists or replace(
                 shared, tools=(), prompts=(), resources=(), templates=(), skills=()
             )
         for alike in self._declared.held(answers, endpoint):
             if alike.server not in lists and alike.lists is not None:
-                parts.append((alike.server, alike.key, alike.generation))
+                parts.append((alike.server, alike.key, alike.generation, ""))
                 lists[alike.server] = alike.lists
         if not parts:
             return base
@@ -191,10 +196,12 @@ class PrincipalViews:
         views, key = self._made.views, tuple(parts)
         view = views.get(key)
         if view is None:
-            view = views[key] = self._make(lists, frozenset(missing), base)
+            view = views[key] = self._make(lists, missing, base)
         return view
 
-    def _make(self, lists: Mapping[str, ServerLists], missing: frozenset[str], base: View) -> View:
+    def _make(
+        self, lists: Mapping[str, ServerLists], missing: Mapping[str, str], base: View
+    ) -> View:
         shared = base.catalog
         own = self._tools.build_private(lists, shared)
         aliases: dict[str, str] = {}

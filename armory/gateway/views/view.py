@@ -216,6 +216,10 @@ class View:
 
     # -- searching ---------------------------------------------------------------------------
 
+    def not_had(self, server: str) -> str:
+        """Why a caller's own lists of an upstream could not be had; "": nothing is wrong."""
+        return ""
+
     @cached_property
     def names(self) -> ToolNames:
         """The tools by what they are called."""

@@ -16,6 +16,7 @@ from armory.upstreams.oauth.grants import (
     AuthorizationCode,
     ClientCredentials,
     Grant,
+    JwtBearer,
     Passthrough,
     TokenExchange,
 )
@@ -30,6 +31,7 @@ _GRANTS: dict[str, tuple[frozenset[str], type[Grant]]] = {
         ("client_credentials", ClientCredentials),
         ("authorization_code", AuthorizationCode),
         ("token_exchange", TokenExchange),
+        ("jwt_bearer", JwtBearer),
         ("passthrough", Passthrough),
     )
 }

@@ -42,6 +42,7 @@ class TokenResponse:
         refresh: refresh token, or "".
         scopes: that it grants, where it says so.
         id_token: who the person is, or "".
+        issued_type: what was given out in exchange, or "".
     """
 
     token: str
@@ -49,6 +50,7 @@ class TokenResponse:
     refresh: str = ""
     scopes: tuple[str, ...] = ()
     id_token: str = field(default="", repr=False)
+    issued_type: str = ""
 
 
 class TokenClient:
@@ -76,9 +78,13 @@ class TokenClient:
         self._lock = asyncio.Lock()
 
     async def given(
-        self, place: AuthServerMetadata, headers: Mapping[str, str], form: Mapping[str, str]
+        self,
+        place: AuthServerMetadata,
+        headers: Mapping[str, str],
+        form: Mapping[str, str],
+        kind: str = "Bearer",
     ) -> TokenResponse:
-        """Ask a token endpoint.
+        """Ask a token endpoint for a token of a `kind`, as in `token_type`.
 
         Raises:
             NoToken: it refused.
@@ -90,9 +96,9 @@ class TokenClient:
         if status != 200 or not isinstance(token, str) or not token:
             reason = f"{place.token_url} gave no token: {why(status, answer)}"
             raise self.refused(reason) if 400 <= status < 500 else self.failed(reason)
-        kind = answer.get("token_type", "Bearer")
-        if not isinstance(kind, str) or kind.lower() != "bearer":
-            raise self.failed(f"{place.token_url} gave a token of type {str(kind)[:40]!r}")
+        said = answer.get("token_type", kind)
+        if not isinstance(said, str) or said.lower() != kind.lower():
+            raise self.refused(f"{place.token_url} gave a token of type {str(said)[:40]!r}")
         lifetime, refresh = answer.get("expires_in"), answer.get("refresh_token")
         scope = answer.get("scope")
         _log.info("upstream_token_obtained", upstream=self._server, expires_in_s=lifetime)
@@ -102,6 +108,7 @@ class TokenClient:
             refresh if isinstance(refresh, str) else "",
             tuple(scope.split()) if isinstance(scope, str) else (),
             text(answer.get("id_token")),
+            text(answer.get("issued_token_type")),
         )
 
     async def fetch(self, url: str) -> Mapping[str, Any] | None:

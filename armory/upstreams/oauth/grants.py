@@ -151,9 +151,50 @@ class TokenExchange:
             raise ConfigError("give exactly one of 'issuer' and 'token_url'", path=where)
         if self.client_auth == "private_key_jwt":
             raise ConfigError(
-                "token_exchange takes client_secret_basic or client_secret_post",
+                "expected client_secret_basic or client_secret_post: there is no key to sign with",
                 path=f"{where}.client_auth",
             )
+
+
+@dataclass(frozen=True, slots=True)
+class JwtBearer(TokenExchange):
+    """The caller's own token, exchanged for an ID-JAG at the identity provider, and that for an
+    access token at the upstream's authorization server (RFC 7523).
+
+    Attributes:
+        client_id, client_secret, token_url, issuer, client_auth: of the identity provider.
+        audience: issuer of the upstream's authorization server, the only one that is believed.
+        audience_client_id, audience_client_secret: who the gateway is there; "" as secret: a
+            public client.
+    """
+
+    audience_client_id: str = ""
+    audience_client_secret: str = field(default="", repr=False)
+
+    def check(self, where: str) -> None:
+        """Whether the keys fit each other.
+
+        Raises:
+            ConfigError: they do not.
+        """
+        if not self.client_id or not self.client_secret:
+            raise ConfigError(
+                "jwt_bearer needs a 'client_id' and its 'client_secret' at the identity provider",
+                path=where,
+            )
+        if not self.audience.startswith(("https://", "http://")):
+            raise ConfigError(
+                "jwt_bearer needs 'audience': the issuer URL of the upstream's authorization "
+                "server",
+                path=f"{where}.audience",
+            )
+        if not self.audience_client_id:
+            raise ConfigError(
+                "jwt_bearer needs 'audience_client_id': who the gateway is at the authorization "
+                "server of 'audience'",
+                path=where,
+            )
+        TokenExchange.check(self, where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,7 +211,7 @@ class Passthrough:
         """Nothing can be wrong."""
 
 
-Grant = ClientCredentials | AuthorizationCode | TokenExchange | Passthrough
+Grant = ClientCredentials | AuthorizationCode | TokenExchange | JwtBearer | Passthrough
 
 
 def has_logins(grant: Grant | None) -> bool:
@@ -190,4 +231,6 @@ def named_by(grant: Grant | None, url: str) -> tuple[str, ...]:
         named.append(grant.issuer)
     if isinstance(grant, ClientCredentials | TokenExchange):
         named.append(grant.token_url)
+    if isinstance(grant, JwtBearer):
+        named.append(grant.audience)
     return tuple(filter(None, named))

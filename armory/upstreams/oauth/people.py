@@ -12,7 +12,14 @@ from cachetools import LRUCache
 
 from armory.domain.principal import INTERNAL, Principal
 from armory.errors import ArmoryError, LoginNeeded
-from armory.upstreams.oauth.grants import AuthorizationCode, Grant, Passthrough, TokenExchange
+from armory.upstreams.oauth.grants import (
+    AuthorizationCode,
+    Grant,
+    JwtBearer,
+    Passthrough,
+    TokenExchange,
+)
+from armory.upstreams.oauth.jwt_bearer import JwtBearerTokens
 from armory.upstreams.oauth.logins import Login, PersonLogin, Sealed
 from armory.upstreams.oauth.person import AuthorizationCodeTokens
 from armory.upstreams.oauth.subjects import ExchangedTokens, PassedThrough
@@ -86,6 +93,8 @@ def tokens_for(server: str, grant: Grant, **more: Any) -> Tokens:
     """The tokens of an upstream, by whatever grant."""
     if isinstance(grant, AuthorizationCode):
         return AuthorizationCodeTokens(server, grant, **more)
+    if isinstance(grant, JwtBearer):
+        return JwtBearerTokens(server, grant, **more)
     if isinstance(grant, TokenExchange):
         return ExchangedTokens(server, grant, **more)
     if isinstance(grant, Passthrough):

@@ -6,12 +6,15 @@ token.
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hashlib
 import time
+from collections.abc import Mapping
 from contextvars import ContextVar
 from typing import Any
+from weakref import WeakValueDictionary
 
 from cachetools import TLRUCache
 from yarl import URL
@@ -24,6 +27,7 @@ from armory.upstreams.oauth.client import (
     LEAD_S,
     NoToken,
     TokenRefused,
+    TokenResponse,
     authenticated,
     secret_method,
 )
@@ -34,8 +38,8 @@ from armory.upstreams.oauth.tokens import Tokens
 CALLER: ContextVar[Principal | None] = ContextVar("caller", default=None)
 """On whose behalf the present call goes upstream."""
 _KEPT = 10_000
-_REFUSED_S = 10.0
-_TYPES = "urn:ietf:params:oauth:token-type:"
+_REFUSED_S, _AWAY_S = 10.0, 2.0
+TOKEN_TYPE = "urn:ietf:params:oauth:token-type:"
 _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 
 
@@ -106,6 +110,7 @@ class ExchangedTokens(SubjectTokens):
         super().__init__(server, **more)
         self._grant = grant
         self._place: AuthServerMetadata | None = None
+        self._asking: WeakValueDictionary[bytes, asyncio.Lock] = WeakValueDictionary()
         self._kept: TLRUCache[bytes, tuple[str | NoToken, float]] = TLRUCache(
             _KEPT, ttu=lambda _key, entry, _now: entry[1], timer=time.monotonic
         )
@@ -116,12 +121,12 @@ class ExchangedTokens(SubjectTokens):
         key = hashlib.sha256(subject.encode()).digest()
         kept = self._kept.get(key)
         if kept is None:
-            async with self._lock:
+            async with self._asking.setdefault(key, asyncio.Lock()):
                 kept = self._kept.get(key)
                 if kept is None:
-                    kept = self._kept[key] = await self._exchange(subject, url)
+                    kept = self._kept[key] = await self._outcome(subject, url)
         if isinstance(kept[0], NoToken):
-            raise kept[0]
+            raise kept[0].with_traceback(None)
         return kept[0]
 
     async def renewed(self, refused: str | None, url: URL, challenge: Challenge) -> str:
@@ -135,29 +140,54 @@ class ExchangedTokens(SubjectTokens):
         assert token is not None
         return token
 
-    async def _exchange(self, subject: str, url: URL) -> tuple[str | NoToken, float]:
+    async def _outcome(self, subject: str, url: URL) -> tuple[str | NoToken, float]:
+        """(token or why there is none, until when that is believed)."""
+        now = time.monotonic()
+        try:
+            given = await self.exchanged(subject, url)
+        except NoToken as error:
+            lasts = _REFUSED_S if isinstance(error, TokenRefused) else _AWAY_S
+            return error, time.monotonic() + lasts
+        return given.token, now + given.lifetime_s - min(LEAD_S, given.lifetime_s / 4)
+
+    async def exchanged(self, subject: str, url: URL) -> TokenResponse:
+        """The token for the upstream at `url`.
+
+        Raises:
+            NoToken: there is none.
+        """
+        grant = self._grant
+        audience = {"audience": grant.audience} if grant.audience else {"resource": canonical(url)}
+        return await self.asked_for("access_token", subject, audience)
+
+    async def asked_for(
+        self, wanted: str, subject: str, audience: Mapping[str, str], kind: str = "Bearer"
+    ) -> TokenResponse:
+        """What the authorization server gives for the caller's token (RFC 8693).
+
+        Args:
+            wanted: type of token, behind the usual prefix.
+            subject: the caller's token.
+            audience: members of the form that say what it is to be for.
+            kind: the `token_type` of the answer.
+
+        Raises:
+            NoToken: it gives nothing.
+        """
         grant = self._grant
         place = await self._found()
         form = {
             "grant_type": _EXCHANGE,
             "subject_token": subject,
-            "subject_token_type": f"{_TYPES}{grant.subject_token}",
-            "requested_token_type": f"{_TYPES}access_token",
+            "subject_token_type": f"{TOKEN_TYPE}{grant.subject_token}",
+            "requested_token_type": f"{TOKEN_TYPE}{wanted}",
+            **audience,
         }
-        if grant.audience:
-            form["audience"] = grant.audience
-        else:
-            form["resource"] = canonical(url)
         if grant.scopes:
             form["scope"] = " ".join(grant.scopes)
         method = secret_method(place) if grant.client_auth == "auto" else grant.client_auth
         headers = authenticated(method, grant.client_id, grant.client_secret, form)
-        now = time.monotonic()
-        try:
-            given = await self.given(place, headers, form)
-        except TokenRefused as refused:
-            return refused, now + _REFUSED_S
-        return given.token, now + given.lifetime_s - min(LEAD_S, given.lifetime_s / 4)
+        return await self.given(place, headers, form, kind)
 
     async def _found(self) -> AuthServerMetadata:
         place, grant = self._place, self._grant

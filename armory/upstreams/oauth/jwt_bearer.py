@@ -1,0 +1,65 @@
+"""Tokens for an upstream by an ID-JAG: the identity provider vouches for the caller, and the
+upstream's authorization server gives a token for that.
+
+Owns: redeeming the grant (RFC 7523). Never imports the protocol; never logs a token.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from yarl import URL
+
+from armory.oauth.metadata import Undiscovered
+from armory.upstreams.oauth.client import TokenResponse, authenticated, secret_method
+from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, canonical, discover
+from armory.upstreams.oauth.grants import JwtBearer
+from armory.upstreams.oauth.subjects import TOKEN_TYPE, ExchangedTokens
+
+_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+
+
+class JwtBearerTokens(ExchangedTokens):
+    """See the module, and `ExchangedTokens`.
+
+    Args:
+        server: key of the upstream.
+        grant: as configured.
+        more: as for `Tokens`.
+    """
+
+    def __init__(self, server: str, grant: JwtBearer, **more: Any) -> None:
+        super().__init__(server, grant, **more)
+        self._there = grant
+        self._redeemer: AuthServerMetadata | None = None
+
+    async def exchanged(self, subject: str, url: URL) -> TokenResponse:
+        """As `ExchangedTokens.exchanged`."""
+        there = self._there
+        place = await self._found_there(url)
+        resource = place.resource or canonical(url)
+        asked = {"audience": there.audience, "resource": resource}
+        vouched = await self.asked_for("id-jag", subject, asked, "N_A")
+        if vouched.issued_type != f"{TOKEN_TYPE}id-jag":
+            raise self.refused(
+                f"the identity provider gave {vouched.issued_type[:80]!r} in place of an ID-JAG"
+            )
+        form = {"grant_type": _BEARER, "assertion": vouched.token, "resource": resource}
+        if there.scopes:
+            form["scope"] = " ".join(there.scopes)
+        method = secret_method(place) if there.audience_client_secret else "none"
+        headers = authenticated(
+            method, there.audience_client_id, there.audience_client_secret, form
+        )
+        return await self.given(place, headers, form)
+
+    async def _found_there(self, url: URL) -> AuthServerMetadata:
+        """The upstream's authorization server, which must be the configured one."""
+        if self._redeemer is None:
+            audience = self._there.audience
+            try:
+                found = await discover(url, Challenge(), audience, "", self.fetch)
+            except Undiscovered as error:
+                raise self.failed(str(error)) from None
+            self._redeemer = found
+        return self._redeemer
