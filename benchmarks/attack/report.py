@@ -20,6 +20,9 @@ SETTLE_S = 2.0
 LINGERS = 10
 """So many windows after its attack an upstream may still wait for its next attempt."""
 MAX_RSS_MB, MAX_LOG_MB = 600, 20
+MAX_GAP_MS, MAX_RATIO = 250, 1.5
+MACHINE = "control"
+"""The answers that show the machine alone: no bar is set for them."""
 Answer = dict[str, Any]
 
 
@@ -115,6 +118,21 @@ def _touched(windows: list[Window], samples: list[Answer]) -> dict[str, list[str
     return {name: sorted(names) for name, names in found.items() if names}
 
 
+def _missed(attacks: dict[str, Any]) -> list[str]:
+    """The bars of gaps and of latency that attacks missed, each with what the machine showed."""
+    found: list[str] = []
+    for name, figures in attacks.items():
+        gaps, ratios = figures["gap_ms"], figures["p99_ratio"]
+        if (gap := gaps.get("health", 0)) > MAX_GAP_MS:
+            machine_ms = gaps.get(MACHINE, 0)
+            found.append(f"gap of /healthz under {name}: {gap} ms (the machine: {machine_ms} ms)")
+        slow = {k: r for k, r in ratios.items() if k != MACHINE and r > MAX_RATIO}
+        if slow:
+            said = ", ".join(f"{kind} {ratio}" for kind, ratio in slow.items())
+            found.append(f"p99 under {name}: {said} (the machine: {ratios.get(MACHINE, 1.0)})")
+    return found
+
+
 def report(
     windows: list[Window],
     answers: list[Answer],
@@ -168,6 +186,7 @@ def report(
         *(["log"] if len(log) > 1e6 * MAX_LOG_MB else []),
         *(["a traceback"] if tracebacks else []),
         *(["a good upstream went down"] if down else []),
+        *_missed(attacks),
     ]
     return {
         "versions": versions(), "machine": machine(), "failures": failures, "summary": summary,

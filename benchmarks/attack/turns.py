@@ -7,6 +7,8 @@ time does not depend on what else runs on the machine. Linux only.
 from __future__ import annotations
 
 import asyncio
+import faulthandler
+import gc
 import json
 import sys
 import threading
@@ -18,6 +20,8 @@ from pathlib import Path
 LONG_S = 0.1
 """A turn from which on it is noted, in seconds of the thread's CPU time."""
 SAMPLE_S = 0.02
+LATE_S = 0.05
+"""By so much a timer of the loop is late when the stacks of all threads go to `late.txt`."""
 _DEPTH = 12
 
 
@@ -35,6 +39,11 @@ class Turns:
         self._longest: list[tuple[float, str]] = []
         self._count = 0
         self._stacks: Counter[str] = Counter()
+        self._collected: dict[int, list[float]] = {}
+        self._collecting = 0.0
+        self._due = 0.0
+        self._latest: list[float] = []
+        self._late = file.with_name("late.txt").open("w")
 
     def start(self) -> None:
         """Watch the event loop of the main thread from now on."""
@@ -45,6 +54,8 @@ class Turns:
             if threading.current_thread() is not main:
                 run(self)
                 return
+            if not turns._due:
+                turns.tick(asyncio.get_running_loop())
             begun = turns._began = time.thread_time()
             try:
                 run(self)
@@ -55,7 +66,25 @@ class Turns:
                     turns._note(took, self)
 
         asyncio.Handle._run = timed  # pyright: ignore[reportPrivateUsage]
+        gc.callbacks.append(self._collection)
         threading.Thread(target=self._sample, daemon=True).start()
+
+    def _collection(self, phase: str, info: dict[str, int]) -> None:
+        if phase == "start":
+            self._collecting = time.thread_time()
+        else:
+            took = time.thread_time() - self._collecting
+            self._collected.setdefault(info["generation"], []).append(took)
+
+    def tick(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Note how late a timer is, again and again."""
+        now = time.monotonic()
+        if self._due and now - self._due > LATE_S:
+            self._latest = sorted([*self._latest, round(now - self._due, 3)])[-20:]
+        self._due = now + SAMPLE_S
+        # by a thread that needs no GIL: it shows who holds it
+        faulthandler.dump_traceback_later(SAMPLE_S + LATE_S, file=self._late)
+        loop.call_later(SAMPLE_S, self.tick, loop)
 
     def _note(self, took: float, handle: asyncio.Handle) -> None:
         self._count += 1
@@ -82,6 +111,15 @@ class Turns:
             "long_turns": self._count,
             "longest": self._longest,
             "stacks": self._stacks.most_common(30),
+            "late_s": self._latest,
+            "collections": {
+                generation: {
+                    "times": len(took),
+                    "longest_s": round(max(took), 4),
+                    "all_s": round(sum(took), 3),
+                }
+                for generation, took in self._collected.items()
+            },
         }
         beside = self._file.with_suffix(".new")
         beside.write_text(json.dumps(found, indent=1))

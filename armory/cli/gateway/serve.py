@@ -6,7 +6,6 @@ Owns: the command, signals and watching the configuration file. Never imports a 
 from __future__ import annotations
 
 import asyncio
-import gc
 import importlib.util
 import os
 import signal
@@ -26,6 +25,7 @@ from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import ConfigError
 from armory.observability.logging import configure_logging
 from armory.runtime import Runtime, open_runtime
+from armory.runtime.blocks.collecting import Collector
 from armory.runtime.checking import checked
 from armory.runtime.settings import log_settings, stdio_settings
 from armory.tasks import start
@@ -123,9 +123,12 @@ async def _serve(
     reload = asyncio.Event()
     _on_signals(stop, reload)
     address = server.host, server.port
-    async with open_runtime(
-        loaded, address=address, on_progress=Indexing(announcer).shown
-    ) as runtime:
+    collector = Collector()
+    async with AsyncExitStack() as stack:
+        stack.enter_context(collector.in_charge())
+        runtime = await stack.enter_async_context(
+            open_runtime(loaded, address=address, on_progress=Indexing(announcer).shown)
+        )
         assert runtime.listening is not None
         url = f"{runtime.listening.url}/mcp"
         bound = runtime.listening
@@ -136,7 +139,8 @@ async def _serve(
             also = f" (bound to {bound.address}: every address)" if bound.everywhere else ""
             announcer.say("listening", f"listening on {url}{also}", url=url, pid=os.getpid())
         tasks = [
-            start(_say_ready(runtime, announcer), "say when it is ready"),
+            start(_say_ready(runtime, announcer, collector), "say when it is ready"),
+            start(collector.run(), "collect garbage"),
             start(_watch(loaded, reload), "watch the configuration"),
             start(_reload_on(reload, runtime, given, announcer), "reload"),
         ]
@@ -166,10 +170,12 @@ async def _serve_stdio(loaded: Loaded, announcer: Announcer) -> None:
     reload = asyncio.Event()
     _on_signals(stop, reload)
     async with AsyncExitStack() as stack:
+        collector = Collector()
+        stack.enter_context(collector.in_charge())
         runtime = await stack.enter_async_context(open_runtime(loaded))
         await runtime.admit(principal)
         await runtime.ready()
-        _settle_memory()
+        collector.settle()
         served = serve_stdio(
             runtime.gateway,
             principal,
@@ -180,8 +186,9 @@ async def _serve_stdio(loaded: Loaded, announcer: Announcer) -> None:
         stopping = start(stop.wait(), "wait for a signal")
         reloading = start(_reload_on(reload, runtime, (None, None), announcer), "reload")
         watching = start(_watch(loaded, reload), "watch the configuration")
+        collecting = start(collector.run(), "collect garbage")
         await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
-        await end(serving, stopping, reloading, watching)
+        await end(serving, stopping, reloading, watching, collecting)
         if not serving.cancelled():
             serving.result()
 
@@ -200,9 +207,9 @@ def _on_signals(stop: asyncio.Event, reload: asyncio.Event) -> None:
         loop.add_signal_handler(signal.SIGHUP, reload.set)
 
 
-async def _say_ready(runtime: Runtime, announcer: Announcer) -> None:
+async def _say_ready(runtime: Runtime, announcer: Announcer, collector: Collector) -> None:
     await runtime.ready()
-    _settle_memory()
+    collector.settle()
     status = runtime.supervisor.status()
     awaited = [key for key, found in status.items() if found.state != "ready" and not found.error]
     down = [key for key, found in status.items() if found.error]
@@ -217,15 +224,6 @@ async def _say_ready(runtime: Runtime, announcer: Announcer) -> None:
         if keys:
             text = f"{what}: {', '.join(keys)}; `armory status` says why"
             announcer.note("upstreams_missing", text, state=what, upstreams=keys)
-
-
-def _settle_memory() -> None:
-    """Spare later collections what stays: modules, configuration and the first snapshot.
-
-    A full collection over them stops every call for 0.1 s, more with a large catalog.
-    """
-    gc.collect()
-    gc.freeze()
 
 
 async def _watch(loaded: Loaded, reload: asyncio.Event) -> None:

@@ -63,6 +63,8 @@ class ViewDifference:
         )
 
     def _differs(self, kind: Kind, before: frozenset[str], after: frozenset[str]) -> bool:
+        if not self.private and before != after:
+            return True  # the union below is of both lists where all is new
         changed = getattr(self._diff, kind).names
         if self.private:
             records: tuple[Mapping[str, ToolRecord | ListedRecord], ...] = (

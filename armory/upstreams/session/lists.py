@@ -6,9 +6,9 @@ Owns: paging, its limits, what a broken list costs. Never imports a transport.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from time import monotonic
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 import structlog
@@ -49,6 +49,7 @@ KEY = {TOOLS: "name", PROMPTS: "name", RESOURCES: "uri", TEMPLATES: "uriTemplate
 """The member that names an entry."""
 CAPABILITY = {TOOLS: "tools", PROMPTS: "prompts", RESOURCES: "resources", TEMPLATES: "resources"}
 
+_T = TypeVar("_T")
 Entries = list[Mapping[str, Any]]
 _HEADER_KEY = f'"{HEADER_KEY}"'.encode()
 
@@ -96,7 +97,7 @@ async def fetch_lists(
             cache[method] = hint
     tools = lists.get(TOOLS, [])
     if link.mirrors_params:
-        tools = [tool for tool in tools if _headers_valid(tool, omitted)]
+        tools = [tool async for tool in _in_turns(tools) if _headers_valid(tool, omitted)]
     skills = [skill for skill in lists.get(SKILLS, []) if _loadable(skill, omitted)]
     info, capabilities = _self_description(link, omitted)
     if not quiet:
@@ -185,15 +186,23 @@ async def _collect(
         raise BadList(
             f"upstream {server!r}: the result of {method} has no array {member!r}", upstream=server
         ) from None
-    turn_ends = monotonic() + _TURN_S
-    for position, raw in enumerate(raws):
-        if monotonic() > turn_ends:
-            await asyncio.sleep(0)
-            turn_ends = monotonic() + _TURN_S
+    position = 0
+    async for raw in _in_turns(raws):
         try:
             entries.append(opened(raw, KEY[method]))
         except Unusable as error:
             omitted.add_raw(method, raw, KEY[method], position, str(error))
+        position += 1
+
+
+async def _in_turns(entries: Sequence[_T]) -> AsyncGenerator[_T]:
+    """Each of them; now and then the loop is left to others."""
+    turn_ends = monotonic() + _TURN_S
+    for entry in entries:
+        if monotonic() > turn_ends:
+            await asyncio.sleep(0)
+            turn_ends = monotonic() + _TURN_S
+        yield entry
 
 
 def _hint(page: Mapping[str, Raw]) -> tuple[int, str] | None:
