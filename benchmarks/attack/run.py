@@ -119,10 +119,11 @@ def started(argv: list[str], log: Path, port: int = 0) -> Generator[subprocess.P
         child.wait(5)
 
 
-def serve_upstreams(house: House, stack: contextlib.ExitStack) -> None:
+def serve_upstreams(house: House, stack: contextlib.ExitStack, only: str) -> None:
     """Start those that listen, and say how the gateway reaches each."""
     http = {"good": ("none", 200), "calls": ("none", 0)}
-    http |= {kind: (kind, 0) for kind in upstream.HTTP_KINDS}
+    large = [kind for kind in upstream.LARGE_KINDS if only == f"upstream: {kind}"]
+    http |= {kind: (kind, 0) for kind in (*upstream.HTTP_KINDS, *large)}
     for name, (kind, count) in http.items():
         port = free_port()
         argv = [*UPSTREAM, "--kind", kind, "--switch", str(house.switch(kind))]
@@ -229,7 +230,8 @@ def attack(house: House, name: str, seconds: float, stack: contextlib.ExitStack)
             argv += ["--base", house.base, "--token", TOKENS["evil"], "--seconds", str(seconds)]
             argv = placed(argv, good=False, apart=house.apart)
             stack.enter_context(started(argv, house.folder / "clients.log"))
-    for kind in (*upstream.HTTP_KINDS, *upstream.STDIO_KINDS):
+    large = [kind for kind in upstream.LARGE_KINDS if name == f"upstream: {kind}"]
+    for kind in (*upstream.HTTP_KINDS, *upstream.STDIO_KINDS, *large):
         if every or name == f"upstream: {kind}":
             house.switch(kind).touch()
             stack.callback(house.switch(kind).unlink)
@@ -253,6 +255,7 @@ async def measured(
     argv += ["--base", house.base, "--control", f"http://127.0.0.1:{house.control}"]
     windows: list[Window] = []
     chosen = [name for name in ATTACKS if not args.only or args.only in name]
+    chosen += [f"upstream: {k}" for k in upstream.LARGE_KINDS if args.only == f"upstream: {k}"]
     end = time.monotonic() + 60 * args.minutes
     argv = placed(argv, good=True, apart=house.apart)
     with started(argv, house.folder / "good.jsonl"):
@@ -305,7 +308,7 @@ def main() -> None:
         folder = args.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(exist_ok=True)
         house = House(folder, apart=len(_CORES) > 1 and not args.share_cores)
-        serve_upstreams(house, stack)
+        serve_upstreams(house, stack, args.only)
         idle = [sys.executable, "-m", "benchmarks.attack.idle", str(house.control)]
         idle = placed(idle, good=True, apart=house.apart)
         stack.enter_context(started(idle, folder / "idle.log", house.control))

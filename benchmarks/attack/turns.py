@@ -7,7 +7,6 @@ time does not depend on what else runs on the machine. Linux only.
 from __future__ import annotations
 
 import asyncio
-import faulthandler
 import gc
 import json
 import sys
@@ -21,8 +20,9 @@ LONG_S = 0.1
 """A turn from which on it is noted, in seconds of the thread's CPU time."""
 SAMPLE_S = 0.02
 LATE_S = 0.05
-"""By so much a timer of the loop is late when the stacks of all threads go to `late.txt`."""
+"""By so much a timer of the loop is late when that is noted, with the stacks of other threads."""
 _DEPTH = 12
+_WAITING = ("wait", "select", "_worker", "_do_waitpid", "_connection_worker_thread")
 
 
 class Turns:
@@ -43,7 +43,7 @@ class Turns:
         self._collecting = 0.0
         self._due = 0.0
         self._latest: list[float] = []
-        self._late = file.with_name("late.txt").open("w")
+        self._beside: Counter[str] = Counter()
 
     def start(self) -> None:
         """Watch the event loop of the main thread from now on."""
@@ -82,8 +82,6 @@ class Turns:
         if self._due and now - self._due > LATE_S:
             self._latest = sorted([*self._latest, round(now - self._due, 3)])[-20:]
         self._due = now + SAMPLE_S
-        # by a thread that needs no GIL: it shows who holds it
-        faulthandler.dump_traceback_later(SAMPLE_S + LATE_S, file=self._late)
         loop.call_later(SAMPLE_S, self.tick, loop)
 
     def _note(self, took: float, handle: asyncio.Handle) -> None:
@@ -102,9 +100,21 @@ class Turns:
                 frame = sys._current_frames().get(main)  # pyright: ignore[reportPrivateUsage]
                 stack = traceback.extract_stack(frame)[-_DEPTH:]
                 self._stacks[" < ".join(f"{s.name}:{_short(s)}" for s in reversed(stack))] += 1
+            if self._due and time.monotonic() - self._due > LATE_S:
+                self._note_others()
             if time.monotonic() - written > 2:
                 written = time.monotonic()
                 self._write()
+
+    def _note_others(self) -> None:
+        """The stacks of threads that do anything; with the interpreter's lock: without it
+        (`faulthandler`) they are read while they change, which has ended a process.
+        """
+        for ident, frame in sys._current_frames().items():  # pyright: ignore[reportPrivateUsage]
+            stack = traceback.extract_stack(frame)[-5:]
+            if ident != threading.get_ident() and stack[-1].name not in _WAITING:
+                shown = " < ".join(f"{s.name}:{_short(s)}" for s in reversed(stack))
+                self._beside[shown] += 1
 
     def _write(self) -> None:
         found = {
@@ -112,6 +122,7 @@ class Turns:
             "longest": self._longest,
             "stacks": self._stacks.most_common(30),
             "late_s": self._latest,
+            "stacks_while_late": self._beside.most_common(40),
             "collections": {
                 generation: {
                     "times": len(took),

@@ -28,11 +28,14 @@ HTTP_KINDS = (
     "stream-garbage", "stream-pings", "stream-changed", "stream-endless", "stream-retry",
     "endless-header", "endless-reason", "redirects", "refusals", "many", "trickle",
 )  # fmt: skip
-KINDS = ("none", *STDIO_KINDS, *HTTP_KINDS)
+LARGE_KINDS = ("paged",)
+"""Over HTTP as well; as much as the limits allow, so it needs more memory than the bar."""
+KINDS = ("none", *STDIO_KINDS, *HTTP_KINDS, *LARGE_KINDS)
 CALLS = ("echo", "large", "nested", "surrogates", "hang", "dribble", "ask")
 DESCRIPTIONS = ("reads the weather of a place", "sends a mail", "books a table", "adds an issue")
 LARGE = 15_000_000
 MANY = 100_000
+PAGED, PAGE = 250_000, 1_000
 CHANGED = {"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}
 PING = {"jsonrpc": "2.0", "id": "p", "method": "ping"}
 PROGRESS = {
@@ -76,6 +79,18 @@ def tools(kind: str, hostile: bool, count: int) -> str:
     return f'{{"tools":{text}}}'
 
 
+def page(cursor: int) -> str:
+    """The JSON of one page of `PAGED` tools."""
+    listed = [
+        {"name": f"tool{i}", "description": f"{DESCRIPTIONS[i % 4]}, number {i}", "inputSchema": {}}
+        for i in range(cursor, min(cursor + PAGE, PAGED))
+    ]
+    said: dict[str, Any] = {"tools": listed}
+    if cursor + PAGE < PAGED:
+        said["nextCursor"] = str(cursor + PAGE)
+    return json.dumps(said)
+
+
 def called(name: str, arguments: dict[str, Any]) -> str | None:
     """The JSON of a call's result; None: there is none."""
     if name == "hang":
@@ -101,6 +116,8 @@ def answer(message: dict[str, Any], kind: str, hostile: bool, count: int) -> str
             "serverInfo": {"name": kind, "version": "1"},
         }
         result = json.dumps(said)
+    elif method == "tools/list" and kind == "paged" and hostile:
+        result = page(int(params.get("cursor") or 0))
     elif method == "tools/list":
         result = tools(kind, hostile, count)
     elif method == "tools/call":
@@ -271,7 +288,7 @@ class Server:
                 await response.write(repeated[kind] * 100)
                 await asyncio.sleep(0)
                 continue
-            if on != before and kind == "many":
+            if on != before and kind in ("many", "paged"):
                 await response.write(b"data: " + json.dumps(CHANGED).encode() + b"\n\n")
             before = on
             await asyncio.sleep(0.1)
