@@ -39,6 +39,7 @@ from armory.runtime.version import armory_version
 from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.collector import Collector
 from armory.testing.upstreams.http import ScriptedUpstream
+from benchmarks.load.instructions import UNTIMED
 
 ROOT = Path(__file__).parents[1]
 _LEAST_ROUNDS = 5
@@ -161,8 +162,7 @@ async def running(
     process = await asyncio.create_subprocess_exec(
         *below,
         sys.executable,
-        "-m",
-        "armory.cli.main",
+        *(("-c", UNTIMED) if below else ("-m", "armory.cli.main")),
         "serve",
         cwd=folder,
         env=environ,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from sqlalchemy import select
 
-from armory.audit.record import Verdict, parsed, verify
+from armory.audit.record import Check, Verdict, parsed, verify
 from armory.errors import ConfigError
 from armory.storage.database import Database
 from armory.storage.tables import audit as table
@@ -140,5 +140,9 @@ async def checked(url: str | None, files: list[Path]) -> Verdict:
     """
     if url is None:
         return verify(file_lines(files), whole=False)
+    check = Check()
     async with database_lines(url) as lines:
-        return verify([line async for line in lines])
+        async for line in lines:
+            if not check.add(line):
+                break
+    return check.ended(whole=True)

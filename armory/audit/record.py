@@ -181,38 +181,65 @@ class Verdict:
     open: dict[str, int] = field(default_factory=dict[str, int])
 
 
-def verify(lines: Iterable[bytes | str], *, whole: bool = True) -> Verdict:
-    """Check a chain, as far as the first record that is not what it was.
+class Check:
+    """The check of a chain, as far as the first record that is not what it was.
 
-    Args:
-        lines: the records in order, each one line of JSON.
-        whole: whether what was before them must have been deleted because of its age; else other
-            files may have it.
+    Attributes:
+        found: what was found so far.
     """
-    found = Verdict()
-    expected, before = 0, ""
-    pruned = 0
-    for line in lines:
+
+    def __init__(self) -> None:
+        self.found = Verdict()
+        self._expected, self._before = 0, ""
+        self._pruned = 0
+
+    def add(self, line: bytes | str) -> bool:
+        """Look at the next record, one line of JSON; False: it is wrong, the rest says nothing."""
+        found = self.found
         found.records += 1
         record = parsed(line)
-        wrong = _wrong(record, expected, before)
+        wrong = _wrong(record, self._expected, self._before)
         if wrong is not None or record is None:
-            found.problem, found.at = wrong, expected or found.records
-            return found
+            found.problem, found.at = wrong, self._expected or found.records
+            return False
         seq, digest = record["seq"], record["hash"]
         assert isinstance(seq, int)
         found.first = found.first or seq
         if record["method"] == PRUNED:
-            pruned = int(str(record["code"] or 0))
+            self._pruned = int(str(record["code"] or 0))
         _note(found, record, seq)
-        found.last, expected, before = seq, seq + 1, str(digest)
-    if whole and found.first > 1 and pruned != found.first:
-        found.problem = (
-            f"the chain begins with record {found.first}, and no record says that those before it "
-            "were deleted because of their age"
-        )
-        found.at = 1
-    return found
+        found.last, self._expected, self._before = seq, seq + 1, str(digest)
+        return True
+
+    def ended(self, *, whole: bool) -> Verdict:
+        """What was found in all.
+
+        Args:
+            whole: whether what was before the first record must have been deleted because of its
+                age; else other files may have it.
+        """
+        found = self.found
+        if found.problem is None and whole and found.first > 1 and self._pruned != found.first:
+            found.problem = (
+                f"the chain begins with record {found.first}, and no record says that those before "
+                "it were deleted because of their age"
+            )
+            found.at = 1
+        return found
+
+
+def verify(lines: Iterable[bytes | str], *, whole: bool = True) -> Verdict:
+    """Check a chain.
+
+    Args:
+        lines: the records in order, each one line of JSON.
+        whole: as for `Check.ended`.
+    """
+    check = Check()
+    for line in lines:
+        if not check.add(line):
+            break
+    return check.ended(whole=whole)
 
 
 def _note(found: Verdict, record: dict[str, object], seq: int) -> None:

@@ -108,8 +108,8 @@ class ObservedDispatcher(Dispatcher):
         finally:
             CURRENT.reset(token)
             seconds = time.perf_counter() - started
-            outcome = _outcome(operation, reply)
             if self._tracing is not None:
+                outcome = _outcome(operation, reply)
                 self._traced(operation, request, (method, kind, name), outcome, seconds)
             if self._audit is not None and method != "ping":
                 note(self._audit, request, Asked(method, name, params), operation, reply, seconds)

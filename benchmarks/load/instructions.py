@@ -40,7 +40,7 @@ CELLS = ((1, SMALL, 40, 240), (1, LARGE, 5, 25), (32, SMALL, 128, 448))
 _VALGRIND = ("valgrind", "--tool=callgrind", "--instr-atstart=no", "--log-file={dir}/valgrind.log")
 # What a gateway does by itself is paid by the second, and a second under Valgrind is a long time:
 # the look for changes in the database waits for ever.
-_UNTIMED = """\
+UNTIMED = """\
 from armory.cli.main import main
 from armory.storage.changes import ChangeFeed
 
@@ -135,7 +135,7 @@ def counted(
     argv = [part.format(**values) for part in (*_VALGRIND, written, *command)]
     if "armory.cli.main" in argv:
         module = argv.index("armory.cli.main")
-        argv[module - 1 : module + 1] = ["-c", _UNTIMED]
+        argv[module - 1 : module + 1] = ["-c", UNTIMED]
     env = {"PYTHONPATH": str(code), "PYTHONHASHSEED": "0", "PYTHONSAFEPATH": "1"}
     with process(argv, 0, port, folder / "log", env=env, timeout_s=300) as pid:
         url = f"http://127.0.0.1:{port}" + target.path.format(**values)
