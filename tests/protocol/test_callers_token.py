@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.identity import BEARER, EXCHANGE, TOKEN_TYPE, IdentityProvider
 from armory.testing.people import TOKENS, World
 from armory.testing.upstreams.accounts import AccountsServer
@@ -214,3 +216,35 @@ async def test_a_provider_that_is_away_costs_only_those_who_are_new(world: Enter
         assert world.provider.fetched["/idp/token"] == asked["/idp/token"] + 2
         world.provider.away = world.own.away = False
         assert said(await world.ask(url, world.token("eve", url))) == "eve: "
+
+
+async def test_a_callers_token_that_expires_in_mid_call_ends_no_call_and_opens_no_other(
+    world: Enterprise,
+) -> None:
+    auth = {"type": "passthrough"}
+    world.upstream.verified = lambda _token: {"sub": "ann", "aud": world.upstream.url}
+    async with world.gateway(auth, oauth=world.oauth) as (url, _):
+        # the clocks may be half a minute apart, so that this one holds for some seconds more
+        both = [f"{url}/mcp", world.upstream.url]
+        last = world.provider.sign(aud=both, exp=int(time.time()) - 22)
+        assert "docs__note" in await world.names(url, last)
+        arrived, go_on = world.upstream.held = asyncio.Event(), asyncio.Event()
+        call = asyncio.create_task(world.ask(url, last))
+        async with asyncio.timeout(30):
+            await arrived.wait()
+            while True:
+                if await status(world, url, last) == 401:
+                    break
+                await asyncio.sleep(0.1)
+        go_on.set()
+        assert said(await call) == "ann: "
+        assert await status(world, url, last) == 401
+        assert said(await world.ask(url, world.provider.sign(aud=both))) == "ann: "
+
+
+async def status(world: World, url: str, token: str) -> int:
+    """Of a request that needs nothing of an upstream."""
+    body = modern_body(1, "server/discover")
+    headers = {**modern_headers(body), "Authorization": f"Bearer {token}"}
+    async with world.http.post(f"{url}/mcp", json=body, headers=headers) as response:
+        return response.status

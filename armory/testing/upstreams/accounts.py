@@ -5,6 +5,7 @@ Owns: `AccountsServer`. Never imports the gateway.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +29,7 @@ class AccountsServer:
         notes: what each subject has noted.
         seen: (subject, method) of every request that came with a token that holds.
         bare: how many came without.
+        held: set when a tool is called, and waited for before the answer; None: it comes at once.
     """
 
     verified: Callable[[str], Mapping[str, Any] | None]
@@ -36,6 +38,7 @@ class AccountsServer:
     notes: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
     seen: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
     bare: int = 0
+    held: tuple[asyncio.Event, asyncio.Event] | None = None
 
     async def __aenter__(self) -> AccountsServer:
         app = web.Application()
@@ -64,6 +67,9 @@ class AccountsServer:
         body = await request.json()
         who = str(claims["sub"])
         self.seen.append((who, body["method"]))
+        if self.held is not None and body["method"] == "tools/call":
+            self.held[0].set()
+            await self.held[1].wait()
         result = self._result(who, body["method"], body.get("params") or {})
         answer = {"jsonrpc": "2.0", "id": body.get("id"), "result": {**_COMPLETE, **result}}
         return web.json_response(answer)
