@@ -182,7 +182,10 @@ async def test_a_list_may_have_so_many_entries_and_not_one_more() -> None:
         await fetch(link(), max_entries=1)
 
 
-async def test_a_long_list_leaves_the_loop_to_others(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("rules", "least"), [(False, 49), (True, 98)])
+async def test_a_long_list_leaves_the_loop_to_others(
+    monkeypatch: pytest.MonkeyPatch, rules: bool, least: int
+) -> None:
     monkeypatch.setattr(lists_module, "_TURN_S", -1.0)
     tools = b",".join(encode(definition(f"t{n}")) for n in range(50))
     turns = 0
@@ -194,10 +197,12 @@ async def test_a_long_list_leaves_the_loop_to_others(monkeypatch: pytest.MonkeyP
             await asyncio.sleep(0)
 
     beside = asyncio.create_task(others())
-    found = await fetch(Answers({"tools": {}}, tools=[b'{"tools":[' + tools + b"]}"]))
+    link = Answers({"tools": {}}, tools=[b'{"tools":[' + tools + b"]}"])
+    link.mirrors_params = rules  # these look at each once more
+    found = await fetch(link)
     beside.cancel()
     assert len(found.tools) == 50
-    assert turns >= 49
+    assert turns >= least
 
 
 async def test_skills_are_asked_for_where_they_are_offered_and_bad_ones_left_out() -> None:
