@@ -18,7 +18,7 @@ SPARED = 200_000
 """So many more blocks of memory, half as many objects, are taken for data that stays: to go through
 them takes some 20 ms."""
 GROWN = 20_000
-SETTLED_S = 60.0
+SETTLED_S = 20.0
 """Between two times that everything is gone through, and after what was set aside last."""
 AGAIN_S = 10.0
 SWITCH_S = 0.0002
