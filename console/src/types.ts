@@ -44,6 +44,13 @@ export interface Upstream {
   dropped?: { list: string; entry: string; reason: string }[];
 }
 
+export interface Login {
+  server: string;
+  connected: boolean;
+  issuer: string | null;
+  scopes: string[];
+}
+
 export interface Candidate {
   name: string;
   server: string;

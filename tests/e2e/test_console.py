@@ -24,7 +24,9 @@ from armory.evaluation.dataset import load_dataset
 from armory.runtime import open_runtime
 from armory.testing.embedder import HashingEmbedder
 from armory.testing.identity import IdentityProvider
+from armory.testing.people import TOKENS, Browser, World
 from armory.testing.service import ADMIN_TOKEN, catalog_of, running_service
+from armory.testing.upstreams.accounts import AccountsServer
 from tests.e2e.markup_server import MARKUP
 
 ROOT = Path(__file__).parents[2]
@@ -184,6 +186,43 @@ async def at_an_issuer(tmp_path: Path) -> AsyncIterator[tuple[str, IdentityProvi
             assert runtime.listening is not None
             provider.redirects["armory"] = {f"{runtime.listening.url}/console/"}
             yield runtime.listening.url, provider
+
+
+@pytest.mark.node
+@pytest.mark.timeout(600)
+def test_the_first_look_takes_no_login(
+    serve: Any, demo_upstreams: dict[str, Any], packages: Path
+) -> None:
+    gateway = serve({"upstreams": demo_upstreams}).ready()
+    facts = drive(packages, "first", gateway.base, "", ["overview", "activity"])
+    assert "Upstreams ready\n2 of 2" in facts["overview"]
+    assert facts["found"][0].startswith("notes__")
+    assert "From a browser" in facts["called"]
+    (entry,) = (row for row in facts["entries"] if "notes__add_note" in row)
+    assert "call" in entry
+    assert "done" in entry
+    assert any("write down a note" in row for row in facts["entries"])
+
+
+@pytest.mark.node
+@pytest.mark.anyio
+@pytest.mark.timeout(300)
+async def test_people_end_their_logins_at_upstreams(tmp_path: Path, packages: Path) -> None:
+    async with (
+        IdentityProvider() as provider,
+        AccountsServer(provider.verified, provider.issuer) as upstream,
+    ):
+        world = World(provider, upstream, tmp_path)
+        async with world.http, world.gateway() as (url, _):
+            async with Browser(world, url) as browser:
+                await browser.connect("ann")
+            asked = command(packages, "accounts", url, TOKENS["ann"], [])
+            driver = await asyncio.create_subprocess_exec(*asked, stdout=subprocess.PIPE)
+            async with asyncio.timeout(WITHIN_S):
+                output, _ = await driver.communicate()
+    facts = checked(output)
+    assert facts["wanted"] == 0
+    assert facts["people"] == facts["overview"] == f"{url}/connect/docs"
 
 
 @pytest.mark.node

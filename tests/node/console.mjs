@@ -58,7 +58,7 @@ const inspect = async (name) => {
     frames: document.querySelectorAll("iframe, object, embed, svg:not(.chart)").length,
     handlers: [...document.querySelectorAll("*")].filter((e) => [...e.attributes].some((a) => a.name.startsWith("on"))).length,
     images: [...document.images].map((i) => i.getAttribute("src") ?? "").filter((s) => s !== "icon.svg" && !/^data:image\/(png|jpeg|gif|webp);base64,/.test(s)),
-    links: [...document.links].map((a) => a.getAttribute("href") ?? "").filter((h) => !h.startsWith("#") && h !== "../docs"),
+    links: [...document.links].map((a) => a.getAttribute("href") ?? "").filter((h) => !h.startsWith("#") && h !== "../docs" && !/^https?:[/][/][^/]+[/]connect[/][a-z]+$/.test(h)),
     over: document.documentElement.scrollWidth - document.documentElement.clientWidth,
   }));
   if (found.pwned || found.scripts !== 1 || found.frames || found.handlers || found.images.length || found.links.length)
@@ -225,7 +225,10 @@ const scenarios = {
     await page.getByRole("heading", { name: "Labelled queries" }).waitFor();
     report.facts.folder = /armory eval "([^"]+)"/.exec(await page.locator("pre", { hasText: /armory eval "[^"]+"/ }).innerText())[1];
     await page.locator("summary", { hasText: "All numbers" }).first().click();
+    await page.locator("summary", { hasText: "As a client asks it" }).first().click();
+    await page.getByText("X-Armory-Query: write%20a%20note").waitFor();
     await inspect("playground with an answer");
+    await page.locator("summary", { hasText: "As a client asks it" }).first().click();
     await shot("playground");
     await page.getByRole("button", { name: "Compare" }).click();
     await page.getByRole("region", { name: "Configuration B" }).locator(".ranked li").first().waitFor();
@@ -339,6 +342,44 @@ const scenarios = {
     await page.waitForFunction(() => /^1 of 10,000/m.test(document.body.innerText));
     await search("number 42");
     await everyPage();
+  },
+  // whoever has just begun: nobody logs in, a query, a call, its entry
+  async first() {
+    await page.goto(`${base}/`);
+    await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
+    await page.waitForFunction(() => /Upstreams ready\s+\d+ of/.test(document.body.innerText));
+    report.facts.overview = await page.locator("main").innerText();
+    await shot("first-overview");
+    await search("write down a note");
+    report.facts.found = (await page.locator(".ranked li").first().innerText()).split("\n").slice(0, 4);
+    await shot("first-playground");
+    await open("tools", "Tools");
+    await page.getByRole("option", { name: "notes__add_note" }).click();
+    await page.getByLabel("title").fill("From a browser");
+    await page.getByLabel("text", { exact: false }).first().fill("The first one");
+    await page.getByRole("button", { name: "Call", exact: true }).click();
+    await page.getByRole("region", { name: "Result" }).getByText("done", { exact: true }).waitFor();
+    report.facts.called = await page.getByRole("region", { name: "Result" }).innerText();
+    await shot("first-tools");
+    await open("activity", "Activity");
+    await page.getByRole("link", { name: "notes__add_note" }).waitFor();
+    report.facts.entries = await page.getByRole("row").allInnerTexts();
+    await shot("first-activity");
+    await everyPage();
+  },
+  async accounts() {
+    await login();
+    report.facts.wanted = await page.getByRole("link", { name: /^sign in/ }).count();
+    await open("people", "People");
+    const logins = page.getByRole("region", { name: "Upstream logins" });
+    await logins.getByText("connected", { exact: true }).waitFor();
+    await inspect("people with an upstream login");
+    await page.getByRole("button", { name: "Disconnect docs" }).click();
+    await page.getByRole("button", { name: "Disconnect docs, really" }).click();
+    report.facts.people = await logins.getByRole("link", { name: "Sign in at docs" }).getAttribute("href");
+    await open("overview", "Overview");
+    report.facts.overview = await page.getByRole("link", { name: "sign in at docs" }).getAttribute("href");
+    await inspect("overview with a login that is missing");
   },
   async restricted() {
     await login();

@@ -125,6 +125,14 @@ async def test_each_sees_only_what_is_its_own_over_two_replicas(world: World) ->
         assert gone["isError"]
 
 
+async def test_an_upstream_that_policy_hides_is_no_login(world: World) -> None:
+    policies = [{"who": ["*"], "allow": ["notes__*"]}]
+    async with world.gateway(policies=policies) as (url, _):
+        headers = {"Authorization": f"Bearer {TOKENS['bob']}"}
+        async with world.http.get(f"{url}/v1/logins", headers=headers) as response:
+            assert (response.status, await response.json()) == (200, {"logins": []})
+
+
 async def test_everybody_sees_and_ends_its_own_logins_over_rest(world: World) -> None:
     async with world.gateway() as (url, _):
         async with Browser(world, url) as browser:

@@ -42,8 +42,7 @@ def all_routes(services: RestServices) -> list[Route]:
     """Every route but those that show the description."""
     retrieve = RetrieveHandlers(Searching(services), services.limits, services.agent)
     found = [*retrieve.routes(), *IndexHandlers().routes(), *packs.routes(), *status.routes()]
-    if services.own_accounts():
-        found += logins.routes()
+    found += logins.routes()  # a reload may bring the first upstream with accounts
     if services.api_keys or services.accounts.enabled:
         found += keys.routes()
     live = services.live

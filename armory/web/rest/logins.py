@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
+from armory.protocol.methods import LOG_IN
 from armory.upstreams.oauth.people import PersonTokens
 from armory.web.rest.problems import not_found
 from armory.web.rest.routes import Answer, Reply, RestCall, Route
@@ -24,7 +25,7 @@ class LoginAnswer(Answer):
 
 
 class LoginList(Answer):
-    """Every upstream at which callers have accounts of their own."""
+    """Upstreams at which the caller has an account of its own, or may have one."""
 
     logins: list[LoginAnswer]
 
@@ -42,9 +43,12 @@ def routes() -> list[Route]:
 async def list_logins(call: RestCall) -> Reply:
     """Own accounts, by upstream."""
     services = call.services
+    allows = services.policy().allows
     found: list[LoginAnswer] = []
     for server in services.own_accounts():
         login = await _tokens(services, call, server).kept()
+        if login is None and not allows(call.principal, f"{server}__{LOG_IN}"):
+            continue  # nothing of it is for the caller
         found.append(
             LoginAnswer(
                 server=server,

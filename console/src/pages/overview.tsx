@@ -1,9 +1,9 @@
 // What is up, what is not and why, and what goes on.
 
 import { useState } from "preact/hooks";
-import { post } from "../api";
+import { base, post } from "../api";
 import { useEntries } from "../parts/entries";
-import type { ActivityEntry, Me, Upstream } from "../types";
+import type { ActivityEntry, Login, Me, Upstream } from "../types";
 import { Empty, Failure, Loading, ms, number, Page, plain, share, span, State, useAnswer, words } from "../ui";
 
 const POLL_MS = 4000;
@@ -20,6 +20,8 @@ export function Overview({ me }: { me: Me }) {
   const upstreams = useAnswer<{ upstreams: Upstream[] }>("/v1/upstreams", POLL_MS);
   const catalog = useAnswer<Catalog>("/v1/catalog", POLL_MS);
   const activity = useEntries(KEPT, POLL_MS);
+  const logins = useAnswer<{ logins: Login[] }>("/v1/logins");
+  const wanted = new Set((logins.data?.logins ?? []).filter((one) => !one.connected).map((one) => one.server));
   const list = upstreams.data?.upstreams ?? [];
   const away = list.filter((one) => one.state !== "ready");
   const entries = activity.entries ?? [];
@@ -59,7 +61,7 @@ export function Overview({ me }: { me: Me }) {
                 {me.method === "anonymous" && <> You are not logged in.</>}</>}
         </Empty>
       )}
-      {list.map((one) => <UpstreamPanel key={one.server} one={one} me={me} calls={calls} changed={upstreams.reload} />)}
+      {list.map((one) => <UpstreamPanel key={one.server} one={one} me={me} calls={calls} changed={upstreams.reload} signIn={wanted.has(one.server)} />)}
     </Page>
   );
 }
@@ -68,7 +70,7 @@ const Figure = (props: { name: string; value: string; more?: string }) => (
   <div class="figure"><dt>{props.name}</dt><dd>{props.value}<small>{props.more}</small></dd></div>
 );
 
-function UpstreamPanel(props: { one: Upstream; me: Me; calls: ActivityEntry[]; changed: () => void }) {
+function UpstreamPanel(props: { one: Upstream; me: Me; calls: ActivityEntry[]; changed: () => void; signIn: boolean }) {
   const { one, me } = props;
   const [logs, setLogs] = useState(false);
   const [busy, setBusy] = useState(false);
@@ -106,7 +108,7 @@ function UpstreamPanel(props: { one: Upstream; me: Me; calls: ActivityEntry[]; c
       <p class="small muted">
         {number(one.tools)} {one.tools === 1 ? "tool" : "tools"} · {one.transport || "transport not known yet"}
         {one.protocol_version && <> · MCP {one.protocol_version}</>}
-        {one.uptime > 0 && <> · up {share(one.uptime, 1)} of the time</>}
+        {(one.state === "ready" || one.uptime < 1) && <> · up {share(one.uptime, 1)} of the time</>}
         {one.sessions !== undefined && <> · {one.sessions} {one.sessions === 1 ? "session" : "sessions"}, {one.in_flight} in flight
           {one.queued ? `, ${one.queued} waiting` : ""}</>}
         {one.breaker !== undefined && one.breaker !== "closed" && <> · <span class="tag warn">breaker {one.breaker.replace("_", " ")}</span></>}
@@ -123,6 +125,7 @@ function UpstreamPanel(props: { one: Upstream; me: Me; calls: ActivityEntry[]; c
           <ul>{one.dropped?.map((entry, place) => <li key={place} class="break">{entry.list} {plain(entry.entry)}: {plain(entry.reason)}</li>)}</ul>
         </details>
       )}
+      {props.signIn && <p class="small">You have no account connected there: <a href={`${base}/connect/${encodeURIComponent(one.server)}`}>sign in<span class="visually-hidden"> at {plain(one.server)}</span></a>.</p>}
       <Failure error={problem} />
       {logs && <Stderr server={one.server} />}
     </section>

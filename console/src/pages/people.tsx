@@ -1,8 +1,8 @@
 // Users, keys, packs and quotas: for administrators all, for a user its own.
 
 import { useState } from "preact/hooks";
-import { ask, post } from "../api";
-import type { Me } from "../types";
+import { ask, base, post } from "../api";
+import type { Login, Me } from "../types";
 import { Copy, Empty, Failure, Loading, number, Page, plain, useAnswer, words } from "../ui";
 
 interface User { id: string; plan: string; is_active: boolean; created_at_ms: number }
@@ -42,6 +42,7 @@ export function People({ me }: { me: Me }) {
       <Page title="People" lead="Users, keys, packs and quotas.">
         <Empty title="Accounts are off">With <code>accounts.enabled: true</code> users have packs and plans; with <code>security.api_keys: true</code> keys
           of the database are accepted.</Empty>
+        <Logins />
       </Page>
     );
   return (
@@ -50,6 +51,7 @@ export function People({ me }: { me: Me }) {
       {(me.admin || own) && <Keys me={me} />}
       {me.features.accounts && (me.admin || own) && <Packs me={me} />}
       {me.features.accounts && own && <Standing />}
+      <Logins />
       {!me.admin && !own && <Empty title="This credential belongs to no user">Log in with the key of a user to see what is yours.</Empty>}
     </Page>
   );
@@ -221,6 +223,36 @@ function Packs({ me }: { me: Me }) {
               </li>);
           })}</ul>
         </>
+      )}
+    </section>
+  );
+}
+
+/** Own accounts at upstreams; nothing where there is no such upstream. */
+function Logins() {
+  const found = useAnswer<{ logins: Login[] }>("/v1/logins");
+  const { problem, busy, run } = useChange(found.reload);
+  const [sure, setSure] = useState<string | null>(null);
+  if (found.error === null && !found.data?.logins.length) return null;
+  return (
+    <section class="panel" aria-label="Upstream logins">
+      <h2>Your accounts at upstreams</h2>
+      <Failure error={problem ?? found.error} />
+      {!!found.data?.logins.length && (
+        <div class="scroll" tabIndex={0} role="region" aria-label="All upstream logins"><table>
+          <thead><tr><th>Upstream</th><th>State</th><th>Issuer</th><th>Scopes</th><th>Change</th></tr></thead>
+          <tbody>{found.data.logins.map((one) => (
+            <tr key={one.server}>
+              <td class="break">{plain(one.server)}</td>
+              <td><span class={`tag ${one.connected ? "good" : "warn"}`}>{one.connected ? "connected" : "not connected"}</span></td>
+              <td class="break">{one.issuer === null ? "–" : plain(one.issuer)}</td><td class="break">{one.scopes.map(plain).join(" ") || "–"}</td>
+              <td>{one.connected
+                ? <Sure what={`Disconnect ${plain(one.server)}`} word="Disconnect" asked={sure === one.server} ask={() => setSure(one.server)} no={() => setSure(null)}
+                    yes={() => { setSure(null); if (!busy) void run(() => ask("DELETE", `/v1/logins/${encodeURIComponent(one.server)}`)); }} />
+                : <a href={`${base}/connect/${encodeURIComponent(one.server)}`}>Sign in<span class="visually-hidden"> at {plain(one.server)}</span></a>}</td>
+            </tr>))}
+          </tbody>
+        </table></div>
       )}
     </section>
   );

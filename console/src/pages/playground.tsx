@@ -2,6 +2,7 @@
 
 import { useCallback, useEffect, useState } from "preact/hooks";
 import { get, post } from "../api";
+import { Carriers } from "../parts/carriers";
 import { Ranked } from "../parts/ranked";
 import type { Found, Label, Me } from "../types";
 import { Empty, Failure, ms, number, Page, plain, share, words } from "../ui";
@@ -173,6 +174,7 @@ function Side(props: SideProps) {
       <Failure error={error} retry={() => setTurn(turn + 1)} />
       {found === null && busy && <p class="muted" role="status">Searching…</p>}
       {found !== null && <Summary found={found} />}
+      {found !== null && <Carriers queries={asked.queries} endpoint={asked.endpoint} {...settings} />}
       {found !== null && found.candidates.length === 0 && (
         <Empty title="Nothing to rank">
           {found.visible === 0 ? "Nothing is visible at this endpoint for this caller." : "No visible tool has anything to do with the query."}

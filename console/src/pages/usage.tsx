@@ -100,7 +100,7 @@ function OverTime({ found, whose }: { found: Timeline; whose: string }) {
   const since = new Date(found.since_ms).toLocaleString("en-GB", { dateStyle: "short", timeStyle: "short" });
   return (
     <>
-      <p class="small muted">{whose}since {since}: {counted(sum((m) => m.calls), "call", "calls")}, {number(sum((m) => m.errors))} failed
+      <p class="small muted">{whose === "" ? "Since" : `${whose}since`} {since}: {counted(sum((m) => m.calls), "call", "calls")}, {number(sum((m) => m.errors))} failed
         {sum((m) => m.queries) > 0 && <>; {counted(sum((m) => m.queries), "query", "queries")}, {number(sum((m) => m.empty))} found nothing; {number(sum((m) => m.saved_tokens))} tokens saved</>}.</p>
       {minutes.length > 0 ? <Charts minutes={minutes} stretch={found.stretch_ms} queries={sum((m) => m.queries) > 0} /> : <p class="muted">Nothing to draw.</p>}
     </>
