@@ -300,7 +300,7 @@ const scenarios = {
     await inspect("usage with a table");
     await page.locator("summary", { hasText: /^Calls as a table/ }).click();
     await page.locator("label", { hasText: /^Tool/ }).locator("select").selectOption("notes__add_note");
-    await page.getByText(/^since .*: 1 call, 0 failed\.$/).waitFor();
+    await page.getByText(/^Since .*: 1 call, 0 failed\.$/).waitFor();
     await page.locator("label", { hasText: /^Tool/ }).locator("select").selectOption("");
     await shot("usage");
 
@@ -347,7 +347,7 @@ const scenarios = {
   async first() {
     await page.goto(`${base}/`);
     await page.getByRole("heading", { level: 1, name: "Overview" }).waitFor();
-    await page.waitForFunction(() => /Upstreams ready\s+\d+ of/.test(document.body.innerText));
+    await page.waitForFunction(() => /Upstreams ready\s+(\d+) of \1\s+Tools\s+[1-9]/.test(document.body.innerText));
     report.facts.overview = await page.locator("main").innerText();
     await shot("first-overview");
     await search("write down a note");
