@@ -351,7 +351,7 @@ const scenarios = {
     report.facts.overview = await page.locator("main").innerText();
     await shot("first-overview");
     await search("write down a note");
-    report.facts.found = (await page.locator(".ranked li").first().innerText()).split("\n").slice(0, 4);
+    report.facts.found = await page.locator(".ranked li .name").first().innerText();
     await shot("first-playground");
     await open("tools", "Tools");
     await page.getByRole("option", { name: "notes__add_note" }).click();

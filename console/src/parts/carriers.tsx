@@ -21,7 +21,7 @@ export function Carriers({ queries, endpoint, ranker, threshold, top_k }: Props)
   return (
     <details class="small"><summary>As a client asks it</summary>
       {ways.map(([name, text]) => (
-        <div key={name}><div class="row spread"><h3>{name}</h3><Copy text={text} what={name} /></div><pre tabIndex={0}>{plain(text)}</pre></div>))}
+        <div key={name}><div class="row spread"><strong>{name}</strong><Copy text={text} what={name} /></div><pre tabIndex={0}>{plain(text)}</pre></div>))}
     </details>
   );
 }
