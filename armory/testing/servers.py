@@ -1,4 +1,4 @@
-"""Real Redis and PostgreSQL servers for tests: started on free ports, killed and restarted at will.
+"""Real Redis, Qdrant and PostgreSQL servers for tests: on free ports, killed and restarted at will.
 
 Owns: the processes and their temporary folders. Never imports the rest of Armory.
 """
@@ -12,6 +12,7 @@ import socket
 import subprocess
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
@@ -101,6 +102,67 @@ class RedisServer:
             with socket.create_connection((self.host, self.port), timeout=0.5) as connection:
                 connection.sendall(b"PING\r\n")
                 return connection.recv(16).startswith(b"+PONG")
+        except OSError:
+            return False
+
+
+class QdrantProcess:
+    """A `qdrant` that keeps its points over a restart, on ports of the system's choice.
+
+    Args:
+        folder: for its points and its log.
+        binary: the program; default: `qdrant` of the PATH.
+
+    Raises:
+        RuntimeError: there is no binary, or it does not start.
+    """
+
+    def __init__(self, folder: Path, binary: str | None = None) -> None:
+        found = binary or shutil.which("qdrant")
+        if found is None:
+            raise RuntimeError("there is no qdrant on the PATH")
+        self._binary, self._folder = found, folder
+        self._ports = (free_port(), free_port())
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def url(self) -> str:
+        """As `tool_rag.qdrant.url`."""
+        return f"http://127.0.0.1:{self._ports[0]}"
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        given = {
+            "SERVICE__HOST": "127.0.0.1",
+            "SERVICE__HTTP_PORT": str(self._ports[0]),
+            "SERVICE__GRPC_PORT": str(self._ports[1]),
+            "STORAGE__STORAGE_PATH": str(self._folder / "storage"),
+            "STORAGE__SNAPSHOTS_PATH": str(self._folder / "snapshots"),
+            "TELEMETRY_DISABLED": "true",
+        }
+        environment = {**os.environ, **{f"QDRANT__{key}": value for key, value in given.items()}}
+        with (self._folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [self._binary], cwd=self._folder, env=environment, stdout=log, stderr=log
+            )
+        try:
+            _until(self._answers, "qdrant does not answer")
+        except BaseException:
+            self.kill()
+            raise
+
+    def kill(self) -> None:
+        """End it at once, as a crash would."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def _answers(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self.url}/readyz", timeout=2) as answer:
+                return answer.status == 200
         except OSError:
             return False
 
