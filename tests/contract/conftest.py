@@ -18,12 +18,13 @@ from armory.storage.database import Database
 from armory.storage.redis_cache import RedisCache
 from armory.testing.servers import (
     PostgresServer,
+    QdrantProcess,
     RedisServer,
     postgres_folder,
     redis_binary,
 )
 from tests.contract.links import LEGACY, MODERN, Rig, open_rig
-from tests.contract.qdrant_server import QdrantServer, running_qdrant
+from tests.contract.qdrant_server import QdrantServer
 
 
 @dataclass
@@ -126,10 +127,11 @@ def qdrant_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     if "QDRANT_URL" in os.environ:
         yield os.environ["QDRANT_URL"]
         return
-    binary = shutil.which("qdrant")
-    if binary is None:
+    if shutil.which("qdrant") is None:
         pytest.skip("there is no qdrant on the PATH")
-    yield from running_qdrant(binary, tmp_path_factory.mktemp("qdrant"))
+    process = QdrantProcess(tmp_path_factory.mktemp("qdrant"))
+    yield process.url
+    process.kill()
 
 
 @pytest.fixture(params=[*MODERN, *LEGACY])

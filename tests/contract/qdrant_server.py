@@ -10,15 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import re
 import socket
-import subprocess
 import threading
-import urllib.request
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
@@ -198,47 +194,6 @@ class QdrantServer:
         ("POST", "/collections/([^/]+)/points/query/batch", _query),
         ("POST", "/collections/([^/]+)/points", _retrieve),
     ]
-
-
-def running_qdrant(binary: str, folder: Path) -> Generator[str]:
-    """The URL of a real server on ports of the system's choice, for as long as it is iterated."""
-    with socket.socket() as http, socket.socket() as grpc:
-        for one in (http, grpc):
-            one.bind(("127.0.0.1", 0))
-        ports = [one.getsockname()[1] for one in (http, grpc)]
-    given = {
-        "SERVICE__HOST": "127.0.0.1",
-        "SERVICE__HTTP_PORT": str(ports[0]),
-        "SERVICE__GRPC_PORT": str(ports[1]),
-        "STORAGE__STORAGE_PATH": str(folder / "storage"),
-        "STORAGE__SNAPSHOTS_PATH": str(folder / "snapshots"),
-        "TELEMETRY_DISABLED": "true",
-    }
-    environment = {**os.environ, **{f"QDRANT__{key}": value for key, value in given.items()}}
-    url = f"http://127.0.0.1:{ports[0]}"
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(
-            [binary], cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT
-        )
-        try:
-            for _ in range(600):  # half a minute
-                if _answers(url):
-                    break
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    process.wait(0.05)
-                    raise RuntimeError((folder / "log").read_text(errors="replace")[-2_000:])
-            yield url
-        finally:
-            process.kill()
-            process.wait()
-
-
-def _answers(url: str) -> bool:
-    try:
-        with urllib.request.urlopen(f"{url}/readyz", timeout=2) as answer:
-            return answer.status == 200
-    except OSError:
-        return False
 
 
 class _Handler(BaseHTTPRequestHandler):
