@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -90,6 +91,19 @@ async def test_time_to_first_token(tmp_path: Path, data: Path) -> None:
     assert (ttft["model"], ttft["queries"]) == ("m", 2)
     assert ttft["full"]["prompt_tokens_mean"] > 3 * ttft["selected"]["prompt_tokens_mean"]
     assert len(chat.requests) == 4
+
+
+def test_an_endpoint_that_is_not_there_fails_and_shows_no_figures(
+    tmp_path: Path, data: Path
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and never listens
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/v1"
+        arguments = ["report", "--data", str(data), "--ttft", "--base-url", url, "--model", "m"]
+        done = run(tmp_path, *arguments)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "--ttft measured nothing" in done.stderr
+    assert url in done.stderr
 
 
 async def test_queries_are_written_once_and_kept(tmp_path: Path) -> None:

@@ -54,8 +54,9 @@ def doctor(bundle: Path | None, upstream_s: float, config: str | None, as_json: 
         findings = [bad("configuration", error.message, "`armory init` writes one")]
         path = None
     else:
-        with waiting("examining the set-up"):
-            findings = asyncio.run(examined(path, upstream_s=upstream_s))
+        with waiting("examining the set-up") as shown:
+            counted = shown.counting("asking upstreams")
+            findings = asyncio.run(examined(path, upstream_s=upstream_s, on_progress=counted))
     written: list[str] = []
     if bundle is not None:
         loaded = None if path is None else configuration(path)[0]

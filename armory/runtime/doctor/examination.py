@@ -6,6 +6,7 @@ Owns: `examined`. Never decides how it is shown.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from armory.config import ConfigProblems, Loaded, warnings_of
@@ -39,17 +40,23 @@ def configuration(path: Path) -> tuple[Loaded | None, list[Finding]]:
     ]
 
 
-async def examined(path: Path, *, upstream_s: float = UPSTREAM_S) -> list[Finding]:
+async def examined(
+    path: Path,
+    *,
+    upstream_s: float = UPSTREAM_S,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> list[Finding]:
     """Everything that can be found out about a set-up; opens no port and serves nobody.
 
     Args:
         path: of the configuration.
         upstream_s: so long one upstream may take to start and list its tools.
+        on_progress: called with how many upstreams have been examined, and of how many.
     """
     loaded, found = configuration(path)
     if loaded is None:
         return [*found, versions(), memory(), clock(time.time())]
     found += machine(loaded)
     found += [finding async for finding in services(loaded)]
-    found += await upstreams(upstream_specs(loaded), upstream_s)
+    found += await upstreams(upstream_specs(loaded), upstream_s, on_progress)
     return found

@@ -11,7 +11,7 @@ import shutil
 import socket
 import ssl
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
@@ -27,19 +27,32 @@ _EXPIRES_S = 14 * 86_400
 _AT_ONCE = 4
 
 
-async def upstreams(specs: Sequence[UpstreamSpec], within_s: float) -> list[Finding]:
+async def upstreams(
+    specs: Sequence[UpstreamSpec],
+    within_s: float,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> list[Finding]:
     """Every upstream, a few at a time.
 
     Args:
         specs: the upstreams.
         within_s: so long one may take to start and list its tools.
+        on_progress: called with how many have been examined, and of how many; first with 0.
     """
     turns = asyncio.Semaphore(_AT_ONCE)
+    done = 0
 
     async def one(spec: UpstreamSpec) -> Finding:
+        nonlocal done
         async with turns:
-            return await upstream(spec, within_s)
+            finding = await upstream(spec, within_s)
+        done += 1
+        if on_progress is not None:
+            on_progress(done, len(specs))
+        return finding
 
+    if on_progress is not None:
+        on_progress(0, len(specs))
     return list(await asyncio.gather(*map(one, specs)))
 
 

@@ -285,6 +285,18 @@ async def test_a_set_up_that_works_is_well_and_its_bundle_has_no_secret(
     assert {"check", "state", "detail", "fix"} == json.loads(texts["findings.json"])[0].keys()
 
 
+async def test_how_many_upstreams_are_examined_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ARMORY_HOME", str(tmp_path / "home"))
+    missing = {f"s{n}": {"command": f"no-such-command-{n}"} for n in range(6)}
+    path = tmp_path / "armory.yaml"
+    path.write_text(yaml.safe_dump({**NO_RAG, "upstreams": missing}))
+    told: list[tuple[int, int]] = []
+    await examined(path, on_progress=lambda done, total: told.append((done, total)))
+    assert told == [(done, 6) for done in range(7)]
+
+
 def test_a_clock_of_long_ago_is_wrong() -> None:
     assert clock(0.0).state == "failed"
     assert clock(1_790_000_000.0).state == "ok"
