@@ -1,17 +1,22 @@
 """Tasks that run beside whoever started them: started, watched and stopped in one way.
 
-Owns: starting a task, telling the log when one fails that nobody waits for, and cancelling tasks
-until they have ended. Structured work (`asyncio.TaskGroup`, `gather`) needs none of this. Never
+Owns: starting a task, telling the log when one fails that nobody waits for, cancelling tasks
+until they have ended, and how often threads take turns with the event loop. Structured work (`asyncio.TaskGroup`, `gather`) needs none of this. Never
 imports anything of Armory: every room starts tasks.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Iterator
+import sys
+from collections.abc import Coroutine, Generator, Iterator
+from contextlib import contextmanager
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
+SHORT_S = 0.0002
+"""The interpreter's own 5 ms pass at each system call of the event loop while a thread computes.
+Always so short, a thread that writes rows takes the loop's turn at each row."""
 
 
 def start(work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
@@ -108,3 +113,28 @@ def _log() -> Any:
     import structlog  # where nothing fails, a small process starts without it
 
     return structlog.get_logger(__name__)
+
+
+class Turns:
+    """Short turns for as long as somebody wants them; one object for the whole process."""
+
+    def __init__(self) -> None:
+        self._wanted = 0
+        self._usual_s = sys.getswitchinterval()
+
+    @contextmanager
+    def short(self) -> Generator[None]:
+        """Meanwhile threads take turns of `SHORT_S`. Entered from the event loop's thread alone."""
+        if not self._wanted:
+            self._usual_s = sys.getswitchinterval()
+            sys.setswitchinterval(min(self._usual_s, SHORT_S))
+        self._wanted += 1
+        try:
+            yield
+        finally:
+            self._wanted -= 1
+            if not self._wanted:
+                sys.setswitchinterval(self._usual_s)
+
+
+TURNS = Turns()

@@ -159,7 +159,8 @@ class CatalogKeeper:
             self._dirty.clear()
             asked = self._asked
             try:
-                await self._renew(lists(), publish)
+                with tasks.TURNS.short():
+                    await self._renew(lists(), publish)
             except Exception:  # noqa: BLE001 - whatever a list holds, the next one gets its turn
                 _log.exception("snapshot_failed")
             async with self._progress:
@@ -233,7 +234,8 @@ class CatalogKeeper:
                 continue
             started = time.monotonic()
             try:
-                await self._retriever.index(tools)
+                with tasks.TURNS.short():
+                    await self._retriever.index(tools)
             except ArmoryError as error:
                 _log.error("indexing_failed", error=error.message)
             except Exception:  # noqa: BLE001 - the next list gets its turn

@@ -1,7 +1,6 @@
 """When the garbage collector goes through everything, which stops all threads meanwhile.
 
-Owns: the thresholds of `gc`, what it is spared, and the interval in which threads take turns. Never
-imports another room.
+Owns: the thresholds of `gc` and what it is spared. Never imports another room.
 """
 
 from __future__ import annotations
@@ -21,8 +20,6 @@ GROWN = 20_000
 SETTLED_S = 20.0
 """Between two times that everything is gone through, and after what was set aside last."""
 AGAIN_S = 10.0
-SWITCH_S = 0.0002
-"""The interpreter's own 5 ms pass at each system call of the event loop while a thread computes."""
 _NEVER = 2**31 - 1
 _FIRST = 10
 
@@ -87,13 +84,11 @@ class Collector:
 
     @contextmanager
     def in_charge(self) -> Generator[None]:
-        """For the whole process: full collections are this one's alone, threads' turns short."""
-        thresholds, interval = gc.get_threshold(), sys.getswitchinterval()
+        """For the whole process: full collections are this one's alone."""
+        thresholds = gc.get_threshold()
         gc.set_threshold(*thresholds[:2], _NEVER)
-        sys.setswitchinterval(min(interval, SWITCH_S))
         try:
             yield
         finally:
             gc.set_threshold(*thresholds)
-            sys.setswitchinterval(interval)
             gc.unfreeze()
