@@ -30,6 +30,8 @@ from armory.testing.waiting import until
 
 HERE = Path(__file__).with_name("identity")
 CALLBACK = "http://127.0.0.1:9/callback"
+_LOGIN = re.compile(r'name="id" value="([^"]+)"')
+_CONSENT = re.compile(r'name="request" value="([^"]+)"')
 
 
 @contextmanager
@@ -74,8 +76,10 @@ class Person:
         *,
         callback: str = CALLBACK,
         document: str | None = None,
+        password: str = "",
     ) -> None:
         self.name = name
+        self.password = password
         self.callback = callback
         self.document = document
         self.client = client
@@ -109,7 +113,11 @@ class Person:
                 headers = {"X-Person": self.name}
                 async with browser.get(url, headers=headers, allow_redirects=False) as answer:
                     text = await answer.text()
-                form = re.search(r'name="request" value="([^"]+)"', text)
+                if (page := _LOGIN.search(text)) is not None:
+                    said = {"id": page[1], "username": self.name, "password": self.password}
+                    async with browser.post(url, data=said, allow_redirects=False) as answer:
+                        text = await answer.text()
+                form = _CONSENT.search(text)
                 if form is not None:
                     origin = "{0.scheme}://{0.netloc}".format(urlsplit(url))
                     async with browser.post(
