@@ -1,8 +1,9 @@
 """Tasks that run beside whoever started them: started, watched and stopped in one way.
 
 Owns: starting a task, telling the log when one fails that nobody waits for, cancelling tasks
-until they have ended, and how often threads take turns with the event loop. Structured work (`asyncio.TaskGroup`, `gather`) needs none of this. Never
-imports anything of Armory: every room starts tasks.
+until they have ended, and how often threads take turns with the event loop. Structured work
+(`asyncio.TaskGroup`, `gather`) needs none of this. Never imports anything of Armory: every room
+starts tasks.
 """
 
 from __future__ import annotations
