@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from armory.runtime.blocks.collecting import Collector
+from armory.runtime.blocks.collecting import YOUNG, Collector
 
 
 class Cycle:
@@ -86,7 +86,7 @@ def test_what_is_new_is_gone_through_where_it_is_not_much() -> None:
         collector.settle()
         cycle = Cycle()
         ended = weakref.ref(cycle)
-        held = _data(100_000)  # enough for ten collections of what is newer
+        held = _data(100_000)  # enough for the younger ones to be looked at
         del cycle
         assert ended() is not None
         collector.look()
@@ -97,5 +97,6 @@ def test_what_is_new_is_gone_through_where_it_is_not_much() -> None:
 def test_what_was_before_is_there_afterwards() -> None:
     before = gc.get_threshold(), gc.get_freeze_count()
     with Collector().in_charge():
+        assert gc.get_threshold()[0] == YOUNG
         assert gc.get_threshold()[2] > 1_000_000
     assert (gc.get_threshold(), gc.get_freeze_count()) == before
