@@ -16,6 +16,7 @@ CALIBRATION = "calibration.json"
 """File of the user data folder with what `armory tune` has fitted."""
 Strategy = Literal["description", "description_params", "synthetic_queries"]
 ThresholdOn = Literal["calibrated", "raw"]
+Quantization = Literal["int8"]
 
 AUTO = "auto"
 """The provider that the model's name decides."""
@@ -49,6 +50,7 @@ class QdrantSettings:
     api_key: str | None = None
     collection: str = "armory"
     unused_days: float | None = UNUSED_DAYS
+    quantization: Quantization | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -126,11 +126,13 @@ async def test_points_of_others_crowd_nobody_out(server: QdrantServer, others: i
     views = [await own.update(rows, vectors)]
     await other.update(foreign, near)
     views.append(await own.update(rows, {}))
+    candidates: dict[bool, list[int]] = {}
     for view in views:
         for inside in (None, allowed):
             expected = await truth.search(queries, 60, inside)
             hits = await view.search(queries, 7, inside, np.array([5, 6]))
             assert {5, 6} <= set(hits.rows.tolist())
+            assert candidates.setdefault(inside is None, hits.rows.tolist()) == hits.rows.tolist()
             for found, whole in zip(hits.cosine, expected.cosine, strict=True):
                 best = hits.rows[np.argsort(-found)[:7]]
                 assert best.tolist() == expected.rows[np.argsort(-whole)[:7]].tolist()
@@ -141,6 +143,28 @@ async def test_points_of_others_crowd_nobody_out(server: QdrantServer, others: i
             assert hits.lost == 0
     for index in (own, other):
         await index.aclose()
+
+
+@pytest.mark.parametrize("far", [False, True])
+async def test_many_single_tools_are_not_named_one_by_one(server: QdrantServer, far: bool) -> None:
+    """Every second tool is visible, of all or of those that are far from the query."""
+    rows = [Row(f"t{i}", f"d{i}", f"s{i % 3}") for i in range(400)]
+    vectors = {row.key: unit((1, DIM), i) for i, row in enumerate(rows)}
+    query = unit((1, DIM), 1_000)
+    alone, own = ExactIndex(), QdrantIndex("model", DIM, QdrantSettings(url=server.url))
+    truth = await alone.update(rows, vectors)
+    view = await own.update(rows, vectors)
+    everything = await truth.search(query, 400)
+    order = np.argsort(everything.cosine[0], kind="stable")
+    allowed = np.sort(order[:200] if far else order[::2])
+    before = len(server.sizes)
+    hits = await view.search(query, 20, allowed)
+    expected = everything.cosine[0, allowed]
+    assert hits.rows.tolist() == np.sort(allowed[np.argsort(-expected)[:20]]).tolist()
+    requests = [size for _, _, size in server.sizes[before:]]
+    assert len(requests) == 1 + far
+    assert requests[0] < 1_000
+    await own.aclose()
 
 
 async def test_a_lost_point_costs_no_tool_and_is_told_and_mended(

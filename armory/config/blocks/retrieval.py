@@ -29,6 +29,7 @@ from armory.retrieval.options import (
     STRATEGY,
     Limits,
     QdrantSettings,
+    Quantization,
     Strategy,
     ThresholdOn,
 )
@@ -62,6 +63,8 @@ class QdrantConfig(Block):
     """First part of the collections' names: 1 to 150 characters, none of `<>:"/\\|?*`."""
     unused_days: Annotated[float, Field(ge=1, allow_inf_nan=False)] | None = _QDRANT.unused_days
     """What no gateway has used for so many days is deleted from the server; null: nothing is."""
+    quantization: Quantization | None = _QDRANT.quantization
+    """`int8`: a new collection is searched by one byte a component, its vectors are on disk."""
 
 
 class MultiFactorConfig(Block):

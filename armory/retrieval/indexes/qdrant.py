@@ -1,7 +1,7 @@
 """Vectors in Qdrant: in memory, in a folder, or on a server that gateways share.
 
-Owns: `QdrantIndex`: which points are a catalog's, which of them are missing. Points themselves
-are `qdrant_points`' work, searching is `qdrant_view`'s; the three alone import `qdrant_client`.
+Owns: `QdrantIndex`: which of a catalog's points are missing. Which points these are is
+`qdrant_places`' work, writing them `qdrant_points`', searching `qdrant_view`'s.
 Never imports an embedder or a ranker.
 
 A tool is one point with a multivector; the server takes the best of its vectors (MaxSim with one
@@ -18,7 +18,7 @@ from __future__ import annotations
 import asyncio
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -30,7 +30,8 @@ from armory.retrieval.embedders.base import text_hash
 from armory.retrieval.indexes.base import Background, check_vectors
 from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.indexes.qdrant_access import Access, Searches
-from armory.retrieval.indexes.qdrant_points import LAYOUT, Points, chunks, point_id
+from armory.retrieval.indexes.qdrant_places import Places
+from armory.retrieval.indexes.qdrant_points import LAYOUT, Points, chunks
 from armory.retrieval.indexes.qdrant_upkeep import Upkeep
 from armory.retrieval.indexes.qdrant_view import QdrantView
 from armory.retrieval.options import PartOptions, QdrantSettings
@@ -72,48 +73,52 @@ class QdrantIndex:
         where, local = settings.url or settings.path or "memory", not settings.url
         self._access = Access(_client(settings, timeout_s), where, local=local)
         self._searches = Searches(where, settings.api_key, name, timeout_s)
-        self._points = Points(name, dimension, local=local)
+        self._points = Points(name, dimension, local=local, quantization=settings.quantization)
         self._upkeep = Upkeep(
             self._access,
             self._points,
             settings.collection,
             settings.unused_days,
-            lambda: self._held.copy(),
+            lambda: {*self._held, *self._new},
         )
         self._exact = ExactIndex()  # what the local mode is searched by
-        self._named: dict[str, tuple[Row, str]] = {}  # the point of each row, by key
-        self._held: set[str] = set()  # points that are known to be there
+        self._places = Places(())
+        self._held: Collection[str] = ()  # points that are known to be there, and further ones
+        self._new: set[str] = set()
         self._sampled: dict[str, FloatArray] = {}  # vectors of the last sample, by point
 
     async def stored(self, rows: Sequence[Row]) -> Mapping[str, str]:
         """Digests of those rows that have a point; whoever wrote it."""
-        ids = self._ids(rows)
+        places = await self._placed(rows)
         if not self._access.local:
             self._upkeep.start()
         if self._access.doubted:
             self._access.doubted = False  # a failure doubts again
-            self._held = await self._access.run(lambda client: self._present(client, ids))
-        elif absent := [i for i in ids if i not in self._held]:
-            self._held |= await self._access.run(lambda client: self._present(client, absent))
-        found = zip(ids, rows, strict=True)
-        return {row.key: row.digest for identifier, row in found if identifier in self._held}
+            self._held = await self._access.run(lambda client: self._present(client, places.first))
+            self._new = set()
+        elif absent := self._absent(places.first):
+            self._new |= await self._access.run(lambda client: self._present(client, absent))
+        lacking = set(self._absent(places.first))
+        pairs = zip(places.ids, places.rows, strict=True)
+        return {row.key: row.digest for point, row in pairs if point not in lacking}
 
     async def update(self, rows: Sequence[Row], changed: Mapping[str, FloatArray]) -> VectorView:
         """The next view; see `ports.VectorIndex.update`. Points of others stay as they are."""
         for key, vectors in changed.items():
             check_vectors(key, vectors, self._dimension)
-        stored = await self.stored([row for row in rows if row.key not in changed])
-        for row in rows:
-            if row.key not in changed and row.key not in stored:
-                raise BackendError(f"tool {row.key}: no vectors given and none stored")
-        ids = self._ids(rows)
-        await self._access.run(lambda client: self._write(client, rows, ids, changed))
-        self._held.intersection_update(ids)
+        places = await self._placed(rows)
+        if self._access.doubted or self._absent(places.first):
+            stored = await self.stored(rows)
+            for row in rows:
+                if row.key not in changed and row.key not in stored:
+                    raise BackendError(f"tool {row.key}: no vectors given and none stored")
+        await self._access.run(lambda client: self._write(client, places, changed))
+        self._held, self._new = places.first, set()
         if self._access.local:
-            return await self._searched_here(rows, ids, changed)
+            return await self._searched_here(places, changed)
         total = await self._access.run(self._points.count)
-        background = await self._background(rows, ids, changed)
-        return QdrantView(self._searches, rows, ids, background, total, self._doubt)
+        background = await self._background(places, changed)
+        return QdrantView(self._searches, places, background, total, self._doubt)
 
     async def aclose(self) -> None:
         """Close the connection or the folder."""
@@ -124,82 +129,85 @@ class QdrantIndex:
     def _doubt(self) -> None:
         self._access.doubted = True
 
-    def _ids(self, rows: Sequence[Row]) -> list[str]:
-        """The point of each row, made once for as long as the row stays."""
-        named: dict[str, tuple[Row, str]] = {}
-        for row in rows:
-            known = self._named.get(row.key)
-            if known is None or (known[0] is not row and known[0] != row):
-                known = (row, point_id(row))
-            named[row.key] = known
-        self._named = named
-        return [named[row.key][1] for row in rows]
+    async def _placed(self, rows: Sequence[Row]) -> Places:
+        """The points of these rows, made once for as long as they stay."""
+        if not rows:  # is the server there? is all that is asked
+            return Places(())
+        before = self._places
+        if not before.are_of(rows):
+            self._places = await asyncio.to_thread(Places, rows, before)
+        return self._places
 
-    def _present(self, client: QdrantClient, ids: Sequence[str]) -> set[str]:
+    def _absent(self, points: Iterable[str]) -> list[str]:
+        """Those that are not known to be there."""
+        if points is self._held:
+            return []
+        held, new = self._held, self._new
+        return [point for point in points if point not in held and point not in new]
+
+    def _present(self, client: QdrantClient, ids: Iterable[str]) -> set[str]:
         self._points.ensure(client)
         return self._points.present(client, ids)
 
     def _write(
-        self,
-        client: QdrantClient,
-        rows: Sequence[Row],
-        ids: Sequence[str],
-        changed: Mapping[str, FloatArray],
+        self, client: QdrantClient, places: Places, changed: Mapping[str, FloatArray]
     ) -> None:
         """What is new. A row whose content another one has already costs nothing."""
         self._points.ensure(client)
+        lacking = set(self._absent(places.first))
         fresh = {
-            identifier: (identifier, row, changed[row.key])
-            for identifier, row in zip(ids, rows, strict=True)
-            if row.key in changed and identifier not in self._held
+            point: (point, row, changed[row.key])
+            for point, row in zip(places.ids, places.rows, strict=True)
+            if point in lacking and row.key in changed
         }
         self._points.put(client, fresh.values())
-        self._held |= fresh.keys()
+        self._new |= fresh.keys()
 
-    async def _searched_here(
-        self, rows: Sequence[Row], ids: Sequence[str], changed: Mapping[str, FloatArray]
-    ) -> VectorView:
+    async def _searched_here(self, places: Places, changed: Mapping[str, FloatArray]) -> VectorView:
         """The local mode's view: the matrix, its gaps filled from the points."""
+        rows = places.rows
         if len(rows) > LOCAL_LIMIT:
             _log.warning(
                 "qdrant_local_mode_is_for_small_catalogs", tools=len(rows), limit=LOCAL_LIMIT
             )
         known = await self._exact.stored(rows)
         absent = {
-            row.key: identifier
-            for identifier, row in zip(ids, rows, strict=True)
+            row.key: point
+            for point, row in zip(places.ids, rows, strict=True)
             if row.key not in changed and known.get(row.key) != row.digest
         }
         found = await self._access.run(lambda c: self._points.vectors(c, set(absent.values())))
-        read = {key: found[identifier] for key, identifier in absent.items()}
+        read = {key: found[point] for key, point in absent.items()}
         return await self._exact.update(rows, {**read, **changed})
 
     def wanted(self, rows: Sequence[Row]) -> list[str]:
         """Keys of the sample that were never seen here; see `ports.Sampling`."""
         if self._access.local:
             return []
-        chosen = set(Background.choose([row.key for row in rows]))
-        ids = zip(self._ids(rows), rows, strict=True)
-        return [row.key for i, row in ids if row.key in chosen and i not in self._sampled]
+        places = self._places if self._places.are_of(rows) else Places(rows, self._places)
+        pairs = zip(places.ids, places.rows, strict=True)
+        return [
+            row.key
+            for point, row in pairs
+            if row.key in places.sample and point not in self._sampled
+        ]
 
-    async def _background(
-        self, rows: Sequence[Row], ids: Sequence[str], changed: Mapping[str, FloatArray]
-    ) -> Background:
+    async def _background(self, places: Places, changed: Mapping[str, FloatArray]) -> Background:
         """Vectors of the sample; only those that were never seen here are fetched."""
-        chosen = set(Background.choose([row.key for row in rows]))
-        places = {r.key: i for i, r in zip(ids, rows, strict=True) if r.key in chosen}
-        groups = {key: changed[key] for key in places if key in changed}
-        rest = {key: i for key, i in places.items() if key not in groups}
+        pairs = zip(places.ids, places.rows, strict=True)
+        points = {row.key: point for point, row in pairs if row.key in places.sample}
+        groups = {key: changed[key] for key in points if key in changed}
+        rest = {key: point for key, point in points.items() if key not in groups}
         found: dict[str, FloatArray] = {}
         for page in chunks((i for i in rest.values() if i not in self._sampled), _FETCHED):
             for point in await self._searches.points(page, vectors=True):
                 found[point["id"]] = np.array(point["vector"], np.float32)
-        for key, identifier in rest.items():
-            vectors = self._sampled.get(identifier, found.get(identifier))
+        for key, point in rest.items():
+            vectors = self._sampled.get(point, found.get(point))
             if vectors is not None:  # else it is gone since: a search tells
                 groups[key] = vectors
-        background = await asyncio.to_thread(Background, rows, groups, self._dimension)
-        self._sampled = {places[key]: vectors for key, vectors in background.groups(rows)}
+        background = await asyncio.to_thread(Background, places.rows, groups, self._dimension)
+        self._sampled = {points[key]: kept for key, kept in background.groups(places.rows)}
         return background
 
 

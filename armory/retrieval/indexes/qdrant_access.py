@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 from urllib.parse import quote, urlsplit
+from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 from qdrant_client import QdrantClient
@@ -168,12 +169,20 @@ class Searches:
                 cookie_jar=aiohttp.DummyCookieJar(),
                 headers=self._headers,
                 timeout=self._timeout,
-                trust_env=True,
+                trust_env=proxied(self._base),
             )
         async with self._session.post(
             self._base + path, data=body.encode(), allow_redirects=False
         ) as answer:
             return answer.status, await answer.read()
+
+
+def proxied(url: str) -> bool:
+    """Whether the environment names a proxy for a URL. aiohttp would look for one in a thread for
+    every request, which takes longer than the request.
+    """
+    parts = urlsplit(url)
+    return parts.scheme in getproxies() and not proxy_bypass(parts.netloc)
 
 
 def silent(where: str, error: Exception) -> BackendError:

@@ -21,6 +21,7 @@ import numpy as np
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import UnexpectedResponse
 
+from armory.retrieval.options import Quantization
 from armory.retrieval.ports import FloatArray, Row
 
 T = TypeVar("T")
@@ -34,6 +35,9 @@ COMPONENTS = 400_000
 #: Seconds after which a point in use is marked again.
 MARK_S = 6 * 3600
 _PAGE = 1_000
+_INT8 = models.ScalarQuantization(
+    scalar=models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
+)
 USED = "used"
 """The payload field with the time of a point's last use, in seconds."""
 
@@ -57,15 +61,23 @@ class Points:
         name: of the collection.
         dimension: of its vectors.
         local: the client library's local mode, which has no payload indexes.
+        quantization: of a collection that is created; one that is there stays as it is.
         now: seconds since the epoch.
     """
 
     def __init__(
-        self, name: str, dimension: int, *, local: bool, now: Callable[[], float] = time.time
+        self,
+        name: str,
+        dimension: int,
+        *,
+        local: bool,
+        quantization: Quantization | None = None,
+        now: Callable[[], float] = time.time,
     ) -> None:
         self.name = name
         self._dimension = dimension
         self._local = local
+        self._small = _INT8 if quantization == "int8" else None
         self._now = now
         self._indexed = False
 
@@ -81,6 +93,8 @@ class Points:
                         multivector_config=models.MultiVectorConfig(
                             comparator=models.MultiVectorComparator.MAX_SIM
                         ),
+                        on_disk=self._small is not None,
+                        quantization_config=self._small,
                     ),
                 )
             except UnexpectedResponse:

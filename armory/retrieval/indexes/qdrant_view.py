@@ -6,24 +6,38 @@ there. Never imports an embedder or a ranker.
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from cachetools import LRUCache
 
 from armory.errors import BackendError
 from armory.retrieval.indexes.base import Background, statistics
 from armory.retrieval.indexes.qdrant_access import Missing, Searches
-from armory.retrieval.ports import FloatArray, IntArray, Row, VectorHits
+from armory.retrieval.indexes.qdrant_places import Places
+from armory.retrieval.ports import FloatArray, IntArray, VectorHits
 
 #: Points up to which the server is asked to compare with every allowed one.
 _EXACT_BELOW = 20_000
 #: How many times as many points as wanted are asked for, so that enough are left without those of
 #: other gateways; where that is too few, this catalog's are named one by one.
 _MOST_REACH = 4.0
-_LIST = 256
+#: How many times as many points as wanted are asked for, where that spares naming more tools than
+#: these one by one: an id takes 40 bytes of the request, and as long to look up as to compare.
+_MOST_WIDE = 8
+_SPARE = 1.25
+_LIST = 2_000
 """Points up to which a graph search is asked for."""
+_EF = 256
+"""Least breadth of a graph search."""
+#: However a collection is quantized, scores are those of the vectors themselves.
+_EXACT = '{"exact":true,"quantization":{"ignore":true}}'
+_RESCORED = '"quantization":{"rescore":true,"oversampling":2.0}'
+_FILTERS = 16
+"""Filters kept: each may be some 100 kB."""
 _PROBED = 8
 """Points that a probe asks for."""
 _Filter = dict[str, Any]
@@ -34,8 +48,7 @@ class QdrantView:
 
     Args:
         searches: of the model's collection.
-        rows: the catalog.
-        ids: the point of each row; rows of equal content share one.
+        places: the catalog.
         background: for mean and deviation where not every row is scored.
         total: points in the collection, those of others included.
         doubt: called where a point is seen to be gone.
@@ -44,29 +57,21 @@ class QdrantView:
     def __init__(
         self,
         searches: Searches,
-        rows: Sequence[Row],
-        ids: list[str],
+        places: Places,
         background: Background,
         total: int,
         doubt: Callable[[], None],
     ) -> None:
-        self.rows = tuple(rows)
+        self.rows = places.rows
         self._searches = searches
         self._doubt = doubt
-        self._ids = ids
-        self._rows_of: dict[str, list[int]] = {}
-        for i, identifier in enumerate(ids):
-            self._rows_of.setdefault(identifier, []).append(i)
+        self._places, self._ids = places, places.ids
         self._total = total
-        others = total / max(1, len(self._rows_of))
+        others = total / max(1, len(places.first))
         self._reach = 1.0 if others <= 1 else 1.25 * others
         self._background = background
-        servers: dict[str, int] = {}
-        self._servers: IntArray = np.array(
-            [servers.setdefault(row.server, len(servers)) for row in rows], np.int64
-        )
-        self._server_names = list(servers)
-        self._server_sizes = np.bincount(self._servers, minlength=len(servers))
+        self._server_sizes = np.bincount(places.servers, minlength=len(places.server_names))
+        self._filters: LRUCache[int, tuple[IntArray, str, int]] = LRUCache(_FILTERS)
 
     async def search(
         self,
@@ -106,10 +111,11 @@ class QdrantView:
                 f"Qdrant at {self._searches.where} holds none of {len(every)} tools; the "
                 f"collection {self._searches.collection} was emptied by something else"
             )
-        rows = np.array(sorted(found.union(every.tolist() if whole else wanted.tolist())), np.int64)
-        short = [row for row in rows.tolist() if any(row not in hits for hits in scored)]
+        found.update(every.tolist() if whole else wanted.tolist())
+        rows = np.array(sorted(found), np.int64)
+        short = set[int]().union(*(found - hits.keys() for hits in scored))
         if short and not whole and len(queries) > 1:
-            extra = await self._scores(queries, np.array(short))
+            extra = await self._scores(queries, np.array(sorted(short)))
             scored = [{**hits, **more} for hits, more in zip(scored, extra, strict=True)]
         return self._hits(queries, rows, scored, allowed, len(every))
 
@@ -170,17 +176,26 @@ class QdrantView:
         every: IntArray,
         wanted: IntArray,
     ) -> list[dict[int, float]]:
-        """Scores of at least the best `k` rows of every query, and of the wanted ones."""
-        asked = min(max(k, int(k * self._reach)), self._total or k)
-        chosen = self._filter(allowed)
-        requests = [self._request(q, asked, chosen) for q in _texts(queries)]
+        """Scores of the best `k` rows of every query, and of the wanted ones."""
         inside = None if allowed is None else every
-        answers = await self._ask(requests + self._by_name(queries, wanted), inside)
-        near, named = answers[: len(queries)], answers[len(queries) :]
-        if any(size == asked and len(hits) < k for size, hits in near):
-            self._reach = max(2.0, 2 * self._reach)  # others have written since
-            return await self._nearest_named(queries, k, every, wanted)
-        return _joined([h for _, h in near], [h for _, h in named])
+        for chosen, asked in self._ways(k, allowed):
+            requests = [self._request(q, asked, chosen) for q in _texts(queries)]
+            answers = await self._ask(requests + self._by_name(queries, wanted), inside)
+            near, named = answers[: len(queries)], answers[len(queries) :]
+            if all(size < asked or len(hits) >= k for size, hits in near):
+                return _joined([_first(h, k) for _, h in near], [h for _, h in named])
+        self._reach = max(2.0, 2 * self._reach)  # others have written since
+        return await self._nearest_named(queries, k, every, wanted)
+
+    def _ways(self, k: int, allowed: IntArray | None) -> Iterator[tuple[str, int]]:
+        """What to ask for, as (filter, points), until `k` allowed rows are among the answer."""
+        most, asked = self._total or k, max(k, int(k * self._reach))
+        chosen, ids = self._filtered(allowed)
+        if allowed is not None and ids:
+            wide = int(_SPARE * asked * len(self.rows) / len(allowed))
+            if wide <= min(_MOST_WIDE * k, ids):
+                yield "", min(wide, most)
+        yield chosen, min(asked, most)
 
     async def _nearest_named(
         self, queries: FloatArray, k: int, every: IntArray, wanted: IntArray
@@ -190,7 +205,8 @@ class QdrantView:
         requests = [self._request(query, k, only) for query in _texts(queries)]
         answers = await self._ask(requests + self._by_name(queries, wanted), every)
         found = [hits for _, hits in answers]
-        return _joined(found[: len(queries)], found[len(queries) :])
+        near = [_first(hits, k) for hits in found[: len(queries)]]
+        return _joined(near, found[len(queries) :])
 
     async def _scores(self, queries: FloatArray, rows: IntArray) -> list[dict[int, float]]:
         """Scores of certain rows, as far as they have points."""
@@ -208,30 +224,38 @@ class QdrantView:
         ids = dict.fromkeys(self._ids[i] for i in rows.tolist())
         return {"has_id": list(ids)}
 
-    def _filter(self, allowed: IntArray | None) -> str:
+    def _filtered(self, allowed: IntArray | None) -> tuple[str, int]:
+        """The filter and how many ids are in it, made once for as long as a visible set stays."""
+        if allowed is None or len(allowed) == len(self.rows):
+            return "", 0
+        known = self._filters.get(id(allowed))
+        if known is None or known[0] is not allowed:
+            known = (allowed, *self._filter(allowed))
+            self._filters[id(allowed)] = known
+        return known[1:]
+
+    def _filter(self, allowed: IntArray) -> tuple[str, int]:
         """Whole servers by name, which is indexed, the rest by id; what is allowed, or what is not,
         whichever takes fewer ids. Points of others may come through, none of the allowed is lost.
         """
-        if allowed is None or len(allowed) == len(self.rows):
-            return ""
         denied = np.setdiff1d(np.arange(len(self.rows)), allowed, assume_unique=True)
-        if len(self._rows_of) < len(self.rows):  # a point that an allowed row needs stays in
+        if len(self._places.first) < len(self.rows):  # a point that an allowed row needs stays in
             needed = {self._ids[i] for i in allowed.tolist()}
             denied = denied[[self._ids[i] not in needed for i in denied.tolist()]]
         inside, outside = self._conditions(allowed), self._conditions(denied)
         if inside[1] <= outside[1]:
-            return _filter("should", inside[0])
-        return _filter("must_not", outside[0])
+            return _filter("should", inside[0]), inside[1]
+        return _filter("must_not", outside[0]), outside[1]
 
     def _conditions(self, rows: IntArray) -> tuple[list[_Filter], int]:
         """Conditions one of which holds for these rows and no others, and their number of ids."""
-        owners = self._servers[rows]
+        owners = self._places.servers[rows]
         counts = np.bincount(owners, minlength=len(self._server_sizes))
         whole = np.flatnonzero((counts == self._server_sizes) & (counts > 0))
         rest = rows[~np.isin(owners, whole)]
         options: list[_Filter] = []
         if len(whole):
-            names = [self._server_names[i] for i in whole.tolist()]
+            names = [self._places.server_names[i] for i in whole.tolist()]
             options.append({"key": "server", "match": {"any": names}})
         if len(rest):
             options.append(self._has(rest))
@@ -239,7 +263,7 @@ class QdrantView:
 
     def _request(self, query: str, limit: int, chosen: str) -> str:
         exact = len(self.rows) <= _EXACT_BELOW or limit > _LIST
-        params = '{"exact":true}' if exact else '{"hnsw_ef":256}'
+        params = _EXACT if exact else f'{{"hnsw_ef":{max(_EF, limit)},{_RESCORED}}}'
         return f'{{"query":[{query}],{chosen}"limit":{limit},"params":{params}}}'
 
     async def _ask(
@@ -249,13 +273,14 @@ class QdrantView:
         within = np.full(len(self.rows), inside is None)
         if inside is not None:
             within[inside] = True
+        rows_of = self._places.rows_of
         return [
             (
                 len(points),
                 {
                     row: float(point["score"])
                     for point in points
-                    for row in self._rows_of.get(point["id"], ())
+                    for row in rows_of(point["id"])
                     if within[row]
                 },
             )
@@ -271,6 +296,11 @@ def _texts(queries: FloatArray) -> list[str]:
 def _filter(clause: str, conditions: Sequence[_Filter]) -> str:
     """The member `filter` of a request, with the comma after it."""
     return f'"filter":{json.dumps({clause: conditions})},'
+
+
+def _first(hits: dict[int, float], k: int) -> dict[int, float]:
+    """The best `k`, which come first: what others have written must not decide how many."""
+    return hits if len(hits) <= k else dict(itertools.islice(hits.items(), k))
 
 
 def _joined(

@@ -209,10 +209,12 @@ class Indexer:
             self._gone += 1
         if self._gone > len(tools) + _GONE:
             self._gone, self._lexical = 0, LexicalIndex()
-        return [
+            return list(tools)
+        read, unread = self._documents, (None, None)
+        return [  # most are the very objects that were read: no field of them is looked at
             tool
             for tool in tools
-            if tool.name not in self._lexical or self._documents[tool.name][0] != tool
+            if (known := read.get(tool.name, unread)[0]) is not tool and known != tool
         ]
 
     def _read_slice(
@@ -336,16 +338,14 @@ class Indexer:
         return [row for row in plan.rows if row.key not in absent], groups
 
     def _all_rows(self, embedder: Embedder, tools: Sequence[ToolRecord]) -> list[Row]:
-        return [self._row(embedder.identity, tool) for tool in tools]
+        known, identity = self._rows, embedder.identity
+        return [known.get(tool.name) or self._row(identity, tool) for tool in tools]
 
     def _row(self, identity: str, tool: ToolRecord) -> Row:
-        row = self._rows.get(tool.name)
-        if row is None:
-            texts = self._documents[tool.name][1].texts
-            joined = "\0".join((identity, *texts)).encode("utf-8", "surrogatepass")
-            digest = hashlib.sha256(joined).hexdigest()
-            row = Row(tool.name, digest, tool.server, tool.category or "")
-            self._rows[tool.name] = row
+        texts = self._documents[tool.name][1].texts
+        joined = "\0".join((identity, *texts)).encode("utf-8", "surrogatepass")
+        digest = hashlib.sha256(joined).hexdigest()
+        self._rows[tool.name] = row = Row(tool.name, digest, tool.server, tool.category or "")
         return row
 
     async def _embed(self, embedder: Embedder, plan: _Plan, work: _Work) -> None:

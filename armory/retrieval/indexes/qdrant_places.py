@@ -1,0 +1,100 @@
+"""Which point of a collection each tool of a catalog is.
+
+Owns: `Places`, which are made from the last ones at the cost of what changed. Never imports a
+store, an embedder or a ranker.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from armory.retrieval.indexes.base import Background
+from armory.retrieval.indexes.qdrant_points import point_id
+from armory.retrieval.ports import Row
+
+
+class Places:
+    """The points of one state of a catalog; nothing of them changes. O(rows), mostly in C.
+
+    Args:
+        rows: the tools.
+        before: the last places; tools that it has cost no hash.
+
+    Attributes:
+        rows: as given.
+        ids: the point of each row; rows of equal content share one.
+        first: the points, and the first row that is each.
+        servers: (n,) int32, a small code of each row's server.
+        server_names: by code.
+        sample: keys of the rows that stand for all in mean and deviation.
+    """
+
+    def __init__(self, rows: Sequence[Row], before: Places | None = None) -> None:
+        self.rows = tuple(rows)
+        known = self.rows[:0] if before is None else before.rows
+        others: list[int] | None = None
+        if len(known) == len(self.rows):
+            pairs = zip(map(operator.is_, self.rows, known), range(len(known)), strict=True)
+            others = [i for same, i in pairs if not same]
+        self.ids = self._ids(before, others)
+        self.first = dict(zip(reversed(self.ids), range(len(self.ids) - 1, -1, -1), strict=True))
+        self._further = dict(self._shared())
+        if before is None or others is None or not all(self._stays(before, i) for i in others):
+            self.servers, self.server_names = _codes(row.server for row in self.rows)
+            self.sample = frozenset(Background.choose([row.key for row in self.rows]))
+        else:
+            self.servers, self.server_names = before.servers, before.server_names
+            self.sample = before.sample
+
+    def are_of(self, rows: Sequence[Row]) -> bool:
+        """Whether these are the very rows."""
+        return len(rows) == len(self.rows) and all(map(operator.is_, rows, self.rows))
+
+    def rows_of(self, point: str) -> Sequence[int]:
+        """The rows that are a point, ascending; none for one of others."""
+        first = self.first.get(point)
+        if first is None:
+            return ()
+        return self._further.get(point) or (first,)
+
+    def _ids(self, before: Places | None, others: list[int] | None) -> list[str]:
+        """Those of unchanged rows as they were; `others`: the rows that changed in their place."""
+        if before is None:
+            return [point_id(row) for row in self.rows]
+        if others is not None and len(others) < len(self.rows) // 2:
+            ids = before.ids.copy()
+            for i in others:
+                ids[i] = point_id(self.rows[i])
+            return ids
+        known = {row.key: i for i, row in enumerate(before.rows)}
+        ids = list[str]()
+        for row in self.rows:
+            i = known.get(row.key)
+            same = i is not None and (before.rows[i] is row or before.rows[i] == row)
+            ids.append(before.ids[i] if i is not None and same else point_id(row))
+        return ids
+
+    def _shared(self) -> Iterator[tuple[str, list[int]]]:
+        """The points that are several rows, and these."""
+        if len(self.first) == len(self.ids):
+            return
+        found: dict[str, list[int]] = {}
+        for i, point in enumerate(self.ids):
+            if self.first[point] != i:
+                found.setdefault(point, [self.first[point]]).append(i)
+        yield from found.items()
+
+    def _stays(self, before: Places, i: int) -> bool:
+        """Whether a row has the name and the server of the one that was in its place."""
+        row, was = self.rows[i], before.rows[i]
+        return row.key == was.key and row.server == was.server
+
+
+def _codes(names: Iterable[str]) -> tuple[NDArray[np.int32], list[str]]:
+    known: dict[str, int] = {}
+    codes = np.fromiter((known.setdefault(name, len(known)) for name in names), np.int32)
+    return codes, list(known)
