@@ -32,6 +32,7 @@ from benchmarks.scale.upstream import definitions
 
 _PARTS = 3
 _AFTER_S = 20.0
+_READY_S = 900.0
 
 
 class Found(NamedTuple):
@@ -60,6 +61,21 @@ def config(args: argparse.Namespace, url: str, first: int, *more: str) -> dict[s
         "upstreams": upstreams,
         "tool_rag": {"index": "qdrant", "qdrant": {"url": url}},
     }
+
+
+def started(settings: dict[str, Any], folder: Path) -> GatewayProcess:
+    """A gateway with every tool embedded.
+
+    Raises:
+        TimeoutError: it takes too long.
+    """
+    gateway = GatewayProcess(settings, folder, wait=False)
+    try:
+        gateway.wait_ready(_READY_S)
+    except BaseException:
+        gateway.close()
+        raise
+    return gateway
 
 
 async def search(session: aiohttp.ClientSession, url: str, text: str) -> Found:
@@ -117,7 +133,7 @@ async def others(args: argparse.Namespace, url: str, folder: Path, texts: list[s
     async def serve_another() -> str:
         place = folder / "another"
         place.mkdir()
-        another = await asyncio.to_thread(GatewayProcess, other, place)
+        another = await asyncio.to_thread(started, other, place)
         async with aiohttp.ClientSession() as session:
             said = (await search(session, another.url, texts[0])).degraded
         await asyncio.to_thread(another.close)
@@ -132,7 +148,7 @@ async def others(args: argparse.Namespace, url: str, folder: Path, texts: list[s
         "serve, other tools": serve_another,
     }
     (folder / "mine").mkdir()
-    gateway = await asyncio.to_thread(GatewayProcess, mine, folder / "mine")
+    gateway = await asyncio.to_thread(started, mine, folder / "mine")
     report: dict[str, Any] = {}
     try:
         async with aiohttp.ClientSession() as session:
@@ -167,9 +183,7 @@ async def away(
 ) -> Any:
     """The second scene. Seconds count from the kill, or from the return: the server is ready."""
     (folder / "killed").mkdir()
-    gateway = await asyncio.to_thread(
-        GatewayProcess, config(args, qdrant.url, 0), folder / "killed"
-    )
+    gateway = await asyncio.to_thread(started, config(args, qdrant.url, 0), folder / "killed")
     told: list[tuple[float, bool]] = []
     tasks: list[asyncio.Task[Found]] = []
     try:
@@ -238,7 +252,8 @@ async def run(args: argparse.Namespace) -> dict[str, Any]:
     report: dict[str, Any] = {"tools": args.tools}
     rows = definitions(args.tools_file, 0, args.tools)
     step = max(1, len(rows) // args.queries)
-    texts = [" ".join(row["description"].split()[1:10]) for row in rows[::step]]
+    words = [row["description"].split() for row in rows[::step]]
+    texts = [" ".join(row[1:10] or row) for row in words]  # without a description, the name
     with tempfile.TemporaryDirectory() as made:
         folder = Path(made)
         (folder / "qdrant").mkdir()

@@ -1,14 +1,15 @@
 """Several gateways on one Qdrant collection, and one of them beside the exact index.
 
     python -m benchmarks.scale.shared TOOLS_JSONL --qdrant URL [--queries 1000] [--tools 3000] \
-        [--sizes 15000] [--out FILE]
+        [--sizes 15000] [--rounds 3] [--real 20000] [--out FILE]
 
 Owns: two scenes. `fleet`: five catalogs (all tools; the same again; a half of them; other tools;
 all but one server's, which then comes back) share a collection, and every answer is compared with
 that of the same catalog alone on `exact`. `beside`: at each size, `exact` and `qdrant` in processes
-of their own: first start, restart with the vectors in the cache, one changed tool, a filtered
-listing, resident memory. Everything is embedded for real up to `--real` tools; above, vectors are
-known ones moved a little, as in `run.py`.
+of their own, in turns: a start with the vectors in the cache and nothing in the collection, and
+`--rounds` restarts, each with a changed tool, a listing filtered to every second tool, and resident
+memory. The vectors are put into the one cache of both before: embedded for real up to `--real`
+tools; above, known ones moved a little, as in `run.py`.
 """
 
 from __future__ import annotations
@@ -43,6 +44,9 @@ from benchmarks.scale.run import Noisy, base_vectors, catalog, pct, resident_mb,
 
 _TIED = 1e-3
 """Tools whose scores differ by less may change places."""
+_KNOWN = 1_000
+"""Tools embedded for real whose vectors stand for all above `--real`."""
+_CHANGES = 5
 
 
 def gateway(index: str, args: argparse.Namespace, embedder: EmbeddedEmbedder) -> Retriever:
@@ -131,34 +135,43 @@ async def beside(args: argparse.Namespace, index: str, size: int, start: str) ->
     tools = catalog(args.tools_file, size)
     embedder = EmbeddedEmbedder()
     if size > args.real:
-        known = await base_vectors(args.tools_file, 1_000, DocumentCache(args.cache))
+        known = await base_vectors(args.tools_file, _KNOWN, DocumentCache(args.cache))
         embedder = Noisy(known)
     before = resident_mb()
     async with gateway(index, args, embedder) as one:
-        began = time.perf_counter()
-        await one.index(tools)
-        built = time.perf_counter() - began
+        began, cpu = time.perf_counter(), time.process_time()
+        report = await one.index(tools)
+        built, built_cpu = time.perf_counter() - began, time.process_time() - cpu
+        if start == "cache":
+            return {"ready_s": built, "texts": report.embedded}
         await settled(one._index)  # pyright: ignore[reportPrivateUsage]
-        changed = replace(tools[0], description=f"{tools[0].description} Changed at {time.time()}.")
-        began = time.perf_counter()
-        await one.index([changed, *tools[1:]])
-        change = time.perf_counter() - began
+        changes: list[float] = []
+        for number in range(_CHANGES):
+            text = f"{tools[0].description} Changed at {time.time()}, {number}."
+            changed = [replace(tools[0], description=text), *tools[1:]]
+            began = time.perf_counter()
+            await one.index(changed)
+            changes.append(time.perf_counter() - began)
         visible = VisibleSet(frozenset(tool.name for tool in tools[::2]))
         walls: list[float] = []
+        cpus: list[float] = []
         degraded = 0
         for number, text in enumerate(queries(tools, 220)):
-            began = time.perf_counter()
+            began, cpu = time.perf_counter(), time.process_time()
             found = await one.search(Query((text,)), visible)
             degraded += found.degraded is not None
             if number >= 20:
                 walls.append((time.perf_counter() - began) * 1e3)
+                cpus.append((time.process_time() - cpu) * 1e3)
         return {
             "index": index,
             "tools": size,
             "start": start,
             "ready_s": round(built, 2),
-            "one_tool_changed_s": round(change, 3),
+            "ready_cpu_s": round(built_cpu, 2),
+            "one_tool_changed_s": round(sorted(changes)[_CHANGES // 2], 3),
             "listing_ms": {"p50": pct(walls, 50), "p95": pct(walls, 95)},
+            "listing_cpu_ms": {"p50": pct(cpus, 50), "p95": pct(cpus, 95)},
             "resident_mb": round(resident_mb() - before),
             "degraded": degraded,
         }
@@ -171,6 +184,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=1_000)
     parser.add_argument("--tools", type=int, default=3_000, help="of each catalog of the fleet")
     parser.add_argument("--sizes", default="15000")
+    parser.add_argument("--rounds", type=int, default=3, help="restarts of each")
     parser.add_argument("--real", type=int, default=20_000, help="so many are embedded for real")
     parser.add_argument("--out", type=Path)
     parser.add_argument("--cache", type=Path, help=argparse.SUPPRESS)
@@ -193,19 +207,29 @@ def main() -> None:
             report["fleet"] = asyncio.run(fleet(args))
             keep()
         for size in map(int, filter(None, args.sizes.split(","))):
-            for start in ("first", "again"):
+            args.cache = Path(folder) / f"{size}.db"
+            print("vectors", size, once(args, "exact", size, "cache"), flush=True)
+            for start in ("first", *["again"] * args.rounds):
                 for index in ("exact", "qdrant"):
-                    command = [sys.executable, "-m", "benchmarks.scale.shared"]
-                    command += [str(args.tools_file), "--qdrant", args.qdrant]
-                    command += ["--real", str(args.real), "--collection", args.collection]
-                    command += ["--cache", f"{folder}/{index}-{size}.db"]
-                    command += ["--one", f"{index}:{size}:{start}"]
-                    done = subprocess.run(command, capture_output=True, text=True, check=False)
-                    if done.returncode:
-                        raise SystemExit(done.stderr[-2_000:])
-                    report["beside"].append(json.loads(done.stdout.splitlines()[-1]))
+                    report["beside"].append(once(args, index, size, start))
                     print(report["beside"][-1], flush=True)
                     keep()
+
+
+def once(args: argparse.Namespace, index: str, size: int, start: str) -> dict[str, Any]:
+    """What a process of its own finds.
+
+    Raises:
+        SystemExit: it failed.
+    """
+    command = [sys.executable, "-m", "benchmarks.scale.shared", str(args.tools_file)]
+    command += ["--qdrant", args.qdrant, "--collection", args.collection]
+    command += ["--real", str(args.real), "--cache", str(args.cache)]
+    command += ["--one", f"{index}:{size}:{start}"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(done.stderr[-2_000:])
+    return json.loads(done.stdout.splitlines()[-1])
 
 
 if __name__ == "__main__":
