@@ -6,7 +6,7 @@ Owns: joining the two, and indexing anew when the registry changes. Never import
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import structlog
@@ -23,8 +23,10 @@ _log = structlog.get_logger(__name__)
 class Searchable(Protocol):
     """Something that makes tools searchable (`retrieval.retriever.Retriever`)."""
 
-    async def index(self, tools: Sequence[ToolRecord]) -> object:
-        """Make exactly these tools searchable."""
+    async def index(
+        self, tools: Sequence[ToolRecord], outdated: Callable[[], bool] | None = None
+    ) -> object:
+        """Make exactly these tools searchable, unless they become outdated meanwhile."""
         ...
 
 
@@ -45,10 +47,12 @@ class WithRegisteredTools:
         self._again = False
         feed.subscribe(TOOLS, self._registry_changed)
 
-    async def index(self, tools: Sequence[ToolRecord]) -> object:
+    async def index(
+        self, tools: Sequence[ToolRecord], outdated: Callable[[], bool] | None = None
+    ) -> object:
         """Make exactly these tools and the registered ones searchable."""
         self._tools = tools
-        return await self._retriever.index(self._joined(tools))
+        return await self._retriever.index(self._joined(tools), outdated)
 
     async def close(self) -> None:
         """Stop indexing."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import TracebackType
@@ -25,7 +25,7 @@ from armory.domain.tool import ToolRecord
 from armory.errors import BackendError, InvalidRequest
 from armory.retrieval.embedders.cache import CachedEmbedder
 from armory.retrieval.features import CandidateFeatures
-from armory.retrieval.indexing.indexer import Indexer, Indexing, IndexReport
+from armory.retrieval.indexing.indexer import Indexer, Indexing, IndexReport, Superseded
 from armory.retrieval.options import Limits
 from armory.retrieval.ports import Embedder, FloatArray, IntArray, VectorIndex
 from armory.retrieval.rankers.base import Ranker, Scores
@@ -280,18 +280,31 @@ class Retriever:
 
     # -- indexing ------------------------------------------------------------------------------
 
-    async def index(self, tools: Sequence[ToolRecord]) -> IndexReport:
+    async def index(
+        self, tools: Sequence[ToolRecord], outdated: Callable[[], bool] | None = None
+    ) -> IndexReport:
         """Make exactly these tools searchable. What did not change is not embedded again.
 
         The last snapshot is served meanwhile; the first time, and when much is new, words are
         searchable at once. A failing model or store leaves words searchable and is tried again in
         the background.
+
+        Args:
+            tools: all of them.
+            outdated: asked now and then whether to give up: other tools are indexed next; None:
+                never. What is served then goes on being served.
         """
         self._tools = tools
         self._dense.watch.start()
         async with self._lock:
             first = self._snapshot is None
-            snapshot, report = await self._indexer.run(tools, self._publish, first=first)
+            try:
+                snapshot, report = await self._indexer.run(
+                    tools, self._publish, first=first, outdated=outdated
+                )
+            except Superseded:
+                _log.info("indexing_given_up", tools=len(tools))
+                return IndexReport(len(tools), given_up=True)
             problem = report.problem
             if report.missing and not problem:
                 problem = f"{report.missing} tools have no vectors"

@@ -37,8 +37,10 @@ TRIM_AFTER_S = 5.0
 class Searchable(Protocol):
     """The part of the retriever that is needed here."""
 
-    async def index(self, tools: Sequence[ToolRecord]) -> object:
-        """Make exactly these tools searchable."""
+    async def index(
+        self, tools: Sequence[ToolRecord], outdated: Callable[[], bool] | None = None
+    ) -> object:
+        """Make exactly these tools searchable, unless they become outdated meanwhile."""
         ...
 
 
@@ -200,6 +202,10 @@ class CatalogKeeper:
         """Give back what the snapshot before held, when nobody holds it any more."""
         await asyncio.sleep(TRIM_AFTER_S)
         await asyncio.to_thread(give_back)
+        if self._retriever is not None and not self._indexed.is_set():  # the index held it, too
+            await self._indexed.wait()
+            await asyncio.sleep(TRIM_AFTER_S)
+            await asyncio.to_thread(give_back)
 
     async def _without_changed(self, catalog: Catalog) -> Catalog:
         """The snapshot without the tools that pinning withholds."""
@@ -235,7 +241,7 @@ class CatalogKeeper:
             started = time.monotonic()
             try:
                 with tasks.TURNS.short():
-                    await self._retriever.index(tools)
+                    await self._retriever.index(tools, partial(self._outdated, len(tools)))
             except ArmoryError as error:
                 _log.error("indexing_failed", error=error.message)
             except Exception:  # noqa: BLE001 - the next list gets its turn
@@ -244,6 +250,15 @@ class CatalogKeeper:
                 self._say_complete(len(tools), time.monotonic() - started)
             if not self._wanted.is_set():
                 self._indexed.set()
+
+    def _outdated(self, tools: int) -> bool:
+        """Whether a much shorter list waits: to go on with this one would hold memory and time.
+
+        A list of about the same length waits its turn: one upstream that changes again and again
+        must not keep the tools of all others from ever being embedded.
+        """
+        newer = self._to_index
+        return self._wanted.is_set() and newer is not None and 2 * len(newer) < tools
 
     def _say_complete(self, tools: int, took_s: float) -> None:
         """Whoever was told that indexing goes on is told that it has ended."""

@@ -180,8 +180,11 @@ class WordRetriever:
         self.queries: list[Query] = []
         self._tools: list[ToolRecord] = []
 
-    async def index(self, tools: Sequence[ToolRecord]) -> None:
+    async def index(
+        self, tools: Sequence[ToolRecord], outdated: Callable[[], bool] | None = None
+    ) -> None:
         """Take these tools."""
+        del outdated
         self._tools = list(tools)
 
     async def search(

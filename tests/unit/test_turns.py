@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 
@@ -34,7 +34,9 @@ async def test_they_are_short_while_tools_are_made_searchable_and_not_afterwards
     seen: list[float] = []
 
     class Retriever:
-        async def index(self, tools: Sequence[ToolRecord]) -> object:
+        async def index(
+            self, tools: Sequence[ToolRecord], outdated: Callable[[], bool] | None = None
+        ) -> object:
             seen.append(sys.getswitchinterval())
             return tools
 

@@ -44,6 +44,11 @@ _GONE = 2_000
 EMBEDDING = "still embedding the tools"
 
 Publish = Callable[[Snapshot, str], None]
+Outdated = Callable[[], bool]
+
+
+class Superseded(Exception):
+    """What was being indexed is no longer wanted; what was read and embedded of it is kept."""
 
 
 def content_key(tool: ToolRecord) -> str:
@@ -78,6 +83,7 @@ class IndexReport:
         cached: texts whose vectors were known.
         missing: tools without vectors because the model or the store failed.
         problem: what failed; "" when nothing did.
+        given_up: other tools were wanted meanwhile; nothing of this is served.
     """
 
     tools: int
@@ -85,6 +91,7 @@ class IndexReport:
     cached: int = 0
     missing: int = 0
     problem: str = ""
+    given_up: bool = False
 
 
 @dataclass(slots=True)
@@ -155,9 +162,15 @@ class Indexer:
         self._gone = 0
         self._documents: dict[str, tuple[ToolRecord, Document]] = {}
         self._rows: dict[str, Row] = {}
+        self._outdated: Outdated | None = None
 
     async def run(
-        self, tools: Sequence[ToolRecord], publish: Publish | None = None, *, first: bool = False
+        self,
+        tools: Sequence[ToolRecord],
+        publish: Publish | None = None,
+        *,
+        first: bool = False,
+        outdated: Outdated | None = None,
     ) -> tuple[Snapshot, IndexReport]:
         """The snapshot of these tools. A failing model or store costs vectors, never the words.
 
@@ -165,8 +178,14 @@ class Indexer:
             tools: the whole catalog.
             publish: given snapshots to serve until this one is there, and what they lack.
             first: nothing is served yet, so that words are published at once.
+            outdated: asked between slices and batches whether to give up; None: never.
+
+        Raises:
+            Superseded: it was given up.
         """
+        self._outdated = outdated
         await self._read(tools)
+        self._go_on()
         words = await asyncio.to_thread(self._words, tools)
         if self._embedder is None or self._index is None:
             return words, IndexReport(len(tools))
@@ -198,8 +217,14 @@ class Indexer:
         if self._generator is not None:
             queries = await self._generated(self._generator, fresh)
         for start in range(0, len(fresh), _SLICE):
+            self._go_on()
             part = fresh[start : start + _SLICE]
             await asyncio.to_thread(self._read_slice, part, queries)
+
+    def _go_on(self) -> None:
+        """Raise `Superseded` where what is being indexed is outdated."""
+        if self._outdated is not None and self._outdated():
+            raise Superseded
 
     def _fresh(self, tools: Sequence[ToolRecord]) -> list[ToolRecord]:
         for name in self._documents.keys() - {tool.name for tool in tools}:
@@ -350,6 +375,7 @@ class Indexer:
 
     async def _embed(self, embedder: Embedder, plan: _Plan, work: _Work) -> None:
         for start in range(0, len(plan.todo), _CHUNK):
+            self._go_on()
             part = plan.todo[start : start + _CHUNK]
             try:
                 vectors = await embedder.embed_documents([plan.texts[h] for h in part])

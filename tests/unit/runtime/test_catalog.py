@@ -30,7 +30,9 @@ class Index:
         self.indexed: list[list[str]] = []
         self.error: Exception | None = None
 
-    async def index(self, tools: Sequence[ToolRecord]) -> object:
+    async def index(
+        self, tools: Sequence[ToolRecord], outdated: Callable[[], bool] | None = None
+    ) -> object:
         if self.error is not None:
             raise self.error
         self.indexed.append([tool.name for tool in tools])
@@ -125,10 +127,12 @@ async def test_it_tells_how_many_tools_are_being_indexed() -> None:
     begun, go = asyncio.Event(), asyncio.Event()
 
     class Slow(Index):
-        async def index(self, tools: Sequence[ToolRecord]) -> object:
+        async def index(
+            self, tools: Sequence[ToolRecord], outdated: Callable[[], bool] | None = None
+        ) -> object:
             begun.set()
             await go.wait()
-            return await super().index(tools)
+            return await super().index(tools, outdated)
 
     house = House()
     house.index = slow = Slow()
@@ -200,6 +204,40 @@ async def test_memory_is_given_back_when_the_catalog_has_become_much_smaller(
             await given.wait()
     assert len(threads) == 1
     assert threads[0] != threading.get_ident()
+
+
+@pytest.mark.anyio
+async def test_memory_is_given_back_once_more_when_the_index_has_let_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(catalog_module, "SHRUNK", 5)
+    monkeypatch.setattr(catalog_module, "TRIM_AFTER_S", 0.0)
+    monkeypatch.setattr(catalog_module, "INDEX_S", 0.0)
+    go = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    given: asyncio.Queue[None] = asyncio.Queue()
+
+    class Slow(Index):
+        async def index(
+            self, tools: Sequence[ToolRecord], outdated: Callable[[], bool] | None = None
+        ) -> object:
+            if len(tools) == 1:
+                await go.wait()
+            return await super().index(tools, outdated)
+
+    house = House()
+    house.index = slow = Slow()
+    house.keeper = CatalogKeeper(
+        slow, {}, None, lambda: loop.call_soon_threadsafe(given.put_nowait, None)
+    )
+    async with house, asyncio.timeout(30):
+        for names in ("abcdef", "a"):
+            house.lists["up"] = lists(*names)
+            await house.settle()
+        await given.get()
+        assert given.empty()
+        go.set()
+        await given.get()
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is asked")

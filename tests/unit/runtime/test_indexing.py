@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import pytest
 from structlog.testing import capture_logs
@@ -22,7 +22,9 @@ class Held:
     def __init__(self) -> None:
         self.free = asyncio.Event()
 
-    async def index(self, tools: Sequence[ToolRecord]) -> object:
+    async def index(
+        self, tools: Sequence[ToolRecord], outdated: Callable[[], bool] | None = None
+    ) -> object:
         await self.free.wait()
         return None
 
@@ -52,6 +54,48 @@ async def test_the_log_says_when_a_late_index_is_complete(
         await keeper.stop()
     events = [entry["event"] for entry in logs if entry["event"].startswith("indexing")]
     assert events == (["indexing_goes_on", "indexing_complete"] if late else [])
+
+
+class Asked(Held):
+    """Keeps what says whether the list is outdated, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.indexed: list[int] = []
+        self.outdated: Callable[[], bool] | None = None
+
+    async def index(
+        self, tools: Sequence[ToolRecord], outdated: Callable[[], bool] | None = None
+    ) -> object:
+        self.indexed.append(len(tools))
+        self.outdated = outdated
+        return await super().index(tools)
+
+
+@pytest.mark.anyio
+async def test_a_list_is_outdated_when_a_much_shorter_one_waits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("armory.runtime.catalog.FIRST_INDEX_S", 0.0)
+    monkeypatch.setattr("armory.runtime.catalog.INDEX_S", 0.0)
+    index = Asked()
+    lists: dict[str, ServerLists] = {}
+    keeper = CatalogKeeper(index, {})
+    keeper.start(lambda: lists, lambda _catalog: None)
+    said: list[bool] = []
+    try:
+        async with asyncio.timeout(30):
+            for tools in (10, 9, 4):
+                lists = {"a": ServerLists(tools=[{"name": f"x{i}"} for i in range(tools)])}
+                await keeper.settle()
+                assert index.outdated is not None
+                said.append(index.outdated())
+            index.free.set()
+            await keeper.settle()
+    finally:
+        await keeper.stop()
+    assert said == [False, False, True], "one of about the same length waits for its turn"
+    assert index.indexed == [10, 4]
 
 
 def test_progress_is_said_now_and_then_and_never_of_what_is_quick(

@@ -86,3 +86,21 @@ async def test_many_new_tools_are_found_by_words_while_they_are_embedded(
         assert (found.matches[0].tool.name, found.degraded) == ("mail__send_email", None)
         ranking = await one.rank(Query(("old thing number 7",)))
         assert ranking.features.visible == known + 300 + len(tools), "each tool once, none lost"
+
+
+async def test_a_list_that_is_outdated_is_not_embedded_to_its_end(
+    rankers: dict[str, Ranker], tools: list[ToolRecord], make_tool: MakeTool
+) -> None:
+    many = [make_tool(f"new_{i}", f"New thing number {i}") for i in range(2_000)]
+    gate, outdated = Gate(), asyncio.Event()
+    async with Retriever(gate, ExactIndex(), rankers, LOW) as one, asyncio.TaskGroup() as group:
+        indexing = group.create_task(one.index([*tools, *many], outdated.is_set))
+        await asyncio.wait_for(gate.entered.wait(), 30)
+        outdated.set()
+        gate.opened.set()
+        assert (await indexing).given_up
+        assert gate.documents < 1_000, "one batch, not all of them"
+        assert not (await one.index(tools)).given_up
+        found = await one.search(Query(("send an email",)))
+        assert (found.matches[0].tool.name, found.degraded) == ("mail__send_email", None)
+        assert found.visible == len(tools)
