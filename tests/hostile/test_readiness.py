@@ -1,0 +1,140 @@
+"""What an upstream that fails says of itself, and who is told.
+
+Bounded: `/readyz`, `/healthz` and `/metrics` tell nobody without the scope `admin` what an upstream
+wrote to standard error or answered, its URL, its command or its folder; the log holds no key of a
+URL.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from armory.testing.processes import GatewayProcess
+from armory.testing.servers import free_port
+
+TOKENS = {name: f"{name}-{'t' * 40}" for name in ("caller", "admin")}
+KEY = "key-of-the-url-4711"
+SAID = "said-on-standard-error"
+BODY = "body-of-the-error"
+PLACE = "a-private-place"
+FAILED_S = 60.0
+PATHS = ("/readyz", "/healthz", "/metrics")
+ANYBODY = {
+    "nobody": {},
+    "a wrong token": {"Authorization": "Bearer wrong"},
+    "an empty token": {"Authorization": "Bearer "},
+    "a caller": {"Authorization": f"Bearer {TOKENS['caller']}"},
+    "who says to be inside": {"X-Forwarded-For": "127.0.0.1", "Forwarded": "for=127.0.0.1"},
+}
+
+
+class Failing(BaseHTTPRequestHandler):
+    """Answers with an error that tells much."""
+
+    def do_POST(self) -> None:
+        self.send_response(500)
+        self.send_header("Content-Length", str(len(BODY)))
+        self.end_headers()
+        self.wfile.write(BODY.encode())
+
+    do_GET = do_POST
+
+    def log_message(self, format: str, *args: object) -> None:
+        del format, args
+
+
+@pytest.fixture(scope="module")
+def failing() -> Iterator[int]:
+    """The port of an HTTP server that fails."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Failing) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield server.server_port
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    failing: int, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[GatewayProcess, tuple[str, ...]]]:
+    """A gateway whose upstreams have failed; its main address and that of its metrics."""
+    folder = tmp_path_factory.mktemp("readiness")
+    script = folder / PLACE / "server.py"
+    script.parent.mkdir()
+    script.write_text(f"import sys; print({SAID!r}, file=sys.stderr); sys.exit(3)")
+    port = free_port()
+    config = {
+        "server": {"metrics": {"port": port}},
+        "security": {
+            "tokens": {
+                "caller": {"token": TOKENS["caller"]},
+                "admin": {"token": TOKENS["admin"], "scopes": ["admin"]},
+            }
+        },
+        "upstreams": {
+            "pipe": {"command": sys.executable, "args": [str(script)]},
+            "web": {"url": f"http://127.0.0.1:{failing}/{PLACE}?api_key={KEY}"},
+        },
+    }
+    with GatewayProcess(config, folder, wait=False) as running:
+        urls = (running.url, f"http://127.0.0.1:{port}")
+        until = time.monotonic() + FAILED_S
+        while any(text not in json.dumps(_details(running.url)) for text in (SAID, BODY)):
+            assert time.monotonic() < until, _details(running.url)
+            time.sleep(0.05)
+        yield running, urls
+
+
+def _fetch(url: str, headers: dict[str, str]) -> str:
+    try:
+        with urllib.request.urlopen(
+            urllib.request.Request(url, headers=headers), timeout=30
+        ) as answer:
+            return answer.read().decode()
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.read().decode()
+
+
+def _details(base: str) -> dict[str, object]:
+    return json.loads(_fetch(f"{base}/readyz", {"Authorization": f"Bearer {TOKENS['admin']}"}))
+
+
+def test_an_administrator_is_told_why(gateway: tuple[GatewayProcess, tuple[str, ...]]) -> None:
+    _, urls = gateway
+    for base in urls:
+        said = json.dumps(_details(base))
+        assert SAID in said
+        assert BODY in said
+        assert KEY not in said, "not even the administrator needs the key"
+
+
+@pytest.mark.parametrize("who", ANYBODY)
+@pytest.mark.parametrize("path", PATHS)
+def test_nobody_else_is_told_what_upstreams_said_or_where_they_are(
+    gateway: tuple[GatewayProcess, tuple[str, ...]], who: str, path: str
+) -> None:
+    _, urls = gateway
+    for base in urls:
+        body = _fetch(base + path, ANYBODY[who])
+        shown = [text for text in (KEY, SAID, BODY, PLACE, sys.executable) if text in body]
+        assert not shown, f"{base}{path} shows {who}: {shown}"
+        if path == "/readyz":
+            assert set(json.loads(body)) == {"status"}
+
+
+def test_the_log_holds_no_key_of_a_url(gateway: tuple[GatewayProcess, tuple[str, ...]]) -> None:
+    running, _ = gateway
+    log = running.errors()
+    assert "upstream_down" in log
+    assert KEY not in log
