@@ -161,6 +161,17 @@ class Gateway:
         """Whether a first snapshot is there."""
         return self._view.catalog.version > 0
 
+    def awaits(self, server: str, principal: Principal) -> bool:
+        """Whether an upstream is configured of which nothing is known yet, and which this caller
+        may know of.
+        """
+        view = self._view
+        return (
+            server not in view.catalog.servers
+            and server in self.pool.servers()
+            and view.policy.allows(principal, f"{server}__")
+        )
+
     async def context(
         self, request: ClientRequest, *, own_lists: OwnLists = "known"
     ) -> RequestContext:

@@ -201,8 +201,9 @@ class CatalogKeeper:
     async def _trim(self, give_back: Callable[[], object]) -> None:
         """Give back what the snapshot before held, when nobody holds it any more."""
         await asyncio.sleep(TRIM_AFTER_S)
+        held = self._retriever is not None and not self._indexed.is_set()
         await asyncio.to_thread(give_back)
-        if self._retriever is not None and not self._indexed.is_set():  # the index held it, too
+        if held:  # by the index, too
             await self._indexed.wait()
             await asyncio.sleep(TRIM_AFTER_S)
             await asyncio.to_thread(give_back)

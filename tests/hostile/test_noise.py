@@ -16,7 +16,7 @@ import structlog
 from aiohttp import web
 from yarl import URL
 
-from armory.http1.eventstream import EventParser
+from armory.http1.eventstream import Event, EventParser
 from armory.http1.pool import Connections
 from armory.http1.reading import read_events
 from armory.testing.clients.recording import RecordingObserver
@@ -25,6 +25,7 @@ from armory.upstreams.session import budget as budgets
 from armory.upstreams.session.base import LinkContext
 from armory.upstreams.session.budget import BURST, RATE, Budget
 from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.http_answers import messages_in
 from armory.upstreams.transports.stdio import StdioLink
 
 pytestmark = pytest.mark.anyio
@@ -77,6 +78,14 @@ def test_garbage_is_slowed_and_then_cut(size: int) -> None:
     assert count < (BURST + 15 * RATE) / budgets.NUISANCE
     assert len(logs) <= 23
     assert [line["event"] for line in logs].count("upstream_muted") == 1
+
+
+@pytest.mark.parametrize("data", [b"", b" ", b"\n"])
+def test_an_event_that_only_names_an_id_is_no_garbage(data: bytes) -> None:
+    with structlog.testing.capture_logs() as logs:
+        assert messages_in(Event(data, id="1"), Budget("up", clock=Ticking())) == []
+        assert messages_in(Event(b"no JSON", id="2"), Budget("up", clock=Ticking())) == []
+    assert len(logs) == 1, "of what is garbage"
 
 
 def test_who_stops_is_forgiven() -> None:

@@ -21,7 +21,7 @@ import pytest
 from armory.testing.processes import GatewayProcess
 from armory.testing.servers import free_port
 
-TOKENS = {name: f"{name}-{'t' * 40}" for name in ("caller", "admin")}
+TOKENS = {name: f"{name}-{'t' * 40}" for name in ("caller", "barred", "admin")}
 KEY = "key-of-the-url-4711"
 SAID = "said-on-standard-error"
 BODY = "body-of-the-error"
@@ -78,21 +78,25 @@ def gateway(
         "security": {
             "tokens": {
                 "caller": {"token": TOKENS["caller"]},
+                "barred": {"token": TOKENS["barred"], "scopes": ["barred"]},
                 "admin": {"token": TOKENS["admin"], "scopes": ["admin"]},
-            }
+            },
+            "policies": [{"allow": ["*"]}, {"who": ["barred"], "deny": ["*"]}],
         },
         "upstreams": {
             "pipe": {"command": sys.executable, "args": [str(script)]},
             "web": {"url": f"http://127.0.0.1:{failing}/{PLACE}?api_key={KEY}"},
         },
     }
-    with GatewayProcess(config, folder, wait=False) as running:
-        urls = (running.url, f"http://127.0.0.1:{port}")
+    running = GatewayProcess(config, folder, wait=False)
+    try:
         until = time.monotonic() + FAILED_S
         while any(text not in json.dumps(_details(running.url)) for text in (SAID, BODY)):
             assert time.monotonic() < until, _details(running.url)
             time.sleep(0.05)
-        yield running, urls
+        yield running, (running.url, f"http://127.0.0.1:{port}")
+    finally:
+        running.close()
 
 
 def _fetch(url: str, headers: dict[str, str]) -> str:
@@ -131,6 +135,35 @@ def test_nobody_else_is_told_what_upstreams_said_or_where_they_are(
         assert not shown, f"{base}{path} shows {who}: {shown}"
         if path == "/readyz":
             assert set(json.loads(body)) == {"status"}
+
+
+def _status_of(url: str, who: str) -> tuple[int, str | None, str]:
+    asked = urllib.request.Request(
+        url,
+        data=b'{"jsonrpc":"2.0","id":1,"method":"ping"}',
+        headers={"Authorization": f"Bearer {TOKENS[who]}", "Content-Type": "application/json"},
+    )
+    try:
+        urllib.request.urlopen(asked, timeout=30).close()
+    except urllib.error.HTTPError as refused:
+        with refused:
+            return refused.code, refused.headers["Retry-After"], refused.read().decode()
+    return 200, None, ""
+
+
+@pytest.mark.parametrize("server", ["pipe", "web"])
+def test_an_endpoint_that_was_never_ready_is_awaited_by_those_who_may_know_of_it(
+    gateway: tuple[GatewayProcess, tuple[str, ...]], server: str
+) -> None:
+    running, _ = gateway
+    status, again, body = _status_of(f"{running.url}/mcp/{server}", "caller")
+    assert (status, again) == (503, "5")
+    assert f"upstream '{server}' is not ready yet" in body
+    assert not [text for text in (KEY, SAID, BODY, PLACE, sys.executable) if text in body]
+    unknown = _status_of(f"{running.url}/mcp/none", "caller")
+    barred = _status_of(f"{running.url}/mcp/{server}", "barred")
+    assert unknown[0] == barred[0] == 404
+    assert barred[2] == unknown[2].replace("/none", f"/{server}")
 
 
 def test_the_log_holds_no_key_of_a_url(gateway: tuple[GatewayProcess, tuple[str, ...]]) -> None:

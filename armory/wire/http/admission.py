@@ -11,7 +11,7 @@ from typing import Literal
 from aiohttp import web
 
 from armory.domain.principal import Principal
-from armory.errors import ArmoryError, AuthenticationFailed, InsufficientScope
+from armory.errors import ArmoryError, AuthenticationFailed, InsufficientScope, UpstreamUnavailable
 from armory.gateway.endpoint import ALL, Endpoint
 from armory.gateway.gateway import Gateway
 from armory.protocol import codes
@@ -26,6 +26,7 @@ from armory.wire.http.resources import ProtectedResources
 
 _GONE = 499
 """The client went away before its answer began; nobody reads this."""
+_RETRY_AFTER_S = "5"
 Kind = Literal["all", "set", "server"]
 Serve = Callable[[AdmittedRequest], Awaitable[web.StreamResponse]]
 
@@ -116,6 +117,7 @@ class Admission:
         principal = await self._authenticated(request, remote, extra)
         endpoint = self._endpoint(kind, request, principal)
         if endpoint is None:
+            self._refuse_not_ready(kind, request, principal, extra)
             message = (
                 f"there is no MCP endpoint {request.path!r}; /.well-known/mcp.json names those "
                 "that there are"
@@ -141,6 +143,19 @@ class Admission:
         except ArmoryError as failure:
             response = _refused(503, codes.BACKEND, failure, extra)
         raise RequestRejected(response)
+
+    def _refuse_not_ready(
+        self, kind: Kind, request: web.Request, principal: Principal, extra: dict[str, str]
+    ) -> None:
+        name = request.match_info.get("name", "")
+        if kind == "server" and self._gateway.awaits(name, principal):
+            failure = UpstreamUnavailable(
+                f"upstream {name!r} is not ready yet: it has given no list so far; administrators "
+                "see why in `armory status`",
+                upstream=name,
+            )
+            headers = {**extra, "Retry-After": _RETRY_AFTER_S}
+            raise RequestRejected(_refused(503, codes.BACKEND, failure, headers))
 
     def _endpoint(self, kind: Kind, request: web.Request, principal: Principal) -> Endpoint | None:
         if kind == "all":
