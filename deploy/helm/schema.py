@@ -13,6 +13,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from armory.config.schema import config_schema
 
 FILE = Path(__file__).parent / "armory" / "values.schema.json"
@@ -161,6 +163,24 @@ def _network() -> Schema:
     }
 
 
+def _require(schema: Schema, defaults: dict[str, Any]) -> None:
+    """Require what templates cannot do without: `null` takes a default away.
+
+    That is every block and every single value whose default says something; lists, and objects
+    that Kubernetes describes, may be taken away.
+    """
+    required: list[str] = []
+    for name, inner in schema["properties"].items():
+        default = defaults.get(name)
+        if "properties" in inner and default:
+            _require(inner, default)
+            required.append(name)
+        elif default and not isinstance(default, dict | list):
+            required.append(name)
+    if required:
+        schema["required"] = required
+
+
 def values_schema() -> Schema:
     """The schema as a JSON object. Draft 7, which every Helm 3 and 4 reads."""
     armory = config_schema()
@@ -203,6 +223,7 @@ def values_schema() -> Schema:
         **_network(),
         **_workload(),
     )
+    _require(top, yaml.safe_load((FILE.parent / "values.yaml").read_text(encoding="utf-8")))
     top["properties"]["global"] = {"type": "object", "description": "Helm's own; not used."}
     top["properties"]["enabled"] = {"type": "boolean", "description": "For charts around this one."}
     return {

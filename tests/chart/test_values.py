@@ -44,6 +44,12 @@ REFUSED = {
     ),
     "a base path without a slash": ({"config": {"server": {"base_path": "tools"}}}, "base_path"),
     "a block that is null": ({"config": {"server": None}}, "config/server.*want object"),
+    "a block of the chart that is null": ({"metrics": None}, "missing propert.*metrics"),
+    "a block in a block that is null": (
+        {"networkPolicy": {"egress": None}},
+        "networkPolicy.*missing propert.*egress",
+    ),
+    "a number that is null": ({"replicas": None}, "missing propert.*replicas"),
     "an ingress without hosts": ({"ingress": {"enabled": True}}, "ingress.hosts"),
     "a route without parents": ({"httpRoute": {"enabled": True}}, "httpRoute.parentRefs"),
     "replicas without Redis": (

@@ -82,11 +82,14 @@ def test_a_database_that_is_away_at_the_start_is_waited_for(serve: Callable[...,
         database.stop()
         served = serve(
             {
+                "server": {"host": "0.0.0.0"},
                 "accounts": {"enabled": True},
                 "security": {"tokens": {"main": {"token": "token-of-main"}}},
                 "storage": {"url": database.url()},
             }
         ).ready()
+        # the URL that works here, and that it is not the only one
+        assert any("(bound to 0.0.0.0:" in line for line in served.log), served.log
         status, body = served.readiness()
         assert status == 503
         assert f"127.0.0.1:{database.port}" in body["not_ready"][0]
