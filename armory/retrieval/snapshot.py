@@ -60,6 +60,5 @@ def with_vectors(words: Snapshot, rows: Sequence[Row], view: VectorView) -> Snap
 
 
 def _codes(values: Sequence[str]) -> tuple[IntArray, dict[str, int]]:
-    names: dict[str, int] = {}
-    codes = [names.setdefault(value, len(names)) for value in values]
-    return np.array(codes, np.int64), names
+    names = {name: code for code, name in enumerate(dict.fromkeys(values))}
+    return np.fromiter(map(names.__getitem__, values), np.int64, len(values)), names

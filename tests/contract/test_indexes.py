@@ -21,6 +21,10 @@ from tests.contract.qdrant_server import QdrantServer
 
 pytestmark = pytest.mark.anyio
 DIM = 16
+_SERVER = pytest.mark.skipif(
+    "QDRANT_URL" not in os.environ and shutil.which("qdrant") is None,
+    reason="QDRANT_URL is not set, and there is no qdrant on the PATH",
+)
 KINDS = [
     "exact",
     "faiss",
@@ -28,13 +32,8 @@ KINDS = [
     "qdrant-memory",
     "qdrant-path",
     "qdrant-http",
-    pytest.param(
-        "qdrant-server",
-        marks=pytest.mark.skipif(
-            "QDRANT_URL" not in os.environ and shutil.which("qdrant") is None,
-            reason="QDRANT_URL is not set, and there is no qdrant on the PATH",
-        ),
-    ),
+    pytest.param("qdrant-server", marks=_SERVER),
+    pytest.param("qdrant-int8", marks=_SERVER),
 ]
 Maker = Callable[[], VectorIndex]
 
@@ -63,6 +62,11 @@ def make(request: pytest.FixtureRequest, tmp_path: Path, server: QdrantServer) -
         "qdrant-http": lambda: QdrantIndex(identity, DIM, QdrantSettings(url=server.url)),
         "qdrant-server": lambda: QdrantIndex(
             identity, DIM, QdrantSettings(url=request.getfixturevalue("qdrant_url"))
+        ),
+        "qdrant-int8": lambda: QdrantIndex(
+            identity,
+            DIM,
+            QdrantSettings(url=request.getfixturevalue("qdrant_url"), quantization="int8"),
         ),
     }
     return makers[kind]

@@ -225,6 +225,20 @@ async def test_one_changed_tool_writes_one_point_and_reads_no_vectors(
         assert not [path for _, path, _ in server.sizes[before:] if path.endswith("/scroll")]
 
 
+async def test_asking_whether_it_is_there_forgets_nothing(
+    server: QdrantServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [Row(f"t{i}", f"d{i}", "s") for i in range(50)]
+    vectors = {row.key: unit((1, DIM), i) for i, row in enumerate(rows)}
+    index = QdrantIndex("model", DIM, QdrantSettings(url=server.url))
+    await index.update(rows, vectors)
+    monkeypatch.delattr("armory.retrieval.indexes.qdrant_places.point_id")  # no id is made again
+    await index.stored(())
+    assert len(await index.stored(rows)) == 50
+    await index.update(rows[5:], {})
+    await index.aclose()
+
+
 async def test_a_restart_reads_no_vectors_that_are_at_hand(
     server: QdrantServer, tmp_path: Path
 ) -> None:

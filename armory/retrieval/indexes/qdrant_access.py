@@ -105,7 +105,10 @@ class Searches:
         self.collection = collection
         named = quote(collection, safe="")
         self._base = f"{_base(url, secure=api_key is not None)}/collections/{named}/points"
-        self._headers = {"Content-Type": "application/json"}
+        self._headers = {
+            "Content-Type": "application/json",
+            "Accept-Encoding": "identity",  # a list of points is packed longer than it is sent
+        }
         if api_key is not None:
             self._headers["api-key"] = api_key
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)

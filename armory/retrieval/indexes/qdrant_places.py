@@ -7,7 +7,7 @@ store, an embedder or a ranker.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +44,7 @@ class Places:
         self.first = dict(zip(reversed(self.ids), range(len(self.ids) - 1, -1, -1), strict=True))
         self._further = dict(self._shared())
         if before is None or others is None or not all(self._stays(before, i) for i in others):
-            self.servers, self.server_names = _codes(row.server for row in self.rows)
+            self.servers, self.server_names = _codes([row.server for row in self.rows])
             self.sample = frozenset(Background.choose([row.key for row in self.rows]))
         else:
             self.servers, self.server_names = before.servers, before.server_names
@@ -94,7 +94,6 @@ class Places:
         return row.key == was.key and row.server == was.server
 
 
-def _codes(names: Iterable[str]) -> tuple[NDArray[np.int32], list[str]]:
-    known: dict[str, int] = {}
-    codes = np.fromiter((known.setdefault(name, len(known)) for name in names), np.int32)
-    return codes, list(known)
+def _codes(names: Sequence[str]) -> tuple[NDArray[np.int32], list[str]]:
+    known = {name: code for code, name in enumerate(dict.fromkeys(names))}
+    return np.fromiter(map(known.__getitem__, names), np.int32, len(names)), list(known)
