@@ -126,13 +126,11 @@ async def test_points_of_others_crowd_nobody_out(server: QdrantServer, others: i
     views = [await own.update(rows, vectors)]
     await other.update(foreign, near)
     views.append(await own.update(rows, {}))
-    candidates: dict[bool, list[int]] = {}
     for view in views:
         for inside in (None, allowed):
             expected = await truth.search(queries, 60, inside)
             hits = await view.search(queries, 7, inside, np.array([5, 6]))
             assert {5, 6} <= set(hits.rows.tolist())
-            assert candidates.setdefault(inside is None, hits.rows.tolist()) == hits.rows.tolist()
             for found, whole in zip(hits.cosine, expected.cosine, strict=True):
                 best = hits.rows[np.argsort(-found)[:7]]
                 assert best.tolist() == expected.rows[np.argsort(-whole)[:7]].tolist()
@@ -141,6 +139,22 @@ async def test_points_of_others_crowd_nobody_out(server: QdrantServer, others: i
             if inside is None:
                 np.testing.assert_allclose(hits.mean, expected.mean, atol=1e-5)
             assert hits.lost == 0
+    for index in (own, other):
+        await index.aclose()
+
+
+async def test_points_of_others_add_no_candidates(server: QdrantServer) -> None:
+    """They are far from the query: asking for more because of them finds more of one's own."""
+    rows = [Row(f"t{i}", f"own-{i}", "s") for i in range(60)]
+    vectors = {row.key: unit((1, DIM), i) for i, row in enumerate(rows)}
+    query = unit((1, DIM), 1_000)
+    foreign = [Row(f"t{i}", f"other-{i}", "s") for i in range(60)]
+    own, other = (QdrantIndex("model", DIM, QdrantSettings(url=server.url)) for _ in range(2))
+    alone = await (await own.update(rows, vectors)).search(query, 7)
+    await other.update(foreign, {row.key: -query for row in foreign})
+    beside = await (await own.update(rows, {})).search(query, 7)
+    assert beside.rows.tolist() == alone.rows.tolist()
+    assert len(alone.rows) == 7
     for index in (own, other):
         await index.aclose()
 
