@@ -22,7 +22,7 @@ from typing import Any
 
 from benchmarks.load.catalog import SERVER, catalog, queries
 from benchmarks.load.driver import Connection, cpu_seconds, prepare
-from benchmarks.load.lists import ask, await_ready, upstream_app
+from benchmarks.load.lists import READINESS, ask, await_ready, upstream_app
 from benchmarks.load.processes import end_on_sigterm, free_port, machine, process, rss_mb, versions
 
 SESSIONS = 1_000
@@ -32,7 +32,9 @@ CONFIG = """\
 server: {{port: {port}}}
 upstreams: {{{name}: {{url: "http://127.0.0.1:{upstream}/mcp", call_timeout_s: 600}}}}
 accounts: {{enabled: true}}
-security: {{allow_anonymous: true}}
+security:
+  allow_anonymous: true
+  tokens: {{readiness: {{token: {token}, scopes: [admin]}}}}
 observability: {{log_level: error}}
 """
 
@@ -117,7 +119,8 @@ def measure(data: Path, count: int, texts: list[str]) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         file = folder / "armory.yaml"
-        file.write_text(CONFIG.format(port=port, upstream=upstream, name=SERVER))
+        values = {"port": port, "upstream": upstream, "name": SERVER, "token": READINESS}
+        file.write_text(CONFIG.format(**values))
         offers = [sys.executable, "-m", "benchmarks.sizing.run", str(data)]
         offers += ["--serve", str(count)]
         serve = [sys.executable, "-m", "armory.cli.main", "serve", "--config", str(file)]
