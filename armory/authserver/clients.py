@@ -1,6 +1,7 @@
 """Clients, and how they become known: RFC 7591 without a table.
 
-Owns: what a client may say of itself, and its id. Never fetches anything.
+Owns: what a client may say of itself, its id, and those whom the operator registered. Never fetches
+anything.
 
 The id of a client that registers is what it said, sealed: so replicas know it without a database,
 and registering without end fills nothing.
@@ -20,6 +21,7 @@ import msgspec
 
 from armory.authserver import redirects
 from armory.authserver.errors import OAuthError, UnusableClient
+from armory.authserver.settings import KnownClient
 from armory.oauth.metadata import text, texts
 
 AuthMethod = Literal["none", "client_secret_basic", "client_secret_post"]
@@ -101,11 +103,18 @@ class Registrations:
     Args:
         seal: makes ids.
         patterns: of redirect URIs that are allowed.
+        by_hand: clients that the operator registered.
     """
 
-    def __init__(self, seal: Seal, patterns: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        seal: Seal,
+        patterns: Sequence[str] = (),
+        by_hand: Mapping[str, KnownClient] | None = None,
+    ) -> None:
         self._seal = seal
         self._patterns = patterns
+        self._by_hand = by_hand or {}
 
     def register(self, asked: Mapping[str, Any]) -> dict[str, Any]:
         """Register a client; the answer of RFC 7591, 3.2.1.
@@ -151,6 +160,10 @@ class Registrations:
         """The client that registered under an id; None: nobody did, or one that is not allowed any
         more.
         """
+        by_hand = self._by_hand.get(client_id)
+        if by_hand is not None:
+            method: AuthMethod = "client_secret_basic" if by_hand.client_secret else "none"
+            return Client(client_id, by_hand.name or client_id, by_hand.redirects, method)
         sealed = decoded(client_id.removeprefix(_PREFIX))
         if not client_id.startswith(_PREFIX) or sealed is None:
             return None
@@ -168,6 +181,11 @@ class Registrations:
             UnusableClient: it does not.
         """
         if client.method == "none":
+            return
+        by_hand = self._by_hand.get(client.id)
+        if by_hand is not None:
+            if not hmac.compare_digest(secret.encode(), by_hand.client_secret.encode()):
+                raise UnusableClient("the client_secret is not the configured one")
             return
         sealed = decoded(secret)
         kept = None if sealed is None else self._seal.open(sealed, _SECRET)

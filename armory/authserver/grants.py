@@ -12,6 +12,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+import secrets
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from typing import Protocol
 import msgspec
 import structlog
 
+from armory.authserver.assertions import Vouched
 from armory.authserver.clients import Client, Seal, decoded, encoded
 from armory.authserver.errors import OAuthError
 from armory.authserver.provider import Identity, Provider
@@ -31,6 +33,7 @@ _log = structlog.get_logger(__name__)
 ACCESS_PREFIX = "armory_at_"
 _CODE_PREFIX, _REFRESH_PREFIX = "armory_code_", "armory_rt_"
 _ACCESS, _CODE, _REFRESH = "oauth access token", "oauth code", "oauth refresh token"
+_ASSERTION = "oauth assertion"
 _ACCESS_S, _LEAST_S = 1_800.0, 60.0
 _CODE_S, _BEGUN_S = 60.0, 600.0
 _KEPT_S = 30 * 86_400.0
@@ -100,7 +103,7 @@ class Given:
     """The answer of the token endpoint.
 
     Attributes:
-        access, refresh: tokens.
+        access, refresh: tokens; no refresh token for an ID-JAG.
         lifetime_s: of the access token.
     """
 
@@ -167,6 +170,28 @@ class Grants:
         if not await self._store.take(handle.grant, 1, None, _KEPT_S):
             raise await self._reused(handle)
         return self._given(handle.grant, 2, grant)
+
+    async def vouched(self, said: Vouched, client: Client, resource: str) -> Given:
+        """An access token for what an identity provider says of a person.
+
+        There is no refresh token: for the next one the client is vouched for again. An assertion
+        counts once where its client cannot prove who it is.
+
+        Raises:
+            OAuthError: it was used before.
+        """
+        now = self._clock()
+        if client.method == "none":
+            once = hashlib.sha256(f"{_ASSERTION} {said.once}".encode()).hexdigest()
+            if not await self._store.begin(once, max(_LEAST_S, said.until - now)):
+                raise _bad_grant("this assertion was used before; ask for another one")
+        id = secrets.token_hex(32)
+        login = Login(said.identity.subject.partition("|")[0], "", resource, "")
+        grant = Grant(Request(client.digest, "", None, "", resource), said.identity, login)
+        await self._store.begin(id, _ACCESS_S)
+        await self._store.take(id, 0, msgspec.json.encode(grant), _ACCESS_S)
+        handle = Handle(id, 1, now + _ACCESS_S, resource)
+        return Given(self._sealed(ACCESS_PREFIX, _ACCESS, handle), "", int(_ACCESS_S))
 
     async def refresh(self, token: str, client: Client, resource: str) -> Given:
         """New tokens for a refresh token.

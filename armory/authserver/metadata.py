@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from armory.authserver.assertions import JWT_BEARER, PROFILE
 from armory.authserver.clients import METHODS
 
 
-def document(issuer: str, scopes: Sequence[str]) -> dict[str, Any]:
-    """The metadata of the gateway at `issuer`.
+def document(issuer: str, scopes: Sequence[str], *, id_jags: bool = False) -> dict[str, Any]:
+    """The metadata of the gateway at `issuer`, which may take ID-JAGs.
 
     The members that OpenID Connect adds are there for clients that look at that document alone; no
     ID tokens are given out, so there are no keys.
@@ -35,6 +36,9 @@ def document(issuer: str, scopes: Sequence[str]) -> dict[str, Any]:
         "subject_types_supported": ["public"],
         "id_token_signing_alg_values_supported": ["RS256"],
     }
+    if id_jags:
+        found["grant_types_supported"] = [*found["grant_types_supported"], JWT_BEARER]
+        found["authorization_grant_profiles_supported"] = [PROFILE]
     if scopes:
         found["scopes_supported"] = list(scopes)
     return found

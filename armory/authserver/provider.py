@@ -133,8 +133,8 @@ class Provider(CodeFlow):
             if claims and more.get("sub") != claims.get("sub"):
                 more = {}  # of somebody else (OpenID Connect Core, 5.3.2)
             claims = {**more, **claims}
-        user = _name(claims, self._settings.user_claim)
-        subject = _name(claims, "sub") if "sub" in claims else user
+        user = named(claims, self._settings.user_claim)
+        subject = named(claims, "sub") if "sub" in claims else user
         scopes = scopes_of(claims, self._settings.scopes_claim)
         return Identity(f"{self.issuer}|{subject}", user, tuple(sorted(scopes)))
 
@@ -170,8 +170,12 @@ class Provider(CodeFlow):
         return found
 
 
-def _name(claims: Mapping[str, Any], claim: str) -> str:
-    """A name in a claim; some providers count their users."""
+def named(claims: Mapping[str, Any], claim: str) -> str:
+    """A name in a claim; some providers count their users.
+
+    Raises:
+        AuthenticationFailed: there is none.
+    """
     said = claims.get(claim)
     numbered = isinstance(said, int) and not isinstance(said, bool)
     try:

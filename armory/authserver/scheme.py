@@ -64,7 +64,7 @@ class GrantScheme:
             "oauth",
             handle.until,
             frozenset((handle.resource,)),
-            grant.login.access_token,
+            grant.login.access_token or None,
         )
 
     def ended(self, id: str) -> str | None:

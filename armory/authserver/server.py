@@ -5,6 +5,7 @@ Owns: putting the parts of this room together. Never talks HTTP to clients.
 
 from __future__ import annotations
 
+from armory.authserver.assertions import Assertions
 from armory.authserver.clients import Client, Registrations, Seal
 from armory.authserver.documents import Documents, is_document
 from armory.authserver.errors import UnusableClient
@@ -25,12 +26,13 @@ class AuthorizationServer:
         store: where grants rest.
 
     Attributes:
-        registrations, grants, provider, scheme, settings: the parts.
+        registrations, assertions, grants, provider, scheme, settings: the parts.
     """
 
     def __init__(self, settings: ProxySettings, seal: Seal, store: GrantStore) -> None:
         self.settings = settings
-        self.registrations = Registrations(seal, settings.redirects)
+        self.registrations = Registrations(seal, settings.redirects, settings.clients)
+        self.assertions = Assertions(settings)
         self.provider = Provider(settings)
         self.grants = Grants(store, seal, self.provider)
         self.scheme = GrantScheme(self.grants, settings.granted)

@@ -5,7 +5,23 @@ Owns: the dataclass that `runtime` fills, and its defaults. Never imports anythi
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class KnownClient:
+    """A client that the operator registered.
+
+    Attributes:
+        name: what people are shown.
+        client_secret: its secret; "": it has none.
+        redirects: redirect URIs, exact; on loopback with any port.
+    """
+
+    name: str = ""
+    client_secret: str = field(default="", repr=False)
+    redirects: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +34,8 @@ class ProxySettings:
         authorize_url, token_url: where people log in, and where codes are redeemed.
         userinfo_url: who the person is, where there is no ID token.
         scopes: asked for at the provider.
+        clients: registered by the operator, by their ids.
+        id_jag_issuers: identity providers whose ID-JAGs clients may redeem.
         redirects: patterns of what clients may be sent back to; none: any that is safe.
         consent: whether people are asked before a client is let in.
         granted: scopes that every token of the gateway carries.
@@ -32,6 +50,8 @@ class ProxySettings:
     token_url: str = ""
     userinfo_url: str = ""
     scopes: tuple[str, ...] = ()
+    clients: Mapping[str, KnownClient] = field(default_factory=dict[str, KnownClient])
+    id_jag_issuers: tuple[str, ...] = ()
     redirects: tuple[str, ...] = ()
     consent: bool = True
     granted: tuple[str, ...] = ()

@@ -176,6 +176,9 @@ def _oauth(config: Config) -> Found:
         )
 
 
+_REGISTERED = "armory_client_"
+
+
 def _proxy(proxy: ProxyConfig, *, known: bool) -> Found:
     from armory.oauth.metadata import is_secure
 
@@ -189,6 +192,7 @@ def _proxy(proxy: ProxyConfig, *, known: bool) -> Found:
         url = getattr(proxy, name)
         if url is not None and not is_secure(url):
             yield (*at, name), f"{url!r} is no https URL"
+    yield from _clients(proxy)
     if not proxy.consent and not proxy.redirects:
         yield (
             (*at, "consent"),
@@ -201,6 +205,28 @@ def _proxy(proxy: ProxyConfig, *, known: bool) -> Found:
             "the gateway gives out tokens for its own URL, and does not know its name: give the "
             "names that clients use under server.allowed_hosts",
         )
+
+
+def _clients(proxy: ProxyConfig) -> Found:
+    from armory.oauth.metadata import is_secure
+
+    at = ("security", "oauth", "proxy")
+    for issuer in proxy.id_jag_issuers:
+        if not is_secure(issuer):
+            yield (*at, "id_jag_issuers"), f"{issuer!r} is no https URL; give issuer identifiers"
+    for id, client in proxy.clients.items():
+        if not id.isprintable() or not id or " " in id or id.startswith(("https://", _REGISTERED)):
+            yield (
+                (*at, "clients", id),
+                f"a client id is printable, without spaces, and begins neither with 'https://' nor "
+                f"with {_REGISTERED!r}: those are known by themselves",
+            )
+        if not client.redirects and not proxy.id_jag_issuers:
+            yield (
+                (*at, "clients", id, "redirects"),
+                "give the client's redirect URIs, or 'id_jag_issuers', else nobody can log in "
+                "with it",
+            )
 
 
 def _shared_key(config: Config) -> Found:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any, cast
@@ -72,7 +72,7 @@ class Issuer:
         self._lock = asyncio.Lock()
         self.keys = KeySet(self._keys_url, ALGORITHMS, fetch=fetch, clock=clock)
 
-    async def claims(self, token: str) -> Mapping[str, Any]:
+    async def claims(self, token: str, types: Collection[str] = _TYPES) -> Mapping[str, Any]:
         """The claims of an access token that this issuer signed; audiences are not checked.
 
         Raises:
@@ -83,8 +83,8 @@ class Issuer:
         algorithm, kid, kind = header.get("alg"), header.get("kid"), header.get("typ", "jwt")
         if algorithm not in ALGORITHMS:
             raise jwt.InvalidAlgorithmError
-        if not isinstance(kind, str) or kind.lower() not in _TYPES:
-            raise jwt.InvalidTokenError  # an assertion, a logout token: no access token
+        if not isinstance(kind, str) or kind.lower() not in types:
+            raise jwt.InvalidTokenError  # e.g. a logout token in place of an access token
         key = await self.keys.key(kid if isinstance(kid, str) else None)
         if key is None:
             raise jwt.InvalidKeyError

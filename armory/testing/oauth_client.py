@@ -9,7 +9,7 @@ import base64
 import hashlib
 import re
 import secrets
-from typing import Any
+from typing import Any, Self
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import aiohttp
@@ -33,7 +33,7 @@ class App:
         )
         self.client_id = self.state = self.verifier = ""
 
-    async def __aenter__(self) -> App:
+    async def __aenter__(self) -> Self:
         return self
 
     async def __aexit__(self, *_: object) -> None:

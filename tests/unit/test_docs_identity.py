@@ -19,8 +19,8 @@ BLOCKS = [
 ]
 
 
-def test_each_set_up_has_one_and_the_fifth_two() -> None:
-    assert [number for number, _ in BLOCKS] == list("12345567")
+def test_each_set_up_has_one_and_the_fifth_and_seventh_two() -> None:
+    assert [number for number, _ in BLOCKS] == list("123455677")
 
 
 @pytest.mark.parametrize(("number", "text"), BLOCKS)

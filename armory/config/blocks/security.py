@@ -69,6 +69,17 @@ class IntrospectionConfig(Block):
     """Its secret; take it from a variable."""
 
 
+class ProxyClientConfig(Block):
+    """A client that is registered by hand; its key is its client id."""
+
+    name: str = ""
+    """What people are shown when they let it in; empty: its id."""
+    client_secret: OptionalSecret = None
+    """Its secret; take it from a variable. null: it has none."""
+    redirects: Texts = Field(default_factory=list[str])
+    """Its redirect URIs, exact; on loopback with any port. None: it only brings ID-JAGs."""
+
+
 class ProxyConfig(Block):
     """The gateway as an authorization server in front of a provider that registers no clients."""
 
@@ -86,6 +97,11 @@ class ProxyConfig(Block):
     """Its secret; take it from a variable."""
     scopes: Texts = Field(default_factory=list[str])
     """Asked for at the provider; none: with an `issuer`, `openid profile email`."""
+    clients: dict[str, ProxyClientConfig] = Field(default_factory=dict[str, ProxyClientConfig])
+    """Clients that do not register themselves, by client id."""
+    id_jag_issuers: Texts = Field(default_factory=list[str])
+    """Identity providers that may vouch for people toward clients with ID-JAGs (enterprise-managed
+    authorization), which are redeemed without a page; none: no client's are taken."""
     redirects: Texts = Field(default_factory=list[str])
     """Patterns of what clients may be sent back to, e.g. `https://claude.ai/*`; none: any safe."""
     consent: bool = _PROXY.consent

@@ -5,13 +5,13 @@ Owns: putting its parts together. Never gives out a token itself.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
-from typing import TYPE_CHECKING
+from collections.abc import Awaitable, Callable, Collection
+from typing import TYPE_CHECKING, Any
 
 from armory.accounts.service import Accounts
-from armory.authserver.settings import ProxySettings
+from armory.authserver.settings import KnownClient, ProxySettings
 from armory.config import Loaded
-from armory.config.base import values_for
+from armory.config.base import Block, values_for
 from armory.runtime.blocks.encryption import seals
 from armory.storage.grants import GRANTS, StoredGrants
 from armory.wire.http.host_checks import HostChecks
@@ -34,9 +34,12 @@ def authorization_server(loaded: Loaded, accounts: Accounts | None) -> Authoriza
         return None
     from armory.authserver.server import AuthorizationServer  # cryptography: only where needed
 
-    said = {name: v for name, v in values_for(ProxySettings, oauth.proxy).items() if v is not None}
+    said = _plain(ProxySettings, oauth.proxy, but=("clients",))
+    by_hand = oauth.proxy.clients.items()
+    clients = {id: KnownClient(**_plain(KnownClient, client)) for id, client in by_hand}
     settings = ProxySettings(
         **said,
+        clients=clients,
         granted=tuple(oauth.scopes),
         user_claim=oauth.user_claim,
         scopes_claim=oauth.scopes_claim,
@@ -44,6 +47,13 @@ def authorization_server(loaded: Loaded, accounts: Accounts | None) -> Authoriza
     seal = seals(loaded)
     store = StoredGrants(accounts.database, accounts.feed, seal)
     return AuthorizationServer(settings, seal, store)
+
+
+def _plain(
+    settings: type[ProxySettings | KnownClient], block: Block, *, but: Collection[str] = ()
+) -> dict[str, Any]:
+    """What a block says, without what it leaves open."""
+    return {name: v for name, v in values_for(settings, block, but=but).items() if v is not None}
 
 
 def routes_of(

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from urllib.parse import unquote_plus
 
 import structlog
 from aiohttp import web
 
+from armory.authserver.assertions import JWT_BEARER
 from armory.authserver.clients import Client
 from armory.authserver.errors import OAuthError, UnusableClient
 from armory.authserver.grants import Given
@@ -72,7 +74,11 @@ class Endpoints:
         app.router.add_route("OPTIONS", path, _preflight)
 
     async def _metadata(self, request: web.Request) -> web.Response:
-        found = document(self._places.issuer(request), self._server.settings.granted)
+        found = document(
+            self._places.issuer(request),
+            self._server.settings.granted,
+            id_jags=self._server.assertions.taken,
+        )
         return as_json(found, headers={"Cache-Control": "max-age=300"})
 
     async def _keys(self, _request: web.Request) -> web.Response:
@@ -99,16 +105,36 @@ class Endpoints:
         if kind == "refresh_token":
             token = form.get("refresh_token", "")
             return self._given(await grants.refresh(token, client, resource))
+        if kind == JWT_BEARER and self._server.assertions.taken:
+            return await self._vouched(request, form, client)
         raise OAuthError("unsupported_grant_type", "expected authorization_code or refresh_token")
 
-    def _given(self, given: Given) -> web.Response:
+    async def _vouched(
+        self, request: web.Request, form: Mapping[str, str], client: Client
+    ) -> web.Response:
+        """What a client gets whose identity provider vouches for its person."""
+        issuer, assertion = self._places.issuer(request), form.get("assertion", "")
+        asked = form.get("scope", "").split()
+        said = await self._server.assertions.read(assertion, client, issuer, asked, time.time())
+        wanted = form.get("resource", "")
+        resource = said.resource or wanted or f"{issuer}/mcp"
+        if (wanted and wanted != resource) or not self._places.is_resource(request, resource):
+            raise OAuthError(
+                "invalid_target",
+                f"resource must be the URL of an endpoint of this gateway, e.g. {issuer}/mcp, and "
+                "the one that the assertion names",
+            )
+        return self._given(await self._server.grants.vouched(said, client, resource), said.scopes)
+
+    def _given(self, given: Given, scopes: Sequence[str] | None = None) -> web.Response:
         found = {
             "access_token": given.access,
             "token_type": "Bearer",
             "expires_in": given.lifetime_s,
-            "refresh_token": given.refresh,
-            "scope": " ".join(self._server.settings.granted),
+            "scope": " ".join(self._server.settings.granted if scopes is None else scopes),
         }
+        if given.refresh:
+            found["refresh_token"] = given.refresh
         return as_json(found)
 
     async def _revoked(self, request: web.Request) -> web.Response:

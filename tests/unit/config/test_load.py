@@ -195,6 +195,21 @@ def test_problems_of_imported_servers_are_named_where_they_are_written() -> None
             "security.oauth.proxy.consent",
         ),
         (
+            "security: {oauth: {proxy: {client_id: x, issuer: https://a.example, "
+            "id_jag_issuers: http://b.example}}}",
+            "security.oauth.proxy.id_jag_issuers",
+        ),
+        (
+            "security: {oauth: {proxy: {client_id: x, issuer: https://a.example, "
+            "clients: {desk: {client_secret: y}}}}}",
+            "security.oauth.proxy.clients.desk.redirects",
+        ),
+        (
+            "security: {oauth: {proxy: {client_id: x, issuer: https://a.example, "
+            "clients: {armory_client_x: {redirects: 'https://c.example/'}}}}}",
+            "security.oauth.proxy.clients.armory_client_x",
+        ),
+        (
             "server: {host: 0.0.0.0}\nsecurity: {oauth: {issuer: 'https://id.example'}}",
             "security.oauth",
         ),

@@ -1,0 +1,159 @@
+"""ID-JAGs: an identity provider vouches for a person toward a client, and no browser is needed.
+
+Owns: whose such assertions are believed, and what of them (RFC 7523; the OAuth identity assertion
+authorization grant). Never gives out a token.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import jwt
+import structlog
+
+from armory.authserver.clients import Client
+from armory.authserver.errors import OAuthError
+from armory.authserver.provider import Identity, named
+from armory.authserver.settings import ProxySettings
+from armory.errors import AuthenticationFailed
+from armory.oauth.metadata import same_issuer, text
+from armory.security.claims import MAX_TOKEN_CHARS, audience_of, expiry_of, scopes_of
+from armory.security.issuer import Issuer, issuer_of
+
+_log = structlog.get_logger(__name__)
+JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
+PROFILE = "urn:ietf:params:oauth:grant-profile:id-jag"
+_TYPES = frozenset(("oauth-id-jag+jwt", "application/oauth-id-jag+jwt"))
+_MOST_S = 3_600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Vouched:
+    """What an identity provider says of a person.
+
+    Attributes:
+        identity: the person, with the scopes that it is granted.
+        resource: that a token is to be for; "": it does not say.
+        scopes: of the answer.
+        once: names the assertion among all.
+        until: seconds since 1970 until which it holds.
+    """
+
+    identity: Identity
+    resource: str
+    scopes: tuple[str, ...]
+    once: str
+    until: float
+
+
+class Assertions:
+    """See the module.
+
+    Args:
+        settings: which identity providers may vouch for people.
+        leeway_s: how far clocks may be apart.
+    """
+
+    def __init__(self, settings: ProxySettings, *, leeway_s: float = 30.0) -> None:
+        self._settings = settings
+        self._leeway_s = leeway_s
+        self._issuers = [Issuer(name, leeway_s=leeway_s) for name in settings.id_jag_issuers]
+
+    @property
+    def taken(self) -> bool:
+        """Whether any are."""
+        return bool(self._issuers)
+
+    async def read(
+        self, assertion: str, client: Client, gateway: str, asked: Collection[str], now: float
+    ) -> Vouched:
+        """What an assertion says.
+
+        Args:
+            assertion: as the client brings it.
+            client: who brings it, which has proved who it is.
+            gateway: issuer identifier of the gateway, whom it must be for.
+            asked: scopes that the client asks for; none: all that it may have.
+            now: seconds since 1970.
+
+        Raises:
+            OAuthError: it does not hold, is for somebody else, or grants too little.
+            BackendError: the keys of the identity provider cannot be had.
+        """
+        issuer = issuer_of(assertion, self._issuers) if len(assertion) <= MAX_TOKEN_CHARS else None
+        if issuer is None:
+            raise _refused("it is of no identity provider that may vouch for people here")
+        try:
+            claims = await issuer.claims(assertion, _TYPES)
+            until = expiry_of(claims) + self._leeway_s
+            identity = self._identity(issuer, claims)
+        except jwt.PyJWTError as error:
+            _log.info("id_jag_refused", reason=type(error).__name__, issuer=issuer.name)
+            raise _refused(f"it is no ID-JAG that holds now ({type(error).__name__})") from None
+        except AuthenticationFailed as error:
+            raise _refused(error.message) from None
+        if audience_of(claims) != frozenset((gateway,)):
+            raise _refused(f"its aud is not {gateway!r} alone")
+        if text(claims.get("client_id")) != client.id:
+            raise _refused("its client_id is not that of the client that brings it")
+        once = text(claims.get("jti"))
+        if not once or "iat" not in claims:
+            raise _refused("it has no jti or no iat")
+        if until > now + _MOST_S + 2 * self._leeway_s:
+            raise _refused(f"it holds for longer than {int(_MOST_S)} seconds")
+        scopes = self._scopes(claims, frozenset(asked))
+        granted = scopes
+        if self._settings.scopes_claim != "scope":
+            granted |= scopes_of(claims, self._settings.scopes_claim)
+        identity = Identity(identity.subject, identity.user, tuple(sorted(granted)))
+        return Vouched(
+            identity,
+            _resource(claims),
+            tuple(sorted(scopes.union(self._settings.granted))),
+            f"{issuer.name} {once}",
+            until,
+        )
+
+    def _identity(self, issuer: Issuer, claims: Mapping[str, Any]) -> Identity:
+        """The person: the same as by a login, where it is the provider of logins that vouches."""
+        subject = named(claims, "sub")
+        user = named(claims, self._settings.user_claim)
+        first = self._settings.issuer
+        if first and same_issuer(issuer.name, first):
+            return Identity(f"{first}|{subject}", user)
+        return Identity(f"{issuer.name}|{subject}", f"{issuer.name}|{user}")
+
+    def _scopes(self, claims: Mapping[str, Any], asked: frozenset[str]) -> frozenset[str]:
+        """The scopes that are both asked for and granted.
+
+        Raises:
+            OAuthError: one is missing that every token needs.
+        """
+        if "scope" not in claims:
+            return frozenset()
+        scopes = scopes_of(claims, "scope")
+        if asked:
+            scopes &= asked
+        missing = sorted(frozenset(self._settings.granted) - scopes)
+        if missing:
+            raise OAuthError(
+                "invalid_scope",
+                f"every token needs {' '.join(missing)}; ask for it, and have the identity "
+                "provider grant it",
+            )
+        return scopes
+
+
+def _resource(claims: Mapping[str, Any]) -> str:
+    said = claims.get("resource", "")
+    if isinstance(said, list) and len(said) == 1:
+        said = said[0]
+    if not isinstance(said, str):
+        raise _refused("its resource is not one URL")
+    return said
+
+
+def _refused(why: str) -> OAuthError:
+    return OAuthError("invalid_grant", f"the assertion cannot be taken: {why}")
