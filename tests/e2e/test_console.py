@@ -19,7 +19,7 @@ import pytest
 from yarl import URL
 
 from armory.accounts.settings import AccountSettings
-from armory.config import load_text
+from armory.config import load_file, load_text
 from armory.evaluation.dataset import load_dataset
 from armory.runtime import open_runtime
 from armory.testing.embedder import HashingEmbedder
@@ -27,6 +27,8 @@ from armory.testing.identity import IdentityProvider
 from armory.testing.people import TOKENS, Browser, World
 from armory.testing.service import ADMIN_TOKEN, catalog_of, running_service
 from armory.testing.upstreams.accounts import AccountsServer
+from armory.testing.upstreams.http import ScriptedUpstream
+from armory.testing.upstreams.script import Script
 from tests.e2e.markup_server import MARKUP
 
 ROOT = Path(__file__).parents[2]
@@ -34,6 +36,10 @@ DRIVER = ROOT / "tests" / "node" / "console.mjs"
 ROOT_TOKEN, ANN_TOKEN = "the-token-of-the-operator", "the-token-of-a-reader"
 PAGES = ["overview", "playground", "tools", "activity", "people", "usage", "connect"]
 FOR_ADMINISTRATORS = ["changes", "configuration"]
+MANY: list[dict[str, Any]] = [
+    {"name": f"tool_{number}", "description": f"Do what number {number} does"}
+    for number in range(10_000)
+]
 WITHIN_S = 400
 
 
@@ -151,13 +157,9 @@ def test_people_find_their_way_and_markup_stays_text(served: Any, packages: Path
 @pytest.mark.anyio
 @pytest.mark.timeout(1200)
 async def test_ten_thousand_tools(tmp_path: Path, packages: Path) -> None:
-    tools = [
-        {"name": f"tool_{number}", "description": f"Do what number {number} does"}
-        for number in range(10_000)
-    ]
     async with running_service(
         f"sqlite:///{tmp_path / 'armory.db'}",
-        catalog_of({"many": tools}),
+        catalog_of({"many": MANY}),
         settings=AccountSettings(),
         embedder=HashingEmbedder(),
     ) as service:
@@ -170,6 +172,35 @@ async def test_ten_thousand_tools(tmp_path: Path, packages: Path) -> None:
     assert facts["last"] == "10000"
     median = facts["frames"][len(facts["frames"]) // 2]
     assert median < 100, facts["frames"]
+
+
+@pytest.mark.node
+@pytest.mark.anyio
+@pytest.mark.timeout(600)
+async def test_the_configuration_with_ten_thousand_tools(tmp_path: Path, packages: Path) -> None:
+    definitions = [{**tool, "inputSchema": {"type": "object"}} for tool in MANY]
+    async with ScriptedUpstream(Script(tools=definitions)) as upstream:
+        config = {
+            "server": {"config_editing": True},
+            "upstreams": {"many": {"url": upstream.url}},
+            "tool_rag": {"enabled": False},
+            "security": {
+                "allow_anonymous": False,
+                "tokens": {"root": {"token": ROOT_TOKEN, "scopes": ["admin"]}},
+            },
+        }
+        file = tmp_path / "armory.yaml"
+        file.write_text(json.dumps(config, indent=1))
+        loaded = load_file(file, environ={"ARMORY_HOME": str(tmp_path)})
+        async with open_runtime(loaded, address=("127.0.0.1", 0)) as runtime:
+            assert runtime.listening is not None
+            asked = command(packages, "many", runtime.listening.url, ROOT_TOKEN, ["configuration"])
+            driver = await asyncio.create_subprocess_exec(*asked, stdout=subprocess.PIPE)
+            async with asyncio.timeout(WITHIN_S):
+                output, _ = await driver.communicate()
+    facts = checked(output)
+    assert '"many"' in facts["file"]
+    assert ROOT_TOKEN not in facts["file"]
 
 
 @pytest.fixture

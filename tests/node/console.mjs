@@ -343,6 +343,13 @@ const scenarios = {
     await search("number 42");
     await everyPage();
   },
+  async many() {
+    await login();
+    await open("overview", "Overview");
+    await page.waitForFunction(() => /Tools\s+10,000/.test(document.body.innerText));
+    await everyPage();
+    report.facts.file = await page.locator(".editor textarea").inputValue();
+  },
   // whoever has just begun: nobody logs in, a query, a call, its entry
   async first() {
     await page.goto(`${base}/`);
