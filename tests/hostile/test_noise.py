@@ -98,8 +98,9 @@ def test_who_stops_is_forgiven() -> None:
     assert not budget.worn_out
 
 
-async def test_a_stream_of_small_events_leaves_the_loop_to_others() -> None:
-    body = b"data: x\n\n" * (2 * MIB // 9)
+@pytest.mark.parametrize("end", [b"\n", b"\r"])
+async def test_a_stream_of_small_events_leaves_the_loop_to_others(end: bytes) -> None:
+    body = (b"data: x" + end + end) * (2 * MIB // 9)
 
     async def speak(_request: web.Request) -> web.Response:
         return web.Response(body=body)
