@@ -18,7 +18,7 @@ from benchmarks.load.targets import FLOOR
 from benchmarks.quality import summary
 
 ROOT = Path(__file__).resolve().parents[1]
-FILES = ("README.md", "docs/performance.md", "docs/operating.md")
+FILES = ("README.md", "docs/performance.md", "docs/operating.md", "docs/retrieval.md")
 REGION = re.compile(r"(<!-- benchmarks: ([a-z-]+) -->\n).*?(<!-- /benchmarks -->)", re.DOTALL)
 
 
@@ -189,6 +189,24 @@ def quality() -> str | None:
     return None if found is None else summary.quality(found)
 
 
+def livemcp() -> str | None:
+    """LiveMCPBench at tool level."""
+    found = _read("quality/livemcp.json")
+    return None if found is None else summary.livemcp(found)
+
+
+def tokens() -> str | None:
+    """Tokens of whole tasks in four ways."""
+    found = _read("quality/tokens.json")
+    return None if found is None else summary.tokens(found)
+
+
+def rrb() -> str | None:
+    """ToolSense's RRB by tier."""
+    found = _read("quality/rrb.json")
+    return None if found is None else summary.rrb(found)
+
+
 TABLES: dict[str, Callable[[], str | None]] = {
     "load": load,
     "load-all": load_all,
@@ -197,6 +215,9 @@ TABLES: dict[str, Callable[[], str | None]] = {
     "disturbance": disturbance,
     "sizing": sizing,
     "quality": quality,
+    "livemcp": livemcp,
+    "tokens": tokens,
+    "rrb": rrb,
 }
 
 

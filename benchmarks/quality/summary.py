@@ -1,6 +1,6 @@
-"""What the README shows of the quality benchmark.
+"""What README and docs show of the quality benchmarks.
 
-Owns: the summary of `benchmarks/quality/results.json`; `benchmarks.tables` writes it.
+Owns: the tables of `benchmarks/quality/*.json`; `benchmarks.tables` writes them.
 """
 
 from __future__ import annotations
@@ -50,3 +50,103 @@ def quality(rows: list[dict[str, Any]]) -> str:
     )
     tail = f"\n\n`relevance` answers {' and '.join(refusals)} with nothing." if refusals else ""
     return head + "\n" + "\n".join(lines) + tail
+
+
+def livemcp(found: dict[str, Any]) -> str:
+    """LiveMCPBench: what was measured, what is on record, what others published."""
+    lines = [
+        "| LiveMCPBench, tool level | recall@5 (95 %) | recall@10 | nDCG@10 "
+        "| has seen these tasks |",
+        "|---|---:|---:|---:|---|",
+    ]
+    for row in found["rows"]:
+        span = f"{row['recall@5 low']:.0f} to {row['recall@5 high']:.0f}"
+        lines.append(
+            f"| {row['system']} | {row['recall@5']:.1f} ({span}) | {row['recall@10']:.1f} "
+            f"| {row['ndcg@10']:.1f} | {row['seen']} |"
+        )
+    for row in found["on record"]:
+        cells = [f"{row[key]:.1f}" if key in row else "" for key in ("recall@10", "ndcg@10")]
+        told = f"on record: `{row['file']}`, {row['day']}, {row['commit']}"
+        lines.append(
+            f"| {row['system']} | {row['recall@5']:.1f} | {' | '.join(cells)} "
+            f"| {row['seen']} ({told}) |"
+        )
+    lines += [
+        f"| published, all {found['of']} tasks: {row['system']} | {row['recall@5']:.1f} | | | |"
+        for row in found["published"]
+    ]
+    left = found["of"] - found["tasks"]
+    part = (
+        f"the {found['tasks']} labelled tasks of {found['of']} that were at hand, so beside the "
+        f"published figures, which are over all {found['of']}, only roughly"
+        if left > 0
+        else f"all {found['tasks']} tasks"
+    )
+    versions = ", ".join(f"{name} {value}" for name, value in found["made"].items())
+    words = (
+        f"Percent over {part}; {found['tools']} tools of {found['servers']} servers. The range: "
+        f"tasks drawn again, 2,000 times. `{_LIVEMCP}`; {versions}."
+    )
+    return "\n".join(lines) + f"\n\n{words}"
+
+
+_LIVEMCP = (
+    "python -m benchmarks.quality.livemcp DATA --base base --out benchmarks/quality/livemcp.json"
+)
+_TOKENS = "python -m benchmarks.quality.tokens DATA --out benchmarks/quality/tokens.json"
+_RRB = "python -m benchmarks.quality.rrb DATA --base base --out benchmarks/quality/rrb.json"
+
+
+def tokens(found: dict[str, Any]) -> str:
+    """Tokens of whole tasks by the way to the tools."""
+    lines = [
+        "| a whole task | of a request: managing tools | last request | all requests | requests "
+        "| wanted tools in context |",
+        "|---|---:|---:|---:|---:|---:|",
+    ]
+    lines += [
+        f"| {row['way']} | {row['management']:,} | {row['context']:,} | {row['sent']:,} "
+        f"| {row['requests']:.1f} | {row['found']:.0f} % |"
+        for row in found["rows"]
+    ]
+    versions = ", ".join(f"{name} {value}" for name, value in found["made"].items())
+    words = (
+        f"Mean tokens over the {found['tasks']} tasks of {found['set']} ({found['tools']} tools of "
+        f"{found['servers']} servers). `{_TOKENS}`; {versions}."
+    )
+    return "\n".join(lines) + f"\n\n{words}"
+
+
+_RANKED = {
+    ("words", "lexical"): "BM25",
+    ("base", "semantic"): "base embedder, cosine",
+    ("base", "hybrid"): "base embedder, `hybrid`",
+    ("shipped", "relevance"): "as shipped, `relevance`",
+}
+
+
+def rrb(found: dict[str, Any]) -> str:
+    """ToolSense's RRB by tier."""
+    rows = {(row["model"], row["ranker"], row["tier"]): row for row in found["rows"]}
+    tiers = list(dict.fromkeys(row["tier"] for row in found["rows"]))
+    counts = {row["tier"]: row["queries"] for row in found["rows"]}
+    head = " | ".join(f"{tier} ({counts[tier]})" for tier in tiers)
+    lines = [f"| RRB | {head} | listed at 0.5 |", "|---" + "|---:" * (len(tiers) + 1) + "|"]
+    for (model, ranker), name in _RANKED.items():
+        if (model, ranker, "all") not in rows:
+            continue
+        cells: list[str] = []
+        for tier in tiers:
+            row = rows[model, ranker, tier]
+            cells.append(f"{row['first']:.0f} / {row['recall@5']:.0f} / {row['ndcg@10']:.0f}")
+        whole = rows[model, ranker, "all"]
+        listed = f"{whole['listed']:.0f} % in {whole['returned']:.1f} tools"
+        lines.append(f"| {name} | {' | '.join(cells)} | {listed} |")
+    versions = ", ".join(f"{name} {value}" for name, value in found["made"].items())
+    candidates = ", ".join(map(str, found["candidates"]))
+    words = (
+        f"Percent: a wanted tool comes first / recall@5 / nDCG@10; {candidates} candidates a "
+        f"query. The listing: share of the wanted tools and number of tools. `{_RRB}`; {versions}."
+    )
+    return "\n".join(lines) + f"\n\n{words}"
