@@ -121,17 +121,18 @@ class UpstreamOwner:
         """Until cancelled: connect, list, follow; after a failure wait, longer each time."""
         failures = 0
         while True:
-            began = self._clock.now()
+            worked_since: float | None = None  # a start that is long in failing is no work
             try:
                 link = await self.upstream.own_link()
                 self._lost = None
                 await self._refresh(link)
+                worked_since = self._clock.now()
                 await self._follow(link)
             except LoginNeeded as error:
                 self._for_people(error)
             except UpstreamUnavailable as error:
                 self._down(str(error), "login_required" if error.code == _LOGIN else "down")
-            if self._clock.now() - began >= STABLE_S:
+            if worked_since is not None and self._clock.now() - worked_since >= STABLE_S:
                 failures = 0
                 self._told.clear()
             failures += 1

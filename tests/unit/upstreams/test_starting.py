@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +19,7 @@ from armory.testing.clients.recording import RecordingObserver
 from armory.testing.clock import FakeClock
 from armory.testing.waiting import until
 from armory.upstreams.connecting.negotiate import Connector
-from armory.upstreams.owner import STABLE_S
+from armory.upstreams.owner import LONGEST_PAUSE_S, STABLE_S
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.supervisor import Supervisor
@@ -139,6 +141,41 @@ async def test_each_failure_is_logged_once_and_a_retry_is_one_process(tmp_path: 
     assert len(said) >= 4
     assert len(starts.read_text().split()) == len(said) + 1, "the first attempt alone tries twice"
     assert "upstream_stderr" not in {e["event"] for e in log if e["log_level"] != "debug"}
+
+
+async def test_a_start_that_fails_slowly_is_logged_once_too(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+
+    def held() -> int | None:
+        """The end of the gate that a starting process waits at; None while none does."""
+        try:
+            return os.open(gate, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            return None
+
+    clock = FakeClock()
+    pool = Pool([patient("sh", "-c", f"cat {gate}; echo 'Error: no key given' >&2; exit 3")])
+    supervisor = Supervisor(pool, lambda _server, _lists: None, clock=clock)
+    with structlog.testing.capture_logs() as log:
+
+        def levels() -> list[str]:
+            return [entry["log_level"] for entry in log if entry["event"] == "upstream_down"]
+
+        await supervisor.start()
+        try:
+            async with asyncio.timeout(60):
+                while len(levels()) < 3:
+                    if (end := held()) is not None:
+                        await clock.advance(STABLE_S)
+                        os.close(end)
+                    elif clock.sleeping:
+                        await clock.advance(LONGEST_PAUSE_S)
+                    await asyncio.sleep(0.005)
+        finally:
+            await supervisor.stop()
+            await pool.close()
+    assert levels()[:3] == ["warning", "debug", "debug"], "a slow start is no time of working"
 
 
 async def test_a_server_that_lives_again_is_asked_everything(tmp_path: Path) -> None:
