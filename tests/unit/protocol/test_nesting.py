@@ -49,3 +49,10 @@ def test_depth_and_what_is_cut_are_as_a_walk_over_the_value_tells(
 def test_what_is_no_json_is_looked_through_all_the_same(data: bytes, limit: int) -> None:
     deeper_than(data, limit)
     assert len(cut(data, limit)) <= len(data)
+
+
+@given(value=JSON, limit=st.integers(1, 5))
+@settings(max_examples=100, deadline=None)
+def test_a_large_message_is_judged_as_a_small_one(value: Any, limit: int) -> None:
+    data = json.dumps([value, "x" * 20_000]).encode()
+    assert deeper_than(data, limit) is (depth([value]) > limit)
