@@ -69,7 +69,8 @@ class QueryCost:
     Attributes:
         query: its text.
         returned: tools found.
-        filtered: their definitions and `search_tools`, as a filtered `tools/list` answers.
+        filtered: their definitions and the meta-tools, as a filtered `tools/list` answers;
+            `call_tool` is missing where every tool is listed.
         filtered_toon: the same where the host writes definitions as TOON.
         searched: both meta-tools, the call of `search_tools` and its answer.
         searched_toon: the same with the answer as TOON.
@@ -198,7 +199,7 @@ async def measure(
     costs: list[QueryCost] = []
     for done, query in enumerate(queries, start=1):
         selection = await search(Query((query,)))
-        costs.append(_cost(query, selection, surfaces))
+        costs.append(_cost(query, selection, surfaces, cut=len(selection.matches) < len(tools)))
         if on_progress is not None:
             on_progress(done, len(queries))
     return ContextReport(
@@ -211,10 +212,10 @@ async def measure(
     )
 
 
-def _cost(query: str, selection: Selection, surfaces: Surfaces) -> QueryCost:
+def _cost(query: str, selection: Selection, surfaces: Surfaces, *, cut: bool) -> QueryCost:
     shown = [definition_of(match.tool) for match in selection.matches]
-    listed = [*shown, dict(surfaces.search_tool)]
     meta = [dict(surfaces.search_tool), dict(surfaces.call_tool)]
+    listed = [*shown, *(meta if cut else meta[:1])]
     call = {"name": "search_tools", "arguments": {"query": query}}
     answer = surfaces.answer(selection)
     around = estimate_tokens(compact(meta)) + estimate_tokens(compact(call)) + 2 * _TURN_TOKENS

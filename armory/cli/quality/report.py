@@ -41,7 +41,7 @@ _OWN_QUERIES = 200
 _COUNTING = "counting tokens of queries"
 _TIMING = "timing queries"
 _LABELS = {
-    "filtered": "filtered list + search_tools",
+    "filtered": "filtered list + meta-tools",
     "filtered_toon": "the same, definitions as TOON",
     "searched": "meta-tools + one search_tools round trip",
     "searched_toon": "the same, answer as TOON",

@@ -63,8 +63,9 @@ async def test_each_way_counts_everything_that_it_puts_in() -> None:
     shown = [definition_of(t) for t in TOOLS]
     assert report.full == estimate_tokens(compact(shown))
     two, none = report.queries
-    assert two.filtered == estimate_tokens(compact([*shown[:2], SURFACES.search_tool]))
-    assert none.filtered == estimate_tokens(compact([SURFACES.search_tool]))
+    meta = [SURFACES.search_tool, SURFACES.call_tool]
+    assert two.filtered == estimate_tokens(compact([*shown[:2], *meta]))
+    assert none.filtered == estimate_tokens(compact(meta))
     # A round trip carries both meta-tools, the call and the answer, even when nothing is found.
     assert none.searched > report.meta_tools
     answer = estimate_tokens(compact(found(await search(Query(("2",))))))
@@ -72,6 +73,9 @@ async def test_each_way_counts_everything_that_it_puts_in() -> None:
     assert two.searched_toon <= two.searched
     assert two.filtered_toon <= two.filtered
     assert (two.returned, none.returned) == (2, 0)
+    # A list that leaves nothing out has no need of `call_tool`.
+    (whole,) = (await measure(TOOLS, ["40"], search, SURFACES)).queries
+    assert whole.filtered == estimate_tokens(compact([*shown, SURFACES.search_tool]))
     assert report.by_server == {"s": sum(estimate_tokens(compact(d)) for d in shown)}
 
 
