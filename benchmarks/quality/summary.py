@@ -73,7 +73,8 @@ def livemcp(found: dict[str, Any]) -> str:
             f"| {row['seen']} ({told}) |"
         )
     lines += [
-        f"| published, all {found['of']} tasks: {row['system']} | {row['recall@5']:.1f} | | | |"
+        f"| toolrank 0.2.0 publishes, all {found['of']} tasks: {row['system']} "
+        f"| {row['recall@5']:.1f} | | | |"
         for row in found["published"]
     ]
     left = found["of"] - found["tasks"]
