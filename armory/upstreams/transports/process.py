@@ -30,6 +30,9 @@ _STDERR_LINES = 200
 _STDERR_WINDOW_S = 60.0
 _MUTED_S = 0.05
 """Between two looks at the standard error of a process that has said too much there."""
+LAST_WORDS_S = 1.0
+"""So long the exit status and the end of standard error are waited for once a process is going, so
+that one failure is told in one wording however they come."""
 _EXIT_S = 1.0
 _TERM_S = 2.0
 _KILL_S = 5.0
@@ -211,8 +214,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
         """A pipe was closed from the other side."""
         if fd == 1:
-            # The exit status, when there is one, explains more; it comes right behind.
-            asyncio.get_running_loop().call_later(0.2, self._end, "it closed its standard output")
+            # The exit status, when there is one, explains more; it comes behind.
+            loop = asyncio.get_running_loop()
+            loop.call_later(LAST_WORDS_S, self._end, "it closed its standard output")
         elif fd == 0:
             self._writable.set()
 
@@ -227,13 +231,13 @@ class ServerProcess(asyncio.SubprocessProtocol):
     def process_exited(self) -> None:
         """The process ended; its last output may still be under way."""
         self._exited.set()
-        asyncio.get_running_loop().call_later(0.1, self._end, self._exit_reason())
+        asyncio.get_running_loop().call_later(LAST_WORDS_S, self._end)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Process and pipes are gone."""
         self._exited.set()
         self._gone.set()
-        self._end(self._exit_reason())
+        self._end()
 
     # ---
 
@@ -251,14 +255,14 @@ class ServerProcess(asyncio.SubprocessProtocol):
             return f"{reason}; it said: {said}"
         return f"{reason} and said nothing; run its command by hand" if (code or 0) > 0 else reason
 
-    def _end(self, reason: str) -> None:
+    def _end(self, reason: str = "") -> None:
         if not self._ended:
             self._ended = True
             self._lines.ended()
             self._writable.set()
-            if self._exited.is_set():
-                reason = self._exit_reason()
-            self._on_end(reason)
+            if self._stderr:
+                self._complain(b"\n")  # a last line may lack its line feed
+            self._on_end(self._exit_reason() if self._exited.is_set() else reason)
 
     def _read_on(self, fd: int, *, on: bool) -> None:
         """Have a pipe of the process read, or let it fill."""

@@ -11,11 +11,11 @@ import contextlib
 from armory.upstreams.session.base import LinkContext
 from armory.upstreams.session.duplex import DuplexLink
 from armory.upstreams.transports.lines import Lines
-from armory.upstreams.transports.process import ServerProcess
+from armory.upstreams.transports.process import LAST_WORDS_S, ServerProcess
 
 _WORDS_BYTES = 2_000
-_LAST_WORDS_S = 1.0
-"""How long a broken pipe waits for the process' exit status, which comes right behind."""
+_DEATH_S = 2 * LAST_WORDS_S
+"""How long a broken pipe waits for what the process died of."""
 
 
 class StdioLink(DuplexLink):
@@ -87,7 +87,7 @@ class StdioLink(DuplexLink):
             await process.write(data)
         except (BrokenPipeError, ConnectionResetError, RuntimeError):
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_LAST_WORDS_S):
+                async with asyncio.timeout(_DEATH_S):
                     await self._ended.wait()
             raise self.unavailable(self._death or "its process is gone") from None
 

@@ -178,6 +178,22 @@ async def test_a_start_that_fails_slowly_is_logged_once_too(tmp_path: Path) -> N
     assert levels()[:3] == ["warning", "debug", "debug"], "a slow start is no time of working"
 
 
+@pytest.mark.parametrize(
+    "script",
+    [
+        "exec >&-; sleep 0.4; echo 'Error: no key' >&2; exit 3",
+        "(sleep 0.4; echo 'Error: no key' >&2) & exit 3",
+        "printf 'Error: no key' >&2; exit 3",
+    ],
+    ids=["output-first", "words-last", "no-line-feed"],
+)
+async def test_one_failure_has_one_wording(monkeypatch: pytest.MonkeyPatch, script: str) -> None:
+    monkeypatch.setattr("armory.upstreams.transports.process.LAST_WORDS_S", 60.0)
+    connector = Connector(UpstreamSpec("up", command="sh", args=("-c", script)), {})
+    with pytest.raises(UpstreamUnavailable, match=r"with status 3; it said: Error: no key$"):
+        await connector.connect(Owner(ANONYMOUS), {}, RecordingObserver())
+
+
 async def test_a_server_that_lives_again_is_asked_everything(tmp_path: Path) -> None:
     gate = tmp_path / "works"
     script = f'[ -e {gate} ] || exit 3; exec {sys.executable} "$@"'
