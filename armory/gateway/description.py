@@ -5,7 +5,7 @@ Owns: `Description`. Never imports a transport.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, cast
 
 from armory.domain.catalog import ServerLists
@@ -13,10 +13,10 @@ from armory.domain.principal import Principal
 from armory.gateway.context import RequestContext
 from armory.gateway.filters import with_filtering
 from armory.gateway.metatools.definitions import SEARCH, purpose
-from armory.gateway.settings import GatewaySettings
+from armory.gateway.settings import GROUPS, GatewaySettings
 from armory.gateway.views.view import View
 from armory.protocol.meta import QUERY, TOOL_RAG
-from armory.protocol.methods import SKILLS_EXTENSION, merged_skills_settings
+from armory.protocol.methods import GROUPS_EXTENSION, SKILLS_EXTENSION, merged_skills_settings
 
 _MAX_INSTRUCTIONS = 4_000
 _MAX_LINE = 500
@@ -45,7 +45,6 @@ class Description:
             declared = lists.capabilities.get("extensions")
             if isinstance(declared, dict):
                 extensions.update(cast("dict[str, Any]", declared))
-                extensions.pop(SKILLS_EXTENSION, None)
             if transparent:
                 kept = ("experimental",) if modern else ("experimental", "tasks")
                 merged.update({k: v for k, v in lists.capabilities.items() if k in kept})
@@ -59,9 +58,11 @@ class Description:
                 extensions.update(self._extension(view))
             else:
                 merged["experimental"] = self._extension(view)
-        shown = extensions if modern or transparent else {}
-        if skills is not None:
-            shown = {**shown, SKILLS_EXTENSION: skills}
+        shown = _served_extensions(
+            extensions if modern or transparent else {},
+            skills,
+            None if transparent else GROUPS in view.settings.experimental,
+        )
         if shown:
             merged["extensions"] = shown
         return {
@@ -130,6 +131,26 @@ class Description:
                 "searchTools": settings.search_tools,
             }
         }
+
+
+def _served_extensions(
+    declared: Mapping[str, Any], skills: Mapping[str, Any] | None, groups: bool | None
+) -> dict[str, Any]:
+    """The extensions that an endpoint shows.
+
+    Args:
+        declared: what its upstreams declare, and the gateway's own.
+        skills: the settings of that extension; None: it is not served.
+        groups: whether the gateway serves groups; None: its upstream serves them, or does not.
+    """
+    shown = {name: settings for name, settings in declared.items() if name != SKILLS_EXTENSION}
+    if skills is not None:
+        shown[SKILLS_EXTENSION] = skills
+    if groups is not None:  # upstreams show the gateway no groups: it does not declare them
+        shown.pop(GROUPS_EXTENSION, None)
+    if groups:
+        shown[GROUPS_EXTENSION] = {}
+    return shown
 
 
 def _merge_primitives(merged: dict[str, Any], lists: ServerLists, *, as_declared: bool) -> None:

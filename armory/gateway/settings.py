@@ -16,7 +16,8 @@ WithoutQuery = Literal["auto", "all", "search"]
 ResultFormat = Literal["json", "toon"]
 Personal = Literal["private", "always"]
 Reveal = Literal["none", "session"]
-Experimental = Literal["filter"]
+Experimental = Literal["filter", "groups"]
+GROUPS: Experimental = "groups"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
-"""Notifications of MCP by name, what a server may ask of a client, and the skills extension.
+"""Notifications of MCP by name, what a server may ask of a client, and two extensions.
 
 Owns: their methods, the members of `subscriptions/listen` that ask for notifications, the
-capabilities that a client declares for questions, the settings of that extension. Never imports
-anything.
+capabilities that a client declares for questions, the settings of the skills extension. Never
+imports anything.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 SKILLS_EXTENSION = "io.modelcontextprotocol/skills"
+GROUPS_EXTENSION = "io.modelcontextprotocol/groups"
 DIRECTORY_READ = "directoryRead"
 """The setting of a server that lists folders."""
 

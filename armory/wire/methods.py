@@ -125,6 +125,13 @@ METHODS: Mapping[str, Route] = MappingProxyType(
         "resources/directory/read": Route(
             lambda gateway: gateway.skills.read_directory, forwarded=True
         ),
+        "groups/list": Route(
+            lambda gateway: gateway.groups.list,
+            own_lists="current",
+            forwarded=True,
+            cacheable=True,
+        ),
+        "groups/get": Route(lambda gateway: gateway.groups.get, forwarded=True),
         "completion/complete": Route(lambda gateway: gateway.primitives.complete, forwarded=True),
         "tasks/get": _task("tasks/get"),
         "tasks/update": _task("tasks/update", MODERN),

@@ -138,7 +138,8 @@ class ServerConfig(Block):
     """What runs everything: `asyncio`, Python's own; `uvloop`, faster with few connections (extra
     `uvloop`, not for Windows); `auto`: uvloop where it is installed."""
     experimental: list[Experimental] = Field(default_factory=list[Experimental])
-    """Drafts of the protocol that are served: `filter` (`params.filter` of list requests)."""
+    """Drafts of the protocol that are served: `filter` (`params.filter` of list requests), `groups`
+    (`groups/list` and `groups/get`, for clients that declare them)."""
     console: bool = True
     """Whether `/console` is served, and `/` sends a browser there."""
     config_editing: bool = False

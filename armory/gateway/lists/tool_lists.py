@@ -19,6 +19,7 @@ from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError, RateLimited
 from armory.gateway.context import RequestContext
 from armory.gateway.filters import Patterns
+from armory.gateway.lists.groups import negotiated
 from armory.gateway.lists.pages import list_result, refuse_cursor
 from armory.gateway.metatools import definitions
 from armory.gateway.outcomes import Outcomes
@@ -86,14 +87,16 @@ class ToolLists:
             form = Form(context.era, original=True, headers=True)
             return _everything(context, form, kept=True)
         spec = view.set_spec(context.endpoint)
-        request = read_list_request(
-            context, params, spec.query if spec else (), view.settings.experimental
-        )
+        by_groups = negotiated(context)  # what a set finds by itself would be listed twice
+        own = spec.query if spec and not by_groups else ()
+        request = read_list_request(context, params, own, view.settings.experimental)
         if request.mode == "raw":
             return _everything(context, Form(context.era, headers=True), kept=True)
         if request.query is not None and request.mode is None and self.filters(view.settings):
             check_size(request.query, view.settings)
             return await self._filtered(context, request.query, request.names)
+        if by_groups and request.mode != "all":
+            return _outside_groups(context, request)
         return _unfiltered(context, request)
 
     async def _filtered(
@@ -239,6 +242,17 @@ def _unfiltered(context: RequestContext, request: ListRequest) -> Reply:
     body = view.tools_json(_in_order(view, shown), Form(context.era, load=True))
     body = _with_meta_tools(context, body, cut=True)
     return list_result(context, LIST, _MEMBER, body, kept=False)
+
+
+def _outside_groups(context: RequestContext, request: ListRequest) -> Reply:
+    """What is in no group: pinned tools that were asked for; the meta-tools unless some were."""
+    view = context.view
+    tools, pinned = view.catalog.tools, view.pinned(view.visible(context))
+    names = [name for name in pinned if _fits(tools[name], request)]
+    body = view.tools_json(names, Form(context.era, load=True))
+    if (request.servers, request.categories, request.names) == (None, None, None):
+        body = _with_meta_tools(context, body, cut=True)
+    return list_result(context, LIST, _MEMBER, body, kept=False, private=True)
 
 
 def _mode(context: RequestContext, request: ListRequest) -> str:

@@ -1,0 +1,55 @@
+"""What groups are called, and what is told of them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import pytest
+
+from armory.gateway.lists.groups import MAX_NAME, SET_PREFIX, group_name, groups_of
+from armory.gateway.settings import GROUPS, SetSpec
+from armory.protocol.methods import GROUPS_EXTENSION
+
+if TYPE_CHECKING:
+    from tests.unit.gateway.conftest import Bench
+
+pytestmark = pytest.mark.anyio
+KEYS = [
+    "github", "GitHub", "git_hub", "git-hub", "git--hub", "-git", "git-", "日本", "éa", "a" * 64,
+    "a" * 65, "a" * 200, "set-x", "set-", "set", "x", "set_x", "a" * 61, "a" * 60, "group",
+]  # fmt: skip
+
+
+def test_no_two_keys_share_a_name_and_each_is_one() -> None:
+    names = [group_name(key) for key in KEYS] + [group_name(key, SET_PREFIX) for key in KEYS]
+    assert len(set(names)) == len(names)
+    for name in names:
+        assert re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", name), name
+        assert len(name) <= MAX_NAME
+
+
+def test_a_key_that_is_a_name_stays() -> None:
+    assert group_name("github") == "github"
+    assert group_name("github", SET_PREFIX) == "set-github"
+    assert group_name("My Server").startswith("my-server-")
+
+
+async def test_a_group_says_what_it_is_for(bench: Bench) -> None:
+    sets = {"sums": SetSpec(servers=("up",), query=("add", "count")), "none": SetSpec(tools=("x",))}
+    settings = replace(bench.gateway.view.settings, experimental=frozenset({GROUPS}), sets=sets)
+    bench.gateway.reconfigure(settings=settings)
+    bench.client.capabilities = {"extensions": {GROUPS_EXTENSION: {}}}
+    server, of_set = [group.listed() for group in groups_of(bench.context())]
+    assert server == {"name": "up", "title": "up", "description": "Counts"}
+    expected = "For: add; count. Tools of up."
+    assert of_set == {"name": "set-sums", "title": "sums", "description": expected}
+
+
+async def test_what_is_pinned_makes_no_group(bench: Bench) -> None:
+    settings = replace(bench.gateway.view.settings, experimental=frozenset({GROUPS}), pin=("*",))
+    bench.gateway.reconfigure(settings=settings)
+    bench.client.capabilities = {"extensions": {GROUPS_EXTENSION: {}}}
+    assert list(groups_of(bench.context())) == []
+    assert len(await bench.tools(bench.context())) == 8
