@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from armory.audit.settings import Arguments
+from armory.audit.settings import Arguments, Results
 from armory.observability.redaction import redacted
 
 GENESIS = "0" * 64
@@ -44,6 +44,7 @@ class Entry(msgspec.Struct, gc=False):
         ms: how long it took.
         trace_id: of its trace, where there is one.
         arguments: as `observability.audit.arguments` says.
+        result: as `observability.audit.results` says.
     """
 
     at: float
@@ -58,6 +59,7 @@ class Entry(msgspec.Struct, gc=False):
     ms: float = 0.0
     trace_id: str | None = None
     arguments: str | None = None
+    result: str | None = None
 
 
 def arguments_of(data: bytes | None, how: Arguments) -> str | None:
@@ -69,9 +71,24 @@ def arguments_of(data: bytes | None, how: Arguments) -> str | None:
     """
     if data is None or how == "off":
         return None
-    if how == "hash":
-        return f"sha256:{hashlib.sha256(data).hexdigest()}"
-    return redacted(data.decode("utf-8", "replace"))
+    return _digest(data) if how == "hash" else redacted(data.decode("utf-8", "replace"))
+
+
+def result_of(parts: Sequence[bytes | memoryview], how: Results) -> str | None:
+    """What is kept of what a call was answered.
+
+    Args:
+        parts: its JSON in pieces; none: there is no result.
+        how: as `observability.audit.results` says.
+    """
+    return _digest(*parts) if parts and how == "hash" else None
+
+
+def _digest(*parts: bytes | memoryview) -> str:
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(part)
+    return f"sha256:{found.hexdigest()}"
 
 
 class Record(msgspec.Struct, kw_only=True, gc=False):
@@ -86,6 +103,7 @@ class Record(msgspec.Struct, kw_only=True, gc=False):
     ms: float
     outcome: str
     prev: str
+    result: str | UnsetType = UNSET
     seq: int
     tool: str | None
     trace_id: str | None
@@ -127,6 +145,7 @@ class Chain:
                 ms=round(entry.ms, 3),
                 trace_id=entry.trace_id or None,
                 arguments=UNSET if entry.arguments is None else entry.arguments,
+                result=UNSET if entry.result is None else entry.result,
                 seq=self.seq,
                 prev=self.hash,
             )

@@ -15,7 +15,7 @@ from contextlib import asynccontextmanager
 import structlog
 
 from armory.audit.record import CLOSED, DROPPED, OPENED, UNCLEAN, Entry
-from armory.audit.settings import Arguments, AuditSettings
+from armory.audit.settings import Arguments, AuditSettings, Results
 from armory.audit.sinks import Sink, own_entry
 from armory.errors import ArmoryError
 from armory.tasks import spawn, stop
@@ -38,6 +38,7 @@ class AuditLog:
 
     Attributes:
         arguments: what is kept of a call's arguments.
+        results: what is kept of what it was answered.
         written: records that are safe.
         dropped: records that were dropped because too many waited.
         failing: why nothing can be written now; None: it can.
@@ -46,7 +47,10 @@ class AuditLog:
     def __init__(self, sink: Sink, settings: AuditSettings) -> None:
         self._sink = sink
         self._limit = settings.waiting
+        self._chars_limit = settings.waiting_chars
+        self._chars = 0
         self.arguments: Arguments = settings.arguments
+        self.results: Results = settings.results
         self._waiting: deque[Entry] = deque()
         self._news = asyncio.Event()
         self._untold = 0
@@ -62,7 +66,7 @@ class AuditLog:
     @property
     def full(self) -> bool:
         """Whether records are being dropped now."""
-        return len(self._waiting) >= self._limit
+        return len(self._waiting) >= self._limit or self._chars >= self._chars_limit
 
     @property
     def state(self) -> str | None:
@@ -74,12 +78,12 @@ class AuditLog:
 
     def note(self, entry: Entry) -> None:
         """Take one record. Never blocks, never raises."""
-        waiting = self._waiting
-        if len(waiting) >= self._limit:
+        if self.full:
             self.dropped += 1
             self._untold += 1
             return
-        waiting.append(entry)
+        self._chars += len(entry.arguments or "")
+        self._waiting.append(entry)
         if not self._news.is_set():
             self._news.set()
 
@@ -131,7 +135,7 @@ class AuditLog:
                 _log.info("audit_written_again", dropped=untold)
                 self.failing = None
             for _ in batch:
-                self._waiting.popleft()
+                self._chars -= len(self._waiting.popleft().arguments or "")
             self._untold -= untold
             self.written += len(batch)
 

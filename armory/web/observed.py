@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 from msgspec import Raw
 
-from armory.audit.record import Entry, arguments_of
+from armory.audit.record import Entry, arguments_of, result_of
 from armory.domain.principal import Principal
 from armory.observability.operation import CURRENT, Operation
 from armory.protocol.rawjson import members_or_none
@@ -43,6 +43,7 @@ class Asked:
         code: of the problem that it was answered with; None: none.
         status: of the answer; 0: it was cancelled.
         has_body: whether its body was read.
+        answered: body of the answer to a call that went well; None: anything else.
     """
 
     operation: Operation = field(default_factory=Operation)
@@ -52,6 +53,15 @@ class Asked:
     code: str | None = None
     status: int = 0
     has_body: bool = False
+    answered: bytes | None = None
+
+
+def of_a_call(route: Route, response: web.StreamResponse) -> bytes | None:
+    """The body that answers a call which went well; None: anything else."""
+    if response.status >= 400 or not route.path.endswith(_CALL):
+        return None
+    body = response.body if isinstance(response, web.Response) else None
+    return body if isinstance(body, bytes) else None
 
 
 def recorded(route: Route, asked: Asked) -> bool:
@@ -147,6 +157,7 @@ async def note(audit: AuditLog, route: Route, request: web.Request, asked: Asked
             arguments=arguments_of(
                 None if arguments is None else bytes(arguments), audit.arguments
             ),
+            result=result_of(() if asked.answered is None else (asked.answered,), audit.results),
         )
     )
 

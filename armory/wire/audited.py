@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from msgspec import Raw
 
-from armory.audit.record import Entry, arguments_of
+from armory.audit.record import Entry, arguments_of, result_of
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.metatools.definitions import CALL
 from armory.gateway.observed import failure_of
@@ -66,6 +66,7 @@ def note(
         inner = members_or_none(raw) or {}
         name, raw = text_of(inner, "name") or name, inner.get("arguments")
     outcome, code = _outcome(operation, reply)
+    done = None if name is None or reply is None or reply.result is None else reply
     audit.note(
         Entry(
             at=time.time(),
@@ -80,6 +81,7 @@ def note(
             ms=seconds * 1_000,
             trace_id=operation.trace_id,
             arguments=arguments_of(None if raw is None else bytes(raw), audit.arguments),
+            result=result_of(() if done is None else done.parts, audit.results),
         )
     )
 

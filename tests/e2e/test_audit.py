@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import msgspec
 import pytest
 import yaml
 from click.testing import CliRunner
@@ -24,6 +25,14 @@ from armory.testing.waiting import until
 
 pytestmark = pytest.mark.anyio
 TOKEN = "a-token-of-some-length"
+
+
+class Answer(msgspec.Struct):
+    result: msgspec.Raw
+
+
+def sha256(data: bytes) -> str:
+    return "sha256:" + hashlib.sha256(data).hexdigest()
 
 
 @asynccontextmanager
@@ -60,15 +69,16 @@ async def armory(folder: Path, *arguments: str) -> tuple[int, Any]:
 async def test_every_request_is_recorded(tmp_path: Path, to: str) -> None:
     async with (
         ScriptedUpstream() as upstream,
-        gateway(tmp_path, upstream.url, to=to, arguments="hash") as url,
+        gateway(tmp_path, upstream.url, to=to, arguments="hash", results="hash") as url,
         aiohttp.ClientSession() as http,
     ):
+        answers: list[Any] = []
 
         async def ask(method: str, token: str = TOKEN, **params: Any) -> int:
             body = modern_body(1, method, params)
             headers = {**modern_headers(body), "Authorization": f"Bearer {token}"}
             async with http.post(f"{url}/mcp", json=body, headers=headers) as answer:
-                await answer.read()
+                answers.append(await answer.read())
                 return answer.status
 
         await ask("tools/call", name="web__who", arguments={"secret": 1})
@@ -99,7 +109,10 @@ async def test_every_request_is_recorded(tmp_path: Path, to: str) -> None:
     ]
     first = calls[0]
     assert (first["credential"], first["endpoint"]) == ("token:ci", "/mcp")
-    assert first["arguments"] == "sha256:" + hashlib.sha256(b'{"secret": 1}').hexdigest()
+    assert first["arguments"] == sha256(b'{"secret": 1}')
+    assert first["result"] == sha256(bytes(msgspec.json.decode(answers[0], type=Answer).result))
+    kept = [r["tool"] for r in calls if "result" in r]
+    assert kept == ["web__who", "web__fail", "web__who", "web+mem://one"]  # those with a result
     assert first["ms"] > 0
     assert (await armory(tmp_path, "--tool", "web__f*"))[1][0]["tool"] == "web__fail"
     code, verdict = await armory(tmp_path, "verify")
@@ -109,14 +122,15 @@ async def test_every_request_is_recorded(tmp_path: Path, to: str) -> None:
 async def test_what_is_done_over_rest_is_recorded_and_looking_is_not(tmp_path: Path) -> None:
     async with (
         ScriptedUpstream() as upstream,
-        gateway(tmp_path, upstream.url, to="audit.jsonl", arguments="hash") as url,
+        gateway(tmp_path, upstream.url, to="audit.jsonl", arguments="hash", results="hash") as url,
         aiohttp.ClientSession() as http,
     ):
+        answers: list[bytes] = []
 
         async def ask(method: str, path: str, token: str = TOKEN, body: Any = None) -> int:
             headers = {"Authorization": f"Bearer {token}"}
             async with http.request(method, url + path, json=body, headers=headers) as answer:
-                await answer.read()
+                answers.append(await answer.read())
                 return answer.status
 
         called = {"arguments": {"secret": 1}}
@@ -142,7 +156,9 @@ async def test_what_is_done_over_rest_is_recorded_and_looking_is_not(tmp_path: P
     ]
     first = next(r for r in found if r["method"] == call)
     assert (first["credential"], first["endpoint"]) == ("token:ci", "/v1/tools/web__who/call")
-    assert first["arguments"] == "sha256:" + hashlib.sha256(b'{"secret": 1}').hexdigest()
+    assert first["arguments"] == sha256(b'{"secret": 1}')
+    assert first["result"] == sha256(answers[0])
+    assert [r["tool"] for r in found if "result" in r] == ["web__who", "web__fail"]
 
 
 async def test_a_changed_file_is_told_with_its_record(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from armory.accounts.settings import AccountSettings
-from armory.audit.settings import Arguments, AuditSettings
+from armory.audit.settings import Arguments, AuditSettings, Results
 from armory.config.base import (
     Block,
     Count,
@@ -54,6 +54,9 @@ class AuditConfig(Block):
     nowhere."""
     arguments: Arguments = _AUDIT.arguments
     """What is kept of a call's arguments: `"off"`: nothing; `hash`: their SHA-256; `full`: all."""
+    results: Results = _AUDIT.results
+    """What is kept of the results of calls, prompts and resources: `"off"`: nothing; `hash`: the
+    SHA-256 of their JSON as the upstream sent it (over REST, of the answer's body)."""
     retention_days: Count = _AUDIT.retention_days
     """Rows of the database are deleted after so many days; files are left to `logrotate`."""
 

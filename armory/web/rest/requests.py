@@ -23,7 +23,7 @@ from armory.domain.expectations import MAPPING, expectation
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed, InsufficientScope
 from armory.observability.operation import CURRENT
-from armory.web.observed import Asked, note, recorded, traced
+from armory.web.observed import Asked, note, of_a_call, recorded, traced
 from armory.web.rest.problems import Problem, problem_of, problem_response
 from armory.web.rest.routes import Reply, RestCall, Route
 from armory.web.rest.services import RestServices
@@ -49,7 +49,7 @@ async def serve(services: RestServices, route: Route, request: web.Request) -> w
     try:
         with traced(services.tracing, route, request, asked):
             response = await _answer(services, route, request, asked)
-            asked.status = response.status
+            asked.status, asked.answered = response.status, of_a_call(route, response)
     finally:
         if token is not None:
             CURRENT.reset(token)

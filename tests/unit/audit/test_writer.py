@@ -145,6 +145,23 @@ async def test_what_cannot_be_written_waits_and_what_must_be_dropped_is_told() -
     assert [one.code for one in told] == ["2"]
 
 
+async def test_large_arguments_do_not_wait_without_end() -> None:
+    sink = Failing()
+    async with opened_audit(sink, AuditSettings(waiting_chars=1_000)) as audit:
+        sink.works = False
+        for number in range(5):
+            one = entry(number)
+            one.arguments = "x" * 400
+            audit.note(one)
+        assert (len(audit), audit.dropped, audit.full) == (3, 2, True)
+        await until(lambda: audit.failing is not None)
+        sink.works = True
+        await until(lambda: audit.failing is None and not len(audit))
+        assert not audit.full
+        audit.note(entry(9))
+    assert [one.who for one in sink.taken if one.method == "tools/call"][-1] == "user-9"
+
+
 async def test_a_defect_of_a_sink_does_not_end_the_audit() -> None:
     sink = Failing()
     async with opened_audit(sink, AuditSettings()) as audit:
