@@ -160,6 +160,7 @@ def upstreams_of(runtime: Runtime) -> dict[str, UpstreamInfo]:
             transport=_transport(runtime, key),
             since_s=max(0.0, now - seen.since),
             attempts=seen.attempts,
+            restarts=seen.restarts,
             awaited=seen.awaited,
             sessions=served.sessions.open,
             max_sessions=served.max_sessions,

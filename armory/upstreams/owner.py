@@ -60,6 +60,7 @@ class UpstreamStatus:
         awaited: what it has not done yet, while its process starts; "" otherwise.
         dropped: the first of what its last good lists lack because it cannot be handled.
         dropped_count: how much they lack in all.
+        restarts: how often it was lost after it had listed, and had to be connected anew.
     """
 
     state: State
@@ -72,6 +73,7 @@ class UpstreamStatus:
     dropped: Sequence[Dropped] = ()
     dropped_count: int = 0
     awaited: str = ""
+    restarts: int = 0
 
 
 class UpstreamOwner:
@@ -136,7 +138,8 @@ class UpstreamOwner:
                 failures = 0
                 self._told.clear()
             failures += 1
-            self.status = replace(self.status, attempts=failures)
+            restarts = self.status.restarts + (worked_since is not None)
+            self.status = replace(self.status, attempts=failures, restarts=restarts)
             await self._clock.sleep(pause_s(failures))
 
     def shown(self) -> UpstreamStatus:
@@ -262,6 +265,7 @@ class UpstreamOwner:
             self.status.attempts,
             lists.dropped,
             lists.dropped_count,
+            restarts=self.status.restarts,
         )
 
     def _down(self, error: str, state: Literal["down", "login_required"] = "down") -> None:

@@ -35,6 +35,7 @@ export interface Upstream {
   since_s: number;
   error?: string | null;
   attempts?: number;
+  restarts?: number;
   awaited?: string | null;
   sessions?: number;
   in_flight?: number;

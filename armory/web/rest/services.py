@@ -141,6 +141,7 @@ class UpstreamInfo:
         transport: stdio, streamable-http or sse; "" while unknown.
         since_s: for so many seconds it has been in this state.
         attempts: attempts to connect since it was last stable.
+        restarts: how often it was lost and connected anew.
         awaited: what its process has not done yet while it starts, or "".
         sessions, in_flight, queued: sessions, calls under way, calls that wait.
         max_sessions: how many sessions there may be.
@@ -161,6 +162,7 @@ class UpstreamInfo:
     transport: str = ""
     since_s: float = 0.0
     attempts: int = 0
+    restarts: int = 0
     awaited: str = ""
     sessions: int = 0
     max_sessions: int = 0

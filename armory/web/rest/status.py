@@ -19,6 +19,7 @@ from armory.web.rest.shapes import Name
 _TAG = "status"
 _FOR_ADMINISTRATORS = (
     "attempts",
+    "restarts",
     "isolation",
     "sessions",
     "max_sessions",
@@ -131,6 +132,9 @@ class UpstreamAnswer(Answer):
     error: str | None = Field(default=None, description="For administrators.")
     attempts: int | None = Field(
         default=None, description="Since it was last stable. For administrators."
+    )
+    restarts: int | None = Field(
+        default=None, description="How often it was lost and connected anew. For administrators."
     )
     awaited: str | None = Field(
         default=None, description="What its start waits for. For administrators."

@@ -113,6 +113,7 @@ function UpstreamPanel(props: { one: Upstream; me: Me; calls: ActivityEntry[]; c
           {one.queued ? `, ${one.queued} waiting` : ""}</>}
         {one.breaker !== undefined && one.breaker !== "closed" && <> · <span class="tag warn">breaker {one.breaker.replace("_", " ")}</span></>}
         {one.attempts !== undefined && one.attempts > 1 && <> · {one.attempts} attempts to connect</>}
+        {!!one.restarts && <> · lost and connected anew {one.restarts} {one.restarts === 1 ? "time" : "times"}</>}
         {times.length > 0 && <> · p50 {ms(times[times.length >> 1] ?? 0)}, {share(bad, mine.length)} of {mine.length} calls failed</>}
       </p>
       {one.awaited && <p class="small">{plain(one.awaited)}</p>}

@@ -319,10 +319,12 @@ async def test_what_a_retired_upstream_loses_is_not_its_successors_loss(houses: 
         await until(lambda: house.state("up") == "ready")
         retired.observers.on_session_event(Lost("up", "", "drained"))
         await house.supervisor.refresh("up")
-        assert (house.state("up"), house.supervisor.status()["up"].attempts) == ("ready", 0)
+        status = house.supervisor.status()["up"]
+        assert (status.state, status.attempts, status.restarts) == ("ready", 0, 0)
         house.pool.upstream("up").observers.on_session_event(Lost("up", "", "really"))
         await until(lambda: house.state("up") == "down")
         assert "really" in house.supervisor.status()["up"].error
+        assert house.supervisor.status()["up"].restarts == 1
 
 
 async def test_an_error_that_nobody_foresaw_is_survived(houses: Build) -> None:
