@@ -10,6 +10,9 @@ import hypothesis
 import pytest
 import structlog
 
+from tests.sockets import remember_makers
+
+remember_makers()
 hypothesis.settings.register_profile("any machine", deadline=None)  # nothing here is timed
 hypothesis.settings.load_profile("any machine")
 
