@@ -20,7 +20,7 @@ from armory.authserver.settings import ProxySettings
 from armory.errors import AuthenticationFailed
 from armory.oauth.metadata import same_issuer, text
 from armory.security.claims import MAX_TOKEN_CHARS, audience_of, expiry_of, scopes_of
-from armory.security.issuer import Issuer, issuer_of
+from armory.security.issuer import Issuer, issuer_of, reason
 
 _log = structlog.get_logger(__name__)
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
@@ -53,12 +53,11 @@ class Assertions:
 
     Args:
         settings: which identity providers may vouch for people.
-        leeway_s: how far clocks may be apart.
     """
 
-    def __init__(self, settings: ProxySettings, *, leeway_s: float = 30.0) -> None:
+    def __init__(self, settings: ProxySettings) -> None:
         self._settings = settings
-        self._leeway_s = leeway_s
+        self._leeway_s = leeway_s = settings.clock_skew_s
         self._issuers = [Issuer(name, leeway_s=leeway_s) for name in settings.id_jag_issuers]
 
     @property
@@ -90,8 +89,9 @@ class Assertions:
             until = expiry_of(claims) + self._leeway_s
             identity = self._identity(issuer, claims)
         except jwt.PyJWTError as error:
-            _log.info("id_jag_refused", reason=type(error).__name__, issuer=issuer.name)
-            raise _refused(f"it is no ID-JAG that holds now ({type(error).__name__})") from None
+            why = reason(error)
+            _log.info("id_jag_refused", reason=why, issuer=issuer.name)
+            raise _refused(f"it is no ID-JAG that holds now ({why})") from None
         except AuthenticationFailed as error:
             raise _refused(error.message) from None
         if audience_of(claims) != frozenset((gateway,)):

@@ -24,7 +24,7 @@ from armory.authserver.errors import OAuthError, UnusableClient
 from armory.authserver.settings import KnownClient
 from armory.oauth.metadata import text, texts
 
-AuthMethod = Literal["none", "client_secret_basic", "client_secret_post"]
+AuthMethod = Literal["none", "client_secret_basic", "client_secret_post", "private_key_jwt"]
 METHODS: tuple[AuthMethod, ...] = ("none", "client_secret_basic", "client_secret_post")
 _PREFIX, _PURPOSE, _SECRET = "armory_client_", "oauth client", "oauth client secret"
 _MAX_NAME, _MAX_REDIRECTS, _MAX_SEALED = 100, 10, 1_500
@@ -52,6 +52,7 @@ class Client(msgspec.Struct, frozen=True):
         redirects: where it may have people sent back to.
         method: how it proves who it is at the token endpoint.
         host: of its document, which vouches for it; "": it registered itself.
+        keys: where its public keys are (a URL), or they themselves (JWKS); "": it has none.
     """
 
     id: str
@@ -59,6 +60,7 @@ class Client(msgspec.Struct, frozen=True):
     redirects: tuple[str, ...]
     method: AuthMethod = "none"
     host: str = ""
+    keys: str = ""
 
     @property
     def digest(self) -> str:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from cachetools import TLRUCache
 from yarl import URL
 
+from armory.authserver.client_keys import METHOD, keys_in
 from armory.authserver.clients import Client, printable, usable_redirects
 from armory.authserver.errors import OAuthError, UnusableClient
 from armory.oauth.exchange import Answer, NoAnswer, Route, answered, json_object
@@ -95,11 +96,16 @@ class Documents:
             raise UnusableClient(f"{url} is no JSON object")
         if found.get("client_id") != url:
             raise UnusableClient(f"its client_id is {text(found.get('client_id'))[:200]!r}")
-        if found.get("token_endpoint_auth_method", "none") != "none" or "client_secret" in found:
-            raise UnusableClient("only token_endpoint_auth_method none is taken of a document")
+        method = found.get("token_endpoint_auth_method", "none")
+        if method not in ("none", METHOD) or "client_secret" in found:
+            raise UnusableClient(
+                f"its token_endpoint_auth_method is none or {METHOD}: a public document keeps no "
+                "secret"
+            )
         uris = usable_redirects(found, self._patterns)
         name = printable(text(found.get("client_name")))
-        return Client(url, name, uris, host=place.host or "")
+        keys = keys_in(found) if method == METHOD else ""
+        return Client(url, name, uris, method, host=place.host or "", keys=keys)
 
 
 def _place(url: str) -> URL:

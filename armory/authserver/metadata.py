@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from armory.authserver.assertions import JWT_BEARER, PROFILE
+from armory.authserver.client_keys import METHOD
 from armory.authserver.clients import METHODS
+from armory.security.issuer import ALGORITHMS
 
 
 def document(issuer: str, scopes: Sequence[str], *, id_jags: bool = False) -> dict[str, Any]:
@@ -18,6 +20,7 @@ def document(issuer: str, scopes: Sequence[str], *, id_jags: bool = False) -> di
     The members that OpenID Connect adds are there for clients that look at that document alone; no
     ID tokens are given out, so there are no keys.
     """
+    methods = (*METHODS, METHOD)
     found: dict[str, Any] = {
         "issuer": issuer,
         "authorization_endpoint": f"{issuer}/oauth/authorize",
@@ -29,8 +32,10 @@ def document(issuer: str, scopes: Sequence[str], *, id_jags: bool = False) -> di
         "response_modes_supported": ["query"],
         "grant_types_supported": ["authorization_code", "refresh_token"],
         "code_challenge_methods_supported": ["S256"],
-        "token_endpoint_auth_methods_supported": METHODS,
-        "revocation_endpoint_auth_methods_supported": METHODS,
+        "token_endpoint_auth_methods_supported": methods,
+        "token_endpoint_auth_signing_alg_values_supported": ALGORITHMS,
+        "revocation_endpoint_auth_methods_supported": methods,
+        "revocation_endpoint_auth_signing_alg_values_supported": ALGORITHMS,
         "authorization_response_iss_parameter_supported": True,
         "client_id_metadata_document_supported": True,
         "subject_types_supported": ["public"],

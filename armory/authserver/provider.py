@@ -16,11 +16,11 @@ from yarl import URL
 
 from armory.authserver.settings import ProxySettings
 from armory.domain.principal import Principal
-from armory.errors import AuthenticationFailed
+from armory.errors import AuthenticationFailed, BackendError
 from armory.oauth.exchange import json_object
 from armory.oauth.metadata import Undiscovered, is_secure, server_metadata, text
 from armory.security.claims import audience_of, scopes_of, user_of
-from armory.security.issuer import Issuer
+from armory.security.issuer import Issuer, reason
 from armory.upstreams.oauth.client import authenticated
 from armory.upstreams.oauth.code_flow import BegunLogin, CodeFlow, with_tokens
 from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, place_in
@@ -61,7 +61,9 @@ class Provider(CodeFlow):
         )
         super().__init__("the gateway", grant, named=tuple(filter(None, named)))
         self._settings = settings
-        self._issuer = Issuer(settings.issuer) if settings.issuer else None
+        self._issuer: Issuer | None = None
+        if settings.issuer:
+            self._issuer = Issuer(settings.issuer, leeway_s=settings.clock_skew_s)
         self.issuer = settings.issuer or str(URL(settings.authorize_url).origin())
 
     async def found(self, url: URL, challenge: Challenge) -> AuthServerMetadata:
@@ -105,7 +107,8 @@ class Provider(CodeFlow):
             ArmoryError: they are not as they must be, or nobody can be known by them.
         """
         login, id_token = await self.finish(begun, back)
-        return login, await self._identity(login, id_token)
+        identity = await self._identity(login, id_token)
+        return msgspec.structs.replace(login, id_token=id_token), identity
 
     async def refreshed(self, login: Login) -> Login:
         """The login, as the provider still lets it be used.
@@ -118,11 +121,29 @@ class Provider(CodeFlow):
             form = {"grant_type": "refresh_token", "refresh_token": login.refresh_token}
             headers = authenticated(login.method, login.client_id, login.client_secret, form)
             given = await self.given(AuthServerMetadata(login.token_url), headers, form)
-            return with_tokens(login, given)
+            return await self._with_id_token(with_tokens(login, given), given.id_token)
         if login.expires_at is not None and login.expires_at <= time.time():
             raise self.refused("its access token has expired, and it gave no refresh token")
         await self._userinfo(login.access_token)
         return login
+
+    async def _with_id_token(self, login: Login, id_token: str) -> Login:
+        """A login that was refreshed, with the ID token that came; an unusable one is left out.
+
+        Raises:
+            TokenRefused: it is of somebody else (OpenID Connect Core, 12.2).
+        """
+        if not id_token or not login.id_token or self._issuer is None:
+            return login
+        try:
+            claims = await self._verified(self._issuer, id_token, login.client_id)
+        except (AuthenticationFailed, BackendError) as error:
+            _log.warning("id_token_not_renewed", reason=error.message)
+            return login
+        before = jwt.decode(login.id_token, options={"verify_signature": False})
+        if claims.get("sub") != before.get("sub"):
+            raise self.refused("its new ID token is of somebody else")
+        return msgspec.structs.replace(login, id_token=id_token)
 
     async def _identity(self, login: Login, id_token: str) -> Identity:
         claims: Mapping[str, Any] = {}
@@ -142,8 +163,9 @@ class Provider(CodeFlow):
         try:
             claims = await issuer.claims(id_token)
         except jwt.PyJWTError as error:
-            _log.info("id_token_refused", reason=type(error).__name__, issuer=issuer.name)
-            raise AuthenticationFailed("the provider's ID token is not valid") from None
+            why = reason(error)
+            _log.info("id_token_refused", reason=why, issuer=issuer.name)
+            raise AuthenticationFailed(f"the provider's ID token is not valid: {why}") from None
         if client_id not in audience_of(claims):
             raise AuthenticationFailed("the provider's ID token is for another client")
         return claims

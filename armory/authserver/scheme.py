@@ -65,6 +65,7 @@ class GrantScheme:
             handle.until,
             frozenset((handle.resource,)),
             grant.login.access_token or None,
+            grant.login.id_token,
         )
 
     def ended(self, id: str) -> str | None:

@@ -5,7 +5,9 @@ Owns: putting the parts of this room together. Never talks HTTP to clients.
 
 from __future__ import annotations
 
+from armory.authserver import documents
 from armory.authserver.assertions import Assertions
+from armory.authserver.client_keys import METHOD, ClientKeys
 from armory.authserver.clients import Client, Registrations, Seal
 from armory.authserver.documents import Documents, is_document
 from armory.authserver.errors import UnusableClient
@@ -37,6 +39,9 @@ class AuthorizationServer:
         self.grants = Grants(store, seal, self.provider)
         self.scheme = GrantScheme(self.grants, settings.granted)
         self._documents = Documents(settings.redirects)
+        self._client_keys = ClientKeys(
+            store.begin, route=documents.ROUTE, leeway_s=settings.clock_skew_s
+        )
 
     async def client(self, id: str) -> Client:
         """The client of an id.
@@ -53,3 +58,24 @@ class AuthorizationServer:
                 "register again"
             )
         return known
+
+    async def check(self, client: Client, secret: str, assertion: str, issuer: str) -> None:
+        """Whether a client proves who it is.
+
+        Args:
+            client: that says who it is.
+            secret: what it brings; "": nothing.
+            assertion: likewise.
+            issuer: the gateway, as the client knows it.
+
+        Raises:
+            UnusableClient: it does not.
+        """
+        if client.method != METHOD:
+            if assertion:
+                raise UnusableClient(f"this client has no keys; it is known by {client.method}")
+            self.registrations.check(client, secret)
+            return
+        if secret or not assertion:
+            raise UnusableClient(f"this client's document says {METHOD}: bring a client_assertion")
+        await self._client_keys.check(client, assertion, (issuer, f"{issuer}/oauth/token"))

@@ -41,6 +41,7 @@ class ProxySettings:
         granted: scopes that every token of the gateway carries.
         user_claim: claim with the user's name, of the ID token or of userinfo.
         scopes_claim: claim with further scopes, a list or words in a text.
+        clock_skew_s: by how many seconds the clocks of the providers may be apart from this one.
     """
 
     client_id: str
@@ -57,3 +58,4 @@ class ProxySettings:
     granted: tuple[str, ...] = ()
     user_claim: str = "sub"
     scopes_claim: str = "scope"
+    clock_skew_s: float = 30.0

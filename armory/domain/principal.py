@@ -31,6 +31,8 @@ class Principal:
             who it is.
         credential: the access token that it came with, to be exchanged for one for an upstream;
             None where it is no such token. Likewise.
+        id_token: what the provider behind the gateway says of it, to be exchanged likewise; "":
+            it says nothing; None: the gateway did not log it in.
         key: unique over all methods: what sessions, caches and parked calls are bound to.
         owner: under whose name usage is kept: the user, or the principal itself; printable, at most
             200 characters.
@@ -43,6 +45,7 @@ class Principal:
     expires_at: float | None = field(default=None, compare=False)
     audience: frozenset[str] | None = field(default=None, compare=False)
     credential: str | None = field(default=None, compare=False, repr=False)
+    id_token: str | None = field(default=None, compare=False, repr=False)
     # made once: each call asks for them several times
     key: str = field(init=False, compare=False, repr=False)
     owner: str = field(init=False, compare=False, repr=False)

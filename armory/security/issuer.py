@@ -39,6 +39,7 @@ ALGORITHMS = (
 _TYPES = frozenset(("jwt", "at+jwt", "application/at+jwt"))
 _COOLDOWN_S = 10.0
 _METADATA_S = 3_600.0
+_LATEST = 1 << 53
 
 
 class Issuer:
@@ -89,14 +90,22 @@ class Issuer:
         if key is None:
             raise jwt.InvalidKeyError
         metadata = await self.metadata()
-        claims: dict[str, Any] = jwt.decode(
-            token,
-            key,
-            algorithms=[algorithm],
-            issuer=text(metadata.get("issuer")),
-            leeway=self._leeway_s,
-            options={"require": ["exp", "iss", "sub"], "verify_aud": False},
-        )
+        try:
+            claims: dict[str, Any] = jwt.decode(
+                token,
+                key,
+                algorithms=[algorithm],
+                issuer=text(metadata.get("issuer")),
+                leeway=self._leeway_s,
+                options={"require": ["exp", "iss", "sub"], "verify_aud": False},
+            )
+        except jwt.ImmatureSignatureError:
+            early = _early_by(token)
+            _log.warning("clocks_apart", issuer=self.name, ahead_s=early, allowed=self._leeway_s)
+            raise jwt.ImmatureSignatureError(
+                f"it begins in {early} s: the clock of {self.name} is ahead of the gateway's by "
+                f"more than the {self._leeway_s:g} s of security.oauth.clock_skew_s"
+            ) from None
         if isinstance(claims.get("cnf"), Mapping):
             raise jwt.InvalidTokenError  # bound to a key that a bearer does not show
         return claims
@@ -164,6 +173,23 @@ class Issuer:
         if status != 200 or answer is None:
             raise BackendError(f"the token cannot be checked: {url} answered HTTP {status}")
         return answer if answer.get("active") is True else None
+
+
+def reason(error: jwt.PyJWTError) -> str:
+    """Why a token does not hold, without anything of the token."""
+    if isinstance(error, jwt.ImmatureSignatureError):
+        return str(error)
+    if isinstance(error, jwt.ExpiredSignatureError):
+        return "it has expired"
+    return type(error).__name__
+
+
+def _early_by(token: str) -> int:
+    """In how many seconds a token begins to hold, whose signature was checked."""
+    claims = jwt.decode(token, options={"verify_signature": False})
+    said = [claims.get(name) for name in ("iat", "nbf")]
+    starts = [min(at, _LATEST) for at in said if isinstance(at, int | float)]
+    return round(max(starts, default=0) - time.time())
 
 
 def issuer_of(token: str, known: Sequence[Issuer]) -> Issuer | None:

@@ -27,13 +27,12 @@ from armory.security.claims import (
     scopes_of,
     user_of,
 )
-from armory.security.issuer import Issuer, issuer_of
+from armory.security.issuer import Issuer, issuer_of, reason
 from armory.security.settings import OAuthSettings
 
 _log = structlog.get_logger(__name__)
 _CHECKED_S = 60.0
 _REFUSED_S = 10.0
-LEEWAY_S = 30.0
 
 
 class OAuthScheme:
@@ -56,6 +55,7 @@ class OAuthScheme:
         self._issuers = tuple(issuers)
         self._anywhere = frozenset(settings.audience)
         self._needed = frozenset(settings.scopes)
+        self._leeway_s = settings.clock_skew_s
         self._clock = clock
         self._checked: TLRUCache[bytes, tuple[Principal | None, float, int]] = TLRUCache(
             10_000, ttu=lambda _key, entry, _now: entry[1], timer=clock
@@ -100,7 +100,7 @@ class OAuthScheme:
         try:
             return await issuer.claims(token)
         except jwt.PyJWTError as error:
-            _log.info("access_token_refused", reason=type(error).__name__, issuer=issuer.name)
+            _log.info("access_token_refused", reason=reason(error), issuer=issuer.name)
             raise AuthenticationFailed(REFUSED) from None
 
     async def _introspected(self, token: str, digest: bytes) -> Principal:
@@ -118,8 +118,8 @@ class OAuthScheme:
         if "sub" not in claims and "username" in claims:
             claims["sub"] = claims["username"]
         starts = claims.get("nbf")
-        if expiry_of(claims) + LEEWAY_S <= now or (
-            isinstance(starts, int | float) and starts > now + LEEWAY_S
+        if expiry_of(claims) + self._leeway_s <= now or (
+            isinstance(starts, int | float) and starts > now + self._leeway_s
         ):
             raise AuthenticationFailed(REFUSED)
         return self._principal(first, claims, token)
@@ -142,7 +142,7 @@ class OAuthScheme:
             user,
             scopes,
             "oauth",
-            expiry_of(claims) + LEEWAY_S,
+            expiry_of(claims) + self._leeway_s,
             None if audience & self._anywhere else audience,
             token,
         )
@@ -170,4 +170,5 @@ class OAuthScheme:
         if client_id not in audience_of(claims):
             raise AuthenticationFailed(REFUSED)
         subject, user = self._names(first, claims)
-        return Principal(subject, user, frozenset(), "oauth", expiry_of(claims) + LEEWAY_S)
+        until = expiry_of(claims) + self._leeway_s
+        return Principal(subject, user, frozenset(), "oauth", until)

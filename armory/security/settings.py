@@ -61,6 +61,7 @@ class OAuthSettings:
         user_claim: claim with the user's id.
         scopes_claim: claim with the scopes, a list or words in a text.
         introspection: for opaque tokens; None: they are not taken.
+        clock_skew_s: by how many seconds the clocks of the issuers may be apart from this one.
     """
 
     issuers: Sequence[str]
@@ -69,3 +70,4 @@ class OAuthSettings:
     user_claim: str = "sub"
     scopes_claim: str = "scope"
     introspection: IntrospectionSettings | None = None
+    clock_skew_s: float = 30.0

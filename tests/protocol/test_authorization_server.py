@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pytest
 
 from armory.runtime.running import Runtime
-from armory.testing.identity import IdentityProvider
+from armory.testing.identity import TOKEN_TYPE, IdentityProvider
 from armory.testing.oauth_client import CALLBACK, App
 from armory.testing.people import Browser, World
 from armory.testing.upstreams.accounts import AccountsServer
@@ -120,6 +120,49 @@ async def test_tokens_of_the_provider_rest_sealed_and_go_where_they_are_exchange
         assert rest
         for form in exchanged:
             assert form["subject_token"].encode() not in rest
+
+
+async def test_of_a_login_the_id_token_is_exchanged_where_that_is_wanted(world: World) -> None:
+    auth = {
+        "type": "token_exchange",
+        "issuer": world.provider.issuer,
+        "client_id": "armory",
+        "client_secret": "armory-secret",
+        "audience": world.upstream.url,
+        "subject_token": "id_token",
+    }
+
+    def exchanged() -> list[dict[str, Any]]:
+        """The claims of each ID token that was exchanged."""
+        forms = [form for form in world.provider.forms if "subject_token" in form]
+        assert {form["subject_token_type"] for form in forms} <= {f"{TOKEN_TYPE}id_token"}
+        return [world.provider.verified(form["subject_token"]) or {} for form in forms]
+
+    async with proxied(world, auth) as (url, _), App(url) as app:
+        tokens = await app.tokens()
+        for _ in range(2):
+            answer = await world.ask(url, tokens["access_token"])
+            assert answer["result"]["content"][0]["text"] == "ann: "
+        (claims,) = exchanged()
+        assert (claims["sub"], claims["aud"]) == ("ann", "armory")
+        world.provider.lifetime += 60  # so that the next one differs
+        _, tokens = await app.refresh(tokens["refresh_token"])
+        answer = await world.ask(url, tokens["access_token"])
+        assert answer["result"]["content"][0]["text"] == "ann: "
+        assert [one["sub"] for one in exchanged()] == ["ann", "ann"]
+        assert exchanged()[1]["exp"] > exchanged()[0]["exp"]
+        foreign = world.provider.sign("JWT", sub="bob", aud="armory")
+        answer = {"access_token": "x", "token_type": "Bearer", "id_token": foreign}
+        world.provider.refusal = (200, answer)
+        status, said = await app.refresh(tokens["refresh_token"])
+        assert (status, said["error"]) == (400, "invalid_grant")
+        assert not await allowed(world, url, tokens["access_token"])
+    world.provider.refusal = None
+    async with proxied(world, auth, scopes=["profile"]) as (url, _), App(url) as app:
+        world.provider.metadata["userinfo_endpoint"] = f"{world.provider.issuer}/userinfo"
+        tokens = await app.tokens()
+        answer = await world.ask(url, tokens["access_token"])
+        assert "'openid'" in answer["result"]["content"][0]["text"]
 
 
 async def test_who_logs_out_or_is_shut_out_is_out(world: World) -> None:

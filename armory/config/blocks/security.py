@@ -128,6 +128,8 @@ class OAuthConfig(Block):
     """Its secret."""
     introspection: IntrospectionConfig | None = None
     """How opaque tokens are checked; null: only signed ones (JWTs) are taken."""
+    clock_skew_s: float = Field(default=_OAUTH.clock_skew_s, ge=0, le=600)
+    """By how many seconds the provider's clock may be apart from the gateway's; at most 600."""
     proxy: ProxyConfig | None = None
     """The gateway logs clients in itself, in front of a provider that registers none."""
 

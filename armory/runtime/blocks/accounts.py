@@ -110,4 +110,6 @@ def oauth_scheme(block: OAuthConfig) -> OAuthScheme:
         if asked is None
         else IntrospectionSettings(**values_for(IntrospectionSettings, asked)),
     )
-    return OAuthScheme(settings, [Issuer(name) for name in block.issuer])
+    return OAuthScheme(
+        settings, [Issuer(name, leeway_s=block.clock_skew_s) for name in block.issuer]
+    )

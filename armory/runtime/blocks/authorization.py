@@ -43,6 +43,7 @@ def authorization_server(loaded: Loaded, accounts: Accounts | None) -> Authoriza
         granted=tuple(oauth.scopes),
         user_claim=oauth.user_claim,
         scopes_claim=oauth.scopes_claim,
+        clock_skew_s=oauth.clock_skew_s,
     )
     seal = seals(loaded)
     store = StoredGrants(accounts.database, accounts.feed, seal)

@@ -124,7 +124,8 @@ class TokenExchange:
         issuer: the authorization server; "" with a `token_url`.
         audience: what the token is to be for; "": the upstream's URL, as `resource`.
         scopes: asked for.
-        subject_token: what callers come with.
+        subject_token: what callers come with, or which of the two tokens of their login at the
+            provider behind the gateway.
         client_auth: how the client proves who it is.
     """
 

@@ -31,6 +31,7 @@ class Login(msgspec.Struct, frozen=True):
         scopes: that were asked for.
         wanted: scopes that the upstream has demanded since; the next login asks for them too.
         revoke_url: where its tokens are given back; "": nowhere.
+        id_token: who the person is, where it is the gateway that is logged in at; else "".
     """
 
     issuer: str
@@ -45,6 +46,7 @@ class Login(msgspec.Struct, frozen=True):
     scopes: tuple[str, ...] = ()
     wanted: tuple[str, ...] = ()
     revoke_url: str = ""
+    id_token: str = ""
 
 
 class Sealed(Protocol):

@@ -32,7 +32,7 @@ from armory.upstreams.oauth.client import (
     secret_method,
 )
 from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, canonical
-from armory.upstreams.oauth.grants import Passthrough, TokenExchange
+from armory.upstreams.oauth.grants import Passthrough, SubjectToken, TokenExchange
 from armory.upstreams.oauth.tokens import Tokens
 
 CALLER: ContextVar[Principal | None] = ContextVar("caller", default=None)
@@ -46,8 +46,11 @@ _EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 class SubjectTokens(Tokens):
     """Tokens that come of the caller's own."""
 
-    def subject(self) -> str:
-        """The access token of the caller.
+    def subject(self, kind: SubjectToken = "access_token") -> str:
+        """The token of the caller.
+
+        Args:
+            kind: which one, of a caller that the gateway logged in; others have but one.
 
         Raises:
             LoginNeeded: it is the gateway itself, which has none.
@@ -64,7 +67,15 @@ class SubjectTokens(Tokens):
                 "it takes the access token that a person logs in with (security.oauth), and this "
                 "caller has none"
             )
-        return caller.credential
+        if kind == "access_token" or caller.id_token is None:
+            return caller.credential
+        if not caller.id_token:
+            raise self.failed(
+                "it takes the ID token of a login at the provider behind the gateway, which gave "
+                "none to this caller; have security.oauth.proxy.scopes name 'openid', or take "
+                "'subject_token: access_token'"
+            )
+        return caller.id_token
 
     def lacks(self, challenge: Challenge) -> bool:
         """As `Tokens.lacks`: what may be asked for is configured."""
@@ -117,7 +128,7 @@ class ExchangedTokens(SubjectTokens):
 
     async def current(self, url: URL) -> str | None:
         """As `Tokens.current`."""
-        subject = self.subject()
+        subject = self.subject(self._grant.subject_token)
         key = hashlib.sha256(subject.encode()).digest()
         kept = self._kept.get(key)
         if kept is None:
@@ -131,7 +142,7 @@ class ExchangedTokens(SubjectTokens):
 
     async def renewed(self, refused: str | None, url: URL, challenge: Challenge) -> str:
         """As `Tokens.renewed`: one new exchange; what comes of it is not exchanged again."""
-        subject = self.subject()
+        subject = self.subject(self._grant.subject_token)
         key = hashlib.sha256(subject.encode()).digest()
         kept = self._kept.get(key)
         if kept is not None and kept[0] == refused:

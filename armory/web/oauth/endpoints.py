@@ -15,6 +15,7 @@ import structlog
 from aiohttp import web
 
 from armory.authserver.assertions import JWT_BEARER
+from armory.authserver.client_keys import KIND, claimed
 from armory.authserver.clients import Client
 from armory.authserver.errors import OAuthError, UnusableClient
 from armory.authserver.grants import Given
@@ -156,8 +157,13 @@ class Endpoints:
             if said is None or (id and id != said[0]):
                 raise UnusableClient("the Authorization header names another client, or none")
             id, secret = said
+        assertion = form.get("client_assertion", "")
+        if assertion and form.get("client_assertion_type") != KIND:
+            raise UnusableClient(f"expected client_assertion_type {KIND}")
+        if assertion and not id:
+            id = claimed(assertion)
         client = await self._server.client(id)
-        self._server.registrations.check(client, secret)
+        await self._server.check(client, secret, assertion, self._places.issuer(request))
         return client
 
 
