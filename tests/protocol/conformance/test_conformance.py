@@ -84,12 +84,14 @@ CLIENT_SCENARIOS = [
     ("2026-07-28", "json-schema-2020-12-preservation"),
     ("2026-07-28", "auth/client-credentials-basic"),
     ("2026-07-28", "auth/client-credentials-jwt"),
+    ("2026-07-28", "auth/enterprise-managed-authorization"),
     ("2025-11-25", "initialize"),
     ("2025-11-25", "tools_call"),
     ("2025-11-25", "elicitation-sep1034-client-defaults"),
     ("2025-11-25", "sse-retry"),
 ]
-"""Every scored one but those in which a person logs in (below), and three that are not scored."""
+"""Every scored one but those in which a person logs in (below), and those of extensions that are
+not scored and the gateway has: not DPoP, and not the identity of a workload."""
 
 
 LOGGING_IN = {
