@@ -16,6 +16,7 @@ from armory.accounts.names import AlreadyExists, check_name
 from armory.errors import InvalidRequest
 from armory.storage.changes import LEARNED_USES, ChangeFeed, Transaction
 from armory.storage.database import Database, now_ms
+from armory.storage.logins import forget_person
 from armory.storage.tables import api_keys, learned_uses, users
 
 USER = "user"
@@ -123,8 +124,8 @@ class Users:
         return await self.get(user_id)
 
     async def delete(self, user_id: str) -> bool:
-        """Delete a user with keys, packs, installations and what its calls taught; whether there
-        was one.
+        """Delete a user with keys, packs, installations, logins at upstreams and what its calls
+        taught; whether there was one.
         """
         async with self._feed.transaction() as change:
             await self._tell(change, user_id, ended=True)
@@ -132,6 +133,8 @@ class Users:
             if (await change.connection.execute(taught)).rowcount:
                 change.changed(LEARNED_USES, "")
             gone = await change.connection.execute(delete(users).where(users.c.id == user_id))
+            if gone.rowcount:  # who is called so next is somebody else
+                await forget_person(change, f"user:{user_id}")
             return bool(gone.rowcount)
 
     def _known(self, plan: str) -> str:

@@ -12,7 +12,7 @@ from typing import Any, cast
 from yarl import URL
 
 Fetch = Callable[[str], Awaitable[Mapping[str, Any] | None]]
-"""Fetches a JSON object; None where there is none."""
+"""Fetches a JSON object; None where there is none. May raise `CannotAnswer`."""
 
 _SERVER = "/.well-known/oauth-authorization-server"
 _OPENID = "/.well-known/openid-configuration"
@@ -23,25 +23,36 @@ class Undiscovered(Exception):
     """Metadata that cannot be found, or are not to be trusted; says why."""
 
 
+class CannotAnswer(Undiscovered):
+    """The server is there, and cannot answer now."""
+
+
 async def server_metadata(issuer: str, fetch: Fetch) -> Mapping[str, Any]:
     """The metadata of an authorization server, whose `issuer` must be itself.
 
     Raises:
-        Undiscovered: it publishes none, or somebody else's.
+        Undiscovered: it publishes none, or somebody else's; `CannotAnswer`: it does not say.
     """
     base = URL(issuer)
     origin, path = str(base.origin()), base.raw_path.rstrip("/")
     places = [f"{origin}{_SERVER}{path}", f"{origin}{_OPENID}{path}"]
     if path:
         places.append(f"{origin}{path}{_OPENID}")
+    failed: CannotAnswer | None = None
     for place in places:
-        found = await fetch(place)
+        try:
+            found = await fetch(place)
+        except CannotAnswer as error:
+            failed = failed or error
+            continue
         if found is None:
             continue
         said = text(found.get("issuer"))
         if not same_issuer(said, issuer):
             raise Undiscovered(f"the metadata at {place} are of issuer {said!r}, not {issuer!r}")
         return found
+    if failed is not None:
+        raise failed
     raise Undiscovered(f"the authorization server {issuer!r} publishes no metadata")
 
 

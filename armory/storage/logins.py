@@ -10,7 +10,7 @@ from typing import Protocol
 
 from sqlalchemy import delete, insert, select, update
 
-from armory.storage.changes import ChangeFeed
+from armory.storage.changes import ChangeFeed, Transaction
 from armory.storage.database import Database
 from armory.storage.tables import logins
 
@@ -22,6 +22,14 @@ LEASE_MS = 20_000
 def login_id(person: str, server: str) -> str:
     """Under which a login is kept."""
     return hashlib.sha256(f"{person}\0{server}".encode()).hexdigest()
+
+
+async def forget_person(change: Transaction, person: str) -> None:
+    """Forget all logins of somebody (`Principal.person`) who is no more, within a transaction."""
+    whose = logins.c.person == hashlib.sha256(person.encode()).hexdigest()
+    for row in (await change.connection.execute(select(logins.c.id).where(whose))).all():
+        change.changed(LOGINS, row.id)
+    await change.connection.execute(delete(logins).where(whose))
 
 
 class Seal(Protocol):

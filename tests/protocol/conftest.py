@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -26,6 +27,9 @@ from armory.testing.front import (
     serving,
     tool,
 )
+from armory.testing.identity import IdentityProvider
+from armory.testing.people import World
+from armory.testing.upstreams.accounts import AccountsServer
 from armory.wire.http.edge import HttpEdge
 
 
@@ -166,3 +170,15 @@ async def front() -> AsyncIterator[Front]:
     gateway.publish(catalog)
     async with serving(gateway) as (url, edge), aiohttp.ClientSession() as http:
         yield Front(url, edge, gateway, pool, retriever, http, relisting)
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncGenerator[World]:
+    """An identity provider, and an upstream at which its people have accounts."""
+    async with (
+        IdentityProvider() as provider,
+        AccountsServer(provider.verified, provider.issuer) as upstream,
+    ):
+        found = World(provider, upstream, tmp_path)
+        yield found
+        await found.http.close()

@@ -4,30 +4,17 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import pytest
 
 from armory.runtime.running import Runtime
-from armory.testing.identity import TOKEN_TYPE, IdentityProvider
+from armory.testing.identity import TOKEN_TYPE
 from armory.testing.oauth_client import CALLBACK, App
 from armory.testing.people import Browser, World
-from armory.testing.upstreams.accounts import AccountsServer
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncGenerator[World]:
-    async with (
-        IdentityProvider() as provider,
-        AccountsServer(provider.verified, provider.issuer) as upstream,
-    ):
-        made = World(provider, upstream, tmp_path)
-        yield made
-        await made.http.close()
 
 
 @asynccontextmanager
@@ -189,6 +176,19 @@ async def test_a_provider_that_is_away_costs_nobody_the_login(world: World) -> N
         assert await allowed(world, url, tokens["access_token"])
         world.provider.away = False
         assert (await app.refresh(tokens["refresh_token"]))[0] == 200
+
+
+async def test_a_new_login_says_that_the_provider_is_away(world: World) -> None:
+    async with proxied(world) as (url, _), App(url) as app:
+        await app.register()
+        _, page = await app.authorize()
+        world.provider.away = True
+        status, said = await app.press(page)
+        assert status == 502
+        assert f"{world.provider.url}/" in said
+        assert "answered HTTP 503" in said
+        world.provider.away = False
+        assert "access_token" in await app.tokens()
 
 
 async def test_below_a_path_and_behind_a_proxy_it_has_the_outer_url(world: World) -> None:

@@ -18,11 +18,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from armory.authserver import documents
 from armory.oauth.exchange import Route
 from armory.testing.certificates import certificate
-from armory.testing.identity import IdentityProvider
 from armory.testing.listening import listening
 from armory.testing.oauth_client import CALLBACK, App
 from armory.testing.people import World
-from armory.testing.upstreams.accounts import AccountsServer
 
 pytestmark = pytest.mark.anyio
 KIND = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
@@ -96,17 +94,6 @@ async def owner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerat
     monkeypatch.setattr(documents, "ROUTE", route)
     yield found
     await runner.cleanup()
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncGenerator[World]:
-    async with (
-        IdentityProvider() as provider,
-        AccountsServer(provider.verified, provider.issuer) as upstream,
-    ):
-        made = World(provider, upstream, tmp_path)
-        yield made
-        await made.http.close()
 
 
 @asynccontextmanager

@@ -2,31 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Mapping
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from armory.testing.identity import EXCHANGE, IdentityProvider
+from armory.testing.identity import EXCHANGE
 from armory.testing.oauth_client import App
 from armory.testing.people import World
-from armory.testing.upstreams.accounts import AccountsServer
 
 pytestmark = pytest.mark.anyio
 OFF_S = 300
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncGenerator[World]:
-    async with (
-        IdentityProvider() as provider,
-        AccountsServer(provider.verified, provider.issuer) as upstream,
-    ):
-        made = World(provider, upstream, tmp_path)
-        yield made
-        await made.http.close()
 
 
 def exchange(world: World) -> dict[str, str]:

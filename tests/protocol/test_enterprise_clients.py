@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ import pytest
 from armory.testing.identity import BEARER, EXCHANGE, TOKEN_TYPE, IdentityProvider
 from armory.testing.oauth_client import CALLBACK, App
 from armory.testing.people import World
-from armory.testing.upstreams.accounts import AccountsServer
 
 pytestmark = pytest.mark.anyio
 SECRET = "the secret of a desk: 100% & more"
@@ -66,17 +64,6 @@ class Desk(App):
         """(status, answer) of the gateway's token endpoint."""
         said = {"grant_type": BEARER, "assertion": assertion, "client_secret": SECRET, **form}
         return await self.token(**said)
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncGenerator[World]:
-    async with (
-        IdentityProvider() as provider,
-        AccountsServer(provider.verified, provider.issuer) as upstream,
-    ):
-        made = World(provider, upstream, tmp_path)
-        yield made
-        await made.http.close()
 
 
 @asynccontextmanager

@@ -7,35 +7,18 @@ import json
 import os
 import re
 import sqlite3
-from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
-from yarl import URL
 
-from armory.runtime.logins import log_in, log_out
 from armory.testing.clients.raw import LegacyClient
-from armory.testing.identity import IdentityProvider
 from armory.testing.people import KEY, TOKENS, URLS, Browser, World
-from armory.testing.upstreams.accounts import AccountsServer
 
 pytestmark = pytest.mark.anyio
 CALLS = int(os.environ.get("ARMORY_TEST_PEOPLE_CALLS", "120"))
 """Calls of two people together."""
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncGenerator[World]:
-    async with (
-        IdentityProvider() as provider,
-        AccountsServer(provider.verified, provider.issuer) as upstream,
-    ):
-        found = World(provider, upstream, tmp_path)
-        yield found
-        await found.http.close()
 
 
 async def test_a_person_is_asked_connects_and_goes_on(world: World) -> None:
@@ -133,48 +116,25 @@ async def test_an_upstream_that_policy_hides_is_no_login(world: World) -> None:
             assert (response.status, await response.json()) == (200, {"logins": []})
 
 
-async def test_everybody_sees_and_ends_its_own_logins_over_rest(world: World) -> None:
-    async with world.gateway() as (url, _):
-        async with Browser(world, url) as browser:
-            await browser.connect("ann")
-
-        async def logins(name: str) -> list[bool]:
-            headers = {"Authorization": f"Bearer {TOKENS[name]}"}
-            async with world.http.get(f"{url}/v1/logins", headers=headers) as response:
-                found = (await response.json())["logins"]
-            assert "access_token" not in json.dumps(found)
-            return [login["connected"] for login in found]
-
-        assert (await logins("ann"), await logins("bob")) == ([True], [False])
-        statuses: list[int] = []
-        for name in ("bob", "ann", "ann"):
-            headers = {"Authorization": f"Bearer {TOKENS[name]}"}
-            async with world.http.delete(f"{url}/v1/logins/docs", headers=headers) as response:
-                statuses.append(response.status)
-        assert statuses == [404, 204, 404]
-        assert await logins("ann") == [False]
-        assert world.provider.refresh_tokens == []
-        assert await world.names(url, TOKENS["ann"]) == ["docs__log_in"]
-
-
-async def test_the_operator_connects_somebodys_account(world: World) -> None:
-    async with world.gateway() as (url, runtime):
-
-        async def visit(page: str) -> dict[str, str]:
-            world.provider.user = "bob"
-            async with world.http.get(page, allow_redirects=False) as sent:
-                return dict(URL(sent.headers["Location"]).query)
-
-        back = "http://127.0.0.1:9/callback"
-        issuer = await log_in(runtime.loaded, "docs", back, visit, "user:bob")
-        assert issuer == world.provider.issuer
-        async with asyncio.timeout(20):
-            while True:  # until this process has heard of what another one would have written
-                if "docs__only_bob" in await world.names(url, TOKENS["bob"]):
-                    break
-        assert await world.names(url, TOKENS["ann"]) == ["docs__log_in"]
-        assert await log_out(runtime.loaded, "docs", "user:bob")
-        assert not await log_out(runtime.loaded, "docs", "user:bob")
+async def test_a_provider_that_is_down_costs_new_logins_alone_and_the_page_says_why(
+    world: World,
+) -> None:
+    oauth = {"issuer": world.provider.issuer, "client_id": "armory"}
+    oauth["client_secret"] = "armory-secret"
+    async with world.gateway(oauth=oauth) as (url, _), Browser(world, url) as browser:
+        token = world.provider.sign(sub="ann", aud=f"{url}/mcp")
+        await browser.connect("ann")
+        assert "docs__only_ann" in await world.names(url, token)
+        world.provider.away = True
+        later = world.provider.sign(sub="ann", aud=f"{url}/mcp", jti="2")  # by keys that are kept
+        assert "docs__only_ann" in await world.names(url, later)
+        assert (await world.ask(url, later))["result"]["content"][0]["text"] == "ann: "
+        async with Browser(world, url) as other:
+            await other.click("identify", credential=TOKENS["bob"])
+            status, text = await other.click("connect")
+            assert status == 502
+            assert f"{world.provider.url}/" in text
+            assert "503" in text
 
 
 async def test_what_rests_in_the_database_is_of_no_use_without_the_key(world: World) -> None:

@@ -4,31 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
-from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
 from armory.testing.clients.raw import modern_body, modern_headers
-from armory.testing.identity import IdentityProvider
 from armory.testing.people import TOKENS, Browser, World
-from armory.testing.upstreams.accounts import AccountsServer
 
 pytestmark = pytest.mark.anyio
-
-
-@pytest.fixture
-async def world(tmp_path: Path) -> AsyncGenerator[World]:
-    async with (
-        IdentityProvider() as provider,
-        AccountsServer(provider.verified, provider.issuer) as upstream,
-    ):
-        found = World(provider, upstream, tmp_path)
-        yield found
-        await found.http.close()
 
 
 @pytest.mark.parametrize("exchanged", [False, True])

@@ -16,7 +16,7 @@ import structlog
 
 from armory.errors import UpstreamUnavailable
 from armory.oauth.exchange import NoAnswer, Route, basic, exchange, json_object
-from armory.oauth.metadata import text
+from armory.oauth.metadata import CannotAnswer, text
 from armory.upstreams.oauth.discovery import AuthServerMetadata
 
 _log = structlog.get_logger(__name__)
@@ -112,8 +112,10 @@ class TokenClient:
         )
 
     async def fetch(self, url: str) -> Mapping[str, Any] | None:
-        """A JSON object, as `discovery.Fetch`."""
+        """A JSON object, as `metadata.Fetch`."""
         status, body = await self.request("GET", url, {"Accept": "application/json"}, None)
+        if status == 429 or status >= 500:
+            raise CannotAnswer(f"{url} answered HTTP {status}; try again later")
         return json_object(body) if status == 200 else None
 
     async def request(

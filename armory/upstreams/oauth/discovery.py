@@ -15,6 +15,7 @@ from yarl import URL
 
 from armory.oauth.metadata import (
     LOOPBACK,
+    CannotAnswer,
     Fetch,
     Undiscovered,
     same_issuer,
@@ -125,6 +126,8 @@ async def discover(
         raise Undiscovered(f"its authorization server {chosen!r} is not reached over https")
     try:
         server = await server_metadata(chosen, fetch)
+    except CannotAnswer:
+        raise
     except Undiscovered as error:
         raise Undiscovered(f"{error}; give 'auth.token_url' or 'auth.issuer'") from None
     return place_in(server, url, issuer, resource)
@@ -181,7 +184,10 @@ async def _resource(url: URL, challenge: Challenge, fetch: Fetch) -> Mapping[str
         places.append(f"{origin}{_RESOURCE}{url.raw_path}")
     places.append(f"{origin}{_RESOURCE}")
     for place in dict.fromkeys(places):
-        found = await fetch(place)
+        try:
+            found = await fetch(place)
+        except CannotAnswer:
+            continue
         if found is None:
             continue
         said = text(found.get("resource"))

@@ -118,7 +118,7 @@ def routes() -> list[Route]:
         users("PATCH", "/v1/users/{user_id}", change_user, "Change plan or activity",
               UserAnswer, body=UserChange, path_params=user),
         users("DELETE", "/v1/users/{user_id}", delete_user,
-              "Delete a user with keys, packs and installations", None, status=204,
+              "Delete a user with keys, packs, installations and logins", None, status=204,
               path_params=user),
     ]  # fmt: skip
 

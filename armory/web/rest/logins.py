@@ -5,13 +5,26 @@ Owns: the routes. Never shows a token; accounts are connected on the pages below
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
+from armory.domain.principal import Principal
+from armory.errors import AccessDenied
 from armory.protocol.methods import LOG_IN
 from armory.upstreams.oauth.people import PersonTokens
 from armory.web.rest.problems import not_found
-from armory.web.rest.routes import Answer, Reply, RestCall, Route
+from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape
 from armory.web.rest.services import RestServices
+
+
+class Whose(Shape):
+    """Of whom."""
+
+    user: Annotated[str, Field(max_length=220)] | None = Field(
+        default=None,
+        description="Of whom: a user, or token:NAME for a token without one; administrators only.",
+    )
 
 
 class LoginAnswer(Answer):
@@ -34,20 +47,21 @@ def routes() -> list[Route]:
     """The routes."""
     return [
         Route("GET", "/v1/logins", list_logins, "Own accounts at upstreams", LoginList,
-              tag="logins"),
+              tag="logins", params=Whose),
         Route("DELETE", "/v1/logins/{server}", disconnect, "Disconnect an own account", None,
-              tag="logins", status=204, path_params={"server": "The upstream."}),
+              tag="logins", params=Whose, status=204, path_params={"server": "The upstream."}),
     ]  # fmt: skip
 
 
 async def list_logins(call: RestCall) -> Reply:
     """Own accounts, by upstream."""
-    services = call.services
+    services, who = call.services, _who(call)
     allows = services.policy().allows
     found: list[LoginAnswer] = []
     for server in services.own_accounts():
-        login = await _tokens(services, call, server).kept()
-        if login is None and not allows(call.principal, f"{server}__{LOG_IN}"):
+        login = await _tokens(services, who, server).kept()
+        shown = who is not call.principal or allows(who, f"{server}__{LOG_IN}")
+        if login is None and not shown:
             continue  # nothing of it is for the caller
         found.append(
             LoginAnswer(
@@ -63,15 +77,31 @@ async def list_logins(call: RestCall) -> Reply:
 
 async def disconnect(call: RestCall) -> Reply:
     """Forget an own account, and give its tokens back where that can be done."""
-    server = call.path["server"]
+    server, who = call.path["server"], _who(call)
     if server not in call.services.own_accounts():
         raise not_found("login")
-    if not await _tokens(call.services, call, server).log_out():
+    if not await _tokens(call.services, who, server).log_out():
         raise not_found("login")
     return Reply(None, 204)
 
 
-def _tokens(services: RestServices, call: RestCall, server: str) -> PersonTokens:
-    tokens = services.own_accounts()[server].login_of(call.principal)
+def _who(call: RestCall) -> Principal:
+    """Whose accounts are meant.
+
+    Raises:
+        AccessDenied: somebody else's, and the caller is no administrator.
+    """
+    user: str | None = call.params.user
+    if user is None:
+        return call.principal
+    if not call.admin:
+        raise AccessDenied("accounts of others are for the scope `admin`")
+    if user.startswith("token:"):
+        return Principal(user.removeprefix("token:"))
+    return Principal(user, user)
+
+
+def _tokens(services: RestServices, who: Principal, server: str) -> PersonTokens:
+    tokens = services.own_accounts()[server].login_of(who)
     assert tokens is not None
     return tokens
