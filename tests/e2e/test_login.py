@@ -12,9 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import aiohttp
 import pytest
 import yaml
 
+from armory.testing.clients.raw import messages, modern_body, modern_headers
+from armory.testing.identity import IdentityProvider
+from armory.testing.upstreams.accounts import AccountsServer
 from armory.testing.upstreams.oauth import World
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
@@ -58,6 +62,65 @@ async def test_a_person_logs_in_and_the_gateway_goes_on(
         done = await asyncio.to_thread(armory, "logout", "kept", "--config", str(file))
         assert done.returncode == 0
         assert "token-1" not in kept.read_text()
+
+
+async def test_the_operator_logs_one_person_in_and_out_again(
+    serve: Callable[..., Any], armory: Callable[..., Any], environ: dict[str, str], tmp_path: Path
+) -> None:
+    async with (
+        IdentityProvider() as provider,
+        AccountsServer(provider.verified, provider.issuer) as accounts,
+        aiohttp.ClientSession() as http,
+    ):
+        auth = {"type": "authorization_code", "per": "principal", "client_id": "armory"}
+        auth["client_secret"] = "armory-secret"
+        tokens = {name: {"token": f"the-token-of-{name}", "user": name} for name in ("ann", "bob")}
+        config = {
+            "upstreams": {"docs": {"url": accounts.url, "auth": auth}},
+            "security": {"tokens": tokens, "allow_anonymous": False},
+        }
+        file = tmp_path / "armory.yaml"
+        file.write_text(yaml.safe_dump(config))
+        served = await asyncio.to_thread(serve, file)
+
+        async def tools(name: str) -> list[str]:
+            body = modern_body(1, "tools/list", {})
+            headers = {**modern_headers(body), "Authorization": f"Bearer the-token-of-{name}"}
+            async with http.post(served.url, json=body, headers=headers) as response:
+                found = (await messages(response))[-1]
+            return [tool["name"] for tool in found["result"]["tools"]]
+
+        async def becomes(name: str, wanted: str) -> None:
+            async with asyncio.timeout(60):
+                while wanted not in await tools(name):  # noqa: ASYNC110 # another process
+                    await asyncio.sleep(0.1)
+
+        await becomes("ann", "docs__log_in")
+        login = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "armory.cli.main", "login", "docs", "--as", "ann",
+            "--no-browser", "--config", str(file), env=environ, stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )  # fmt: skip
+        assert login.stderr is not None
+        async with asyncio.timeout(60):
+            while not (line := await login.stderr.readline()).startswith(b"http"):
+                assert line
+        async with http.get(line.decode().strip()) as page:  # over the provider, and back
+            assert "Logged in" in await page.text()
+        out, _ = await asyncio.wait_for(login.communicate(), 60)
+        assert (login.returncode, out.decode()) == (0, f"Logged in at {provider.issuer}.\n")
+        await becomes("ann", "docs__only_ann")
+        assert await tools("bob") == ["docs__log_in"]
+        assert not (Path(environ["ARMORY_HOME"]) / "logins.json").exists()
+        assert (Path(environ["ARMORY_HOME"]) / "key").stat().st_mode & 0o777 == 0o600
+        done = await asyncio.to_thread(
+            armory, "logout", "docs", "--as", "ann", "--config", str(file)
+        )
+        assert (done.returncode, done.stdout) == (0, "Logged ann out of docs.\n")
+        await becomes("ann", "docs__log_in")
+        assert provider.refresh_tokens == []
+        secrets = [form[name] for form in provider.forms for name in ("code", "code_verifier")]
+        assert not [line for line in served.log if any(secret in line for secret in secrets)]
 
 
 def test_who_need_not_log_in_is_told_so(armory: Callable[..., Any], tmp_path: Path) -> None:
