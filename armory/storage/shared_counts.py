@@ -7,6 +7,7 @@ as long as their requests run. Never decides who has which limit.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import secrets
 from collections.abc import Sequence
@@ -16,11 +17,13 @@ import structlog
 
 from armory.domain.limits import SLOT_WAIT_S, Demand, Taken
 from armory.errors import BackendError
-from armory.tasks import spawn, stop
+from armory.tasks import Tasks, spawn, stop
 
 _log = structlog.get_logger(__name__)
 LEASE_S = 60.0
 """A slot of a replica that was killed is free again after so long."""
+_GIVE_BACK_S = 2.0
+"""At the end, slots that are on their way back are waited for so long."""
 _TAKE = """
 local time = redis.call('TIME')
 local now = time[1] * 1000 + time[2] / 1000
@@ -97,6 +100,7 @@ class SharedCounts:
         self._lease_s = lease_s
         self._held: dict[str, str] = {}
         self._renewing: asyncio.Task[None] | None = None
+        self._giving_back = Tasks()
 
     async def take(self, demand: Demand) -> Taken:
         """Take everything that a request needs, or nothing.
@@ -144,7 +148,7 @@ class SharedCounts:
         """A request has ended that took a slot; Redis is told a moment later."""
         key = self._held.pop(lease, None)
         if key is not None:
-            spawn(self._given_back(key, lease), "give a slot back")
+            self._giving_back.spawn(self._given_back(key, lease), "give a slot back")
 
     async def _given_back(self, key: str, lease: str) -> None:
         try:
@@ -179,8 +183,12 @@ class SharedCounts:
                     await self._given_back(key, lease)
 
     async def aclose(self) -> None:
-        """Renew nothing any more, and let Redis go."""
+        """Renew nothing any more, have slots arrive that are on their way back, let Redis go."""
         await stop(self._renewing)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_GIVE_BACK_S):
+                await self._giving_back.ended()
+        await self._giving_back.stop()
         await self._scripts.aclose()
 
 
