@@ -32,7 +32,7 @@ from armory.retrieval.features import CandidateFeatures
 from armory.retrieval.ports import FloatArray
 from armory.retrieval.rankers.formulas import HybridRanker, LexicalRanker, SemanticRanker
 from armory.retrieval.rankers.fusion import best_of, fuse
-from armory.retrieval.rankers.leaning import leaned, trust
+from armory.retrieval.rankers.leaning import kept, leaned, trust
 from armory.retrieval.rankers.relevance import plain_formulas
 from armory.retrieval.rankers.signals import candidate_signals, query_signals
 from armory.retrieval.scoring.calibration import (
@@ -152,7 +152,8 @@ def order_of(judged: Judged, odds: FloatArray, lean: Lean) -> FloatArray:
         query = {name: float(judged.seen.query[name][i]) for name in LEAN}
         share = trust(lean, query, judged.tools)
         plain = {name: judged.seen.signals[name][i] for name in lean.onto}
-        rows.append(leaned(row, plain, lean.onto, share))
+        order = leaned(row, plain, lean.onto, share)
+        rows.append(order if share >= 1.0 else kept(order, plain))
     return np.stack(rows)
 
 

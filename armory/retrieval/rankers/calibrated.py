@@ -14,7 +14,7 @@ import numpy as np
 from armory.retrieval.features import CandidateFeatures
 from armory.retrieval.ports import FloatArray, IntArray
 from armory.retrieval.rankers.base import RankSettings, Scores
-from armory.retrieval.rankers.leaning import leaned, trust
+from armory.retrieval.rankers.leaning import kept, leaned, trust
 from armory.retrieval.scoring.calibration import calibration_for, cost_weighted, judge, sigmoid
 from armory.retrieval.scoring.ordering import descending
 from armory.retrieval.scoring.tables import SignalTable, SparseSignals
@@ -59,6 +59,9 @@ def calibrated(
     if result.plain and (lean := calibration.lean) is not None:
         share = trust(lean, result.query, features.visible)
         wanted = leaned(wanted, result.plain, lean.onto, share)
+        if share < 1.0:
+            onto = {name: values for name, values in result.plain.items() if name in lean.onto}
+            wanted = kept(wanted, onto)
     refused = refused and not _led_somewhere(features)
     last = result.values[best[-1]]
     odds = np.minimum(result.values, last)  # of the others: as far below the worst of the best

@@ -1,10 +1,11 @@
 """In a large catalog the learned order leans on plain ones: how far, and what comes of it.
 
-Owns: `trust` and `leaned`, pure functions. Never imports indexes, embedders or rankers.
+Owns: `trust`, `leaned` and `kept`, pure functions. Never imports indexes, embedders or rankers.
 
 What was learned on some thousand tools follows words too far among many thousands: of so many some
 are rare in the query's words by chance. Whether it does can be seen in the query: where the best
 tool by meaning is nothing by words, and the query is one wish, the plain formulas order better.
+What a plain formula holds for the best is never ordered away altogether.
 """
 
 from __future__ import annotations
@@ -25,6 +26,8 @@ _LEAST, _MOST = 0.15, 0.85
 _GAIN, _DOUBT = 0.1, 0.1
 #: Orders are compared over so many best candidates.
 _SPAN = 20
+#: The best by each plain formula is among so many.
+_PLACES = 5
 _TINY = 1e-6
 
 
@@ -73,6 +76,32 @@ def leaned(
     found *= np.float32(span)
     found += np.float32(top)
     return found
+
+
+def kept(odds: FloatArray, plain: Mapping[str, FloatArray]) -> FloatArray:
+    """Log-odds in which the best candidate by each formula is among the first five.
+
+    Args:
+        odds: (k,) in some order.
+        plain: formula -> (k,) values; of equal ones the first counts.
+
+    Returns:
+        (k,) float32; those that stood lower are just above what they push out of the five, in
+        their own order, and all others as they were.
+    """
+    best = sorted({int(values.argmax()) for values in plain.values()})
+    others = np.delete(odds, best)
+    left = len(others) - (_PLACES - len(best)) - 1
+    if left < 0:
+        return odds
+    level = np.partition(others, left)[left]
+    low = [place for place in best if odds[place] <= level]
+    if not low:
+        return odds
+    raised = odds.copy()
+    for place in sorted(low, key=lambda place: (odds[place], -place)):
+        raised[place] = level = np.nextafter(level, np.float32(np.inf))
+    return raised
 
 
 def _top_and_span(values: FloatArray) -> tuple[float, float]:

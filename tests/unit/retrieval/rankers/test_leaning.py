@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from armory.errors import ConfigError
-from armory.retrieval.rankers.leaning import leaned, trust
+from armory.retrieval.rankers.leaning import kept, leaned, trust
 from armory.retrieval.scoring.calibration import (
     Calibration,
     Lean,
@@ -79,6 +79,41 @@ def test_nothing_becomes_likelier_than_the_best_was() -> None:
     odds = np.array([2.0, 0.0, -1.0, *[-6.0] * 20], np.float32)
     plain = {"hybrid": np.array([0.5, 0.7, 0.1, *[0.0] * 20], np.float32)}
     assert float(leaned(odds, plain, HYBRID, 0.5).max()) < 2.0
+
+
+def _best(order: list[float]) -> list[int]:
+    return np.argsort(-np.array(order), kind="stable")[:5].tolist()
+
+
+def _only(place: int, count: int = 9) -> Any:
+    values = np.zeros(count, np.float32)
+    values[place] = 1.0
+    return values
+
+
+def test_the_best_of_each_formula_is_among_the_first_five() -> None:
+    odds = -np.arange(9, dtype=np.float32)
+    found = kept(odds, {"hybrid": _only(8), "semantic": _only(6)})
+    assert _best(found.tolist()) == [0, 1, 2, 6, 8]
+    assert found.dtype == np.float32
+    assert found[[0, 1, 2, 3, 4, 5, 7]].tolist() == [0, -1, -2, -3, -4, -5, -7]
+    assert found[6] == pytest.approx(-3, abs=1e-5)
+
+
+def test_who_stands_among_the_five_stays_where_it_is() -> None:
+    odds = -np.arange(9, dtype=np.float32)
+    assert kept(odds, {"hybrid": _only(4), "semantic": _only(0)}) is odds
+    assert kept(odds, {"hybrid": _only(4), "semantic": _only(4)}) is odds
+    found = kept(odds, {"hybrid": _only(4), "semantic": _only(7)})
+    assert _best(found.tolist()) == [0, 1, 2, 4, 7]
+
+
+def test_equal_odds_and_catalogs_of_five_keep_their_order() -> None:
+    same = np.zeros(9, np.float32)
+    assert _best(kept(same, {"hybrid": _only(7), "semantic": _only(8)}).tolist())[:2] == [7, 8]
+    few = -np.arange(5, dtype=np.float32)
+    assert kept(few, {"hybrid": _only(4, 5)}) is few
+    assert kept(few, {}) is few
 
 
 def test_equal_values_and_a_single_tool() -> None:

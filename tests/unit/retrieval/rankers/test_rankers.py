@@ -305,6 +305,28 @@ def test_a_large_catalog_leans_on_the_plain_orders(
     assert names(found, scores.order)[0] == first
 
 
+@pytest.mark.parametrize(("tools_in_all", "among_five"), [(46, False), (20_000, True)])
+def test_what_is_nearest_in_meaning_is_never_ordered_away(
+    tools_in_all: int, among_five: bool
+) -> None:
+    mail = [
+        ToolRecord(f"p__t{i}", "p", f"t{i}", {}, "0", description="Send an email now")
+        for i in range(10)
+    ]
+    found = features(["send an email"], {"weather__forecast": 0.9}, [*tools(), *mail])
+    words_alone = replace(
+        calibration_for("relevance", "e"),
+        first=Linear({"words_z": 1.0}),
+        second=Linear({"own": 1.0}),
+        lean=Lean(Linear({}, 1.0), {"hybrid": 0.5, "semantic": 0.5}),
+    )
+    settings = RankSettings(calibration={"relevance": {"e": words_alone.to_json()}})
+    scores = RelevanceRanker().rank(replace(found, visible=tools_in_all), settings)
+    five = names(found, scores.order)[:5]
+    assert ("weather__forecast" in five) == among_five
+    assert sum(name.startswith(("p__", "mail__")) for name in five) == 5 - among_five
+
+
 def test_reasons_name_what_decided() -> None:
     found = features(["send an email"], {"mail__send": 0.7})
     lexical = LexicalRanker()
