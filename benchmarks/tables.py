@@ -189,6 +189,13 @@ def quality() -> str | None:
     return None if found is None else summary.quality(found)
 
 
+def catalog_sizes() -> str | None:
+    """Recall@5 over catalog size."""
+    folder = "../training/relevance"
+    unseen, shipped = _read(f"{folder}/sizes.json"), _read(f"{folder}/sizes-trained.json")
+    return None if unseen is None or shipped is None else summary.sizes(unseen, shipped)
+
+
 def livemcp() -> str | None:
     """LiveMCPBench at tool level."""
     found = _read("quality/livemcp.json")
@@ -215,6 +222,7 @@ TABLES: dict[str, Callable[[], str | None]] = {
     "disturbance": disturbance,
     "sizing": sizing,
     "quality": quality,
+    "catalog-sizes": catalog_sizes,
     "livemcp": livemcp,
     "tokens": tokens,
     "rrb": rrb,

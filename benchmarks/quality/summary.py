@@ -52,6 +52,48 @@ def quality(rows: list[dict[str, Any]]) -> str:
     return head + "\n" + "\n".join(lines) + tail
 
 
+#: What the columns of the sizes' reports are called in the tables.
+_ORDERS = {"relevance": "relevance", "hybrid": "hybrid", "semantic": "semantic", "lexical": "BM25"}
+
+
+def sizes(unseen: dict[str, Any], shipped: dict[str, Any]) -> str:
+    """Recall@5 over catalog size, of an embedder that no set has trained and of the one shipped.
+
+    Args:
+        unseen: the report of `training.relevance.lean` with the untouched base.
+        shipped: the one with the shipped embedder.
+    """
+    steps = list(unseen["sizes"])
+    heads = ["alone", *(f"{int(step):,} beside" for step in steps[1:])]
+    lines = [f"| Recall@5 | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
+    for report, told in ((unseen, "unseen sets"), (shipped, "shipped embedder, its own sets")):
+        for key, name in _ORDERS.items():
+            values = [100 * report["sizes"][step][key]["macro"] for step in steps]
+            lines.append(f"| {told}, {name} | {' | '.join(f'{v:.1f}' for v in values)} |")
+    for key, name in _ORDERS.items():
+        written = [row["written"][key].values() for row in shipped["sizes"].values()]
+        values = [100 * sum(some) / len(some) for some in written]
+        cells = " | ".join(f"{v:.1f}" for v in values)
+        lines.append(f"| shipped embedder, unseen servers, {name} | {cells} |")
+    last = {key: shipped["sizes"][steps[-1]][key]["sets"] for key in _ORDERS}
+    lines += [
+        "",
+        f"| {int(steps[-1]):,} beside, shipped embedder | {' | '.join(_ORDERS.values())} |",
+    ]
+    lines.append("|---|" + "---:|" * len(_ORDERS))
+    for name in last["relevance"]:
+        lines.append(f"| {name} | {' | '.join(f'{100 * last[k][name]:.0f}' for k in _ORDERS)} |")
+    caps, made = (unseen["of"]["cap"], shipped["of"]["cap"]), unseen["of"]
+    words = (
+        f"Percent, macro over the sets, with so many tools of another pool beside a set's own. "
+        f"Unseen sets: an embedder that no set has trained, constants fitted without the judged "
+        f"set, at most {caps[0]} queries a set. Shipped: the embedder that was trained on these "
+        f"sets, at most {caps[1]} queries a set; the queries for unseen servers are not of its "
+        f"training. python {made['python']}, numpy {made['numpy']}."
+    )
+    return "\n".join(lines) + f"\n\n{words}"
+
+
 def livemcp(found: dict[str, Any]) -> str:
     """LiveMCPBench: what was measured, what is on record, what others published."""
     lines = [

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from benchmarks.quality.run import worse
-from benchmarks.quality.summary import quality
+from benchmarks.quality.summary import quality, sizes
 
 
 def row(name: str, system: str, recall: float, **more: Any) -> dict[str, Any]:
@@ -36,3 +36,25 @@ def test_the_table_has_a_column_for_large_catalogs_where_they_were_measured() ->
     assert "among p" not in shown.replace("among 15,009", "")
     rows = [line for line in shown.splitlines() if line.startswith("|")]
     assert len({line.count("|") for line in rows}) == 1
+
+
+def report(relevance: float, cap: int) -> dict[str, Any]:
+    """Two sizes; every other order finds 40 %."""
+    orders = ("relevance", "hybrid", "semantic", "lexical")
+    found = {order: relevance if order == "relevance" else 0.4 for order in orders}
+    row = {o: {"macro": v, "sets": {"a": v, "b": v - 0.1}} for o, v in found.items()}
+    row["written"] = {o: {"x": v, "y": v + 0.1} for o, v in found.items()}
+    of = {"cap": cap, "python": "3.11", "numpy": "2.4"}
+    return {"sizes": {"0": row, "15000": row}, "of": of}
+
+
+def test_recall_over_catalog_size_is_told_for_seen_and_unseen_sets() -> None:
+    shown = sizes(report(0.5, 150), report(0.7, 120))
+    assert "| Recall@5 | alone | 15,000 beside |" in shown
+    assert "| unseen sets, relevance | 50.0 | 50.0 |" in shown
+    assert "| shipped embedder, its own sets, relevance | 70.0 | 70.0 |" in shown
+    assert "| shipped embedder, unseen servers, relevance | 75.0 | 75.0 |" in shown
+    assert "| a | 70 | 40 | 40 | 40 |" in shown
+    assert "| b | 60 | 30 | 30 | 30 |" in shown
+    assert "at most 150 queries" in shown
+    assert "at most 120 queries" in shown
