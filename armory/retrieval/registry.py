@@ -14,7 +14,8 @@ from typing import Any
 from armory.errors import ConfigError
 from armory.retrieval.embedders.cache import ByteStore, CachedEmbedder
 from armory.retrieval.indexing.cache import DocumentCache
-from armory.retrieval.indexing.indexer import Indexing, QueryGenerator
+from armory.retrieval.indexing.indexer import Indexing
+from armory.retrieval.indexing.reading import QueryGenerator
 from armory.retrieval.names import EMBEDDERS, INDEXES, RANKERS, part
 from armory.retrieval.options import (
     AUTO,

@@ -37,17 +37,26 @@ class Snapshot:
     categories: tuple[IntArray, Mapping[str, int]]
 
 
-def words_only(tools: Sequence[ToolRecord], postings: Postings) -> Snapshot:
-    """The tools with their words, rows in the same order, and without vectors."""
-    return Snapshot(
-        records=tuple(tools),
-        row_of={tool.name: i for i, tool in enumerate(tools)},
-        postings=postings,
-        view=None,
-        dense=None,
-        servers=_codes([tool.server for tool in tools]),
-        categories=_codes([tool.category or "" for tool in tools]),
-    )
+def words_only(
+    tools: Sequence[ToolRecord], postings: Postings, before: Snapshot | None = None
+) -> Snapshot:
+    """The tools with their words, rows in the same order, and without vectors.
+
+    `before`: another state; what of it is the same is taken over.
+    """
+    records = tuple(tools)
+    if before is not None and before.postings.keys is postings.keys:
+        pairs = zip(records, before.records, strict=True)
+        others = [(tool, was) for tool, was in pairs if tool is not was]
+        row_of, servers, categories = before.row_of, before.servers, before.categories
+    else:
+        others, row_of = None, {tool.name: i for i, tool in enumerate(records)}
+        servers = categories = None
+    if others is None or servers is None or any(a.server != b.server for a, b in others):
+        servers = _codes([tool.server for tool in records])
+    if others is None or categories is None or any(a.category != b.category for a, b in others):
+        categories = _codes([tool.category or "" for tool in records])
+    return Snapshot(records, row_of, postings, None, None, servers, categories)
 
 
 def with_vectors(words: Snapshot, rows: Sequence[Row], view: VectorView) -> Snapshot:

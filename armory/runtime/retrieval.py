@@ -14,7 +14,7 @@ from armory.config.base import values_for
 from armory.config.blocks.retrieval import ToolRagConfig
 from armory.config.checks import lacks_openai_key
 from armory.errors import ConfigError
-from armory.retrieval.indexing.indexer import QueryGenerator
+from armory.retrieval.indexing.reading import QueryGenerator
 from armory.retrieval.options import CALIBRATION, Limits
 from armory.retrieval.rankers.base import RankSettings
 from armory.retrieval.rankers.multi_factor import weights_of

@@ -96,6 +96,10 @@ class Segments:
         """(v, d) the vectors of one tool."""
         return self.matrix[self.starts[row] : self.starts[row + 1]]
 
+    def groups(self) -> Iterator[FloatArray]:
+        """The (v, d) vectors of each tool; no copies."""
+        return map(self.group, range(len(self)))
+
     def best(self, queries: FloatArray, rows: IntArray | None = None) -> FloatArray:
         """(m, r) float32: best cosine of each query with each tool of `rows` (None: all)."""
         some = self if rows is None else self.take(rows)
@@ -143,18 +147,23 @@ class Background:
     """A stable sample of tools that stands for all of them in mean and deviation.
 
     The sample is taken by a hash of the key, so replicas and restarts choose the same tools.
+
+    Args:
+        rows: (s,) ascending rows of the sampled tools.
+        vectors: theirs.
     """
 
-    def __init__(self, rows: Sequence[Row], groups: Mapping[str, FloatArray], dim: int) -> None:
-        chosen = set(self.choose([row.key for row in rows if row.key in groups]))
-        known = [i for i, row in enumerate(rows) if row.key in chosen]
-        self.rows: IntArray = np.array(known, np.int64)
-        self._vectors = Segments.of([groups[rows[i].key] for i in known], dim)
+    def __init__(self, rows: IntArray, vectors: Segments) -> None:
+        self.rows = rows
+        self.vectors = vectors
 
-    def groups(self, rows: Sequence[Row]) -> Iterator[tuple[str, FloatArray]]:
-        """Key and (v, d) vectors of every sampled tool; no copies. `rows`: those it was made of."""
-        for place, row in enumerate(self.rows.tolist()):
-            yield rows[row].key, self._vectors.group(place)
+    @classmethod
+    def of(cls, rows: Sequence[Row], groups: Mapping[str, FloatArray], dim: int) -> Background:
+        """Of those rows that have vectors."""
+        chosen = set(cls.choose([row.key for row in rows if row.key in groups]))
+        known = [i for i, row in enumerate(rows) if row.key in chosen]
+        vectors = Segments.of([groups[rows[i].key] for i in known], dim)
+        return cls(np.array(known, np.int64), vectors)
 
     @staticmethod
     def choose(keys: Sequence[str]) -> list[str]:
@@ -172,4 +181,4 @@ class Background:
             inside = np.flatnonzero(np.isin(self.rows, allowed, assume_unique=True))
             chosen = inside if len(inside) >= _FLOOR else None
         rows = self.rows if chosen is None else self.rows[chosen]
-        return Sample(rows, self._vectors.best(queries, chosen))
+        return Sample(rows, self.vectors.best(queries, chosen))

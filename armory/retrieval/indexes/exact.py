@@ -12,9 +12,10 @@ import numpy as np
 
 from armory.errors import BackendError
 from armory.retrieval.indexes.base import Segments, check_vectors, statistics
-from armory.retrieval.indexes.rounded import Rounded, worth
+from armory.retrieval.indexes.layers import Layers
 from armory.retrieval.options import PartOptions
 from armory.retrieval.ports import Embedder, FloatArray, IntArray, Row, VectorHits
+from armory.retrieval.states import differing
 
 #: Multiplications below which a search is done at once; above, in a thread (about 0.2 ms).
 _INLINE = 1_000_000
@@ -26,10 +27,9 @@ _GATHER_ROUNDED = 0.1
 class ExactView:
     """One state of the exact index."""
 
-    def __init__(self, rows: Sequence[Row], vectors: Segments) -> None:
-        self.rows = tuple(rows)
-        self.segments = vectors
-        self._rounded = Rounded(vectors) if worth(vectors) else None
+    def __init__(self, rows: tuple[Row, ...], vectors: Layers) -> None:
+        self.rows = rows
+        self.layers = vectors
 
     async def search(
         self,
@@ -43,38 +43,37 @@ class ExactView:
         In a large catalog cosines are off by 0.000006 (root mean square; 0.00005 at most,
         measured on vectors of 384 dimensions).
         """
-        if len(queries) * self.segments.matrix.size <= _INLINE:
+        if len(queries) * self.layers.count * self.layers.dimension <= _INLINE:
             return self._search(queries, allowed)
         return await asyncio.to_thread(self._search, queries, allowed)
 
     async def vectors(self, rows: IntArray) -> FloatArray:
         """(r, d) the first vector of each row."""
-        return self.segments.matrix[self.segments.starts[rows]]
+        return self.layers.first(rows)
 
     def _search(self, queries: FloatArray, allowed: IntArray | None) -> VectorHits:
-        total = len(self.segments)
-        if queries.shape[1] != self.segments.matrix.shape[1] and total:
+        layers, total = self.layers, len(self.layers)
+        if queries.shape[1] != layers.dimension and total:
             raise BackendError(
                 f"the query has {queries.shape[1]} dimensions, the index "
-                f"{self.segments.matrix.shape[1]}; both need the same model"
+                f"{layers.dimension}; both need the same model"
             )
-        whole = self._rounded or self.segments
-        gather = _GATHER if self._rounded is None else _GATHER_ROUNDED
+        gather = _GATHER_ROUNDED if layers.rounded else _GATHER
         if allowed is None:
-            rows, cosine = np.arange(total), whole.best(queries)
+            rows, cosine = np.arange(total), layers.best(queries)
         elif len(allowed) < gather * total:
-            rows, cosine = allowed, self.segments.best(queries, allowed)
+            rows, cosine = allowed, layers.some(queries, allowed)
         else:
-            rows, cosine = allowed, whole.best(queries)[:, allowed]
+            rows, cosine = allowed, layers.best(queries)[:, allowed]
         mean, std = statistics(cosine)
         return VectorHits(rows, cosine, mean, std)
 
 
 class ExactIndex:
-    """All vectors in one matrix; an update builds the next matrix beside the one in use."""
+    """All vectors in one matrix; an update builds the next state beside the one in use."""
 
     def __init__(self) -> None:
-        self._view = ExactView((), Segments.of((), 0))
+        self._view = ExactView((), Layers.of(Segments.of((), 0)))
         self._places: dict[str, int] = {}
         self._digests: dict[str, str] = {}
 
@@ -84,21 +83,31 @@ class ExactIndex:
 
     async def update(self, rows: Sequence[Row], changed: Mapping[str, FloatArray]) -> ExactView:
         """The next view; see `ports.VectorIndex.update`."""
-        self._view, self._places = await asyncio.to_thread(self._build, rows, changed)
-        self._digests = {row.key: row.digest for row in rows}
+        found = await asyncio.to_thread(self._build, tuple(rows), changed)
+        self._view, self._places, self._digests = found
         return self._view
 
     async def aclose(self) -> None:
         """Nothing is held outside memory."""
 
     def _build(
-        self, rows: Sequence[Row], changed: Mapping[str, FloatArray]
-    ) -> tuple[ExactView, dict[str, int]]:
-        kept = any(row.key not in changed for row in rows)
-        dimension = self._view.segments.dimension if kept and self._places else None
-        source = np.empty(len(rows), np.int64)
+        self, rows: tuple[Row, ...], changed: Mapping[str, FloatArray]
+    ) -> tuple[ExactView, dict[str, int], dict[str, str]]:
+        before = self._view.rows
+        others: Sequence[int] | None = differing(rows, before)
+        if others is None or any(rows[i].key != before[i].key for i in others):
+            places = {row.key: i for i, row in enumerate(rows)}
+            digests = {row.key: row.digest for row in rows}
+            others = range(len(rows))
+        else:  # most are the very rows that they were
+            places = self._places
+            digests = {**self._digests, **{rows[i].key: rows[i].digest for i in others}}
+        source = np.arange(len(rows))
         fresh: list[FloatArray] = []
-        for i, row in enumerate(rows):
+        kept = len(others) < len(rows) or any(row.key not in changed for row in rows)
+        dimension = self._view.layers.dimension if kept and self._places else None
+        for i in others:
+            row = rows[i]
             vectors = changed.get(row.key)
             if vectors is not None:
                 dimension = check_vectors(row.key, vectors, dimension)
@@ -109,8 +118,7 @@ class ExactIndex:
             else:
                 raise BackendError(f"tool {row.key}: no vectors given and none stored")
         new = Segments.of(fresh, dimension or 0)
-        view = ExactView(rows, self._view.segments.after(source, new))
-        return view, {row.key: i for i, row in enumerate(rows)}
+        return ExactView(rows, self._view.layers.after(source, new)), places, digests
 
 
 def open_index(embedder: Embedder, options: PartOptions) -> ExactIndex:

@@ -233,7 +233,7 @@ class FaissIndex:
         spans |= _consecutive(new, len(store))
         if new:
             store.add(np.concatenate([changed[key] for key in new]))
-        back = Background(rows, _Lazy(store, spans), store.dimension)
+        back = Background.of(rows, _Lazy(store, spans), store.dimension)
         return FaissView(rows, _Held(rows, store, spans), back), spans
 
     def _check(

@@ -27,7 +27,7 @@ from qdrant_client import QdrantClient
 
 from armory.errors import BackendError, ConfigError
 from armory.retrieval.embedders.base import text_hash
-from armory.retrieval.indexes.base import Background, check_vectors
+from armory.retrieval.indexes.base import Background, Segments, check_vectors
 from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.indexes.qdrant_access import Access, Searches
 from armory.retrieval.indexes.qdrant_places import Places
@@ -85,7 +85,8 @@ class QdrantIndex:
         self._places = Places(())
         self._held: Collection[str] = ()  # points that are known to be there, and further ones
         self._new: set[str] = set()
-        self._sampled: dict[str, FloatArray] = {}  # vectors of the last sample, by point
+        #: Points of the last sample, and their vectors.
+        self._sample: tuple[list[str], Segments] = [], Segments.of((), dimension)
 
     async def stored(self, rows: Sequence[Row]) -> Mapping[str, str]:
         """Digests of those rows that have a point; whoever wrote it."""
@@ -96,9 +97,10 @@ class QdrantIndex:
             self._access.doubted = False  # a failure doubts again
             self._held = await self._access.run(lambda client: self._present(client, places.first))
             self._new = set()
-        elif absent := self._absent(places.first):
+        elif absent := self._absent(places):
             self._new |= await self._access.run(lambda client: self._present(client, absent))
-        lacking = set(self._absent(places.first))
+        if not (lacking := self._absent(places)):
+            return places.digests
         pairs = zip(places.ids, places.rows, strict=True)
         return {row.key: row.digest for point, row in pairs if point not in lacking}
 
@@ -107,7 +109,7 @@ class QdrantIndex:
         for key, vectors in changed.items():
             check_vectors(key, vectors, self._dimension)
         places = await self._placed(rows)
-        if self._access.doubted or self._absent(places.first):
+        if self._access.doubted or self._absent(places):
             stored = await self.stored(rows)
             for row in rows:
                 if row.key not in changed and row.key not in stored:
@@ -138,12 +140,11 @@ class QdrantIndex:
             self._places = await asyncio.to_thread(Places, rows, before)
         return self._places
 
-    def _absent(self, points: Iterable[str]) -> list[str]:
-        """Those that are not known to be there."""
-        if points is self._held:
-            return []
-        held, new = self._held, self._new
-        return [point for point in points if point not in held and point not in new]
+    def _absent(self, places: Places) -> set[str]:
+        """The points that are not known to be there."""
+        if places.first is self._held:
+            return set()
+        return set(places.first).difference(self._held, self._new)
 
     def _present(self, client: QdrantClient, ids: Iterable[str]) -> set[str]:
         self._points.ensure(client)
@@ -153,15 +154,18 @@ class QdrantIndex:
         self, client: QdrantClient, places: Places, changed: Mapping[str, FloatArray]
     ) -> None:
         """What is new. A row whose content another one has already costs nothing."""
-        self._points.ensure(client)
-        lacking = set(self._absent(places.first))
-        fresh = {
-            point: (point, row, changed[row.key])
-            for point, row in zip(places.ids, places.rows, strict=True)
-            if point in lacking and row.key in changed
-        }
-        self._points.put(client, fresh.values())
-        self._new |= fresh.keys()
+        lacking = self._absent(places)
+        if not lacking:
+            self._points.ensure(client)  # else it was asked which of them are there
+            return
+        fresh: list[tuple[str, Row, FloatArray]] = []
+        for point in lacking:
+            given = (places.rows[i] for i in places.rows_of(point))
+            row = next((row for row in given if row.key in changed), None)
+            if row is not None:
+                fresh.append((point, row, changed[row.key]))
+        self._points.put(client, fresh)
+        self._new.update(point for point, _, _ in fresh)
 
     async def _searched_here(self, places: Places, changed: Mapping[str, FloatArray]) -> VectorView:
         """The local mode's view: the matrix, its gaps filled from the points."""
@@ -185,30 +189,27 @@ class QdrantIndex:
         if self._access.local:
             return []
         places = self._places if self._places.are_of(rows) else Places(rows, self._places)
-        pairs = zip(places.ids, places.rows, strict=True)
-        return [
-            row.key
-            for point, row in pairs
-            if row.key in places.sample and point not in self._sampled
-        ]
+        known = set(self._sample[0])
+        return [places.rows[i].key for i in places.sampled if places.ids[i] not in known]
 
     async def _background(self, places: Places, changed: Mapping[str, FloatArray]) -> Background:
         """Vectors of the sample; only those that were never seen here are fetched."""
-        pairs = zip(places.ids, places.rows, strict=True)
-        points = {row.key: point for point, row in pairs if row.key in places.sample}
-        groups = {key: changed[key] for key in points if key in changed}
-        rest = {key: point for key, point in points.items() if key not in groups}
-        found: dict[str, FloatArray] = {}
-        for page in chunks((i for i in rest.values() if i not in self._sampled), _FETCHED):
-            for point in await self._searches.points(page, vectors=True):
-                found[point["id"]] = np.array(point["vector"], np.float32)
-        for key, point in rest.items():
-            vectors = self._sampled.get(point, found.get(point))
-            if vectors is not None:  # else it is gone since: a search tells
-                groups[key] = vectors
-        background = await asyncio.to_thread(Background, places.rows, groups, self._dimension)
-        self._sampled = {points[key]: kept for key, kept in background.groups(places.rows)}
-        return background
+        points = [places.ids[i] for i in places.sampled]
+        if points == self._sample[0]:
+            return Background(np.array(places.sampled, np.int64), self._sample[1])
+        known = dict(zip(self._sample[0], self._sample[1].groups(), strict=True))
+        for i, point in zip(places.sampled, points, strict=True):
+            if point not in known and (given := changed.get(places.rows[i].key)) is not None:
+                known[point] = given
+        for page in chunks((point for point in points if point not in known), _FETCHED):
+            for found in await self._searches.points(page, vectors=True):
+                known[found["id"]] = np.array(found["vector"], np.float32)
+        # one that is gone since is left out: a search tells
+        there = [(i, p) for i, p in zip(places.sampled, points, strict=True) if p in known]
+        kept = [point for _, point in there]
+        vectors = await asyncio.to_thread(Segments.of, [known[p] for p in kept], self._dimension)
+        self._sample = kept, vectors
+        return Background(np.array([i for i, _ in there], np.int64), vectors)
 
 
 def _client(settings: QdrantSettings, timeout_s: float) -> QdrantClient:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from armory.retrieval.indexes.base import Background
 from armory.retrieval.indexes.qdrant_points import point_id
 from armory.retrieval.ports import Row
+from armory.retrieval.states import differing
 
 
 class Places:
@@ -30,25 +31,26 @@ class Places:
         first: the points, and the first row that is each.
         servers: (n,) int32, a small code of each row's server.
         server_names: by code.
-        sample: keys of the rows that stand for all in mean and deviation.
+        digests: by key.
+        sampled: the ascending rows that stand for all in mean and deviation.
     """
 
     def __init__(self, rows: Sequence[Row], before: Places | None = None) -> None:
         self.rows = tuple(rows)
-        known = self.rows[:0] if before is None else before.rows
-        others: list[int] | None = None
-        if len(known) == len(self.rows):
-            pairs = zip(map(operator.is_, self.rows, known), range(len(known)), strict=True)
-            others = [i for same, i in pairs if not same]
+        others = None if before is None else differing(self.rows, before.rows)
         self.ids = self._ids(before, others)
         self.first = dict(zip(reversed(self.ids), range(len(self.ids) - 1, -1, -1), strict=True))
         self._further = dict(self._shared())
         if before is None or others is None or not all(self._stays(before, i) for i in others):
+            self.digests = {row.key: row.digest for row in self.rows}
             self.servers, self.server_names = _codes([row.server for row in self.rows])
-            self.sample = frozenset(Background.choose([row.key for row in self.rows]))
+            chosen = set(Background.choose([row.key for row in self.rows]))
+            self.sampled = [i for i, row in enumerate(self.rows) if row.key in chosen]
         else:
+            changed = {self.rows[i].key: self.rows[i].digest for i in others}
+            self.digests = {**before.digests, **changed}
             self.servers, self.server_names = before.servers, before.server_names
-            self.sample = before.sample
+            self.sampled = before.sampled
 
     def are_of(self, rows: Sequence[Row]) -> bool:
         """Whether these are the very rows."""

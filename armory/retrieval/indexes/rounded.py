@@ -40,10 +40,14 @@ _UNTIL = 1_000_000_000
 _DIMENSIONS = 2**31 // (_TOP * _TOP * (_QUERY_FINER + 1))
 
 
-def worth(segments: Segments) -> bool:
-    """Whether `Rounded` is quicker than the vectors themselves; known for x86-64 only."""
+def worth(segments: Segments, vectors: int | None = None) -> bool:
+    """Whether `Rounded` is quicker than the vectors themselves; known for x86-64 only.
+
+    `vectors`: how many there are; None: those of `segments`.
+    """
     x86 = platform.machine().lower() in ("x86_64", "amd64")
     count, dimension = segments.matrix.shape
+    count = count if vectors is None else vectors
     return x86 and count >= _FROM and dimension <= _DIMENSIONS and count * dimension < _UNTIL
 
 

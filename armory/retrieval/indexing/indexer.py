@@ -1,17 +1,14 @@
 """From a catalog to something that can be searched; embeds only what changed.
 
-Owns: documents, the lexical index, the document cache, handing vectors to the vector index. Never
-imports rankers.
+Owns: what has to be embedded, the document cache, handing vectors to the vector index. What tools
+say is `reading`'s. Never imports rankers.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import numpy as np
 import structlog
@@ -20,27 +17,20 @@ from armory.domain.tool import ToolRecord
 from armory.errors import BackendError
 from armory.retrieval.embedders.base import text_hash
 from armory.retrieval.indexing.cache import DocumentCache
-from armory.retrieval.indexing.document import Document, document_of
-from armory.retrieval.lexical.bm25 import LexicalIndex
+from armory.retrieval.indexing.document import Document
+from armory.retrieval.indexing.reading import QueryGenerator, Reader
 from armory.retrieval.options import STRATEGY, Strategy
 from armory.retrieval.ports import Embedder, FloatArray, Row, Sampling, VectorIndex, VectorView
-from armory.retrieval.snapshot import Snapshot, with_vectors, words_only
+from armory.retrieval.snapshot import Snapshot, with_vectors
 
 _log = structlog.get_logger(__name__)
 _CHUNK = 256
-_SLICE = 200
-#: How long pure Python may keep other threads waiting, and how long it then steps aside, seconds.
-_TURN_S = 0.001
-_ASIDE_S = 0.00005
 #: Texts from which on a changed catalog is searchable by words before it is embedded: a few are
 #: embedded within seconds, and the last snapshot serves meanwhile.
 _MANY = 256
 #: Share of tools with vectors from which on a snapshot with gaps finds more than words alone (.83
 #: against .82 of the wanted tools at three quarters, .75 against .82 at a half; 4,000 tools).
 _ENOUGH = 0.75
-#: Tools that may go, over what is there, until the lexical index is made anew: it never forgets a
-#: word.
-_GONE = 2_000
 EMBEDDING = "still embedding the tools"
 
 Publish = Callable[[Snapshot, str], None]
@@ -49,28 +39,6 @@ Outdated = Callable[[], bool]
 
 class Superseded(Exception):
     """What was being indexed is no longer wanted; what was read and embedded of it is kept."""
-
-
-def content_key(tool: ToolRecord) -> str:
-    """Under what a tool's generated queries are cached: changes with anything they depend on."""
-    return text_hash(f"{tool.fingerprint}\0{tool.description}\0{tool.server_title}")
-
-
-class QueryGenerator(Protocol):
-    """Makes example queries of a tool, for the strategy `synthetic_queries`."""
-
-    @property
-    def identity(self) -> str:
-        """Names model and prompt: equal identity, equal purpose. Key of the cache."""
-        ...
-
-    async def generate(self, tool: ToolRecord) -> Sequence[str]:
-        """Example queries, best first.
-
-        Raises:
-            BackendError: the model failed; templates are used instead.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +122,9 @@ class Indexer:
         indexing = indexing or Indexing()
         self._embedder = embedder
         self._index = index
-        self._strategy: Strategy = indexing.strategy
         self._cache = indexing.cache or DocumentCache(None)
-        self._generator = indexing.generator
         self._progress = indexing.on_progress
-        self._lexical = LexicalIndex()
-        self._gone = 0
-        self._documents: dict[str, tuple[ToolRecord, Document]] = {}
-        self._rows: dict[str, Row] = {}
+        self._reader = Reader(indexing.strategy, self._cache, indexing.generator)
         self._outdated: Outdated | None = None
 
     async def run(
@@ -184,9 +147,7 @@ class Indexer:
             Superseded: it was given up.
         """
         self._outdated = outdated
-        await self._read(tools)
-        self._go_on()
-        words = await asyncio.to_thread(self._words, tools)
+        words = await self._reader.read(tools, self._go_on)
         if self._embedder is None or self._index is None:
             return words, IndexReport(len(tools))
         if publish is not None and first:
@@ -208,81 +169,12 @@ class Indexer:
         Raises:
             KeyError: it was never indexed.
         """
-        return self._documents[name][1]
-
-    async def _read(self, tools: Sequence[ToolRecord]) -> None:
-        """Documents of what is new, in slices, so that the loop and other threads get a turn."""
-        fresh = await asyncio.to_thread(self._fresh, tools)
-        queries: dict[str, Sequence[str]] = {}
-        if self._generator is not None:
-            queries = await self._generated(self._generator, fresh)
-        for start in range(0, len(fresh), _SLICE):
-            self._go_on()
-            part = fresh[start : start + _SLICE]
-            await asyncio.to_thread(self._read_slice, part, queries)
+        return self._reader.document(name)
 
     def _go_on(self) -> None:
         """Raise `Superseded` where what is being indexed is outdated."""
         if self._outdated is not None and self._outdated():
             raise Superseded
-
-    def _fresh(self, tools: Sequence[ToolRecord]) -> list[ToolRecord]:
-        for name in self._documents.keys() - {tool.name for tool in tools}:
-            del self._documents[name]
-            self._rows.pop(name, None)
-            self._lexical.remove(name)
-            self._gone += 1
-        if self._gone > len(tools) + _GONE:
-            self._gone, self._lexical = 0, LexicalIndex()
-            return list(tools)
-        read, unread = self._documents, (None, None)
-        return [  # most are the very objects that were read: no field of them is looked at
-            tool
-            for tool in tools
-            if (known := read.get(tool.name, unread)[0]) is not tool and known != tool
-        ]
-
-    def _read_slice(
-        self, tools: Sequence[ToolRecord], queries: Mapping[str, Sequence[str]]
-    ) -> None:
-        began = time.monotonic()
-        for tool in tools:
-            if time.monotonic() - began > _TURN_S:
-                time.sleep(_ASIDE_S)
-                began = time.monotonic()
-            made = queries.get(tool.name, ())
-            strategy: Strategy = "synthetic_queries" if made else self._strategy
-            document = document_of(tool, strategy, made)
-            before = self._documents.get(tool.name)
-            self._documents[tool.name] = (tool, document)
-            self._rows.pop(tool.name, None)
-            known = tool.name in self._lexical
-            if not known or before is None or before[1].fields != document.fields:
-                self._lexical.add(tool.name, document.fields)
-                self._gone += known
-
-    def _words(self, tools: Sequence[ToolRecord]) -> Snapshot:
-        """The tools with their words and without vectors."""
-        return words_only(tools, self._lexical.freeze([tool.name for tool in tools]))
-
-    async def _generated(
-        self, generator: QueryGenerator, tools: Sequence[ToolRecord]
-    ) -> dict[str, Sequence[str]]:
-        found: dict[str, Sequence[str]] = {}
-        for tool in tools:
-            key = content_key(tool)
-            texts: Sequence[str] | None = await asyncio.to_thread(
-                self._cache.get_queries, generator.identity, key
-            )
-            if texts is None:
-                try:
-                    texts = await generator.generate(tool)
-                except BackendError as error:
-                    _log.warning("query_generation_failed", tool=tool.name, error=str(error))
-                    break  # the rest uses templates; the next indexing tries again
-                await asyncio.to_thread(self._cache.put_queries, generator.identity, key, texts)
-            found[tool.name] = texts
-        return found
 
     async def _vectors(
         self,
@@ -292,7 +184,7 @@ class Indexer:
         work: _Work,
         publish: Publish | None,
     ) -> tuple[list[Row], VectorView]:
-        every = await asyncio.to_thread(self._all_rows, embedder, words.records)
+        every = await asyncio.to_thread(self._reader.rows, embedder.identity)
         stored = await index.stored(every)
         plan = await asyncio.to_thread(self._plan, embedder, every, stored, work)
         sent: set[str] = set()
@@ -307,7 +199,7 @@ class Indexer:
 
     def _at_hand(self, embedder: Embedder, keys: Sequence[str]) -> dict[str, FloatArray]:
         """Vectors of those of some tools that the cache has."""
-        texts = {key: [text_hash(t) for t in self._documents[key][1].texts] for key in keys}
+        texts = {key: [text_hash(t) for t in self._reader.document(key).texts] for key in keys}
         known = self._cache.get(
             embedder.identity, [h for found in texts.values() for h in found], embedder.dimension
         )
@@ -338,7 +230,7 @@ class Indexer:
     ) -> _Plan:
         """Which tools need new vectors, which of their texts have none yet, shortest first."""
         changed = [row.key for row in rows if stored.get(row.key) != row.digest]
-        texts = {text_hash(t): t for key in changed for t in self._documents[key][1].texts}
+        texts = {text_hash(t): t for key in changed for t in self._reader.document(key).texts}
         if texts:
             work.vectors = self._cache.get(embedder.identity, texts, embedder.dimension)
         work.cached = len(work.vectors)
@@ -354,24 +246,14 @@ class Indexer:
         for key in plan.changed:
             if key in sent:
                 continue
-            found = [work.vectors.get(text_hash(t)) for t in self._documents[key][1].texts]
+            found = [work.vectors.get(text_hash(t)) for t in self._reader.document(key).texts]
             known = [vector for vector in found if vector is not None]
             if len(known) == len(found):
                 groups[key] = np.stack(known)
             else:
                 absent.add(key)
-        return [row for row in plan.rows if row.key not in absent], groups
-
-    def _all_rows(self, embedder: Embedder, tools: Sequence[ToolRecord]) -> list[Row]:
-        known, identity = self._rows, embedder.identity
-        return [known.get(tool.name) or self._row(identity, tool) for tool in tools]
-
-    def _row(self, identity: str, tool: ToolRecord) -> Row:
-        texts = self._documents[tool.name][1].texts
-        joined = "\0".join((identity, *texts)).encode("utf-8", "surrogatepass")
-        digest = hashlib.sha256(joined).hexdigest()
-        self._rows[tool.name] = row = Row(tool.name, digest, tool.server, tool.category or "")
-        return row
+        rows = [row for row in plan.rows if row.key not in absent] if absent else plan.rows
+        return rows, groups
 
     async def _embed(self, embedder: Embedder, plan: _Plan, work: _Work) -> None:
         for start in range(0, len(plan.todo), _CHUNK):

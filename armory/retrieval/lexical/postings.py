@@ -7,18 +7,15 @@ rankers.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from armory.retrieval.lexical.bags import Bag, Floats, Ints, Inverted, Places, flat, offsets
 from armory.retrieval.lexical.spelling import Spelling, may_be_misspelt
 from armory.retrieval.lexical.text import fold, is_cjk, terms
-
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int32]
-Counts = NDArray[np.uint8 | np.float32]
 
 FIELDS = ("name", "server", "title", "description", "params", "tags")
 _NAME, _DESCRIPTION = 0, 3
@@ -34,49 +31,6 @@ _LETTERS = re.compile(r"[^\W\d_]+")
 #: Of a text with at least so many words, most must be spelt rightly for the others to be doubted.
 _FOREIGN_WORDS = 4
 _MOST_CORRECTED = 24
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Bag:
-    """The terms of n tools, one tool after the other; t terms together.
-
-    Attributes:
-        sizes: distinct terms of each tool, (n,) int64.
-        terms: numbers in the vocabulary, (t,) int32.
-        counts: occurrences in each field, (t, fields).
-        whole: whether the term only joins others of its tool (`readfile` of `read_file`), (t,).
-        lengths: terms in each field, (n, fields) float32.
-    """
-
-    sizes: NDArray[np.int64]
-    terms: Ints
-    counts: Counts
-    whole: NDArray[np.bool_]
-    lengths: Floats
-
-    def __len__(self) -> int:
-        return len(self.sizes)
-
-    def picked(self, rows: NDArray[np.int64]) -> Bag:
-        """These tools, in this order."""
-        if len(rows) == len(self) and np.array_equal(rows, np.arange(len(rows))):
-            return self
-        sizes = self.sizes[rows]
-        ends = np.cumsum(sizes)
-        starts = (np.cumsum(self.sizes) - self.sizes)[rows]
-        at = np.arange(int(ends[-1]) if len(ends) else 0) + np.repeat(starts - ends + sizes, sizes)
-        return Bag(sizes, self.terms[at], self.counts[at], self.whole[at], self.lengths[rows])
-
-
-def joined(bags: Sequence[Bag]) -> Bag:
-    """The tools of several bags, at least one, one bag after the other."""
-    return Bag(
-        np.concatenate([bag.sizes for bag in bags]),
-        np.concatenate([bag.terms for bag in bags]),
-        np.concatenate([bag.counts for bag in bags]),
-        np.concatenate([bag.whole for bag in bags]),
-        np.concatenate([bag.lengths for bag in bags]),
-    )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -127,44 +81,40 @@ class FieldHits:
 class Postings:
     """An immutable inverted index; rows follow `keys`.
 
-    Searching needs no lock. The variants' cache is the only thing that changes, by whole entries.
+    What a pair weighs depends on the mean lengths, so on every tool: it is worked out when its
+    term is first asked for. Searching needs no lock: what is kept for later is written whole, then
+    said to be there, and is the same whoever works it out.
     """
 
     def __init__(
-        self, keys: tuple[str, ...], bag: Bag, vocabulary: Mapping[str, int], spelling: Spelling
+        self,
+        keys: tuple[str, ...],
+        bag: Bag,
+        vocabulary: Mapping[str, int],
+        spelling: Spelling,
+        inverted: Inverted | None = None,
     ) -> None:
         self.keys = keys
+        self.bag = bag
         self._vocabulary = vocabulary  # grows: numbers from `_width` on came later
-        self._width = len(vocabulary)
+        self._width = width = len(vocabulary)
         self._size = size = len(keys)
         self._fuzzy: dict[str, list[tuple[int, float]]] = {}
         self._spelling = spelling
-        order = np.argsort(bag.terms, kind="stable")
-        self._rows = rows = np.repeat(np.arange(size, dtype=np.int32), bag.sizes)[order]
-        self._terms = bag.terms[order]
-        self._counts = counts = bag.counts[order]
-        self._whole = bag.whole[order]
-        self._df = np.bincount(bag.terms, minlength=self._width)
-        self._offsets = np.concatenate([[0], np.cumsum(self._df)])
-        self._idf = self._inverse(self._df).astype(np.float32)
+        self.inverted = found = inverted or Inverted.of(bag, width)
+        self._idf = self._inverse(found.df).astype(np.float32)
         self._unseen = float(self._inverse(np.zeros(1))[0])
         lengths = bag.lengths
         mean = np.maximum(lengths.mean(0) if size else lengths.sum(0), 1.0)
-        scale = WEIGHTS / (1 - LENGTH_B + LENGTH_B * lengths / mean)
-        held = self._idf[self._terms] * ~self._whole
-        tf = np.zeros(len(rows), np.float32)
-        mass: list[Floats] = []
-        for field in range(len(FIELDS)):  # field by field: each matrix would be as large as all
-            there = np.flatnonzero(counts[:, field])
-            tools = rows[there]
-            tf[there] += counts[there, field] * scale[tools, field]
-            mass.append(np.bincount(tools, held[there], size).astype(np.float32))
-        self._mass = np.stack(mass, axis=1)
-        self._weights = (tf * (K1 + 1) / (tf + K1)).astype(np.float32)
+        self._scale = WEIGHTS / (1 - LENGTH_B + LENGTH_B * lengths / mean)
         length = lengths[:, _NAME] + lengths[:, _DESCRIPTION]
-        flat = K1 * (1 - B + B * length / max(float(length.mean()) if size else 1.0, 1.0))
-        plain = counts[:, _NAME].astype(np.float32) + counts[:, _DESCRIPTION]
-        self._plain = (plain * (K1 + 1) / (plain + flat[rows])).astype(np.float32)
+        self._flat = K1 * (1 - B + B * length / max(float(length.mean()) if size else 1.0, 1.0))
+        self._weights = np.empty(len(found.rows), np.float32)
+        self._plain = np.empty(len(found.rows), np.float32)
+        self._weighed = np.zeros(width, np.bool_)
+        self._starts = offsets(bag.sizes)
+        self._mass = np.empty((size, len(FIELDS)), np.float32)
+        self._summed = np.zeros(size, np.bool_)
 
     def __len__(self) -> int:
         return self._size
@@ -174,30 +124,42 @@ class Postings:
 
     def search(self, query: str, *, forgiving: bool = True) -> TermHits:
         """Match a query's distinct terms; `forgiving` adds spelling variants of unknown ones."""
+        df = self.inverted.df
         asked = list(dict.fromkeys(terms(query)))[:_MAX_QUERY_TERMS]
-        spans: list[tuple[int, int, int, float]] = []
+        spans: list[tuple[int, int, float]] = []
         idf = np.empty(len(asked), np.float32)
         for slot, term in enumerate(asked):
             known = self._vocabulary.get(term, self._width)
-            if known < self._width and self._df[known]:
+            if known < self._width and df[known]:
                 idf[slot] = self._idf[known]
-                spans.append((slot, known, int(self._df[known]), float(self._idf[known])))
+                spans.append((slot, known, float(self._idf[known])))
                 continue
             idf[slot] = self._unseen
             if forgiving and len(term) >= _FUZZY_MIN_CHARS and not is_cjk(term):
                 for variant, alike in self._variants(term):
-                    weight = alike * float(self._idf[variant])
-                    spans.append((slot, variant, int(self._df[variant]), weight))
-        sizes = np.array([s[2] for s in spans], np.int64)
-        starts = self._offsets[[s[1] for s in spans]] if spans else np.zeros(0, np.int64)
-        ends = np.cumsum(sizes)
-        total = int(ends[-1]) if spans else 0
-        pairs = np.arange(total) + np.repeat(starts - (ends - sizes), sizes)
-        scale = np.repeat(np.array([s[3] for s in spans], np.float32), sizes)
-        slots = np.repeat(np.array([s[0] for s in spans], np.int32), sizes)
+                    spans.append((slot, variant, alike * float(self._idf[variant])))
+        found = np.array([span[1] for span in spans], np.int64)
+        self._weigh(found[~self._weighed[found]])
+        sizes, pairs = df[found], self.inverted.pairs(found)
+        scale = np.repeat(np.array([span[2] for span in spans], np.float32), sizes)
+        slots = np.repeat(np.array([span[0] for span in spans], np.int32), sizes)
         return TermHits(
-            self._rows[pairs], self._weights[pairs] * scale, slots, pairs, idf, self._size
+            self.inverted.rows[pairs], self._weights[pairs] * scale, slots, pairs, idf, self._size
         )
+
+    def _weigh(self, found: Places) -> None:
+        """What the pairs of some terms weigh, in BM25F and in the keyword score."""
+        if not len(found):
+            return
+        pairs = self.inverted.pairs(found)
+        rows, counts = self.inverted.rows[pairs], self.inverted.counts[pairs]
+        tf = np.zeros(len(pairs), np.float32)
+        for field in range(len(FIELDS)):
+            tf += counts[:, field] * self._scale[rows, field]
+        self._weights[pairs] = tf * (K1 + 1) / (tf + K1)
+        plain = counts[:, _NAME].astype(np.float32) + counts[:, _DESCRIPTION]
+        self._plain[pairs] = plain * (K1 + 1) / (plain + self._flat[rows])
+        self._weighed[found] = True
 
     def corrected(self, text: str) -> str:
         """The text with each misspelt word replaced by the word of a tool that was meant.
@@ -212,7 +174,7 @@ class Postings:
         parts: list[str] = []
         at = 0
         for word in doubted[:_MOST_CORRECTED]:
-            meant = self._spelling.meant(fold(word[0]), self._df) or word[0]
+            meant = self._spelling.meant(fold(word[0]), self.inverted.df) or word[0]
             parts += [text[at : word.start()], meant]
             at = word.end()
         return "".join([*parts, text[at:]])
@@ -246,12 +208,13 @@ class Postings:
         asked = max(float(hits.idf.sum()), 1e-6)
         matched = np.zeros((count, len(hits.idf)), np.float32)
         matched[at, slots] = 1.0
-        present = self._counts[pairs] > 0
-        whole = self._whole[pairs]
+        present = self.inverted.counts[pairs] > 0
+        whole = self.inverted.whole[pairs]
+        held = self._idf[self.inverted.terms[pairs]] * ~whole
         # three sums for each tool and field: what the query says, of the field, as a compound
         weights = np.empty((len(pairs), 3, width), np.float32)
         np.multiply(present, hits.idf[slots][:, None], out=weights[:, 0])
-        np.multiply(present, (self._idf[self._terms[pairs]] * ~whole)[:, None], out=weights[:, 1])
+        np.multiply(present, held[:, None], out=weights[:, 1])
         np.multiply(present, whole[:, None], out=weights[:, 2])
         cells = at[:, None] * (3 * width) + np.arange(3 * width, dtype=np.int32)
         sums = np.bincount(cells.ravel(), weights.ravel(), count * 3 * width)
@@ -259,15 +222,29 @@ class Postings:
         return FieldHits(
             covered=(matched @ hits.idf) / asked,
             shares=(gained / asked).astype(np.float32),
-            said=np.where(joined > 0, 1, said / np.maximum(self._mass[rows], 1e-6)).astype(
+            said=np.where(joined > 0, 1, said / np.maximum(self._masses(rows), 1e-6)).astype(
                 np.float32
             ),
         )
 
+    def _masses(self, rows: NDArray[np.int64] | Ints) -> Floats:
+        """(r, fields) idf of the distinct terms in each field of some tools, summed."""
+        new = np.unique(rows[~self._summed[rows]]).astype(np.int64)
+        if len(new):
+            sizes, width = self.bag.sizes[new], len(FIELDS)
+            places = flat(self._starts[new], sizes)
+            held = self._idf[self.bag.terms[places]] * ~self.bag.whole[places]
+            tools = np.repeat(np.arange(len(new)), sizes)
+            pairs, fields = np.nonzero(self.bag.counts[places])
+            sums = np.bincount(tools[pairs] * width + fields, held[pairs], len(new) * width)
+            self._mass[new] = sums.reshape(len(new), width)
+            self._summed[new] = True
+        return self._mass[rows]
+
     def _variants(self, term: str) -> list[tuple[int, float]]:
         known = self._fuzzy.get(term)
         if known is None:
-            known = self._spelling.alike(term, self._df)
+            known = self._spelling.alike(term, self.inverted.df)
             if len(self._fuzzy) >= _FUZZY_CACHE:
                 self._fuzzy.clear()
             self._fuzzy[term] = known

@@ -13,7 +13,8 @@ from armory.domain.query import Query
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError, ConfigError
 from armory.retrieval.indexes.exact import ExactIndex
-from armory.retrieval.indexing.indexer import Indexer, Indexing, content_key
+from armory.retrieval.indexing.indexer import Indexer, Indexing
+from armory.retrieval.indexing.reading import content_key
 from armory.retrieval.names import RANKERS
 from armory.retrieval.ports import FloatArray
 from armory.retrieval.ranking.cross_encoder import CrossEncoder

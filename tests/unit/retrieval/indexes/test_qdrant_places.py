@@ -47,7 +47,8 @@ def test_places_after_others_are_those_made_anew(seed: int) -> None:
             ]
         names = [places.server_names[code] for code in places.servers.tolist()]
         assert names == [row.server for row in rows]
-        assert places.sample == {row.key for row in rows}
+        assert places.sampled == list(range(len(rows)))
+        assert places.digests == {row.key: row.digest for row in rows}
     assert places.rows_of("unknown") == ()
 
 

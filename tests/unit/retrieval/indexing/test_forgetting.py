@@ -7,7 +7,7 @@ import pytest
 from armory.domain.query import Query
 from armory.domain.tool import ToolRecord
 from armory.retrieval.indexes.exact import ExactIndex
-from armory.retrieval.indexing import indexer as indexer_module
+from armory.retrieval.indexing import reading as reading_module
 from armory.retrieval.indexing.indexer import Indexer
 from armory.retrieval.rankers.base import Ranker
 from armory.retrieval.retriever import Retriever
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.anyio
 async def test_words_of_what_is_gone_are_forgotten(
     monkeypatch: pytest.MonkeyPatch, make_tool: MakeTool, tools: list[ToolRecord], renamed: bool
 ) -> None:
-    monkeypatch.setattr(indexer_module, "_GONE", 20)
+    monkeypatch.setattr(reading_module, "_GONE", 20)
     indexer = Indexer(None, None)
     words: list[int] = []
     for cycle in range(12):
@@ -41,7 +41,7 @@ async def test_what_stays_is_found_and_not_embedded_again(
     make_tool: MakeTool,
     tools: list[ToolRecord],
 ) -> None:
-    monkeypatch.setattr(indexer_module, "_GONE", 0)
+    monkeypatch.setattr(reading_module, "_GONE", 0)
     async with Retriever(HashingEmbedder(), ExactIndex(), rankers) as one:
         await one.index(tools)
         before = await one.search(Query(("send an email",)))

@@ -1,0 +1,198 @@
+"""From tools to documents, words and rows, each read once for as long as its tool stays as it is.
+
+Owns: documents, generated queries, the lexical index, the rows of tools. Never imports an
+embedder, an index or a ranker.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
+
+import structlog
+
+from armory.domain.tool import ToolRecord
+from armory.errors import BackendError
+from armory.retrieval.embedders.base import text_hash
+from armory.retrieval.indexing.cache import DocumentCache
+from armory.retrieval.indexing.document import Document, document_of
+from armory.retrieval.lexical.bm25 import LexicalIndex
+from armory.retrieval.options import Strategy
+from armory.retrieval.ports import Row
+from armory.retrieval.snapshot import Snapshot, words_only
+from armory.retrieval.states import differing
+
+_log = structlog.get_logger(__name__)
+_SLICE = 200
+#: How long pure Python may keep other threads waiting, and how long it then steps aside, seconds.
+_TURN_S = 0.001
+_ASIDE_S = 0.00005
+#: Tools that may go, over what is there, until the lexical index is made anew: it never forgets a
+#: word.
+_GONE = 2_000
+
+
+def content_key(tool: ToolRecord) -> str:
+    """Under what a tool's generated queries are cached: changes with anything they depend on."""
+    return text_hash(f"{tool.fingerprint}\0{tool.description}\0{tool.server_title}")
+
+
+class QueryGenerator(Protocol):
+    """Makes example queries of a tool, for the strategy `synthetic_queries`."""
+
+    @property
+    def identity(self) -> str:
+        """Names model and prompt: equal identity, equal purpose. Key of the cache."""
+        ...
+
+    async def generate(self, tool: ToolRecord) -> Sequence[str]:
+        """Example queries, best first.
+
+        Raises:
+            BackendError: the model failed; templates are used instead.
+        """
+        ...
+
+
+class Reader:
+    """What was read of a catalog. One owner, which reads one catalog after the other.
+
+    Args:
+        strategy: what of a tool is embedded.
+        cache: of generated queries.
+        generator: makes them; None: none, or those of templates under `synthetic_queries`.
+    """
+
+    def __init__(
+        self,
+        strategy: Strategy,
+        cache: DocumentCache,
+        generator: QueryGenerator | None,
+    ) -> None:
+        self._strategy: Strategy = strategy
+        self._cache = cache
+        self._generator = generator
+        self._lexical = LexicalIndex()
+        self._gone = 0
+        self._documents: dict[str, tuple[ToolRecord, Document]] = {}
+        self._rows: dict[str, Row] = {}
+        self._tools: Sequence[ToolRecord] = ()  # all of which were read
+        self._words: Snapshot | None = None
+
+    def document(self, name: str) -> Document:
+        """The document of a tool that was read.
+
+        Raises:
+            KeyError: it was not.
+        """
+        return self._documents[name][1]
+
+    async def read(self, tools: Sequence[ToolRecord], go_on: Callable[[], None]) -> Snapshot:
+        """The tools with their words and without vectors; documents of what is new.
+
+        In slices, so that the loop and other threads get a turn; `go_on` is called before each,
+        and after the last.
+        """
+        before, self._tools = self._tools, ()
+        fresh = await asyncio.to_thread(self._fresh, tools, before)
+        queries: dict[str, Sequence[str]] = {}
+        if self._generator is not None:
+            queries = await self._generated(self._generator, fresh)
+        for start in range(0, len(fresh), _SLICE):
+            go_on()
+            part = fresh[start : start + _SLICE]
+            await asyncio.to_thread(self._read_slice, part, queries)
+        self._tools = tuple(tools)
+        go_on()
+        return await asyncio.to_thread(self._snapshot)
+
+    def rows(self, identity: str) -> list[Row]:
+        """Of all tools of the last catalog, in order, for the embedder of that identity."""
+        known = self._rows
+        return [known.get(tool.name) or self._row(identity, tool) for tool in self._tools]
+
+    def _snapshot(self) -> Snapshot:
+        before = self._words
+        names = None if before is None else before.postings.keys
+        if before is None or not _named_so(self._tools, before.records):
+            names = tuple(tool.name for tool in self._tools)
+        self._words = words_only(self._tools, self._lexical.freeze(names), before)
+        return self._words
+
+    def _fresh(self, tools: Sequence[ToolRecord], before: Sequence[ToolRecord]) -> list[ToolRecord]:
+        """Those that have to be read; what is gone is forgotten."""
+        places = differing(tools, before)
+        if places is None or any(tools[i].name != before[i].name for i in places):
+            for name in self._documents.keys() - {tool.name for tool in tools}:
+                self._forget(name)
+            places = None
+        if self._gone > len(tools) + _GONE:
+            self._gone, self._lexical, self._words = 0, LexicalIndex(), None
+            return list(tools)
+        read, unread = self._documents, (None, None)
+        asked = tools if places is None else [tools[i] for i in places]
+        return [  # most are the very objects that were read: no field of them is looked at
+            tool
+            for tool in asked
+            if (known := read.get(tool.name, unread)[0]) is not tool and known != tool
+        ]
+
+    def _forget(self, name: str) -> None:
+        del self._documents[name]
+        self._rows.pop(name, None)
+        self._lexical.remove(name)
+        self._gone += 1
+
+    def _read_slice(
+        self, tools: Sequence[ToolRecord], queries: Mapping[str, Sequence[str]]
+    ) -> None:
+        began = time.monotonic()
+        for tool in tools:
+            if time.monotonic() - began > _TURN_S:
+                time.sleep(_ASIDE_S)
+                began = time.monotonic()
+            made = queries.get(tool.name, ())
+            strategy: Strategy = "synthetic_queries" if made else self._strategy
+            document = document_of(tool, strategy, made)
+            before = self._documents.get(tool.name)
+            self._documents[tool.name] = (tool, document)
+            self._rows.pop(tool.name, None)
+            known = tool.name in self._lexical
+            if not known or before is None or before[1].fields != document.fields:
+                self._lexical.add(tool.name, document.fields)
+                self._gone += known
+
+    async def _generated(
+        self, generator: QueryGenerator, tools: Sequence[ToolRecord]
+    ) -> dict[str, Sequence[str]]:
+        found: dict[str, Sequence[str]] = {}
+        for tool in tools:
+            key = content_key(tool)
+            texts: Sequence[str] | None = await asyncio.to_thread(
+                self._cache.get_queries, generator.identity, key
+            )
+            if texts is None:
+                try:
+                    texts = await generator.generate(tool)
+                except BackendError as error:
+                    _log.warning("query_generation_failed", tool=tool.name, error=str(error))
+                    break  # the rest uses templates; the next indexing tries again
+                await asyncio.to_thread(self._cache.put_queries, generator.identity, key, texts)
+            found[tool.name] = texts
+        return found
+
+    def _row(self, identity: str, tool: ToolRecord) -> Row:
+        texts = self._documents[tool.name][1].texts
+        joined = "\0".join((identity, *texts)).encode("utf-8", "surrogatepass")
+        digest = hashlib.sha256(joined).hexdigest()
+        self._rows[tool.name] = row = Row(tool.name, digest, tool.server, tool.category or "")
+        return row
+
+
+def _named_so(now: Sequence[ToolRecord], before: Sequence[ToolRecord]) -> bool:
+    """Whether the tools have the names that they had, in the same order."""
+    places = differing(now, before)
+    return places is not None and all(now[i].name == before[i].name for i in places)

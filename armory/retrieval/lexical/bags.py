@@ -1,0 +1,184 @@
+"""The terms of tools, one tool after the other, and the same terms turned round.
+
+Owns: `Bag`, `Inverted` and making the next ones from the last at the cost of what changed. Never
+imports anything of Armory.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int32]
+Places = NDArray[np.int64]
+Counts = NDArray[np.uint8 | np.float32]
+A = TypeVar("A", bound=NDArray[Any])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Bag:
+    """The terms of n tools, one tool after the other; t terms together.
+
+    Attributes:
+        sizes: distinct terms of each tool, (n,) int64.
+        terms: numbers in the vocabulary, (t,) int32.
+        counts: occurrences in each field, (t, fields).
+        whole: whether the term only joins others of its tool (`readfile` of `read_file`), (t,).
+        lengths: terms in each field, (n, fields) float32.
+    """
+
+    sizes: Places
+    terms: Ints
+    counts: Counts
+    whole: NDArray[np.bool_]
+    lengths: Floats
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    def picked(self, rows: Places) -> Bag:
+        """These tools, in this order."""
+        if len(rows) == len(self) and np.array_equal(rows, np.arange(len(rows))):
+            return self
+        at = flat(offsets(self.sizes)[rows], self.sizes[rows])
+        return Bag(
+            self.sizes[rows], self.terms[at], self.counts[at], self.whole[at], self.lengths[rows]
+        )
+
+    def after(self, source: Places, fresh: Bag) -> Bag:
+        """The next tools: `i` is tool `source[i]` of these, or, where that is negative, tool
+        `-1 - source[i]` of `fresh`. What stays side by side is copied in one piece.
+        """
+        runs = list(_runs(source)) or [(False, 0, 0)]
+        tools = [(fresh if new else self, start, end) for new, start, end in runs]
+        starts = {id(bag): offsets(bag.sizes) for bag in (self, fresh)}
+        pairs = [(bag, *starts[id(bag)][[start, end]].tolist()) for bag, start, end in tools]
+        return Bag(
+            np.concatenate([bag.sizes[start:end] for bag, start, end in tools]),
+            np.concatenate([bag.terms[start:end] for bag, start, end in pairs]),
+            np.concatenate([bag.counts[start:end] for bag, start, end in pairs]),
+            np.concatenate([bag.whole[start:end] for bag, start, end in pairs]),
+            np.concatenate([bag.lengths[start:end] for bag, start, end in tools]),
+        )
+
+
+def joined(bags: Sequence[Bag]) -> Bag:
+    """The tools of several bags, at least one, one bag after the other."""
+    return Bag(
+        np.concatenate([bag.sizes for bag in bags]),
+        np.concatenate([bag.terms for bag in bags]),
+        np.concatenate([bag.counts for bag in bags]),
+        np.concatenate([bag.whole for bag in bags]),
+        np.concatenate([bag.lengths for bag in bags]),
+    )
+
+
+class Inverted(NamedTuple):
+    """The pairs of n tools and v terms by term, those of a term by tool; e pairs.
+
+    Attributes:
+        rows: tool of each pair, (e,) int32.
+        terms: term of each pair, (e,) int32.
+        counts, whole: of each pair, as in `Bag`.
+        df: pairs of each term, (v,) int64.
+        starts: of each term's pairs, (v + 1,) int64.
+        size: the number n of tools.
+    """
+
+    rows: Ints
+    terms: Ints
+    counts: Counts
+    whole: NDArray[np.bool_]
+    df: Places
+    starts: Places
+    size: int
+
+    @classmethod
+    def of(cls, bag: Bag, width: int) -> Inverted:
+        """The pairs of a bag; `width`: the number v of terms."""
+        order = np.argsort(bag.terms, kind="stable")
+        rows = np.repeat(np.arange(len(bag), dtype=np.int32), bag.sizes)[order]
+        df = np.bincount(bag.terms, minlength=width)
+        terms, counts, whole = bag.terms[order], bag.counts[order], bag.whole[order]
+        return cls(rows, terms, counts, whole, df, offsets(df), len(bag))
+
+    def after(self, source: Places, fresh: Bag, width: int) -> Inverted:
+        """The pairs of `Bag.after`; tools that stay must stay in their order."""
+        stay = np.flatnonzero(source >= 0)
+        renumbered = np.full(self.size, -1, np.int32)
+        renumbered[source[stay]] = stay
+        rows = renumbered[self.rows]
+        gone = np.flatnonzero(rows < 0)
+        df = np.zeros(width, np.int64)
+        df[: len(self.df)] = self.df
+        df -= np.bincount(self.terms[gone], minlength=width)
+        added = np.flatnonzero(source < 0)
+        new = fresh.picked(-1 - source[added])
+        owners = np.repeat(added.astype(np.int32), new.sizes)
+        order = np.lexsort((owners, new.terms))
+        terms, owners = new.terms[order], owners[order]
+        kept = without(rows, gone)
+        starts = offsets(df).tolist()
+        at = [
+            starts[term] + int(kept[starts[term] : starts[term + 1]].searchsorted(owner))
+            for term, owner in zip(terms.tolist(), owners, strict=True)
+        ]
+        df += np.bincount(terms, minlength=width)
+        return Inverted(
+            inserted(kept, at, owners),
+            np.repeat(np.arange(width, dtype=np.int32), df),
+            inserted(without(self.counts, gone), at, new.counts[order]),
+            inserted(without(self.whole, gone), at, new.whole[order]),
+            df,
+            offsets(df),
+            len(source),
+        )
+
+    def pairs(self, terms: Places) -> Places:
+        """Where the pairs of some terms stand, those of one after those of the other."""
+        return flat(self.starts[terms], self.df[terms])
+
+
+def offsets(sizes: Places) -> Places:
+    """(n + 1,) where each of n groups of such sizes begins, and where the last one ends."""
+    return np.concatenate([np.zeros(1, np.int64), np.cumsum(sizes)])
+
+
+def flat(starts: Places, sizes: Places) -> Places:
+    """The places of groups that begin and are as long as given."""
+    ends = np.cumsum(sizes)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(starts - (ends - sizes), sizes)
+
+
+def without(values: A, gone: Places) -> A:
+    """`values` without those at the ascending places `gone`."""
+    cuts = [-1, *gone.tolist(), len(values)]
+    pieces = [values[a + 1 : b] for a, b in itertools.pairwise(cuts) if b > a + 1]
+    return np.concatenate([values[:0], *pieces])  # pyright: ignore[reportReturnType]
+
+
+def inserted(values: A, at: Sequence[int], fresh: A) -> A:
+    """`values` with `fresh[i]` before what stands at `at[i]`, which ascends."""
+    cuts = [0, *at, len(values)]
+    pieces: list[A] = []
+    for i, (a, b) in enumerate(itertools.pairwise(cuts)):
+        pieces += [values[a:b], fresh[i : i + 1]]
+    return np.concatenate(pieces)  # pyright: ignore[reportReturnType]
+
+
+def _runs(source: Places) -> Iterator[tuple[bool, int, int]]:
+    """`source` as (whether fresh, first, end) of rows that follow each other."""
+    new = source < 0
+    rows = np.where(new, -1 - source, source)
+    breaks = np.flatnonzero((np.diff(rows) != 1) | (new[1:] != new[:-1])) + 1
+    edges = [0, *breaks.tolist(), len(source)]
+    for start, end in itertools.pairwise(edges):
+        if end > start:
+            yield bool(new[start]), int(rows[start]), int(rows[end - 1]) + 1
