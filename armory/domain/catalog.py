@@ -6,6 +6,7 @@ snapshot is swapped whole and never changed. Never imports anything but its doma
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -117,6 +118,25 @@ class Diff:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
+class ServerPart:
+    """What one upstream's lists gave under its rules.
+
+    Attributes:
+        lists, rule: what it was made of.
+        problems: met on the way, one line each.
+    """
+
+    lists: ServerLists
+    rule: ToolRules
+    tools: Sequence[ToolRecord]
+    prompts: Sequence[ListedRecord]
+    resources: Sequence[ListedRecord]
+    templates: Sequence[ListedRecord]
+    skills: Sequence[ToolRecord]
+    problems: Sequence[str]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Catalog:
     """One snapshot. Order is stable: servers in configuration order, then the upstream's order.
 
@@ -150,15 +170,77 @@ def _compare(
     old: Mapping[str, ToolRecord] | Mapping[str, ListedRecord],
     new: Mapping[str, ToolRecord] | Mapping[str, ListedRecord],
 ) -> Change:
+    # most records are the very objects that they were: no field of them is looked at
+    others = replaced(old, new)
+    if others is not None:
+        return Change(changed=frozenset(name for name in others if old[name] != new[name]))
     kept = old.keys() & new.keys()
     return Change(
         added=frozenset(new.keys() - old.keys()),
         removed=frozenset(old.keys() - new.keys()),
-        changed=frozenset(name for name in kept if old[name] != new[name]),
+        changed=frozenset(
+            name for name in kept if old[name] is not new[name] and old[name] != new[name]
+        ),
     )
 
 
+def replaced(
+    old: Mapping[str, ToolRecord] | Mapping[str, ListedRecord],
+    new: Mapping[str, ToolRecord] | Mapping[str, ListedRecord],
+) -> list[str] | None:
+    """The names whose record is another object, in order; None: not the same names in order."""
+    if len(old) != len(new) or not all(map(operator.eq, old, new)):
+        return None
+    pairs = zip(new.items(), old.values(), strict=True)
+    return [name for (name, record), was in pairs if record is not was]
+
+
 EMPTY = Catalog(0, *(MappingProxyType[str, Any]({}) for _ in range(5)))
+
+
+class CatalogBuilder:
+    """Makes one snapshot after the other.
+
+    A server whose lists and rules are the very ones of last time is not gone through again.
+    """
+
+    def __init__(self) -> None:
+        self._parts: dict[str, ServerPart] = {}
+
+    def build(
+        self,
+        servers: Mapping[str, ServerLists],
+        rules: Mapping[str, ToolRules] | None = None,
+        previous: Catalog = EMPTY,
+    ) -> tuple[Catalog, list[str]]:
+        """A snapshot of `servers` and the problems met on the way (one line each, for the log).
+
+        A malformed entry (not an object, no usable name) or a repeated one is left out and
+        reported; it never costs its neighbours. Equal content gives back `previous` itself.
+        """
+        parts: dict[str, ServerPart] = {}
+        for server, lists in servers.items():
+            rule = (rules or {}).get(server, ToolRules())
+            part = self._parts.get(server)
+            if part is None or part.lists is not lists or part.rule != rule:
+                part = _part(server, lists, rule, () if part is None else part.tools)
+            parts[server] = part
+        self._parts = parts
+        made = parts.values()
+        catalog = Catalog(
+            previous.version + 1,
+            dict(servers),
+            {record.name: record for part in made for record in part.tools},
+            {record.name: record for part in made for record in part.prompts},
+            {record.name: record for part in made for record in part.resources},
+            {record.name: record for part in made for record in part.templates},
+            {record.name: record for part in made for record in part.skills},
+        )
+        problems = [problem for part in made for problem in part.problems]
+        same = not catalog.diff(previous) and list(catalog.tools) == list(previous.tools)
+        if same and _faces(previous.servers) == _faces(servers):
+            return previous, problems
+        return catalog, problems
 
 
 def build_catalog(
@@ -166,42 +248,32 @@ def build_catalog(
     rules: Mapping[str, ToolRules] | None = None,
     previous: Catalog = EMPTY,
 ) -> tuple[Catalog, list[str]]:
-    """A snapshot of `servers` and the problems met on the way (one line each, for the log).
+    """One snapshot by itself; see `CatalogBuilder.build`."""
+    return CatalogBuilder().build(servers, rules, previous)
 
-    A malformed entry (not an object, no usable name) or a repeated one is left out and reported;
-    it never costs its neighbours. Equal content gives back `previous` itself.
-    """
+
+def _part(
+    server: str, lists: ServerLists, rule: ToolRules, before: Sequence[ToolRecord]
+) -> ServerPart:
+    """What one server's lists give; a tool that is as it was `before` is the very record."""
     problems: list[str] = []
-    tools: dict[str, ToolRecord] = {}
-    prompts: dict[str, ListedRecord] = {}
-    resources: dict[str, ListedRecord] = {}
-    templates: dict[str, ListedRecord] = {}
-    skills: dict[str, ToolRecord] = {}
-    known = {(t.server, t.original_name): t for t in previous.tools.values()}
-    for server, lists in servers.items():
-        rule = (rules or {}).get(server, ToolRules())
-        for record in _tools_of(server, lists, rule, known, problems):
-            tools[record.name] = record
-        named = _keyed(server, "prompt", lists.prompts, "name", problems)
-        exposed = expose_names(server, named)
-        for original, definition in named.items():
-            prompts[exposed[original]] = _listed(server, original, exposed[original], definition)
-        for target, kind, entries, key in (
-            (resources, "resource", lists.resources, "uri"),
-            (templates, "resource template", lists.templates, "uriTemplate"),
-        ):
-            for original, definition in _keyed(server, kind, entries, key, problems).items():
-                name = expose_uri(server, original)
-                target[name] = _listed(server, original, name, definition)
-        for record in _skills_of(server, lists, rule, problems):
-            skills[record.name] = record
-    catalog = Catalog(
-        previous.version + 1, dict(servers), tools, prompts, resources, templates, skills
+    known = {tool.original_name: tool for tool in before}
+    tools = list(_tools_of(server, lists, rule, known, problems))
+    named = _keyed(server, "prompt", lists.prompts, "name", problems)
+    exposed = expose_names(server, named)
+    prompts = [_listed(server, name, exposed[name], entry) for name, entry in named.items()]
+    resources, templates = (
+        [
+            _listed(server, original, expose_uri(server, original), definition)
+            for original, definition in _keyed(server, kind, entries, key, problems).items()
+        ]
+        for kind, entries, key in (
+            ("resource", lists.resources, "uri"),
+            ("resource template", lists.templates, "uriTemplate"),
+        )
     )
-    same = not catalog.diff(previous) and list(tools) == list(previous.tools)
-    if same and _faces(previous.servers) == _faces(servers):
-        return previous, problems
-    return catalog, problems
+    skills = list(_skills_of(server, lists, rule, problems))
+    return ServerPart(lists, rule, tools, prompts, resources, templates, skills, problems)
 
 
 def _faces(servers: Mapping[str, ServerLists]) -> list[object]:
@@ -252,7 +324,7 @@ def _tools_of(
     server: str,
     lists: ServerLists,
     rule: ToolRules,
-    known: Mapping[tuple[str, str], ToolRecord],
+    known: Mapping[str, ToolRecord],
     problems: list[str],
 ) -> Iterable[ToolRecord]:
     named = _keyed(server, "tool", lists.tools, "name", problems)
@@ -266,14 +338,14 @@ def _tools_of(
             problems.append(f"{server}: tool {original!r} left out: {name!r} is taken by a rename")
             continue
         taken.add(name)
-        before = known.get((server, original))
+        before = known.get(original)
         digest = (
             before.fingerprint
             if before is not None and before.definition is definition
             else fingerprint(definition)
         )
         description = rule.describe.get(original, definition.get("description"))
-        yield ToolRecord(
+        record = ToolRecord(
             name=name,
             server=server,
             original_name=original,
@@ -284,3 +356,11 @@ def _tools_of(
             tags=rule.tags_of(original),
             category=rule.category,
         )
+        yield before if before is not None and _same(record, before) else record
+
+
+def _same(one: ToolRecord, other: ToolRecord) -> bool:
+    """Whether nothing tells them apart; by their fingerprints, as `1` equals `true` in Python."""
+    if one.fingerprint != other.fingerprint:
+        return False
+    return one == other

@@ -15,7 +15,14 @@ from typing import Protocol
 import structlog
 
 from armory import tasks
-from armory.domain.catalog import EMPTY, Catalog, ServerLists, ToolRules, build_catalog
+from armory.domain.catalog import (
+    EMPTY,
+    Catalog,
+    CatalogBuilder,
+    ServerLists,
+    ToolRules,
+    build_catalog,
+)
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError
 from armory.security.pinning import Pinning
@@ -75,6 +82,7 @@ class CatalogKeeper:
         self._prepare: Publish | None = None
         self._private: Sequence[ToolRecord] = ()
         self._catalog = EMPTY
+        self._builder = CatalogBuilder()
         self._dirty = asyncio.Event()
         self._wanted = asyncio.Event()
         self._indexed = asyncio.Event()
@@ -173,7 +181,7 @@ class CatalogKeeper:
         """One new snapshot, if anything differs."""
         again, self._again = self._again, False
         lists = dict(lists)
-        work = partial(build_catalog, lists, self._rules, self._catalog)
+        work = partial(self._builder.build, lists, self._rules, self._catalog)
         large = _size(lists) + _size(self._catalog.servers) > LARGE
         catalog, problems = await asyncio.to_thread(work) if large else work()
         self._report(problems)

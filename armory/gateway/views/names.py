@@ -9,7 +9,8 @@ import re
 from collections.abc import Iterable, Set
 from difflib import SequenceMatcher, get_close_matches
 
-from armory.domain.catalog import Catalog
+from armory.domain.catalog import Catalog, replaced
+from armory.domain.tool import ToolRecord
 
 NEAREST = 5
 _LONGEST = 100
@@ -21,30 +22,53 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _FILLERS = frozenset(("the", "mcp", "server", "servers", "tool", "tools", "use", "using", "with"))
 
 
+#: Original name, title, server and its title.
+_Face = tuple[str, str, str, str]
+
+
 class ToolNames:
     """The names of one catalog.
 
     Args:
         catalog: the snapshot.
+        before: the names of another one; what is called the same is not taken apart again.
     """
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, before: ToolNames | None = None) -> None:
+        self._records = catalog.tools
+        others = None if before is None else replaced(before._records, self._records)
+        if before is not None and others is not None:
+            was = before._records
+            if all(_face(self._records[name]) == _face(was[name]) for name in others):
+                self._words, self._own = before._words, before._own
+                self._tools, self._servers = before._tools, before._servers
+                return
         self._words: dict[str, frozenset[str]] = {}
+        #: What each tool is called, beside what it was made of.
+        self._own: dict[str, tuple[_Face, frozenset[str]]] = {}
         self._tools: dict[str, list[str]] = {}
         self._servers: dict[str, list[str]] = {}
         servers: dict[tuple[str, str], set[str]] = {}
-        for name, tool in catalog.tools.items():
-            words = _words(name)
-            self._words[name] = frozenset(words)
-            for called in {" ".join(words), _called(tool.original_name), _called(tool.title)}:
+        for name, tool in self._records.items():
+            face = _face(tool)
+            known = None if before is None else before._own.get(name)
+            if before is not None and known is not None and known[0] == face:
+                words = before._words[name]
+            else:
+                found = _words(name)
+                words = frozenset(found)
+                own = {" ".join(found), _called(tool.original_name), _called(tool.title)}
+                known = face, frozenset(own)
+            self._words[name], self._own[name] = words, known
+            for called in known[1]:
                 self._tools.setdefault(called, []).append(name)
             server = tool.server, tool.server_title
             if server not in servers:
                 servers[server] = {_called(tool.server), _called(tool.server_title)}
             for called in servers[server]:
                 self._servers.setdefault(called, []).append(name)
-        for found in (self._tools, self._servers):
-            found.pop("", None)
+        for called_so in (self._tools, self._servers):
+            called_so.pop("", None)
 
     def called(self, text: str) -> dict[str, str]:
         """Tools whose own or whose server's name a text is, with why; own names first."""
@@ -90,6 +114,10 @@ class ToolNames:
 
 def _alike(one: str, other: str) -> float:
     return SequenceMatcher(None, one.lower(), other.lower(), autojunk=False).ratio()
+
+
+def _face(tool: ToolRecord) -> _Face:
+    return tool.original_name, tool.title, tool.server, tool.server_title
 
 
 def _words(text: str) -> list[str]:

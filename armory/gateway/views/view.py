@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 from cachetools import LRUCache
 
-from armory.domain.catalog import Catalog, ServerLists
+from armory.domain.catalog import Catalog, ServerLists, replaced
 from armory.domain.naming import expose_uri
 from armory.domain.principal import Principal
 from armory.domain.query import VisibleSet
@@ -27,11 +27,11 @@ from armory.gateway.settings import GatewaySettings, SetSpec
 from armory.gateway.views.definitions import (
     Form,
     Kind,
-    for_models,
     listed_bytes,
     tool_bytes,
 )
 from armory.gateway.views.names import ToolNames
+from armory.gateway.views.tables import ToolTables
 from armory.protocol.headers import declared_headers
 from armory.security.policy import Policy, Scope, VisibleCatalog
 
@@ -67,10 +67,8 @@ class View:
         self.catalog = catalog
         self.policy = policy
         self.settings = settings
-        self.positions = {name: place for place, name in enumerate(catalog.tools)}
-        self._originals: dict[tuple[str, str], ToolRecord] = {
-            (tool.server, tool.original_name): tool for tool in catalog.tools.values()
-        }
+        self.tables = ToolTables.of(catalog, None if previous is None else previous.tables)
+        self.positions = self.tables.positions
         self._prompts: dict[tuple[str, str], ListedRecord] = {
             (prompt.server, prompt.original_name): prompt for prompt in catalog.prompts.values()
         }
@@ -80,11 +78,12 @@ class View:
         self._sizes = LRUCache[tuple[str, Form], int](_VISIBLE_KEPT)
         self._pinned = LRUCache[str, tuple[str, ...]](_VISIBLE_KEPT)
         self._usable = LRUCache[str, frozenset[str]](_VISIBLE_KEPT)
-        self._apps = frozenset(n for n, tool in catalog.tools.items() if not for_models(tool))
+        self._apps = self.tables.apps
         self._for_models = LRUCache[str, VisibleSet](_VISIBLE_KEPT)
         self._with_skills = LRUCache[str, VisibleSet](_VISIBLE_KEPT)
         self._headers: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {}
         self._endpoints = _endpoints(catalog, settings)
+        self._named_before: ToolNames | None = vars(previous).get("names") if previous else None
         self._before = None if later else previous  # an old catalog may be large: let it go
         self.own_info: dict[str, Any] = {
             "name": settings.server_name,
@@ -155,7 +154,7 @@ class View:
         """The tool that the client calls `name`; None when it may not see one."""
         endpoint = request.endpoint
         if endpoint.transparent:
-            record = self._originals.get((endpoint.name, name))
+            record = self.tables.originals.get((endpoint.name, name))
         else:
             record = self.catalog.tools.get(name)
         if record is None or not endpoint.scope.has_tool(record.server, record.name):
@@ -223,7 +222,8 @@ class View:
     @cached_property
     def names(self) -> ToolNames:
         """The tools by what they are called."""
-        return ToolNames(self.catalog)
+        before, self._named_before = self._named_before, None
+        return ToolNames(self.catalog, before)
 
     def searchable(self, visible: VisibleCatalog, *, kept: bool = True) -> VisibleSet:
         """What a search may find, in the names of the index: what models may call.
@@ -280,6 +280,14 @@ class View:
     def kept_bytes(self, catalog: Catalog) -> dict[Form, dict[str, bytes]]:
         """What was made of the tools that another catalog has likewise; in any thread."""
         ours, theirs = self.catalog.tools, catalog.tools
+        others = replaced(ours, theirs)
+        if others is not None:
+            gone = [name for name in others if not _same(theirs[name], ours[name])]
+            found = {form: known.copy() for form, known in self._bytes.copy().items()}
+            for known in found.values():
+                for name in gone:
+                    known.pop(name, None)
+            return found
         return {
             form: {
                 name: data

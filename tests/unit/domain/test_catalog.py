@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from armory.domain.catalog import EMPTY, ServerLists, ToolRules, build_catalog
+from armory.domain.catalog import EMPTY, CatalogBuilder, ServerLists, ToolRules, build_catalog
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.domain.query import VisibleSet
 from armory.domain.tool import ToolRecord, fingerprint
@@ -106,8 +106,9 @@ def test_diff() -> None:
 
 def test_fingerprints_are_kept_for_the_same_object() -> None:
     definition = tool("a")
-    first, _ = build_catalog({"s": ServerLists(tools=[definition])})
-    second, _ = build_catalog({"s": ServerLists(tools=[definition, tool("b")])}, previous=first)
+    builder = CatalogBuilder()
+    first, _ = builder.build({"s": ServerLists(tools=[definition])})
+    second, _ = builder.build({"s": ServerLists(tools=[definition, tool("b")])}, None, first)
     assert second.tools["s__a"].fingerprint is first.tools["s__a"].fingerprint
     assert fingerprint({"b": 1, "a": 2}) == fingerprint({"a": 2, "b": 1})
 
@@ -141,3 +142,34 @@ def test_visible_sets_are_counted_and_compared_by_identity() -> None:
     names = frozenset(("a", "b"))
     assert len(VisibleSet(names)) == 2
     assert VisibleSet(names) != VisibleSet(names)
+
+
+def test_the_next_snapshot_is_the_one_made_anew() -> None:
+    builder, previous = CatalogBuilder(), EMPTY
+    names = ("read", "write", "list")
+    lists = {server: ServerLists(tools=[{"name": name} for name in names]) for server in "abc"}
+    rules = {"b": ToolRules(deny=("write",))}
+    for turn in range(6):
+        lists["b"] = ServerLists(tools=[{"name": name, "turn": turn // 2} for name in names])
+        if turn == 3:
+            lists["c"] = ServerLists(tools=[{"name": "read", "open": True}, {"name": ""}])
+            rules = {"a": ToolRules(rename={"read": "get"})}
+        if turn == 5:
+            del lists["a"]
+        previous, problems = builder.build(lists, rules, previous)
+        anew, same_problems = build_catalog(lists, rules)
+        assert list(previous.tools.items()) == list(anew.tools.items())
+        assert problems == same_problems
+
+
+def test_what_did_not_change_is_the_very_record() -> None:
+    builder = CatalogBuilder()
+    quiet = ServerLists(tools=[{"name": "read"}])
+    lists = {"a": quiet, "b": ServerLists(tools=[{"name": "x", "strict": 1}, {"name": "y"}])}
+    first, _ = builder.build(lists)
+    lists["b"] = ServerLists(tools=[{"name": "x", "strict": True}, {"name": "y"}])
+    second, _ = builder.build(lists, None, first)
+    assert [second.tools[name] is tool for name, tool in first.tools.items()] == [True, False, True]
+    assert second.tools["b__x"].definition["strict"] is True
+    assert second.diff(first).tools.names == {"b__x"}
+    assert builder.build({**lists, "b": lists["b"]}, None, second)[0] is second

@@ -1,0 +1,52 @@
+"""What a view looks up of its catalog's tools, made from the last view's where most is the same.
+
+Owns: `ToolTables`. Never imports a view, a policy or a transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from armory.domain.catalog import Catalog, replaced
+from armory.domain.tool import ToolRecord
+from armory.gateway.views.definitions import for_models
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ToolTables:
+    """Of the tools of one catalog.
+
+    Attributes:
+        tools: by exposed name.
+        positions: place of each in the catalog.
+        originals: by server and original name.
+        apps: those that models may not call.
+    """
+
+    tools: Mapping[str, ToolRecord]
+    positions: Mapping[str, int]
+    originals: Mapping[tuple[str, str], ToolRecord]
+    apps: frozenset[str]
+
+    @classmethod
+    def of(cls, catalog: Catalog, before: ToolTables | None = None) -> ToolTables:
+        """The tables of a catalog; `before`: of another one."""
+        tools = catalog.tools
+        others = None if before is None else replaced(before.tools, tools)
+        if before is None or others is None:
+            return cls(
+                tools,
+                {name: place for place, name in enumerate(tools)},
+                {(tool.server, tool.original_name): tool for tool in tools.values()},
+                frozenset(name for name, tool in tools.items() if not for_models(tool)),
+            )
+        changed = [tools[name] for name in others]
+        originals = dict(before.originals)
+        for name in others:
+            originals.pop((before.tools[name].server, before.tools[name].original_name), None)
+        originals.update({(tool.server, tool.original_name): tool for tool in changed})
+        apps = {tool.name for tool in changed if not for_models(tool)}
+        if apps or not before.apps.isdisjoint(others):
+            return cls(tools, before.positions, originals, before.apps.difference(others) | apps)
+        return cls(tools, before.positions, originals, before.apps)
