@@ -31,11 +31,12 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from armory.retrieval.indexes.base import Background
+from armory.retrieval.indexes.base import Background, Segments
 from armory.retrieval.indexes.qdrant import QdrantIndex
 from armory.retrieval.indexes.qdrant_places import Places
 from armory.retrieval.options import QdrantSettings
 from armory.retrieval.ports import FloatArray, Row
+from benchmarks.scale.made import made
 from benchmarks.scale.run import pct, resident_mb
 
 _DIMENSION = 384
@@ -97,8 +98,8 @@ async def write(args: argparse.Namespace, size: int) -> dict[str, Any]:
     began, cpu = time.perf_counter(), time.process_time()
     for first in range(0, size, _STEP):
         part = every[first : first + _STEP]
-        made = vectors.of(first, len(part))
-        await one.update(part, {row.key: made[i] for i, row in enumerate(part)})
+        given = vectors.of(first, len(part))
+        await one.update(part, {row.key: given[i] for i, row in enumerate(part)})
     sent, sent_cpu = time.perf_counter() - began, time.process_time() - cpu
     await asyncio.to_thread(_until_green, args.qdrant, one.collection)
     await one.aclose()
@@ -178,10 +179,9 @@ async def held(args: argparse.Namespace, size: int) -> dict[str, Any]:
     places = Places(every)
     places = Places([*every[1:], every[0]], places)  # as after changes
     ready = time.perf_counter() - began
-    made = vectors.of(0, len(places.sample))
-    groups = dict(zip(sorted(places.sample), made, strict=True))
-    background = Background(every, groups, _DIMENSION)
-    del groups, made
+    groups = list(vectors.of(0, len(places.sampled)))
+    background = Background(np.array(places.sampled), Segments.of(groups, _DIMENSION))
+    del groups
     gc.collect()
     taken = resident_mb() - before
     return {
@@ -200,8 +200,8 @@ def _sampled(
     found: dict[str, FloatArray] = {}
     for first in range(0, len(every), _STEP):
         part = every[first : first + _STEP]
-        made = vectors.of(first, len(part))
-        found |= {row.key: made[i].copy() for i, row in enumerate(part) if row.key in wanted}
+        given = vectors.of(first, len(part))
+        found |= {row.key: given[i].copy() for i, row in enumerate(part) if row.key in wanted}
     return found
 
 
@@ -238,12 +238,12 @@ def main() -> None:
         scenes = {"write": write, "again": again, "held": held}
         print(json.dumps(asyncio.run(scenes[scene](args, int(size)))))
         return
-    report: list[dict[str, Any]] = []
+    report: dict[str, Any] = {"made": made(args.qdrant), "sizes": []}
     turns = [(size, ("write", "again")) for size in _numbers(args.sizes)]
     turns += [(size, ("held",)) for size in _numbers(args.held)]
     for size, scenes in turns:
         row: dict[str, Any] = {"tools": size, "vectors_a_tool": args.vectors}
-        report.append(row)
+        report["sizes"].append(row)
         for scene in scenes:
             row |= once(args, scene, size)
             print(row, flush=True)

@@ -28,6 +28,7 @@ import yaml
 
 from armory.testing.processes import GatewayProcess
 from armory.testing.servers import QdrantProcess
+from benchmarks.scale.made import made
 from benchmarks.scale.upstream import definitions
 
 _PARTS = 3
@@ -254,11 +255,12 @@ async def run(args: argparse.Namespace) -> dict[str, Any]:
     step = max(1, len(rows) // args.queries)
     words = [row["description"].split() for row in rows[::step]]
     texts = [" ".join(row[1:10] or row) for row in words]  # without a description, the name
-    with tempfile.TemporaryDirectory() as made:
-        folder = Path(made)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
         (folder / "qdrant").mkdir()
         qdrant = QdrantProcess(folder / "qdrant")
         try:
+            report["made"] = made(qdrant.url)
             report["others"] = await others(args, qdrant.url, folder, texts[: args.queries])
             if args.away:
                 report["away"] = await away(args, qdrant, folder, texts)

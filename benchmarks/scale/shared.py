@@ -40,6 +40,7 @@ from armory.retrieval.options import PartOptions, QdrantSettings
 from armory.retrieval.registry import make_index, make_rankers
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.settings import RetrieverSettings
+from benchmarks.scale.made import made
 from benchmarks.scale.run import Noisy, base_vectors, catalog, pct, resident_mb, settled
 
 _TIED = 1e-3
@@ -146,12 +147,14 @@ async def beside(args: argparse.Namespace, index: str, size: int, start: str) ->
             return {"ready_s": built, "texts": report.embedded}
         await settled(one._index)  # pyright: ignore[reportPrivateUsage]
         changes: list[float] = []
+        changes_cpu: list[float] = []
         for number in range(_CHANGES):
             text = f"{tools[0].description} Changed at {time.time()}, {number}."
             changed = [replace(tools[0], description=text), *tools[1:]]
-            began = time.perf_counter()
+            began, cpu = time.perf_counter(), time.process_time()
             await one.index(changed)
             changes.append(time.perf_counter() - began)
+            changes_cpu.append(time.process_time() - cpu)
         visible = VisibleSet(frozenset(tool.name for tool in tools[::2]))
         walls: list[float] = []
         cpus: list[float] = []
@@ -170,6 +173,7 @@ async def beside(args: argparse.Namespace, index: str, size: int, start: str) ->
             "ready_s": round(built, 2),
             "ready_cpu_s": round(built_cpu, 2),
             "one_tool_changed_s": round(sorted(changes)[_CHANGES // 2], 3),
+            "one_tool_changed_cpu_s": round(sorted(changes_cpu)[_CHANGES // 2], 3),
             "listing_ms": {"p50": pct(walls, 50), "p95": pct(walls, 95)},
             "listing_cpu_ms": {"p50": pct(cpus, 50), "p95": pct(cpus, 95)},
             "resident_mb": round(resident_mb() - before),
@@ -186,7 +190,7 @@ def main() -> None:
     parser.add_argument("--sizes", default="15000")
     parser.add_argument("--rounds", type=int, default=3, help="restarts of each")
     parser.add_argument("--real", type=int, default=20_000, help="so many are embedded for real")
-    parser.add_argument("--out", type=Path)
+    parser.add_argument("--out", type=Path, help="what is in it of other scenes stays")
     parser.add_argument("--cache", type=Path, help=argparse.SUPPRESS)
     parser.add_argument("--collection", default=f"bench-{os.getpid()}", help=argparse.SUPPRESS)
     parser.add_argument("--one", help=argparse.SUPPRESS)
@@ -195,7 +199,12 @@ def main() -> None:
         index, size, start = args.one.split(":")
         print(json.dumps(asyncio.run(beside(args, index, int(size), start))))
         return
-    report: dict[str, Any] = {"beside": []}
+    report: dict[str, Any] = {"made": made(args.qdrant), "beside": []}
+
+    if args.out is not None and args.out.is_file():
+        before = json.loads(args.out.read_text(encoding="utf-8"))
+        kept = {"fleet": not args.tools, "beside": not args.sizes}
+        report |= {scene: before[scene] for scene, keep in kept.items() if keep and scene in before}
 
     def keep() -> None:
         if args.out is not None:
@@ -204,7 +213,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         args.cache = Path(folder) / "fleet.db"
         if args.tools:
-            report["fleet"] = asyncio.run(fleet(args))
+            report["fleet"] = {"made": report["made"], **asyncio.run(fleet(args))}
             keep()
         for size in map(int, filter(None, args.sizes.split(","))):
             args.cache = Path(folder) / f"{size}.db"

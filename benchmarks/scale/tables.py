@@ -131,7 +131,7 @@ def body(folder: Path) -> str:
     if live:
         parts.append(live_text(live))
     if large:
-        parts.append(large_table(large))
+        parts.append(large_table(large["sizes"]))
     return "\n\n".join("\n".join(part) for part in parts)
 
 
