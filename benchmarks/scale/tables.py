@@ -1,4 +1,4 @@
-"""The readings of `shared`, `live` and `large` as tables of the documentation.
+"""The readings of `shared`, `change`, `live`, `large` and `sparse` as tables of the documentation.
 
     python -m benchmarks.scale.tables docs/scaling.md
 
@@ -15,7 +15,8 @@ from statistics import median
 from typing import Any
 
 HERE = Path(__file__).parent
-BEGIN, END = "<!-- shared:begin (generated) -->", "<!-- shared:end -->"
+MARKS = ("shared", "change", "sparse")
+_PHASES = {"catalog": "catalog", "index": "made searchable", "view": "view"}
 
 
 def fleet_text(found: dict[str, Any]) -> list[str]:
@@ -60,29 +61,79 @@ def beside_table(rows: Sequence[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def change_table(runs: Sequence[dict[str, Any]]) -> list[str]:
+    """One tool of many changes: medians over the processes."""
+    lines = [_heads("index", "a tool is", *_PHASES.values(), "together", "its CPU", "slowest turn")]
+    for index in dict.fromkeys(run["index"] for run in runs):
+        for kind in ("changed", "added", "removed"):
+            rows = [run[kind] for run in runs if run["index"] == index]
+            cells = [_ms(row[name]["ms"] for row in rows) for name in _PHASES]
+            total = [row["until_searchable"] for row in rows]
+            cells += [_ms(t["ms"] for t in total), _ms(t["cpu_ms"] for t in total)]
+            lines.append(
+                _cells(f"`{index}`", kind, *cells, f"{max(r['slowest_ms'] for r in rows):.0f}")
+            )
+    return lines
+
+
+def sparse_table(found: dict[str, Any]) -> list[str]:
+    """Words on the server beside words in the gateway."""
+    lines = [
+        _heads(
+            "what a point holds", "the collection", "ten best tools that differ",
+            "in the gateway p50 / p95, ms", "on the server p50 / p95, ms",
+        )
+    ]  # fmt: skip
+    for held, scenes in found["scenes"].items():
+        for scene, row in scenes.items():
+            here, there = row["in_the_gateway_ms"], row["on_the_server_ms"]
+            lines.append(
+                _cells(
+                    held,
+                    scene,
+                    f"{row['lists_that_differ']} of {row['queries']}",
+                    f"{here['p50']:.1f} / {here['p95']:.1f}",
+                    f"{there['p50']:.1f} / {there['p95']:.1f}",
+                )
+            )
+    lines += [
+        "",
+        f"{found['tools']:,} tools; in the gateway their words take "
+        f"{found['words_in_the_gateway_bytes_a_tool']:,} bytes a tool.",
+    ]
+    return lines
+
+
+def made_text(made: dict[str, Any]) -> str:
+    """With what it was measured."""
+    return "Measured with " + ", ".join(f"{name} {value}" for name, value in made.items()) + "."
+
+
 def large_table(rows: Sequence[dict[str, Any]]) -> list[str]:
     """The index alone, at sizes that one process does not hold."""
     lines = [
         _heads(
-            "tools", "vectors sent, s", "graph stands after, s", "another gateway ready after, s",
-            "gateway, bytes a tool", "search p50 / p95, ms", "one tool changed, s", "server, MB",
+            "tools", "vectors sent, s", "in order after, s", "another gateway ready after, s",
+            "gateway, bytes a tool", "search of all p50 / p95, ms", "of every second server, ms",
+            "one tool changed, s", "server, MB",
         )
     ]  # fmt: skip
     for row in rows:
-        if "search_ms" not in row:
+        if "search" not in row:
             lines.append(
                 _cells(f"{row['tools']:,} (no server)", "", "", f"{row['ready_s']:.1f}")[:-2]
-                + f" | {row['gateway_bytes_a_tool']:,} | | | |"
+                + f" | {row['gateway_bytes_a_tool']:,} | | | | |"
             )
             continue
-        search = row["search_ms"]
+        search, every = row["search"]["ms"], row.get("search_all", {}).get("ms")
         lines.append(
             _cells(
-                f"{row['tools']:,}",
+                f"{row['tools']:,}" + (" (no graph)" if row.get("plain") else ""),
                 f"{row['sent_s']:.0f}",
                 f"{row['graph_s']:.0f}",
                 f"{row['ready_s']:.1f}",
                 f"{row['gateway_bytes_a_tool']:,}",
+                f"{every['p50']:.0f} / {every['p95']:.0f}" if every else "",
                 f"{search['p50']:.0f} / {search['p95']:.0f}",
                 f"{row['one_tool_changed_s']:.2f}",
                 f"{row['server_resident_mb']:,}",
@@ -120,32 +171,41 @@ def _cells(*values: str) -> str:
     return f"| {' | '.join(values)} |"
 
 
-def body(folder: Path) -> str:
-    """Everything that was measured, as Markdown."""
+def _ms(values: Iterable[float]) -> str:
+    return f"{median(values):.0f}"
+
+
+def body(folder: Path, mark: str) -> str:
+    """What was measured of one region, as Markdown."""
     parts: list[Iterable[str]] = []
-    shared, large, live = (_read(folder / f"{n}.json") for n in ("shared", "large", "live"))
-    if shared and shared.get("fleet"):
-        parts.append(fleet_text(shared["fleet"]))
-    if shared and shared["beside"]:
-        parts.append(beside_table(shared["beside"]))
-    if live:
-        parts.append(live_text(live))
-    if large:
-        parts.append(large_table(large["sizes"]))
+    if mark == "shared":
+        shared, large, live = (_read(folder / f"{n}.json") for n in ("shared", "large", "live"))
+        if fleet := shared.get("fleet"):
+            parts.append([*fleet_text(fleet), made_text(fleet["made"])])
+        parts.append([*beside_table(shared["beside"])])
+        parts.append([*live_text(live)])
+        parts.append([*large_table(large["sizes"])])
+    else:
+        found = _read(folder / f"{mark}.json")
+        table = change_table(found["runs"]) if mark == "change" else sparse_table(found)
+        parts += [table, [made_text(found["made"])]]
     return "\n\n".join("\n".join(part) for part in parts)
 
 
 def _read(path: Path) -> Any:
-    return json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    return json.loads(path.read_text(encoding="utf-8"))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Tables of a shared Qdrant.")
     parser.add_argument("docs", type=Path, help="Markdown file with the markers")
     args = parser.parse_args()
-    head, rest = args.docs.read_text(encoding="utf-8").split(BEGIN, 1)
-    tail = rest.split(END, 1)[1]
-    args.docs.write_text(f"{head}{BEGIN}\n{body(HERE)}\n{END}{tail}", encoding="utf-8")
+    text = args.docs.read_text(encoding="utf-8")
+    for mark in MARKS:
+        begin, end = f"<!-- {mark}:begin (generated) -->", f"<!-- {mark}:end -->"
+        head, rest = text.split(begin, 1)
+        text = f"{head}{begin}\n{body(HERE, mark)}\n{end}{rest.split(end, 1)[1]}"
+    args.docs.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

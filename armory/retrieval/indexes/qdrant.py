@@ -95,10 +95,10 @@ class QdrantIndex:
             self._upkeep.start()
         if self._access.doubted:
             self._access.doubted = False  # a failure doubts again
-            self._held = await self._access.run(lambda client: self._present(client, places.first))
+            self._held = await self._access.run(lambda client: self._found(client, places.first))
             self._new = set()
         elif absent := self._absent(places):
-            self._new |= await self._access.run(lambda client: self._present(client, absent))
+            self._new |= await self._access.run(lambda c: self._points.present(c, absent))
         if not (lacking := self._absent(places)):
             return places.digests
         pairs = zip(places.ids, places.rows, strict=True)
@@ -114,11 +114,14 @@ class QdrantIndex:
             for row in rows:
                 if row.key not in changed and row.key not in stored:
                     raise BackendError(f"tool {row.key}: no vectors given and none stored")
-        await self._access.run(lambda client: self._write(client, places, changed))
-        self._held, self._new = places.first, set()
+        write = self._access.run(lambda client: self._write(client, places, changed))
         if self._access.local:
+            await write
+            self._held, self._new = places.first, set()
             return await self._searched_here(places, changed)
-        total = await self._access.run(self._points.count)
+        counted, _ = await asyncio.gather(self._access.run(self._points.count), write)
+        total = max(counted, len(places.first))  # which may not have been written when it counted
+        self._held, self._new = places.first, set()
         background = await self._background(places, changed)
         return QdrantView(self._searches, places, background, total, self._doubt)
 
@@ -146,7 +149,8 @@ class QdrantIndex:
             return set()
         return set(places.first).difference(self._held, self._new)
 
-    def _present(self, client: QdrantClient, ids: Iterable[str]) -> set[str]:
+    def _found(self, client: QdrantClient, ids: Iterable[str]) -> set[str]:
+        """Which points there are, when perhaps there is not even a collection."""
         self._points.ensure(client)
         return self._points.present(client, ids)
 
@@ -154,12 +158,8 @@ class QdrantIndex:
         self, client: QdrantClient, places: Places, changed: Mapping[str, FloatArray]
     ) -> None:
         """What is new. A row whose content another one has already costs nothing."""
-        lacking = self._absent(places)
-        if not lacking:
-            self._points.ensure(client)  # else it was asked which of them are there
-            return
         fresh: list[tuple[str, Row, FloatArray]] = []
-        for point in lacking:
+        for point in self._absent(places):
             given = (places.rows[i] for i in places.rows_of(point))
             row = next((row for row in given if row.key in changed), None)
             if row is not None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from armory.domain.catalog import Catalog, ServerLists, ToolRules, build_catalog
+from armory.domain.catalog import Catalog, CatalogBuilder, ServerLists, ToolRules
 from armory.domain.tool import ToolRecord, fingerprint
 from armory.errors import BackendError
 from armory.runtime import catalog as catalog_module
@@ -155,14 +155,16 @@ async def test_a_large_snapshot_is_made_beside_the_loop(monkeypatch: pytest.Monk
     built: list[int] = []
     prepared: list[int] = []
 
+    real = CatalogBuilder.build
+
     def build(*args: Any) -> Any:
         built.append(threading.get_ident())
-        return build_catalog(*args)
+        return real(*args)
 
     def prepare(_catalog: Catalog) -> None:
         prepared.append(threading.get_ident())
 
-    monkeypatch.setattr(catalog_module, "build_catalog", build)
+    monkeypatch.setattr(CatalogBuilder, "build", build)
     house = House()
     house.keeper.start(lambda: house.lists, house.published.append, prepare)
     here = threading.get_ident()
