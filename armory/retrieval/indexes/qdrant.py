@@ -101,8 +101,11 @@ class QdrantIndex:
             self._new |= await self._access.run(lambda c: self._points.present(c, absent))
         if not (lacking := self._absent(places)):
             return places.digests
-        pairs = zip(places.ids, places.rows, strict=True)
-        return {row.key: row.digest for point, row in pairs if point not in lacking}
+        found = places.digests.copy()
+        for point in lacking:
+            for i in places.rows_of(point):
+                del found[places.rows[i].key]
+        return found
 
     async def update(self, rows: Sequence[Row], changed: Mapping[str, FloatArray]) -> VectorView:
         """The next view; see `ports.VectorIndex.update`. Points of others stay as they are."""

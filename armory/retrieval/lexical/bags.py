@@ -167,7 +167,7 @@ def without(values: A, gone: Places) -> A:
 def inserted(values: A, at: Sequence[int], fresh: A) -> A:
     """`values` with `fresh[i]` before what stands at `at[i]`, which ascends."""
     cuts = [0, *at, len(values)]
-    pieces: list[A] = []
+    pieces: list[NDArray[Any]] = []
     for i, (a, b) in enumerate(itertools.pairwise(cuts)):
         pieces += [values[a:b], fresh[i : i + 1]]
     return np.concatenate(pieces)  # pyright: ignore[reportReturnType]

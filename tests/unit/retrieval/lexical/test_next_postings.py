@@ -54,6 +54,10 @@ def assert_same(one: Postings, other: Postings) -> None:
         assert found.covered.tobytes() == expected.covered.tobytes()
 
 
+def never(_source: object) -> bool:
+    return False
+
+
 class Followed:
     """An index that goes on from what it has, beside one that always begins anew."""
 
@@ -83,7 +87,7 @@ class Followed:
     def check(self) -> Postings:
         found = self.next.freeze(self.keys)
         with self._patch.context() as patch:
-            patch.setattr(LexicalIndex, "_few", lambda *_: False)
+            patch.setattr(LexicalIndex, "_few", staticmethod(never))
             assert_same(found, self.anew.freeze(self.keys))
         return found
 
