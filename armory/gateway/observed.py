@@ -160,9 +160,11 @@ class ObservedPool:
         """As `Pool.fetch_lists`."""
         return await self._pool.fetch_lists(server, owner, capabilities)
 
-    async def fetch_lists_for(self, server: str, capabilities: Mapping[str, Any]) -> ServerLists:
+    async def fetch_lists_for(
+        self, server: str, capabilities: Mapping[str, Any], *, handshake: bool = False
+    ) -> ServerLists:
         """As `Pool.fetch_lists_for`."""
-        return await self._pool.fetch_lists_for(server, capabilities)
+        return await self._pool.fetch_lists_for(server, capabilities, handshake=handshake)
 
     def key(self, server: str, owner: Owner) -> str:
         """As `Pool.key`."""
@@ -187,6 +189,10 @@ class ObservedPool:
     def era(self, server: str) -> Era | None:
         """As `Pool.era`."""
         return self._pool.era(server)
+
+    def may_shake_hands(self, server: str) -> bool:
+        """As `Pool.may_shake_hands`."""
+        return self._pool.may_shake_hands(server)
 
     def servers(self) -> list[str]:
         """As `Pool.servers`."""

@@ -54,9 +54,16 @@ class Pool(Protocol):
         """
         ...
 
-    async def fetch_lists_for(self, server: str, capabilities: Mapping[str, Any]) -> ServerLists:
+    async def fetch_lists_for(
+        self, server: str, capabilities: Mapping[str, Any], *, handshake: bool = False
+    ) -> ServerLists:
         """All lists as a client with those capabilities would see them, over a session that the
         gateway opens for nothing else.
+
+        Args:
+            server: the upstream.
+            capabilities: what the client declares.
+            handshake: over a session with a handshake, also where the upstream is modern as well.
 
         Raises:
             UpstreamUnavailable: they cannot be had.
@@ -91,6 +98,10 @@ class Pool(Protocol):
 
     def era(self, server: str) -> Era | None:
         """Era of the upstream; None while it has never been reached."""
+        ...
+
+    def may_shake_hands(self, server: str) -> bool:
+        """Whether a session with a handshake can be had, as far as is known."""
         ...
 
     def servers(self) -> list[str]:

@@ -15,7 +15,7 @@ from armory.domain.principal import Principal
 from armory.gateway.endpoint import ALL, Endpoint
 from armory.gateway.subscription import Subscription
 from armory.protocol.link import ClientChannel, Owner
-from armory.protocol.methods import SHOWN_ALL, answers_of
+from armory.protocol.methods import SHOWN_ALL, answers_of, session_answers
 from armory.protocol.versions import Era
 
 
@@ -79,7 +79,10 @@ class ClientRequest(msgspec.Struct, frozen=True, eq=False):
     @property
     def answers(self) -> int:
         """What of an upstream's questions it answers, as far as lists go; `protocol.methods`."""
-        return SHOWN_ALL if self.everything else answers_of(self.client.capabilities)
+        if self.everything:
+            return SHOWN_ALL
+        declared = self.client.capabilities
+        return session_answers(declared) if self.era == "legacy" else answers_of(declared)
 
     @property
     def session_id(self) -> str | None:

@@ -63,6 +63,8 @@ ROOTS, SAMPLING, FORM, URL = 1, 2, 4, 8
 EVERYTHING = ROOTS | SAMPLING | FORM | URL
 SHOWN_ALL = 31
 """Of who is no client of MCP: it answers nothing, and is shown what any client is."""
+HANDSHAKE = 32
+"""Of a client with a handshake that answers anything: its upstream sessions have one as well."""
 
 
 def answers_of(capabilities: Mapping[str, Any]) -> int:
@@ -79,6 +81,12 @@ def answers_of(capabilities: Mapping[str, Any]) -> int:
         else:  # without kinds, forms are meant
             found |= FORM
     return found
+
+
+def session_answers(capabilities: Mapping[str, Any]) -> int:
+    """As `answers_of`, of a client with a handshake: with `HANDSHAKE` where it answers anything."""
+    found = answers_of(capabilities)
+    return found | HANDSHAKE if found else found
 
 
 def declaration(answers: int) -> Mapping[str, Any]:

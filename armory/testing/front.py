@@ -93,6 +93,7 @@ class ScriptedUpstream:
     answer: Answering
     era: Era = "legacy"
     lists_for: Callable[[Mapping[str, Any]], ServerLists] | None = None
+    shakes_hands: bool = False
 
 
 @dataclass
@@ -136,10 +137,13 @@ class ScriptedPool:
         del owner, capabilities
         return self.upstreams[server].lists
 
-    async def fetch_lists_for(self, server: str, capabilities: Mapping[str, Any]) -> ServerLists:
+    async def fetch_lists_for(
+        self, server: str, capabilities: Mapping[str, Any], *, handshake: bool = False
+    ) -> ServerLists:
         """As scripted for that declaration, or else for everybody."""
-        self.listed_for.append((server, capabilities))
         upstream = self.upstreams[server]
+        assert handshake == (upstream.era == "modern")
+        self.listed_for.append((server, capabilities))
         return upstream.lists_for(capabilities) if upstream.lists_for else upstream.lists
 
     async def settle(self, server: str, owner: Owner) -> None:
@@ -158,6 +162,11 @@ class ScriptedPool:
     def era(self, server: str) -> Era | None:
         """As scripted."""
         return self.upstreams[server].era
+
+    def may_shake_hands(self, server: str) -> bool:
+        """As scripted."""
+        upstream = self.upstreams[server]
+        return upstream.era == "legacy" or upstream.shakes_hands
 
     def servers(self) -> list[str]:
         """The scripted ones, and those that are said to be down."""

@@ -159,14 +159,21 @@ class Pool:
             slot.in_flight -= 1
             slot.last_used = self._clock.now()
 
-    async def fetch_lists_for(self, server: str, capabilities: Mapping[str, Any]) -> ServerLists:
+    async def fetch_lists_for(
+        self, server: str, capabilities: Mapping[str, Any], *, handshake: bool = False
+    ) -> ServerLists:
         """All lists as a client with those capabilities would see them: over a session of the
         gateway's that is closed again, so that nothing of any client is in it.
+
+        Args:
+            server: the upstream.
+            capabilities: what the client declares.
+            handshake: over a session with a handshake, also where the upstream is modern as well.
 
         Raises:
             UpstreamUnavailable: they cannot be had.
         """
-        return await self.upstream(server).lists_for(capabilities)
+        return await self.upstream(server).lists_for(capabilities, handshake=handshake)
 
     async def set_subscriptions(
         self, server: str, owner: Owner, uris: frozenset[str], again: str | None = None
@@ -232,6 +239,11 @@ class Pool:
         upstream = self._upstreams.get(server)
         verdict = upstream.connector.verdict if upstream is not None else None
         return None if verdict is None else verdict.era
+
+    def may_shake_hands(self, server: str) -> bool:
+        """Whether a session with a handshake can be had, as far as is known."""
+        upstream = self._upstreams.get(server)
+        return upstream is not None and upstream.connector.may_shake_hands
 
     def status(self) -> dict[str, PoolStatus]:
         """Every upstream as it stands."""

@@ -282,10 +282,17 @@ class Upstream:
             max_entries=self.spec.list_entries,
         )
 
-    async def lists_for(self, capabilities: Mapping[str, Any]) -> ServerLists:
+    async def lists_for(
+        self, capabilities: Mapping[str, Any], *, handshake: bool = False
+    ) -> ServerLists:
         """As `Pool.fetch_lists_for`."""
         connector = self.connector
-        link = await connector.connect(OWNER, capabilities, SessionObservers(), key=_LISTING)
+        connect = connector.connect_legacy if handshake else connector.connect
+        try:
+            link = await connect(OWNER, capabilities, SessionObservers(), key=_LISTING)
+        except NoHandshake:
+            why = f"upstream {self.spec.key!r} takes no handshake"
+            raise UpstreamUnavailable(why, upstream=self.spec.key) from None
         try:
             return await fetch_lists(link, max_entries=self.spec.list_entries, quiet=True)
         finally:

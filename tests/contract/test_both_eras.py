@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
 from armory.domain.principal import ANONYMOUS
+from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Owner
 from armory.testing.clients.recording import RecordingClient
+from armory.testing.upstreams.tools import TOOLS
 from armory.upstreams.upstream import OWNER
 from tests.contract.links import BOUND_S, Rig, open_rig
 
@@ -111,6 +114,32 @@ async def test_lists_are_those_of_the_clients_own_session(both: Rig) -> None:
     own = await both.pool.fetch_lists("up", OWNER)
     assert lists.tools == own.tools
     assert await era_of(both, owner) == "legacy"
+
+
+async def test_what_is_listed_by_declaration_is_listed_with_a_handshake(both: Rig) -> None:
+    needs = {"sample": "sampling", "roots": "roots"}
+    if both.server is not None:
+        both.server.script.needs = needs
+    else:
+        await both.reconfigure(args=("--needs", json.dumps(needs)))
+    own = await both.pool.fetch_lists("up", OWNER)
+    before = both.pool.status()["up"].sessions.open
+    lists = await both.pool.fetch_lists_for("up", {"roots": {}}, handshake=True)
+    assert [t["name"] for t in own.tools] == list(TOOLS)
+    assert [t["name"] for t in lists.tools] == [name for name in TOOLS if name != "sample"]
+    # neither the verdict nor anybody's session is another one for that
+    assert both.pool.era("up") == "modern"
+    assert both.pool.status()["up"].sessions.open == before
+    assert (await both.pool.upstream("up").own_link()).era == "modern"
+
+
+async def test_without_a_handshake_there_is_nothing_to_list_with_one(modern_alone: Rig) -> None:
+    pool = modern_alone.pool
+    await pool.upstream("up").own_link()
+    assert pool.may_shake_hands("up")
+    with pytest.raises(UpstreamUnavailable, match="takes no handshake"):
+        await pool.fetch_lists_for("up", {"roots": {}}, handshake=True)
+    assert not pool.may_shake_hands("up")
 
 
 async def test_without_a_handshake_the_newer_era_serves_everybody(modern_alone: Rig) -> None:

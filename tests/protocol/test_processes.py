@@ -1,4 +1,4 @@
-"""Clients that vanish and roots that change, over real processes on both sides."""
+"""Clients that vanish, roots, log levels and lists, over real processes on both sides."""
 
 from __future__ import annotations
 
@@ -18,20 +18,27 @@ from tests.protocol.figures import figure, until
 
 pytestmark = [pytest.mark.anyio, pytest.mark.timeout(120)]
 ELICIT = {"elicitation": {"form": {}}}
+NEEDS = {"sample": "sampling", "roots": "roots"}
 PATHS = os.pathsep.join(filter(None, sys.path))
 
 
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """In front of a scripted server over stdio, in the handshake era."""
-    upstream = {
-        "command": sys.executable,
-        "args": ["-m", "armory.testing.upstreams.stdio", "--era", "legacy"],
-        "env": {"PYTHONPATH": PATHS},
-    }
+    """In front of scripted servers over stdio: `up` in the handshake era, `new` in the newer, and
+    `both`, which lists by what is declared in a handshake.
+    """
+
+    def upstream(era: str, *more: str) -> dict[str, Any]:
+        args = ["-m", "armory.testing.upstreams.stdio", "--era", era, *more]
+        return {"command": sys.executable, "args": args, "env": {"PYTHONPATH": PATHS}}
+
     config = {
         "server": {"limits": {"parked_timeout_s": 0.5}},
-        "upstreams": {"up": upstream},
+        "upstreams": {
+            "up": upstream("legacy"),
+            "new": upstream("modern"),
+            "both": upstream("both", "--needs", json.dumps(NEEDS)),
+        },
         "tool_rag": {"enabled": False},
     }
     with GatewayProcess(config, tmp_path_factory.mktemp("gateway")) as running:
@@ -102,3 +109,57 @@ async def question(stream: aiohttp.ClientResponse) -> dict[str, Any]:
         if line.startswith(b"data:") and b'"method"' in line:
             return json.loads(line[5:])
     raise AssertionError("it never asked")
+
+
+def levels(heard: list[dict[str, Any]]) -> list[str]:
+    *notes, answer = heard
+    assert "isError" not in answer["result"]
+    return [n["params"]["level"] for n in notes if n.get("method") == "notifications/message"]
+
+
+@pytest.mark.parametrize("server", ["up", "new"])
+async def test_each_client_hears_the_log_from_its_own_level_on(
+    gateway: GatewayProcess, http: aiohttp.ClientSession, server: str
+) -> None:
+    """A client of 2026-07-28 says with each request what it wants, one with a handshake once."""
+    params = {"name": f"{server}__log", "arguments": {}}
+
+    async def modern(level: str | None) -> list[str]:
+        meta = None if level is None else {"io.modelcontextprotocol/logLevel": level}
+        body = modern_body(1, "tools/call", params, meta)
+        sent = http.post(f"{gateway.url}/mcp", json=body, headers=modern_headers(body))
+        async with sent as answer:
+            return levels(await messages(answer))
+
+    legacy = LegacyClient(f"{gateway.url}/mcp", http, "2025-11-25")
+    await legacy.initialize({})
+    assert "error" not in await legacy.request("logging/setLevel", {"level": "error"})
+    for _ in range(2):  # whatever another one of the same principal wanted before
+        assert await modern("warning") == ["error"]
+        assert await modern("debug") == ["debug", "info", "error"]
+        assert await modern(None) == []
+        body = {"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params}
+        _, heard = await legacy.send(body)
+        assert levels(heard) == ["error"]
+
+
+async def test_a_server_of_both_eras_offers_what_it_offers_in_the_clients_own(
+    gateway: GatewayProcess, http: aiohttp.ClientSession
+) -> None:
+    async def legacy(**declared: Any) -> set[str]:
+        client = LegacyClient(f"{gateway.url}/mcp", http, "2025-11-25")
+        await client.initialize(declared)
+        tools = (await client.request("tools/list"))["result"]["tools"]
+        missing = {name for name in NEEDS if f"both__{name}" not in {t["name"] for t in tools}}
+        for name in missing:
+            params = {"name": f"both__{name}", "arguments": {}}
+            assert "error" in await client.request("tools/call", params)
+        return missing
+
+    assert await legacy(roots={}) == {"sample"}
+    assert await legacy(sampling={}) == {"roots"}
+    assert await legacy(roots={}, sampling={}) == set()
+    body = modern_body(1, "tools/list")
+    async with http.post(f"{gateway.url}/mcp", json=body, headers=modern_headers(body)) as answer:
+        listed = (await messages(answer))[-1]["result"]["tools"]
+    assert {f"both__{name}" for name in NEEDS} <= {tool["name"] for tool in listed}

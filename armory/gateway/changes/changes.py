@@ -25,6 +25,7 @@ from armory.protocol.meta import RELATED_TASK
 from armory.protocol.methods import (
     ABOUT_TASKS,
     ELICITATION_COMPLETE,
+    HANDSHAKE,
     LISTS_CHANGED,
     LOGGED,
     RESOURCE_UPDATED,
@@ -116,10 +117,11 @@ class Changes:
             answers: what they answer; see `protocol.methods`.
             methods: the list-changed notifications.
         """
+        alike = (answers, answers | HANDSHAKE)
         for subscription in list(self._subscriptions):
             scope = subscription.endpoint.scope
             listed = scope.has_server(server) or scope.tools is not None
-            if listed and subscription.answers == answers:
+            if listed and subscription.answers in alike:
                 subscription.tell_lists(methods)
 
     def tell_session(self, session: str, method: str) -> None:

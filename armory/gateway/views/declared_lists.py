@@ -1,8 +1,9 @@
 """Lists of upstreams that offer something else to clients which can be asked less.
 
 Owns: finding out which upstreams do, what they offer to whom, and telling whose lists changed.
-Never imports a transport. The gateway lists as a client that answers everything; a client that
-does not is shown what an upstream lists for one like it.
+Never imports a transport. The gateway lists in an upstream's newest era, as a client that answers
+everything; a client that does not, or that is served in the older one, is shown what the upstream
+lists for one like it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import Pool
 from armory.gateway.views.principal_lists import changed_lists
 from armory.gateway.views.view import View
-from armory.protocol.methods import EVERYTHING, declaration
+from armory.protocol.methods import EVERYTHING, HANDSHAKE, SHOWN_ALL, declaration
 
 _log = structlog.get_logger(__name__)
 FETCH_S = 5.0
@@ -113,21 +114,22 @@ class DeclaredLists:
             answers: see `protocol.methods`.
             current: whether they are about to list, so that it has to be found out.
         """
-        if answers >= EVERYTHING:
+        if EVERYTHING <= answers <= SHOWN_ALL:
             return False
         return answers in self._differing or (current and answers not in self._known)
 
     async def prepare(self, answers: int, endpoint: Endpoint) -> None:
         """Find out what such a client is offered, before it lists."""
-        if answers >= EVERYTHING:
+        if EVERYTHING <= answers <= SHOWN_ALL:
             return
         now = time.monotonic()
         waits: dict[asyncio.Task[None], DeclaredList] = {}
         missing = False
         for server in self._at(endpoint):
-            if server in self._plain or self._pool.era(server) != "legacy":
+            kind = self._kind(server, answers)
+            if kind is None or server in self._plain:
                 continue
-            held = self._entry(server, answers)
+            held = self._entry(server, kind)
             if held.beside is not None and held.beside is self._shared(server):
                 continue
             missing = True
@@ -150,7 +152,8 @@ class DeclaredLists:
         """What such a client is offered in place of the gateway's lists, by server's name."""
         if answers not in self._differing:
             return []
-        entries = (self._held.get((server, answers)) for server in self._at(endpoint))
+        kinds = ((server, self._kind(server, answers)) for server in self._at(endpoint))
+        entries = (self._held.get((server, kind)) for server, kind in kinds if kind is not None)
         return [entry for entry in entries if entry is not None and entry.lists is not None]
 
     async def close(self) -> None:
@@ -166,6 +169,15 @@ class DeclaredLists:
             return self._servers
         return (endpoint.name,) if endpoint.name in self._servers else ()
 
+    def _kind(self, server: str, answers: int) -> int | None:
+        """As whom such a client lists at an upstream; None: as the gateway does."""
+        if self._pool.era(server) == "legacy":
+            bare = answers & ~HANDSHAKE
+            return bare if bare < EVERYTHING else None
+        if answers & HANDSHAKE and self._pool.era(server) and self._pool.may_shake_hands(server):
+            return answers
+        return None
+
     def _shared(self, server: str) -> ServerLists | None:
         return self._view.catalog.servers.get(server) if self._view is not None else None
 
@@ -177,18 +189,23 @@ class DeclaredLists:
         return held
 
     async def _look(self, held: DeclaredList, pause_s: float) -> None:
-        """List as a client that answers nothing; where nothing differs then, nothing ever does."""
+        """List as such a client does; at upstreams of the older era first as one that answers
+        nothing: where nothing differs then, nothing ever does.
+        """
         server = held.server
         await asyncio.sleep(pause_s)
         async with self._looks:
             held.until = time.monotonic() + PAUSE_S
+            handshake = bool(held.answers & HANDSHAKE)
             bare = self._entry(server, 0)
             try:
-                if held.answers and bare.beside is None:
+                if held.answers and not handshake and bare.beside is None:
                     self._take(bare, await self._pool.fetch_lists_for(server, {}))
                     if server in self._plain:
                         return
-                lists = await self._pool.fetch_lists_for(server, declaration(held.answers))
+                lists = await self._pool.fetch_lists_for(
+                    server, declaration(held.answers), handshake=handshake
+                )
             except ArmoryError as error:
                 _log.info("declared_lists_not_fetched", upstream=server, error=error.message)
                 return
@@ -213,4 +230,5 @@ class DeclaredLists:
 
     def _count_differing(self) -> None:
         held = self._held.values()
-        self._differing = {entry.answers for entry in held if entry.lists is not None}
+        kinds = {entry.answers for entry in held if entry.lists is not None}
+        self._differing = kinds | {kind | HANDSHAKE for kind in kinds}

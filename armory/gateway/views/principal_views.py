@@ -24,6 +24,7 @@ from armory.gateway.views.declared_lists import DeclaredLists
 from armory.gateway.views.principal_lists import PrincipalLists
 from armory.gateway.views.view import View
 from armory.protocol.link import Owner
+from armory.protocol.methods import HANDSHAKE
 from armory.security.policy import VisibleCatalog
 
 VIEWS = 64
@@ -154,7 +155,8 @@ class PrincipalViews:
         """Have a caller's lists at hand and, where it will list them, their tools searchable."""
         owner, endpoint, answers = request.owner, request.endpoint, request.answers
         declared = request.client.capabilities
-        await self._lists.prepare(owner, endpoint, answers, declared, current=current)
+        alone = answers & ~HANDSHAKE
+        await self._lists.prepare(owner, endpoint, alone, declared, current=current)
         if current:
             await self._declared.prepare(answers, endpoint)
         self.view(owner, endpoint, base, answers)
@@ -174,7 +176,7 @@ class PrincipalViews:
         lists: dict[str, ServerLists] = {}
         parts: list[tuple[str, str, int, str]] = []
         missing: dict[str, str] = {}
-        for held in self._lists.held(owner, endpoint, answers):
+        for held in self._lists.held(owner, endpoint, answers & ~HANDSHAKE):
             shared = base.catalog.servers.get(held.server)
             if shared is None:
                 continue

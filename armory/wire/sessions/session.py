@@ -21,7 +21,7 @@ from armory.protocol import codes, jsonrpc
 from armory.protocol.jsonrpc import Message
 from armory.protocol.link import Answer, ClientGone, Owner, Params
 from armory.protocol.loglevels import loud_enough
-from armory.protocol.methods import CANCELLED, LOGGED, answers_of
+from armory.protocol.methods import CANCELLED, LOGGED, session_answers
 from armory.protocol.rawjson import encode, pack, text_of
 from armory.tasks import Tasks, stop
 from armory.wire.eras.questions import may_ask
@@ -78,7 +78,7 @@ class Session:
             deliver=self._deliver,
             relays=True,
             client=self.channel,
-            answers=answers_of(capabilities),
+            answers=session_answers(capabilities),
         )
         self._streams: OrderedDict[str, EventStream] = OrderedDict()
         self._carriers: set[EventStream] = set()

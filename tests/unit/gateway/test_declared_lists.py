@@ -17,8 +17,16 @@ from armory.gateway.requests import ClientRequest
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.subscription import Subscription
 from armory.gateway.views import declared_lists
-from armory.protocol.methods import TOOLS_CHANGED, answers_of, declaration
-from armory.protocol.versions import MODERN_VERSIONS
+from armory.protocol.methods import (
+    HANDSHAKE,
+    ROOTS,
+    SAMPLING,
+    TOOLS_CHANGED,
+    answers_of,
+    declaration,
+    session_answers,
+)
+from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, Era
 from armory.testing.front import tool
 
 if TYPE_CHECKING:
@@ -51,11 +59,12 @@ async def shown(
     *,
     current: bool = True,
     everything: bool = False,
+    era: Era = "modern",
 ) -> set[str]:
     """The tools beyond the first six that a client sees."""
     client.capabilities = capabilities
-    version = MODERN_VERSIONS[-1]
-    request = ClientRequest(ANONYMOUS, client, "modern", version, everything=everything)
+    version = (MODERN_VERSIONS if era == "modern" else LEGACY_VERSIONS)[-1]
+    request = ClientRequest(ANONYMOUS, client, era, version, everything=everything)
     async with asyncio.timeout(BOUND_S):
         context = await bench.gateway.context(request, own_lists="current" if current else "known")
     return {name for name in context.view.catalog.tools if not name.startswith("up__tool")}
@@ -109,6 +118,52 @@ async def test_one_that_cannot_be_asked_shows_what_it_shows_everybody(bench: Ben
     await bench.gateway.close()
 
 
+async def test_an_upstream_of_both_eras_is_asked_as_its_client_is_served(bench: Bench) -> None:
+    offers(bench, draws="sampling", opens="roots")
+    upstream, both = bench.pool.upstreams["up"], {"up__draws", "up__opens"}
+    upstream.era, upstream.shakes_hands = "modern", True
+    client = bench.client
+    assert await shown(bench, client, {"roots": {}}, era="legacy") == {"up__opens"}
+    assert await shown(bench, client, {"sampling": {}}, era="legacy") == {"up__draws"}
+    for current in (True, False):
+        assert await shown(bench, client, EVERYTHING, era="legacy", current=current) == both
+    assert bench.pool.listed_for == [
+        ("up", {"roots": {}}), ("up", {"sampling": {}}), ("up", EVERYTHING),
+    ]  # fmt: skip
+    assert await shown(bench, client, {"roots": {}}, era="legacy", current=False) == {"up__opens"}
+    # Who cannot be asked is served in the newer era, as are clients of that era: they see its list.
+    assert await shown(bench, client, {}, era="legacy") == both
+    assert await shown(bench, client, {"roots": {}}) == both
+    upstream.shakes_hands = False
+    assert await shown(bench, client, {"elicitation": {}}, era="legacy") == both
+    assert len(bench.pool.listed_for) == 3
+    await bench.gateway.close()
+
+
+async def test_what_the_older_era_alone_offers_is_shown_to_whom_it_serves(bench: Bench) -> None:
+    offers(bench)
+    upstream = bench.pool.upstreams["up"]
+    upstream.era, upstream.shakes_hands = "modern", True
+    older = replace(upstream.lists, tools=[*upstream.lists.tools, tool("older", "")])
+    upstream.lists_for = lambda _: older
+    assert await shown(bench, bench.client, EVERYTHING) == set()
+    assert await shown(bench, bench.client, EVERYTHING, era="legacy") == {"up__older"}
+    await bench.gateway.close()
+
+
+async def test_news_for_clients_that_are_alike_reach_those_with_a_handshake(bench: Bench) -> None:
+    heard: list[int] = []
+    for answers in (ROOTS, ROOTS | HANDSHAKE, SAMPLING | HANDSHAKE):
+        bench.gateway.changes.add(
+            Subscription(ANONYMOUS, ALL, lambda m, _, a=answers: heard.append(a), answers=answers)
+        )
+    bench.gateway.changes.tell_alike("up", ROOTS, frozenset({TOOLS_CHANGED}))
+    assert set(heard) == {ROOTS, ROOTS | HANDSHAKE}
+    heard.clear()
+    bench.gateway.changes.tell_alike("up", ROOTS | HANDSHAKE, frozenset({TOOLS_CHANGED}))
+    assert heard == [ROOTS | HANDSHAKE]
+
+
 async def test_lists_that_come_late_are_told_of(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -117,9 +172,11 @@ async def test_lists_that_come_late_are_told_of(
     come, heard = asyncio.Event(), asyncio.Queue[str]()
     fetch = bench.pool.fetch_lists_for
 
-    async def waits(server: str, capabilities: Mapping[str, Any]) -> ServerLists:
+    async def waits(
+        server: str, capabilities: Mapping[str, Any], *, handshake: bool
+    ) -> ServerLists:
         await come.wait()
-        return await fetch(server, capabilities)
+        return await fetch(server, capabilities, handshake=handshake)
 
     monkeypatch.setattr(bench.pool, "fetch_lists_for", waits)
     for answers in (0, 15):
@@ -155,4 +212,7 @@ async def test_a_change_is_looked_at_again_after_a_pause(
 @pytest.mark.parametrize("answers", range(16))
 def test_what_is_declared_for_an_answer_is_read_again(answers: int) -> None:
     assert answers_of(declaration(answers)) == answers
+    alike = session_answers(declaration(answers))
+    assert alike == (answers | HANDSHAKE if answers else 0)
+    assert declaration(alike) == declaration(answers)
     assert answers_of({"elicitation": {}}) == answers_of({"elicitation": {"form": {}}})
