@@ -39,9 +39,9 @@ _MAY_SKIP = (
     "ARMORY_TEST_KUBECONFIG is not set",
     "(network namespaces)",
     "(no container daemon)",
-    "(no Go toolchain)",
+    "(toolchain)",
 )
-"""What CI cannot install: a Qdrant server, a cluster, root's rights, a Go toolchain."""
+"""What CI cannot install: a Qdrant server, a cluster, root's rights, toolchains beside Python's."""
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

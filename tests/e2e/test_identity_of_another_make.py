@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from collections.abc import Generator
 from pathlib import Path
@@ -12,6 +11,7 @@ import pytest
 from mcp.shared.auth import OAuthToken
 
 from tests.e2e.person import Person, gateway
+from tests.protocol.conformance.built import built
 
 pytestmark = [pytest.mark.anyio, pytest.mark.node, pytest.mark.timeout(120)]
 
@@ -37,9 +37,7 @@ class Provider:
 
 @pytest.fixture
 def provider() -> Generator[Provider]:
-    program = Path(os.environ.get("ARMORY_TEST_SDKS", "")) / "go" / "provider"
-    if not program.is_file():
-        pytest.skip("the provider in Go was not built (no Go toolchain)")
+    program = built("go", "provider")
     with subprocess.Popen(
         [str(program)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:

@@ -1,10 +1,10 @@
-// A client of the Go SDK: connects to a gateway, does what a client can do, and writes what it saw
+// A client of the Go SDK: connects to a server, does what a client can do, and writes what it saw
 // as one JSON object.
 //
-//	client URL REVISION FOLDER
+//	client URL REVISION FOLDER PREFIX
 //
-// URL is a gateway in front of the everything server, REVISION what to speak, FOLDER the client's
-// root.
+// URL is the everything server or a gateway in front of it, REVISION what to speak, FOLDER the
+// client's root, PREFIX what stands before the names of the server's tools.
 package main
 
 import (
@@ -21,11 +21,13 @@ import (
 
 const (
 	bound    = 60 * time.Second
-	prefix   = "everything__"
 	resource = "demo://resource/dynamic/text/1"
 )
 
-var none = map[string]any{}
+var (
+	none   = map[string]any{}
+	prefix = os.Args[4]
+)
 
 type seen struct {
 	Revision string   `json:"revision"`

@@ -20,6 +20,7 @@ import pytest
 import yaml
 
 from armory.testing.processes import GatewayProcess
+from tests.protocol.conformance.built import built
 
 pytestmark = [pytest.mark.node, pytest.mark.timeout(300)]
 MODERN, LEGACY = REVISIONS = ["2026-07-28", "2025-11-25"]
@@ -62,8 +63,7 @@ def sdks() -> Path:
     folder = Path(os.environ.get("ARMORY_TEST_SDKS", ""))
     if not (folder / "python").is_dir():
         pytest.skip("set ARMORY_TEST_SDKS; run tests/protocol/conformance/prepare.py")
-    if not (folder / "go" / "everything-server").is_file():
-        pytest.skip("the Go SDK's server was not built (no Go toolchain)")
+    built("go", "everything-server")
     return folder
 
 
