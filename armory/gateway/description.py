@@ -74,20 +74,16 @@ class Description:
     def instructions(self, context: RequestContext) -> str:
         """What is behind the endpoint: the upstream's own text on the transparent one."""
         view = context.view
-        servers = view.servers(context.endpoint)
         if context.endpoint.transparent:
+            servers = view.servers(context.endpoint)
             return "".join(lists.instructions for lists in servers.values())
-        tools = view.catalog.tools
-        visible = {tools[name].server for name in view.visible(context).tools.names}
         filters = self._filters(view.settings)
         lines = [
             "Armory, a gateway in front of several MCP servers. Tools are named server__tool."
             + (f" Use {SEARCH} to find tools that are not listed." if filters else "")
         ]
         size = len(lines[0])
-        for key, lists in servers.items():
-            if key not in visible:
-                continue
+        for key, lists in view.servers_shown(view.visible(context)).items():
             line = f"- {key}: {' '.join(lists.instructions.split()) or purpose(key, lists)}"
             line = line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 3] + "..."
             if size + len(line) > _MAX_INSTRUCTIONS:

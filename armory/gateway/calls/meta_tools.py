@@ -164,6 +164,7 @@ def _without_skills(
 def _servers(context: RequestContext) -> tuple[list[dict[str, Any]], int]:
     """The servers of which the caller may call anything, with what they are for."""
     view = context.view
-    names, tools = view.visible(context).tools.names, view.catalog.tools
+    visible, tools = view.visible(context), view.catalog.tools
+    names = visible.tools.names
     counts = Counter(t.server for n, t in tools.items() if n in names and for_models(t))
-    return shapes.about_servers(view.catalog.servers, counts)
+    return shapes.about_servers(view.servers_shown(visible), counts)

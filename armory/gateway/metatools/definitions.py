@@ -33,6 +33,10 @@ _FIND_TEXT = (
 )
 
 
+NAMED_TOOLS = 4
+"""As many tools of a server are named where it does not say what it is for."""
+
+
 def search_definition(
     servers: Mapping[str, ServerLists],
     *,
@@ -192,13 +196,18 @@ def find_definition() -> dict[str, Any]:
 
 
 def purpose(key: str, lists: ServerLists) -> str:
-    """One phrase that says what a server is for."""
+    """One phrase that says what a server is for; at the worst, what its first tools are called.
+
+    Args:
+        key: of the server.
+        lists: with no tool that the reader may not see (`View.servers_shown`).
+    """
     for text in (lists.info.get("description"), lists.instructions, lists.info.get("title")):
         if isinstance(text, str) and text.strip():
             first = " ".join(text.split()).split(". ")[0].rstrip(".")
             return first if len(first) <= 120 else f"{first[:117]}..."
-    names = [str(tool.get("name")) for tool in lists.tools[:4] if tool.get("name")]
-    return ", ".join(names) + (" ..." if len(lists.tools) > 4 else "") if names else key
+    names = [str(tool.get("name")) for tool in lists.tools[:NAMED_TOOLS] if tool.get("name")]
+    return ", ".join(names) + (" ..." if len(lists.tools) > NAMED_TOOLS else "") if names else key
 
 
 def _behind(servers: Mapping[str, ServerLists], room: int) -> str:

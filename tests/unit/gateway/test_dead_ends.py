@@ -12,7 +12,7 @@ from armory.errors import UnknownTool
 from armory.security.policy import Policy, Rule
 from armory.testing.front import ScriptedUpstream, raws, tool
 from armory.wire.errors import error_object
-from tests.unit.gateway.conftest import echo
+from tests.unit.gateway.conftest import echo, read
 
 if TYPE_CHECKING:
     from tests.unit.gateway.conftest import Bench
@@ -136,3 +136,22 @@ async def test_a_found_tool_keeps_its_user_interface(bench: Bench) -> None:
     expected = {"resourceUri": "ui://memory/chart", "visibility": ["model", "app"]}
     assert first["_meta"] == {"ui": expected}
     assert "_meta" not in (await search(bench, "create_entities"))["tools"][0]
+
+
+async def test_what_a_server_is_for_names_no_tool_that_is_hidden(bench: Bench) -> None:
+    tools = [tool(f"{name}_door", "") for name in ("open", "blow_up", "close", "lock", "paint")]
+    silent = ServerLists(tools=tools, capabilities={"tools": {}})  # it says nothing of itself
+    bench.pool.upstreams["doors"] = ScriptedUpstream(silent, echo)
+    bench.gateway.publish(bench.pool.catalog())
+    rules = [Rule(allow=("*",), deny=("doors__blow*", "doors__lock*", "doors__paint*"))]
+    bench.gateway.reconfigure(policy=Policy(rules))
+    searching = bench.context(headers={"x-armory-mode": "search"})
+    answers = [
+        bench.gateway.description.of_endpoint(bench.context())["instructions"],
+        msgspec.json.encode(await search(bench, "remember that my dog is called Rex")).decode(),
+        str(read(await bench.gateway.tool_lists.list(searching, {}))),
+    ]
+    for answer in answers:
+        assert "open_door, close_door" in answer
+        for hidden in ("blow_up", "lock_door", "paint_door", "close_door ..."):
+            assert hidden not in answer
