@@ -13,7 +13,7 @@ from armory.domain.principal import Principal
 from armory.gateway.context import RequestContext
 from armory.gateway.filters import with_filtering
 from armory.gateway.metatools.definitions import SEARCH, purpose
-from armory.gateway.settings import GROUPS, GatewaySettings
+from armory.gateway.settings import GROUPS, MANIFEST, GatewaySettings
 from armory.gateway.views.view import View
 from armory.protocol.meta import QUERY, TOOL_RAG
 from armory.protocol.methods import GROUPS_EXTENSION, SKILLS_EXTENSION, merged_skills_settings
@@ -54,6 +54,8 @@ class Description:
         if not transparent:
             merged.setdefault("tools", {"listChanged": True})
             with_filtering(merged, view.settings.experimental)
+            if MANIFEST in view.settings.experimental:
+                merged["tools"] = {**merged["tools"], "manifest": True}
             if modern:
                 extensions.update(self._extension(view))
             else:
@@ -145,7 +147,7 @@ def _served_extensions(
     if groups is not None:  # upstreams show the gateway no groups: it does not declare them
         shown.pop(GROUPS_EXTENSION, None)
     if groups:
-        shown[GROUPS_EXTENSION] = {}
+        shown[GROUPS_EXTENSION] = {"listChanged": True}
     return shown
 
 

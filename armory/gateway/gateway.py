@@ -25,6 +25,7 @@ from armory.gateway.changes.differences import ViewDifference
 from armory.gateway.context import RequestContext, served_from
 from armory.gateway.description import Description
 from armory.gateway.lists.groups import Groups
+from armory.gateway.lists.manifest import Manifest
 from armory.gateway.lists.tool_lists import ToolLists
 from armory.gateway.outcomes import Outcomes
 from armory.gateway.ports import (
@@ -109,7 +110,8 @@ class Gateway:
         changes: who hears of what changed.
         principal_lists: the lists that single principals have to themselves.
         declared_lists: those of clients that can be asked less than others.
-        tool_lists, tool_calls, primitives, skills, groups, session_methods: answer requests.
+        tool_lists, tool_calls, primitives, skills, groups, manifest, session_methods: answer
+            requests.
         description: says who the gateway is.
         tasks: whose tasks are.
     """
@@ -149,6 +151,7 @@ class Gateway:
         self.primitives = Primitives(pool, forwarder, self.tasks)
         self.skills = Skills(forwarder)
         self.groups = Groups(self.primitives.pass_on)
+        self.manifest = Manifest(self.tool_lists.list, self.primitives.pass_on)
         self.session_methods = SessionMethods(self.changes.resources)
 
     # -- what is served ----------------------------------------------------------------------

@@ -16,8 +16,9 @@ WithoutQuery = Literal["auto", "all", "search"]
 ResultFormat = Literal["json", "toon"]
 Personal = Literal["private", "always"]
 Reveal = Literal["none", "session"]
-Experimental = Literal["filter", "groups"]
+Experimental = Literal["filter", "groups", "manifest"]
 GROUPS: Experimental = "groups"
+MANIFEST: Experimental = "manifest"
 
 
 @dataclass(frozen=True, slots=True)

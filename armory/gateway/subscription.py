@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from armory.domain.principal import Principal
 from armory.gateway.endpoint import Endpoint
 from armory.protocol.link import ClientChannel, Owner, Params
-from armory.protocol.methods import EVERYTHING, LISTS_CHANGED
+from armory.protocol.methods import EVERYTHING, GROUPS_CHANGED, LISTS_CHANGED, TOOLS_CHANGED
 
 Deliver = Callable[[str, Params], None]
 
@@ -24,7 +24,7 @@ class Subscription:
     Attributes:
         principal, endpoint, session: whose it is and where it listens.
         deliver: takes (method, params); must neither block nor raise.
-        lists: the list-changed methods that it wants.
+        lists: the list-changed methods that it wants; that of groups only where they are served.
         uris: resources that it subscribed to, as (server, original URI).
         tasks: exposed ids of tasks that it wants to hear of.
         relays: whether it hears notifications that belong to the whole upstream session.
@@ -53,3 +53,5 @@ class Subscription:
         for method in LISTS_CHANGED:
             if method in methods and method in self.lists:
                 self.deliver(method, {})
+        if TOOLS_CHANGED in methods and GROUPS_CHANGED in self.lists:
+            self.deliver(GROUPS_CHANGED, {})

@@ -24,6 +24,7 @@ TOOLS_CHANGED = "notifications/tools/list_changed"
 PROMPTS_CHANGED = "notifications/prompts/list_changed"
 RESOURCES_CHANGED = "notifications/resources/list_changed"
 LISTS_CHANGED = (TOOLS_CHANGED, PROMPTS_CHANGED, RESOURCES_CHANGED)
+GROUPS_CHANGED = "notifications/groups/list_changed"
 ROOTS_CHANGED = "notifications/roots/list_changed"
 RESOURCE_UPDATED = "notifications/resources/updated"
 TASK = "notifications/tasks"
@@ -39,6 +40,7 @@ LISTENED: Mapping[str, str] = MappingProxyType(
         "toolsListChanged": TOOLS_CHANGED,
         "promptsListChanged": PROMPTS_CHANGED,
         "resourcesListChanged": RESOURCES_CHANGED,
+        "groupsListChanged": GROUPS_CHANGED,
     }
 )
 """Members of `subscriptions/listen`, and the notification that each of them asks for."""

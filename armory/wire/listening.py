@@ -17,12 +17,13 @@ from armory.gateway.calls.forwarding import located
 from armory.gateway.changes.changes import Changes
 from armory.gateway.context import RequestContext
 from armory.gateway.gateway import Gateway
+from armory.gateway.lists.groups import negotiated as groups_negotiated
 from armory.gateway.subscription import Subscription
 from armory.protocol import codes, jsonrpc
 from armory.protocol import meta as meta_keys
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Params, Refused
-from armory.protocol.methods import ACKNOWLEDGED, LISTENED
+from armory.protocol.methods import ACKNOWLEDGED, GROUPS_CHANGED, LISTENED
 from armory.protocol.rawjson import encode, members_or_none, pack, value
 from armory.wire.streams import EventStream
 
@@ -115,6 +116,8 @@ async def start_listening(
     named = _texts(wanted, "taskIds")[:_TASKS]
     tasks = [task for task in named if await gateway.tasks.located(context, task)]
     lists = frozenset(method for key, method in LISTENED.items() if wanted.get(key) == _TRUE)
+    if not groups_negotiated(context):
+        lists -= {GROUPS_CHANGED}
     listening = Listening(id, context, gateway.changes, lists, tasks)
     subscription = listening.subscription
     listening.stream.attach()

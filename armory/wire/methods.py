@@ -125,6 +125,15 @@ METHODS: Mapping[str, Route] = MappingProxyType(
         "resources/directory/read": Route(
             lambda gateway: gateway.skills.read_directory, forwarded=True
         ),
+        "tools/manifest": Route(
+            lambda gateway: gateway.manifest.index,
+            own_lists="current",
+            forwarded=True,
+            cacheable=True,
+        ),
+        "tools/describe": Route(
+            lambda gateway: gateway.manifest.describe, own_lists="current", forwarded=True
+        ),
         "groups/list": Route(
             lambda gateway: gateway.groups.list,
             own_lists="current",

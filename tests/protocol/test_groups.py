@@ -172,7 +172,7 @@ async def _opened(folder: Path, experimental: list[str]) -> AsyncGenerator[Rig]:
 async def test_every_tool_is_listed_or_in_groups_never_both(opened: Opened) -> None:
     rig = await opened(["groups", "filter"])
     found = (await rig.result("server/discover"))["capabilities"]
-    assert found["extensions"][GROUPS_EXTENSION] == {}
+    assert found["extensions"][GROUPS_EXTENSION] == {"listChanged": True}
     groups = await rig.groups()
     assert groups == ["git-hub", "mail", "set-hub", "set-sums"]
     everything = await rig.names(capabilities={})
@@ -232,7 +232,7 @@ async def test_a_legacy_client_has_them_too(opened: Opened) -> None:
     async with aiohttp.ClientSession(headers={"Authorization": "Bearer token-of-ann"}) as http:
         client = LegacyClient(f"{rig.url}/mcp", http, "2025-11-25")
         await client.initialize(DECLARED)
-        assert client.hello["capabilities"]["extensions"][GROUPS_EXTENSION] == {}
+        assert client.hello["capabilities"]["extensions"][GROUPS_EXTENSION] == {"listChanged": True}
         listed = (await client.request("groups/list"))["result"]
         Draft202012Validator(LISTED).validate(listed)
         assert listed.keys() == {"groups"}

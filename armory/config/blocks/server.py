@@ -139,7 +139,8 @@ class ServerConfig(Block):
     `uvloop`, not for Windows); `auto`: uvloop where it is installed."""
     experimental: list[Experimental] = Field(default_factory=list[Experimental])
     """Drafts of the protocol that are served: `filter` (`params.filter` of list requests), `groups`
-    (`groups/list` and `groups/get`, for clients that declare them)."""
+    (`groups/list` and `groups/get`, for clients that declare them), `manifest` (`tools/manifest`
+    and `tools/describe`)."""
     console: bool = True
     """Whether `/console` is served, and `/` sends a browser there."""
     config_editing: bool = False

@@ -15,9 +15,10 @@ from typing import Any
 from msgspec import Raw
 
 from armory.gateway.context import RequestContext
+from armory.gateway.endpoint import Endpoint
 from armory.gateway.lists.pages import refuse_cursor
 from armory.gateway.metatools.definitions import purpose
-from armory.gateway.settings import GROUPS
+from armory.gateway.settings import GROUPS, GatewaySettings
 from armory.gateway.views.definitions import Form
 from armory.gateway.views.view import View
 from armory.protocol.codes import METHOD_NOT_FOUND, RESOURCE_NOT_FOUND
@@ -60,12 +61,17 @@ class Group:
 
 
 def negotiated(context: RequestContext) -> bool:
-    """Whether a request's tools come by groups: they are on, this is an endpoint that has any, and
-    the client declares the extension.
-    """
-    if GROUPS not in context.view.settings.experimental or context.endpoint.transparent:
+    """Whether a request's tools come by groups."""
+    return served_to(context.client.capabilities, context.endpoint, context.view.settings)
+
+
+def served_to(
+    capabilities: Mapping[str, Any], endpoint: Endpoint, settings: GatewaySettings
+) -> bool:
+    """Whether groups are on, this is an endpoint that has any, and the client declares them."""
+    if GROUPS not in settings.experimental or endpoint.transparent:
         return False
-    declared = context.client.capabilities.get("extensions")
+    declared = capabilities.get("extensions")
     return isinstance(declared, Mapping) and GROUPS_EXTENSION in declared
 
 

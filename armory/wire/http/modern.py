@@ -14,6 +14,7 @@ from msgspec import UNSET, Raw
 
 from armory.gateway.context import RequestContext
 from armory.gateway.query_parsing import read_mode
+from armory.gateway.requests import ClientRequest
 from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import RpcError
 from armory.protocol.headers import VERSION_HEADER
@@ -68,7 +69,8 @@ class ModernEndpoint:
             return _rejected(admitted, rejected, id)
         version = version or MODERN_VERSIONS[-1]
         if method == "subscriptions/listen":
-            return await self._listen(admitted, version, id, params)
+            request = modern_request(admitted.caller, version, meta, _nowhere, id)
+            return await self._listen(admitted, request, id, params)
         answer = LazyAnswer(admitted, self._edge.keepalive)
         request = modern_request(admitted.caller, version, meta, answer.event, id)
         verify = _verify_mirrored if method == "tools/call" else None
@@ -92,7 +94,7 @@ class ModernEndpoint:
         return json_answer(admitted, body, status_of(REFUSED_STATE))
 
     async def _listen(
-        self, admitted: AdmittedRequest, version: str, id: bytes, params: dict[str, Raw]
+        self, admitted: AdmittedRequest, request: ClientRequest, id: bytes, params: dict[str, Raw]
     ) -> web.StreamResponse:
         streams = self._edge.streams
         if not admitted.takes_sse:
@@ -102,7 +104,6 @@ class ModernEndpoint:
             return refusal(503, codes.LIMITED, full, id=id)
         listening = None
         try:
-            request = modern_request(admitted.caller, version, {}, _nowhere)
             listening = await self._edge.dispatcher.listen(request, id, params)
             if isinstance(listening, Reply):
                 status = status_of(listening.error) if listening.error is not None else 200

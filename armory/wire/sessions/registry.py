@@ -15,10 +15,11 @@ from typing import Protocol
 import structlog
 
 from armory.gateway.gateway import Gateway
+from armory.gateway.lists.groups import served_to
 from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message
-from armory.protocol.methods import CANCELLED, ROOTS_CHANGED
+from armory.protocol.methods import CANCELLED, GROUPS_CHANGED, ROOTS_CHANGED
 from armory.protocol.rawjson import text_of
 from armory.wire.caller import Caller
 from armory.wire.eras.handshakes import capabilities_of, negotiated
@@ -128,6 +129,8 @@ class Sessions:
             capabilities_of(params.get("capabilities")),
             general,
         )
+        if served_to(session.capabilities, caller.endpoint, self._gateway.view.settings):
+            session.subscription.lists |= {GROUPS_CHANGED}
         self._sessions[session.id] = session
         self._of[key] += 1
         self._gateway.changes.add(session.subscription)

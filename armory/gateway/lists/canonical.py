@@ -1,0 +1,42 @@
+"""JSON in one form only (RFC 8785, section 3.2, keys by code point), so that it can be digested.
+
+Owns: that form. Pure.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from typing import Any, cast
+
+_EXACT = 1 << 53
+"""Above this JSON's numbers are those of a double, as everywhere else."""
+
+
+def canonical(value: Any) -> str:
+    """A value that was parsed from JSON, as text."""
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, Mapping):
+        members = sorted(cast("Mapping[str, Any]", value).items())
+        return "{" + ",".join(f"{canonical(key)}:{canonical(kept)}" for key, kept in members) + "}"
+    if isinstance(value, Sequence):
+        return "[" + ",".join(canonical(kept) for kept in cast("Sequence[Any]", value)) + "]"
+    if isinstance(value, bool) or value is None:
+        return json.dumps(value)
+    return _number(value)
+
+
+def _number(value: float) -> str:
+    """A number as ECMAScript writes it: the fewest digits that say which double it is."""
+    if isinstance(value, int) and abs(value) <= _EXACT:
+        return str(value)
+    double = float(value)
+    if double == 0:
+        return "0"
+    digits = repr(double)
+    if 1e-6 <= abs(double) < 1e21:
+        return format(Decimal(digits), "f").removesuffix(".0")
+    mantissa, _, exponent = digits.partition("e")
+    return f"{mantissa.removesuffix('.0')}e{int(exponent):+d}"

@@ -1,0 +1,153 @@
+"""`tools/manifest` and `tools/describe` (draft SEP-2636): which definitions changed, and those.
+
+Owns: both methods, and the digests. What they index is what `tools/list` shows for the same
+request, and nothing else. Only where `server.experimental` has `manifest`. Never imports a
+transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import Any
+
+import msgspec
+from cachetools import LRUCache
+from msgspec import Raw
+
+from armory.gateway.context import RequestContext
+from armory.gateway.lists.canonical import canonical
+from armory.gateway.settings import MANIFEST
+from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
+from armory.protocol.errors import RpcError
+from armory.protocol.link import Reply
+from armory.protocol.rawjson import encode, value
+
+INDEX = "tools/manifest"
+DESCRIBE = "tools/describe"
+MAX_NAMES = 100
+_KEPT = 20_000
+_AT_ONCE = 50
+"""So many digests are made on the event loop; more in a thread."""
+_CACHED = ("ttlMs", "cacheScope")
+_members = msgspec.json.Decoder(dict[str, Raw]).decode
+_definitions = msgspec.json.Decoder(list[Raw]).decode
+_object = msgspec.json.Decoder(dict[str, Any]).decode
+Lists = Callable[[RequestContext, Mapping[str, Raw]], Awaitable[Reply]]
+PassOn = Callable[[str, RequestContext, dict[str, Raw]], Awaitable[Reply]]
+
+
+class Manifest:
+    """Serves the two methods.
+
+    Args:
+        lists: answers `tools/list`.
+        pass_on: sends a request on to the upstream whose own endpoint it came to.
+    """
+
+    def __init__(self, lists: Lists, pass_on: PassOn) -> None:
+        self._lists = lists
+        self._pass_on = pass_on
+        self._entries: LRUCache[bytes, tuple[str, bytes]] = LRUCache(_KEPT)
+
+    async def index(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
+        """Answer `tools/manifest`: the tools of `tools/list` by name and digest.
+
+        Raises:
+            RpcError: manifests are not served; what `tools/list` raises.
+        """
+        if context.endpoint.transparent:
+            return await self._pass_on(INDEX, context, params)
+        listed, result, tools = await self._listed(context, INDEX, params)
+        entries = [entry for _, entry in await self._of(tools)]
+        result["entries"] = Raw(b"[" + b",".join(entries) + b"]")
+        return Reply(Raw(encode(result)), era=listed.era)
+
+    async def describe(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
+        """Answer `tools/describe`: the definitions of some tools of `tools/list`, as asked for.
+
+        Raises:
+            RpcError: manifests are not served; none, too many or unknown names.
+        """
+        if context.endpoint.transparent:
+            return await self._pass_on(DESCRIBE, context, params)
+        _need_served(context, DESCRIBE)
+        names = _names(params.get("names"))
+        asked = {name: said for name, said in params.items() if name != "names"}
+        listed, result, tools = await self._listed(context, DESCRIBE, asked)
+        entries = await self._of(tools)
+        found = {name: tool for (name, _), tool in zip(entries, tools, strict=True)}
+        unknown = [name for name in dict.fromkeys(names) if name not in found]
+        if unknown:  # hidden ones are no other than those that are not there
+            shown = ", ".join(name[:100] for name in unknown[:5])
+            raise RpcError(
+                INVALID_PARAMS, f"Unknown tool names: {shown}", {"unknownNames": unknown}
+            )
+        for member in _CACHED:
+            result.pop(member, None)
+        result["tools"] = Raw(encode([found[name] for name in names]))
+        return Reply(Raw(encode(result)), era=listed.era)
+
+    async def _listed(
+        self, context: RequestContext, method: str, params: Mapping[str, Raw]
+    ) -> tuple[Reply, dict[str, Raw], list[Raw]]:
+        """(the answer to `tools/list`, its other members, its tools)."""
+        _need_served(context, method)
+        listed = await self._lists(context, params)
+        assert listed.result is not None
+        result = _members(listed.result)
+        return listed, result, _definitions(result.pop("tools"))
+
+    async def _of(self, tools: Iterable[Raw]) -> list[tuple[str, bytes]]:
+        """(name, entry) of each definition."""
+        keyed = [(hashlib.sha256(tool).digest(), tool) for tool in tools]
+        missing = {key: tool for key, tool in keyed if key not in self._entries}
+        known = {key: self._entries[key] for key, _ in keyed if key not in missing}
+        many = len(missing) > _AT_ONCE
+        made = await asyncio.to_thread(_made, missing) if many else _made(missing)
+        self._entries.update(made)
+        known |= made
+        return [known[key] for key, _ in keyed]
+
+
+def _made(missing: Mapping[bytes, Raw]) -> dict[bytes, tuple[str, bytes]]:
+    return {key: _entry(tool) for key, tool in missing.items()}
+
+
+def _entry(tool: Raw) -> tuple[str, bytes]:
+    """(name, `ToolManifestEntry`) of a definition."""
+    definition = _object(tool)
+    text = canonical(definition).encode("utf-8", "surrogatepass")
+    entry: dict[str, Any] = {"name": definition["name"]}
+    if isinstance(definition.get("title"), str):
+        entry["title"] = definition["title"]
+    entry["digest"] = f"sha256:{hashlib.sha256(text).hexdigest()}"
+    if isinstance(definition.get("annotations"), Mapping):
+        entry["annotations"] = definition["annotations"]
+    return definition["name"], encode(entry)
+
+
+def _names(said: Raw | None) -> list[str]:
+    """The names of a request.
+
+    Raises:
+        RpcError: it has none, too many, or something else.
+    """
+    names: Any = None if said is None else value(said)
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):  # pyright: ignore[reportUnknownVariableType]
+        raise RpcError(INVALID_PARAMS, "params.names is no list of texts")
+    if not names:
+        raise RpcError(
+            INVALID_PARAMS, "params.names is empty; name at least one tool", {"reason": "empty"}
+        )
+    if len(names) > MAX_NAMES:  # pyright: ignore[reportUnknownArgumentType]
+        raise RpcError(
+            INVALID_PARAMS, f"params.names has more than {MAX_NAMES}", {"maxNames": MAX_NAMES}
+        )
+    return names  # pyright: ignore[reportUnknownVariableType]
+
+
+def _need_served(context: RequestContext, method: str) -> None:
+    if MANIFEST not in context.view.settings.experimental:
+        raise RpcError(METHOD_NOT_FOUND, f"Method not found: {method}")
