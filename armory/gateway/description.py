@@ -12,7 +12,7 @@ from armory.domain.catalog import ServerLists
 from armory.domain.principal import Principal
 from armory.gateway.context import RequestContext
 from armory.gateway.filters import with_filtering
-from armory.gateway.metatools.definitions import SEARCH, purpose
+from armory.gateway.metatools.definitions import SEARCH, purpose, servers_shown
 from armory.gateway.settings import GROUPS, MANIFEST, GatewaySettings
 from armory.gateway.views.view import View
 from armory.protocol.meta import QUERY, TOOL_RAG
@@ -85,7 +85,7 @@ class Description:
             + (f" Use {SEARCH} to find tools that are not listed." if filters else "")
         ]
         size = len(lines[0])
-        for key, lists in view.servers_shown(view.visible(context)).items():
+        for key, lists in servers_shown(view.catalog, view.visible(context)).items():
             line = f"- {key}: {' '.join(lists.instructions.split()) or purpose(key, lists)}"
             line = line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 3] + "..."
             if size + len(line) > _MAX_INSTRUCTIONS:

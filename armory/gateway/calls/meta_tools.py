@@ -20,7 +20,7 @@ from armory.gateway.context import RequestContext
 from armory.gateway.lists.tool_lists import ToolLists
 from armory.gateway.metatools import answers as shapes
 from armory.gateway.metatools.arguments import read_search
-from armory.gateway.metatools.definitions import CALL, FIND, SEARCH
+from armory.gateway.metatools.definitions import CALL, FIND, SEARCH, servers_shown
 from armory.gateway.outcomes import Outcomes
 from armory.gateway.ports import Finder, Limiter
 from armory.gateway.query_parsing import check_size, meta_explain
@@ -167,4 +167,4 @@ def _servers(context: RequestContext) -> tuple[list[dict[str, Any]], int]:
     visible, tools = view.visible(context), view.catalog.tools
     names = visible.tools.names
     counts = Counter(t.server for n, t in tools.items() if n in names and for_models(t))
-    return shapes.about_servers(view.servers_shown(visible), counts)
+    return shapes.about_servers(servers_shown(view.catalog, visible), counts)

@@ -6,11 +6,13 @@ Owns: their names and definitions. Never imports retrieval; calls nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from armory.domain.catalog import ServerLists
+from armory.domain.catalog import Catalog, ServerLists
 from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, MAX_TOP_K
 from armory.protocol.meta import ALWAYS_LOAD
+from armory.security.policy import VisibleCatalog
 
 SEARCH = "search_tools"
 CALL = "call_tool"
@@ -195,12 +197,27 @@ def find_definition() -> dict[str, Any]:
     }
 
 
+def servers_shown(catalog: Catalog, visible: VisibleCatalog) -> Mapping[str, ServerLists]:
+    """The upstreams of which a caller sees tools, in configuration order; of their tools the names
+    of the first that it sees, and no others.
+    """
+    first: dict[str, list[dict[str, Any]]] = {}
+    names = visible.tools.names
+    for name, tool in catalog.tools.items():
+        if name in names:
+            seen = first.setdefault(tool.server, [])
+            if len(seen) <= NAMED_TOOLS:
+                seen.append({"name": tool.original_name})
+    servers = catalog.servers.items()
+    return {key: replace(lists, tools=first[key]) for key, lists in servers if key in first}
+
+
 def purpose(key: str, lists: ServerLists) -> str:
     """One phrase that says what a server is for; at the worst, what its first tools are called.
 
     Args:
         key: of the server.
-        lists: with no tool that the reader may not see (`View.servers_shown`).
+        lists: with no tool that the reader may not see (`servers_shown`).
     """
     for text in (lists.info.get("description"), lists.instructions, lists.info.get("title")):
         if isinstance(text, str) and text.strip():

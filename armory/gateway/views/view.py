@@ -7,7 +7,6 @@ transport; decides nothing about queries.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from typing import Any
@@ -22,7 +21,7 @@ from armory.domain.query import VisibleSet
 from armory.domain.results import Selection
 from armory.domain.tool import ListedRecord, ToolRecord
 from armory.gateway.endpoint import ALL, Endpoint
-from armory.gateway.metatools.definitions import NAMED_TOOLS, SEARCH, search_definition
+from armory.gateway.metatools.definitions import SEARCH, search_definition, servers_shown
 from armory.gateway.requests import ClientRequest
 from armory.gateway.settings import GatewaySettings, SetSpec
 from armory.gateway.views.definitions import (
@@ -117,20 +116,6 @@ class View:
             for key, lists in self.catalog.servers.items()
             if key in shown or scope.has_server(key)
         }
-
-    def servers_shown(self, visible: VisibleCatalog) -> Mapping[str, ServerLists]:
-        """The upstreams of which a caller sees tools, in configuration order; of their tools the
-        names of the first that it sees, and no others.
-        """
-        first: dict[str, list[dict[str, Any]]] = {}
-        names = visible.tools.names
-        for name, tool in self.catalog.tools.items():
-            if name in names:
-                seen = first.setdefault(tool.server, [])
-                if len(seen) <= NAMED_TOOLS:
-                    seen.append({"name": tool.original_name})
-        servers = self.catalog.servers.items()
-        return {key: replace(lists, tools=first[key]) for key, lists in servers if key in first}
 
     def may_use(self, principal: Principal, endpoint: Endpoint, server: str) -> bool:
         """Whether `principal` sees anything of a server at an endpoint."""
@@ -361,7 +346,7 @@ class View:
         key = (visible.tools.key, Form(request.era), f"{SEARCH}:{call_tool}")
         data = self._joined.get(key)
         if data is None:
-            known = self.servers_shown(visible)
+            known = servers_shown(self.catalog, visible)
             limits = {"chars": self.settings.query_chars, "top_k": self.settings.query_top_k}
             data = _encode(search_definition(known, call_tool=call_tool, **limits))
             self._keep(key, data)
