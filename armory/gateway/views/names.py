@@ -6,8 +6,10 @@ Owns: `ToolNames`, over one catalog. Never decides what may be seen: callers say
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
+from dataclasses import dataclass
 from difflib import SequenceMatcher, get_close_matches
+from functools import lru_cache
 
 from armory.domain.catalog import Catalog, replaced
 from armory.domain.tool import ToolRecord
@@ -15,6 +17,8 @@ from armory.domain.tool import ToolRecord
 NEAREST = 5
 _LONGEST = 100
 _SHORTLIST = 64
+_FEW = 500
+"""Tools that may differ for the last tables to be gone on from."""
 _COMPARED = 500
 """Names that are compared letter by letter where none shares a word."""
 _WORD = re.compile(r"[^\W_]+")
@@ -22,8 +26,21 @@ _CAMEL = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _FILLERS = frozenset(("the", "mcp", "server", "servers", "tool", "tools", "use", "using", "with"))
 
 
-#: Original name, title, server and its title.
-_Face = tuple[str, str, str, str]
+@dataclass(frozen=True, slots=True, eq=False)
+class _Known:
+    """One tool: the words of its name, what it is called, what its server is called."""
+
+    tool: ToolRecord
+    words: frozenset[str]
+    own: frozenset[str]
+    server: frozenset[str]
+
+    @classmethod
+    def of(cls, name: str, tool: ToolRecord) -> _Known:
+        words = _words(name)
+        own = {" ".join(words), _called(tool.original_name), _called(tool.title)}
+        server = {_called(tool.server), _called(tool.server_title)}
+        return cls(tool, frozenset(words), frozenset(own), frozenset(server))
 
 
 class ToolNames:
@@ -35,40 +52,57 @@ class ToolNames:
     """
 
     def __init__(self, catalog: Catalog, before: ToolNames | None = None) -> None:
-        self._records = catalog.tools
-        others = None if before is None else replaced(before._records, self._records)
-        if before is not None and others is not None:
-            was = before._records
-            if all(_face(self._records[name]) == _face(was[name]) for name in others):
-                self._words, self._own = before._words, before._own
-                self._tools, self._servers = before._tools, before._servers
-                return
-        self._words: dict[str, frozenset[str]] = {}
-        #: What each tool is called, beside what it was made of.
-        self._own: dict[str, tuple[_Face, frozenset[str]]] = {}
+        self._records = records = catalog.tools
+        known = {} if before is None else before._known
+        others = None if before is None else replaced(before._records, records)
+        self._known: dict[str, _Known] = {} if others is None else dict(known)
+        fresh: list[str] = []
+        for name in records if others is None else others:
+            was, tool = known.get(name), records[name]
+            if was is None or (was.tool is not tool and _face(was.tool) != _face(tool)):
+                was = _Known.of(name, tool)
+                fresh.append(name)
+            elif was.tool is not tool:
+                was = _Known(tool, was.words, was.own, was.server)
+            self._known[name] = was
         self._tools: dict[str, list[str]] = {}
         self._servers: dict[str, list[str]] = {}
-        servers: dict[tuple[str, str], set[str]] = {}
-        for name, tool in self._records.items():
-            face = _face(tool)
-            known = None if before is None else before._own.get(name)
-            if before is not None and known is not None and known[0] == face:
-                words = before._words[name]
-            else:
-                found = _words(name)
-                words = frozenset(found)
-                own = {" ".join(found), _called(tool.original_name), _called(tool.title)}
-                known = face, frozenset(own)
-            self._words[name], self._own[name] = words, known
-            for called in known[1]:
-                self._tools.setdefault(called, []).append(name)
-            server = tool.server, tool.server_title
-            if server not in servers:
-                servers[server] = {_called(tool.server), _called(tool.server_title)}
-            for called in servers[server]:
-                self._servers.setdefault(called, []).append(name)
+        gone, stays = fresh, True
+        if others is None:
+            again = frozenset(fresh)
+            gone = [name for name in known if name not in records or name in again]
+            stays = [n for n in known if n in records] == [n for n in records if n in known]
+        if before is None or len(gone) + len(fresh) > _FEW or not stays:
+            for name, one in self._known.items():
+                for called in one.own:
+                    self._tools.setdefault(called, []).append(name)
+                for called in one.server:
+                    self._servers.setdefault(called, []).append(name)
+        else:
+            self._tools, self._servers = dict(before._tools), dict(before._servers)
+            self._exchange(known, gone, fresh)
         for called_so in (self._tools, self._servers):
             called_so.pop("", None)
+
+    def _exchange(self, known: Mapping[str, _Known], gone: list[str], fresh: list[str]) -> None:
+        """Take out what is gone and put in what is fresh, each where the catalog has it."""
+        if not gone and not fresh:
+            return
+        place = {name: number for number, name in enumerate(self._known)}
+        out = frozenset(gone)
+        for table, of in ((self._tools, "own"), (self._servers, "server")):
+            added: dict[str, list[str]] = {}
+            touched = {called for name in gone for called in getattr(known[name], of)}
+            for name in fresh:
+                for called in getattr(self._known[name], of):
+                    added.setdefault(called, []).append(name)
+            for called in touched | added.keys():
+                names = [name for name in table.get(called, ()) if name not in out]
+                names = sorted([*names, *added.get(called, ())], key=place.__getitem__)
+                if names:
+                    table[called] = names
+                else:
+                    table.pop(called, None)
 
     def called(self, text: str) -> dict[str, str]:
         """Tools whose own or whose server's name a text is, with why; own names first."""
@@ -95,7 +129,8 @@ class ToolNames:
         words = frozenset(_words(name))
         extra = list(also)
         if words:
-            known = {**self._words, **{other: frozenset(_words(other)) for other in extra}}
+            known = {own: one.words for own, one in self._known.items()}
+            known |= {other: frozenset(_words(other)) for other in extra}
             shared = [
                 (len(words & own) / len(words | own), other)
                 for other, own in known.items()
@@ -108,7 +143,7 @@ class ToolNames:
                     key=lambda entry: -entry[0],
                 )
                 return [other for _, other in likest[:NEAREST]]
-        few = [other for other in self._words if other in among][:_COMPARED]
+        few = [other for other in self._known if other in among][:_COMPARED]
         return get_close_matches(name, [*extra, *few], NEAREST, 0.5)
 
 
@@ -116,7 +151,7 @@ def _alike(one: str, other: str) -> float:
     return SequenceMatcher(None, one.lower(), other.lower(), autojunk=False).ratio()
 
 
-def _face(tool: ToolRecord) -> _Face:
+def _face(tool: ToolRecord) -> tuple[str, str, str, str]:
     return tool.original_name, tool.title, tool.server, tool.server_title
 
 
@@ -124,6 +159,7 @@ def _words(text: str) -> list[str]:
     return _WORD.findall(_CAMEL.sub(" ", text[:_LONGEST]).lower())
 
 
+@lru_cache(maxsize=1_000)
 def _called(text: str) -> str:
     return _without_fillers(_words(text))
 

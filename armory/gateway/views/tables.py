@@ -39,7 +39,7 @@ class ToolTables:
                 tools,
                 {name: place for place, name in enumerate(tools)},
                 {(tool.server, tool.original_name): tool for tool in tools.values()},
-                frozenset(name for name, tool in tools.items() if not for_models(tool)),
+                _apps(tools, before),
             )
         changed = [tools[name] for name in others]
         originals = dict(before.originals)
@@ -50,3 +50,15 @@ class ToolTables:
         if apps or not before.apps.isdisjoint(others):
             return cls(tools, before.positions, originals, before.apps.difference(others) | apps)
         return cls(tools, before.positions, originals, before.apps)
+
+
+def _apps(tools: Mapping[str, ToolRecord], before: ToolTables | None) -> frozenset[str]:
+    """Those that models may not call; only new records are looked into."""
+    if before is None:
+        return frozenset(name for name, tool in tools.items() if not for_models(tool))
+    known, apps = before.tools, before.apps
+    return frozenset(
+        name
+        for name, tool in tools.items()
+        if (name in apps if known.get(name) is tool else not for_models(tool))
+    )
