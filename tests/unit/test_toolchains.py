@@ -27,7 +27,7 @@ def toolchain(
         (toolchain(told="v2.9.9"), "the Any toolchain is older than 2.10"),
         (toolchain(told="who knows"), "the Any toolchain is older than 2.10"),
         (
-            toolchain("echo so; echo 'Error: no route' >&2; exit 3"),
+            toolchain(r"echo so; printf '\033[0mError: no route\n' >&2; exit 3"),
             "Any: sh cannot fetch: Error: no route",
         ),
         (toolchain("exit 3"), "Any: sh cannot fetch: exit status 3"),

@@ -140,7 +140,7 @@ def _fetch(command: Command) -> str:
         return f"not done after {FETCH_S} s"
     if not done.returncode:
         return ""
-    lines = done.stdout.split("\n")
+    lines = re.sub(r"\x1b\[[0-9;]*m", "", done.stdout).split("\n")
     told = [line for line in lines if "error" in line.lower()] or lines
     return told[0].strip()[:200] or f"exit status {done.returncode}"
 
