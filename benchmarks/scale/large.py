@@ -143,7 +143,7 @@ class Fast:
         )
         for field, kind in (("server", "keyword"), (USED, "integer")):
             client.create_payload_index(name, field, models.PayloadSchemaType(kind))
-        self._points, self._name = client.grpc_points, name
+        self._client, self._name = client, name  # which closes its connection when it goes
 
     def put(self, part: Sequence[Row], given: FloatArray) -> None:
         """Write these tools."""
@@ -162,7 +162,7 @@ class Fast:
                 )
             ]
             asked = grpc.UpsertPoints(collection_name=self._name, points=page, wait=False)
-            self._points.Upsert(asked, timeout=120)
+            self._client.grpc_points.Upsert(asked, timeout=120)
 
 
 def _until_green(url: str, collection: str) -> None:

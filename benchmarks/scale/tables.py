@@ -63,16 +63,16 @@ def beside_table(rows: Sequence[dict[str, Any]]) -> list[str]:
 
 def change_table(runs: Sequence[dict[str, Any]]) -> list[str]:
     """One tool of many changes: medians over the processes."""
-    lines = [_heads("index", "a tool is", *_PHASES.values(), "together", "its CPU", "slowest turn")]
+    heads = (*_PHASES.values(), "together", "elapsed", "elapsed at most")
+    lines = [_heads("index", "a tool is", *heads)]
     for index in dict.fromkeys(run["index"] for run in runs):
         for kind in ("changed", "added", "removed"):
             rows = [run[kind] for run in runs if run["index"] == index]
-            cells = [_ms(row[name]["ms"] for row in rows) for name in _PHASES]
+            cells = [_ms(row[name]["cpu_ms"] for row in rows) for name in _PHASES]
             total = [row["until_searchable"] for row in rows]
-            cells += [_ms(t["ms"] for t in total), _ms(t["cpu_ms"] for t in total)]
-            lines.append(
-                _cells(f"`{index}`", kind, *cells, f"{max(r['slowest_ms'] for r in rows):.0f}")
-            )
+            cells += [_ms(t["cpu_ms"] for t in total), _ms(t["ms"] for t in total)]
+            slowest = max(row["slowest_ms"] for row in rows)
+            lines.append(_cells(f"`{index}`", kind, *cells, f"{slowest:,.0f}"))
     return lines
 
 
