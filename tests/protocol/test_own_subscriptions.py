@@ -12,6 +12,7 @@ import pytest
 
 from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.people import TOKENS, Browser, World
+from armory.testing.waiting import until
 
 pytestmark = pytest.mark.anyio
 
@@ -27,7 +28,7 @@ async def test_each_hears_of_its_own_resources_with_its_own_token(
         auth |= {"client_secret": "armory-secret", "audience": world.upstream.url}
         security = {"oauth": {"issuer": issuer}}
     async with AsyncExitStack() as stack:
-        url, _ = await stack.enter_async_context(world.gateway(auth, **security))
+        url, runtime = await stack.enter_async_context(world.gateway(auth, **security))
         streams: dict[str, aiohttp.ClientResponse] = {}
         for name, token in TOKENS.items():
             if exchanged:
@@ -56,6 +57,10 @@ async def test_each_hears_of_its_own_resources_with_its_own_token(
                 said = await news(streams[name])
                 assert said["method"] == "notifications/resources/updated"
                 assert said["params"]["uri"] == uri
+        for stream in streams.values():
+            stream.close()
+        watches = runtime.gateway.changes.resources
+        await until(lambda: len(watches) == 0, 30)  # each is ended with its person's token
 
 
 async def news(stream: aiohttp.ClientResponse) -> dict[str, Any]:

@@ -30,6 +30,10 @@ class ResourceWatches:
         self._counts: dict[tuple[str, str], Counter[str]] = {}
         self._locks: dict[tuple[str, str], asyncio.Lock] = {}
 
+    def __len__(self) -> int:
+        """How many upstream sessions are asked for updates."""
+        return len(self._counts)
+
     async def add(self, subscription: Subscription, server: str, uri: str) -> None:
         """Let a client hear of updates of one resource; twice is once.
 
