@@ -273,6 +273,23 @@ def test_routes_and_probes_follow_the_base_path(render: Render) -> None:
         assert found[probe]["httpGet"] == {"path": f"/armory/{path}", "port": "http"}
 
 
+@pytest.mark.parametrize("base", ["", "/armory"])
+def test_routes_pass_on_where_clients_look_for_the_metadata_of_oauth(
+    render: Render, base: str
+) -> None:
+    values = scenario("ingress")
+    values["config"]["server"]["base_path"] = base
+    values["config"]["security"] = {"oauth": {"issuer": "https://login.example.org/"}}
+    objects = render(values)
+    (rule,) = objects["Ingress", "armory"]["spec"]["rules"]
+    paths = [path["path"] for path in rule["http"]["paths"]]
+    (route,) = objects["HTTPRoute", "armory"]["spec"]["rules"]
+    assert [match["path"]["value"] for match in route["matches"]] == paths
+    known = ("oauth-protected-resource", "oauth-authorization-server", "openid-configuration")
+    below = [f"/.well-known/{name}{base}" for name in known]
+    assert paths == ([base, *below] if base else ["/"])
+
+
 def test_numbers_stay_numbers_and_texts_texts(render: Render) -> None:
     values = {
         "config": {

@@ -31,6 +31,18 @@
 {{ (include "armory.server" . | fromYaml).base_path | default "" | trimSuffix "/" }}
 {{- end }}
 
+{{- /* What a route passes on: `base_path`, and where clients look for OAuth's metadata of what is below it */}}
+{{- define "armory.paths" -}}
+{{- $base := include "armory.base" . }}
+{{- $paths := list ($base | default "/") }}
+{{- if and $base (dig "security" "oauth" "" (include "armory.config" . | fromYaml)) }}
+{{- range list "oauth-protected-resource" "oauth-authorization-server" "openid-configuration" }}
+{{- $paths = append $paths (printf "/.well-known/%s%s" . $base) }}
+{{- end }}
+{{- end }}
+{{- toYaml $paths }}
+{{- end }}
+
 {{- define "armory.configName" -}}
 {{- if eq .Values.configReload "live" }}{{ include "armory.fullname" . }}
 {{- else }}{{ printf "%s-%s" (include "armory.fullname" .) (include "armory.config" . | sha256sum | trunc 10) }}{{ end }}
