@@ -17,7 +17,9 @@ import os
 import sys
 import time
 from collections import Counter
+from contextvars import ContextVar
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -25,8 +27,9 @@ import aiohttp
 from armory.testing.clients.raw import modern_body, modern_headers
 
 LEGACY = "2025-11-25"
-AT_ONCE = 1_000
-"""Calls under way at most; one more is a failure, since nothing answers any longer."""
+SLOW_S = 1.0
+"""A call that took longer is listed, with where its time went."""
+SLOW_LISTED = 40
 
 
 class Refused(Exception):
@@ -49,6 +52,10 @@ class Driver:
         self.errors: Counter[str] = Counter()
         self.failed_at: list[float] = []
         self.took: list[float] = []
+        self.slow: list[dict[str, float]] = []
+        self.late_s = 0.0
+        self.at_once = 0
+        self._syn_again = _syn_again()
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._timeout = aiohttp.ClientTimeout(total=timeout_s)
         self._http: aiohttp.ClientSession | None = None
@@ -58,6 +65,9 @@ class Driver:
     async def run(self, rate: float, sessions: int, share: float, stop: Path) -> dict[str, Any]:
         """Call until `stop` is there.
 
+        Each call is sent when it is due, however many are under way: a client does not know of
+        the others. What is not answered within the timeout has failed.
+
         Args:
             rate: calls a second, both kinds together.
             sessions: legacy sessions; their calls take turns in them.
@@ -66,7 +76,9 @@ class Driver:
         """
         running: set[asyncio.Task[None]] = set()
         connector = aiohttp.TCPConnector(limit=0, limit_per_host=0)
-        async with aiohttp.ClientSession(connector=connector, timeout=self._timeout) as http:
+        async with aiohttp.ClientSession(
+            connector=connector, timeout=self._timeout, trace_configs=[_connecting()]
+        ) as http:
             self._http = http
             for _ in range(sessions):
                 self._idle.put_nowait(await self._begin())
@@ -74,16 +86,15 @@ class Driver:
             owed = 0.0
             while not await asyncio.to_thread(stop.exists):
                 now = time.monotonic()
+                self.late_s = max(self.late_s, now - due)
                 while due <= now:
                     due += 1 / rate
                     owed += share if sessions else 0.0
                     legacy, owed = owed >= 1, owed - (owed >= 1)
-                    if len(running) >= AT_ONCE:
-                        self._failed(f"{AT_ONCE} calls under way")
-                        continue
                     task = asyncio.create_task(self._one(legacy=legacy))
                     running.add(task)
                     task.add_done_callback(running.discard)
+                self.at_once = max(self.at_once, len(running))
                 await asyncio.sleep(max(0.0, min(0.05, due - time.monotonic())))
             took_s = time.monotonic() - self._began
             if running:
@@ -92,6 +103,8 @@ class Driver:
 
     async def _one(self, *, legacy: bool) -> None:
         began = time.monotonic()
+        spent = _SPENT.get().copy()
+        _SPENT.set(spent)  # a task of its own: nobody else's
         try:
             await (self._in_session() if legacy else self._modern())
         except Refused as error:
@@ -101,6 +114,8 @@ class Driver:
         else:
             self.count["legacy" if legacy else "modern"] += 1
             self.took.append(time.monotonic() - began)
+        finally:
+            self._slow(began, spent)
 
     async def _modern(self) -> None:
         body = modern_body(1, "tools/call", {"name": self.tool, "arguments": {}})
@@ -108,7 +123,9 @@ class Driver:
         self._good(status, answer)
 
     async def _in_session(self) -> None:
+        began = time.monotonic()
         session = await self._idle.get()
+        _SPENT.get()["for_a_session_s"] = time.monotonic() - began
         try:
             status, answer = await self._call(session)
             if status == 404:  # what a client does: begin anew, once
@@ -169,6 +186,13 @@ class Driver:
         if status != 200 or not isinstance(result, dict) or result.get("isError"):
             raise Refused(f"{status} {json.dumps(answer)[:300]}")
 
+    def _slow(self, began: float, spent: dict[str, float]) -> None:
+        took = time.monotonic() - began
+        if took > SLOW_S:
+            at = began - self._began
+            told = {"at_s": at, "took_s": took, **spent}
+            self.slow.append({key: round(value, 2) for key, value in told.items()})
+
     def _failed(self, why: str) -> None:
         self.errors[why] += 1
         self.failed_at.append(round(time.monotonic() - self._began, 2))
@@ -192,7 +216,41 @@ class Driver:
             "p50_ms": part(0.5),
             "p99_ms": part(0.99),
             "longest_ms": part(1.0),
+            "at_once": self.at_once,
+            "connections_tried_again": _syn_again() - self._syn_again,
+            "sent_late_s": round(self.late_s, 2),
+            "slow": len(self.slow),
+            "slowest": sorted(self.slow, key=lambda call: -call["took_s"])[:SLOW_LISTED],
         }
+
+
+def _syn_again() -> int:
+    """How often a connection had to be asked for again, by all of this network namespace."""
+    try:
+        lines = Path("/proc/net/netstat").read_text(encoding="ascii").splitlines()
+    except OSError:  # not Linux
+        return 0
+    names, values = (line.split() for line in lines if line.startswith("TcpExt:"))
+    return int(dict(zip(names, values, strict=True)).get("TCPSynRetrans", 0))
+
+
+_SPENT: ContextVar[dict[str, float]] = ContextVar("_SPENT", default={})  # noqa: B039 - copied
+
+
+def _connecting() -> aiohttp.TraceConfig:
+    """Adds to what a call spent how long it waited for a new connection."""
+    trace = aiohttp.TraceConfig()
+
+    async def began(_: object, seen: SimpleNamespace, __: object) -> None:
+        seen.began = time.monotonic()
+
+    async def ended(_: object, seen: SimpleNamespace, __: object) -> None:
+        spent = _SPENT.get()
+        spent["connecting_s"] = spent.get("connecting_s", 0.0) + time.monotonic() - seen.began
+
+    trace.on_connection_create_start.append(began)
+    trace.on_connection_create_end.append(ended)
+    return trace
 
 
 def main() -> None:
