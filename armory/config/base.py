@@ -173,13 +173,19 @@ def _secrets_as_list(value: Any) -> Any:
     return [value] if isinstance(value, str) else value
 
 
-Text = Annotated[str, BeforeValidator(_number_as_text)]
+# an editor's schema takes what the validators take
+Text = Annotated[str, BeforeValidator(_number_as_text, json_schema_input_type=str | float)]
 OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_blank_as_none)]
 OptionalText = Annotated[str | None, BeforeValidator(_blank_as_none)]
-Texts = Annotated[list[str], BeforeValidator(_one_as_list)]
-Secrets = Annotated[list[SecretStr], BeforeValidator(_secrets_as_list)]
+Texts = Annotated[list[str], BeforeValidator(_one_as_list, json_schema_input_type=list[str] | str)]
+Secrets = Annotated[
+    list[SecretStr],
+    BeforeValidator(_secrets_as_list, json_schema_input_type=list[SecretStr] | SecretStr | None),
+]
+_Pattern = Annotated[str, Field(pattern=VARIABLE_PATTERN)]
 Patterns = Annotated[
-    list[Annotated[str, Field(pattern=VARIABLE_PATTERN)]], BeforeValidator(_one_as_list)
+    list[_Pattern],
+    BeforeValidator(_one_as_list, json_schema_input_type=list[_Pattern] | _Pattern),
 ]
 Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=1)]

@@ -40,6 +40,24 @@ def test_variables_are_accepted_where_numbers_stand(validator: Any) -> None:
     assert not validator.is_valid({"server": {"port": "eighty"}})
 
 
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"security": {"oauth": {"issuer": "https://login.example.org/"}}},
+        {"security": {"oauth": {"issuer": ["https://a.example/", "https://b.example/"]}}},
+        {"security": {"encryption_key": "${KEY}"}},
+        {"security": {"tokens": {"a": {"token": "${TOKEN}", "scopes": "admin"}}}},
+        {"server": {"allowed_hosts": "tools.example.org"}},
+        {"upstreams": {"a": {"command": "x", "args": "-v", "env": {"PORT": 8080}}}},
+        {"upstreams": {"a": {"command": "x", "inherit_env": "LANG"}}},
+    ],
+)
+def test_what_armory_takes_its_schema_takes(validator: Any, given: Any) -> None:
+    """Helm refuses what the schema refuses."""
+    load_text(yaml.safe_dump(given), environ={"TOKEN": "x" * 40, "KEY": "k" * 43 + "="})
+    validator.validate(given)
+
+
 def test_unknown_keys_are_marked_by_editors(validator: Any) -> None:
     assert not validator.is_valid({"server": {"prot": 1}})
     assert validator.is_valid({"mcpServers": {"a": {"command": "x", "autoApprove": []}}})
