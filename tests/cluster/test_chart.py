@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from tests.chart.conftest import SCENARIOS, scenario
-from tests.cluster.conftest import CHART, NOTES, Cluster, Failed, Load, until
+from tests.cluster.conftest import CHART, NOTES, PLAIN, Cluster, Failed, Load, until
 
 pytestmark = pytest.mark.timeout(900)
 SHORT = ("--wait", "--timeout", "25s")
@@ -119,7 +119,7 @@ def test_data_outlives_whatever_happens_to_the_release(cluster: Cluster) -> None
 
 def test_a_volume_makes_no_change_an_outage(cluster: Cluster, load: Callable[..., Load]) -> None:
     values: dict[str, Any] = {
-        "config": {"upstreams": NOTES, "accounts": {"enabled": True}},
+        "config": {"upstreams": PLAIN, "accounts": {"enabled": True}},
         "persistence": {"enabled": True},
     }
     cluster.helm("install", "armory", *WAIT, values=values)

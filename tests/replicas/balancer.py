@@ -7,6 +7,7 @@ is, whatever becomes of its replica's readiness.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import count
@@ -23,6 +24,7 @@ class Balancer:
     Attributes:
         port: where it listens, on 127.0.0.1.
         ready: which replicas get connections.
+        gave_up: connections that were ended because no replica took them, by reason.
 
     Args:
         targets: (host, port) of each replica.
@@ -32,6 +34,7 @@ class Balancer:
         self._targets = tuple(targets)
         self._refused = dict.fromkeys(self._targets, _FAILURES)
         self._turn = count()
+        self.gave_up: Counter[str] = Counter()
         self._server: asyncio.Server | None = None
         self._asking: list[asyncio.Task[None]] = []
         self.port = 0
@@ -81,13 +84,15 @@ class Balancer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         found = self.ready
         if not found:
+            self.gave_up["no replica is ready"] += 1
             writer.close()
             return
         target = found[next(self._turn) % len(found)]
         try:
             async with asyncio.timeout(5.0):
                 back, forth = await asyncio.open_connection(*target)
-        except (OSError, TimeoutError):
+        except (OSError, TimeoutError) as error:
+            self.gave_up[repr(error)] += 1
             writer.transport.abort()
             return
         await asyncio.gather(self._copy(reader, forth), self._copy(back, writer))

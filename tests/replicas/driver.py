@@ -3,7 +3,7 @@
 Owns: the load and its count. Stands alone on Armory's wheel and aiohttp, so that it runs inside a
 cluster as well as beside one.
 
-    python driver.py --url http://127.0.0.1:8080/mcp --tool notes__list_notes --stop /tmp/stop
+    python driver.py --url http://127.0.0.1:8080/mcp --tool plain__echo --stop /tmp/stop
 
 It ends, and prints its count as one line of JSON, when the file that `--stop` names is there.
 """
@@ -27,6 +27,8 @@ import aiohttp
 from armory.testing.clients.raw import modern_body, modern_headers
 
 LEGACY = "2025-11-25"
+KEPT_S = 5.0
+"""An idle connection is used again for so long, as by httpx, which the Python SDK's clients use."""
 SLOW_S = 1.0
 """A call that took longer is listed, with where its time went."""
 SLOW_LISTED = 40
@@ -75,7 +77,7 @@ class Driver:
             stop: a file.
         """
         running: set[asyncio.Task[None]] = set()
-        connector = aiohttp.TCPConnector(limit=0, limit_per_host=0)
+        connector = aiohttp.TCPConnector(limit=0, limit_per_host=0, keepalive_timeout=KEPT_S)
         async with aiohttp.ClientSession(
             connector=connector, timeout=self._timeout, trace_configs=[_connecting()]
         ) as http:
@@ -110,7 +112,8 @@ class Driver:
         except Refused as error:
             self._failed(f"{'legacy' if legacy else 'modern'}: {error}")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
-            self._failed(f"{'legacy' if legacy else 'modern'}: {error!r}")
+            where = "kept" if spent.get("kept") else "new"
+            self._failed(f"{'legacy' if legacy else 'modern'}: {error!r}, {where} connection")
         else:
             self.count["legacy" if legacy else "modern"] += 1
             self.took.append(time.monotonic() - began)
@@ -243,11 +246,16 @@ def _connecting() -> aiohttp.TraceConfig:
 
     async def began(_: object, seen: SimpleNamespace, __: object) -> None:
         seen.began = time.monotonic()
+        _SPENT.get()["kept"] = 0.0
 
     async def ended(_: object, seen: SimpleNamespace, __: object) -> None:
         spent = _SPENT.get()
         spent["connecting_s"] = spent.get("connecting_s", 0.0) + time.monotonic() - seen.began
 
+    async def kept(_: object, __: object, ___: object) -> None:
+        _SPENT.get()["kept"] = 1.0
+
+    trace.on_connection_reuseconn.append(kept)
     trace.on_connection_create_start.append(began)
     trace.on_connection_create_end.append(ended)
     return trace

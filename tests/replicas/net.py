@@ -172,14 +172,15 @@ class Net:
         """The configuration of every replica."""
         assert self.redis is not None
         assert self.postgres is not None
-        notes = {"command": sys.executable, "args": ["-m", "armory.demo"]}
-        notes["env"] = {"PYTHONPATH": os.pathsep.join(sys.path)}  # type: ignore[assignment]
+        # costs next to nothing a call, so that a small machine's processors are the gateways'
+        plain = {"command": sys.executable, "args": ["-m", "armory.testing.upstreams.stdio"]}
+        plain["env"] = {"PYTHONPATH": os.pathsep.join(sys.path)}  # type: ignore[assignment]
         return {
             "server": {"drain_delay_s": 5},
             "accounts": {"enabled": True},
             "security": {"allow_anonymous": True},
             "storage": {"url": self.postgres.url(), "redis": self.redis.url},
-            "upstreams": {"notes": notes},
+            "upstreams": {"plain": plain},
         }
 
 
