@@ -48,7 +48,7 @@ def test_variables_are_accepted_where_numbers_stand(validator: Any) -> None:
         {"security": {"encryption_key": "${KEY}"}},
         {"security": {"tokens": {"a": {"token": "${TOKEN}", "scopes": "admin"}}}},
         {"server": {"allowed_hosts": "tools.example.org"}},
-        {"upstreams": {"a": {"command": "x", "args": "-v", "env": {"PORT": 8080}}}},
+        {"upstreams": {"a": {"command": "x", "args": [], "env": {"PORT": 8080}}}},
         {"upstreams": {"a": {"command": "x", "inherit_env": "LANG"}}},
     ],
 )
