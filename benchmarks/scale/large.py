@@ -1,16 +1,14 @@
 """A Qdrant index of a hundred thousand tools and of a million: time, memory, searches.
 
     python -m benchmarks.scale.large [--qdrant URL --sizes 100000] [--held 1000000] \
-        [--vectors 1] [--quantization int8] [--plain GRPC_PORT] [--out FILE]
+        [--vectors 1] [--quantization int8] [--out FILE]
 
 Owns: the index alone, without definitions and words, which a gateway holds whatever its index is.
 Vectors cost nothing: a tool's is the centre of one of 1,000 topics moved by the tool's own noise,
 and queries are made the same way. `write` gives the server all of them and waits until its graph
 stands; `again` is another gateway that finds them there: time until it can search, resident memory
-a tool, searches of all tools and of every second server's, one changed tool. With `--plain` the
-collection is made beforehand, as docs/scaling.md says, and without a graph, which takes two cores
-too long: its int8 vectors are gone through one by one; the vectors come over gRPC. `--held` asks no
-server: what the gateway's side of so many tools takes.
+a tool, searches of all tools and of every second server's, one changed tool. `--held`
+asks no server: what the gateway's side of so many tools takes.
 """
 
 from __future__ import annotations
@@ -32,12 +30,10 @@ from typing import Any
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
-from qdrant_client import QdrantClient, grpc, models
 
 from armory.retrieval.indexes.base import Background, Segments
 from armory.retrieval.indexes.qdrant import QdrantIndex
 from armory.retrieval.indexes.qdrant_places import Places
-from armory.retrieval.indexes.qdrant_points import USED, point_id
 from armory.retrieval.options import QdrantSettings
 from armory.retrieval.ports import FloatArray, IntArray, Row, VectorView
 from benchmarks.scale.made import made
@@ -52,8 +48,6 @@ _STEP = 20_000
 _CANDIDATES = 200
 _SEARCHES = 220
 _WARM = 20
-_PAGE = 500
-"""Points a request over gRPC."""
 
 
 def rows(size: int) -> list[Row]:
@@ -102,67 +96,19 @@ async def write(args: argparse.Namespace, size: int) -> dict[str, Any]:
     every, vectors = rows(size), Vectors(args.vectors)
     one = index(args)
     began, cpu = time.perf_counter(), time.process_time()
-    fast = Fast(args, one.collection) if args.plain else None
     for first in range(0, size, _STEP):
         part = every[first : first + _STEP]
         given = vectors.of(first, len(part))
-        if fast is not None:
-            await asyncio.to_thread(fast.put, part, given)
-        else:
-            await one.update(part, {row.key: given[i] for i, row in enumerate(part)})
+        await one.update(part, {row.key: given[i] for i, row in enumerate(part)})
     sent, sent_cpu = time.perf_counter() - began, time.process_time() - cpu
     await asyncio.to_thread(_until_green, args.qdrant, one.collection)
     await one.aclose()
     return {
-        "plain": fast is not None,
         "sent_s": round(sent, 1),
         "sent_cpu_s": round(sent_cpu, 1),
         "graph_s": round(time.perf_counter() - began, 1),
         "server_resident_mb": round(_server_mb(args.qdrant_pid)),
     }
-
-
-class Fast:
-    """A collection without a graph, and points for it over gRPC, some on their way at a time."""
-
-    def __init__(self, args: argparse.Namespace, name: str) -> None:
-        client = QdrantClient(args.qdrant, prefer_grpc=True, grpc_port=args.plain, timeout=120)
-        small = models.ScalarQuantizationConfig(type=models.ScalarType.INT8, always_ram=True)
-        client.create_collection(
-            name,
-            vectors_config=models.VectorParams(
-                size=_DIMENSION,
-                distance=models.Distance.DOT,
-                multivector_config=models.MultiVectorConfig(
-                    comparator=models.MultiVectorComparator.MAX_SIM
-                ),
-                on_disk=True,
-                quantization_config=models.ScalarQuantization(scalar=small),
-            ),
-            hnsw_config=models.HnswConfigDiff(m=0),
-        )
-        for field, kind in (("server", "keyword"), (USED, "integer")):
-            client.create_payload_index(name, field, models.PayloadSchemaType(kind))
-        self._client, self._name = client, name  # which closes its connection when it goes
-
-    def put(self, part: Sequence[Row], given: FloatArray) -> None:
-        """Write these tools."""
-        used = grpc.Value(integer_value=int(time.time()))
-        for start in range(0, len(part), _PAGE):
-            page = [
-                grpc.PointStruct(
-                    id=grpc.PointId(uuid=point_id(row)),
-                    vectors=grpc.Vectors(
-                        vector=grpc.Vector(data=group.ravel().tolist(), vectors_count=len(group))
-                    ),
-                    payload={"server": grpc.Value(string_value=row.server), USED: used},
-                )
-                for row, group in zip(
-                    part[start : start + _PAGE], given[start : start + _PAGE], strict=True
-                )
-            ]
-            asked = grpc.UpsertPoints(collection_name=self._name, points=page, wait=False)
-            self._client.grpc_points.Upsert(asked, timeout=120)
 
 
 def _until_green(url: str, collection: str) -> None:
@@ -280,7 +226,6 @@ def once(args: argparse.Namespace, scene: str, size: int) -> dict[str, Any]:
     """
     command = [sys.executable, "-m", "benchmarks.scale.large", "--qdrant", args.qdrant]
     command += ["--qdrant-pid", str(args.qdrant_pid), "--vectors", str(args.vectors)]
-    command += ["--plain", str(args.plain)] if args.plain else []
     command += ["--quantization", args.quantization] if args.quantization else []
     command += ["--collection", f"{args.collection}-{size}", "--one", f"{scene}:{size}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -296,7 +241,6 @@ def main() -> None:
     parser.add_argument("--sizes", default="", help="tools on the server")
     parser.add_argument("--held", default="", help="tools without a server")
     parser.add_argument("--quantization", choices=["int8"])
-    parser.add_argument("--plain", type=int, default=0, help="port of gRPC; no graph is made")
     parser.add_argument("--vectors", type=int, default=1, help="of each tool")
     parser.add_argument("--collection", default=f"large-{os.getpid()}", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path)

@@ -128,7 +128,7 @@ def large_table(rows: Sequence[dict[str, Any]]) -> list[str]:
         search, every = row["search"]["ms"], row.get("search_all", {}).get("ms")
         lines.append(
             _cells(
-                f"{row['tools']:,}" + (" (no graph)" if row.get("plain") else ""),
+                f"{row['tools']:,}",
                 f"{row['sent_s']:.0f}",
                 f"{row['graph_s']:.0f}",
                 f"{row['ready_s']:.1f}",
