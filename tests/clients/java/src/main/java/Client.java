@@ -25,6 +25,7 @@ import java.time.Duration;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.TreeMap;
 import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
@@ -49,6 +50,9 @@ public final class Client {
     private static final Duration BOUND = Duration.ofSeconds(60);
     private static final String RESOURCE = "demo://resource/dynamic/text/1";
     private static final String LONG = "trigger-long-running-operation";
+    /** In one order: that of `Map.of` is another one in each process. */
+    private static final Map<String, Object> GIVEN =
+            new TreeMap<>(Map.of("name", "Ada", "check", true));
 
     private final BlockingQueue<Object> progress = new LinkedBlockingQueue<>();
     private final BlockingQueue<String> updated = new LinkedBlockingQueue<>();
@@ -72,7 +76,7 @@ public final class Client {
                 .sampling(asked -> Mono.just(CreateMessageResult
                         .builder(Role.ASSISTANT, "Paris, of course", "scripted").build()))
                 .elicitation(asked -> Mono.just(ElicitResult.builder(ElicitResult.Action.ACCEPT)
-                        .content(Map.of("name", "Ada", "check", true)).build()))
+                        .content(GIVEN).build()))
                 .progressConsumer(told -> Mono.fromRunnable(() -> progress.add(told)))
                 .resourcesUpdateConsumer(read -> Mono.fromRunnable(
                         () -> read.forEach(contents -> updated.add(contents.uri()))))
