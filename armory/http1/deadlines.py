@@ -22,12 +22,15 @@ class Deadlines:
     """What waits, by time-out, each in the order in which it began."""
 
     def __init__(self) -> None:
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[float, dict[Expiring, float]] = {}
         self._timers: dict[float, asyncio.TimerHandle] = {}
 
-    def start(self, waiting: Expiring, timeout_s: float) -> None:
-        """Have `waiting` expire `timeout_s` seconds from now."""
-        loop = asyncio.get_running_loop()
+    def start(self, waiting: Expiring, timeout_s: float) -> float:
+        """Have `waiting` expire `timeout_s` seconds from now: when that is, as the loop's time."""
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
         due = loop.time() + timeout_s
         queue = self._waiting.get(timeout_s)
         if queue is None:
@@ -35,6 +38,7 @@ class Deadlines:
         queue[waiting] = due
         if timeout_s not in self._timers:
             self._timers[timeout_s] = loop.call_at(due, self._expire_due, timeout_s)
+        return due
 
     def stop(self, waiting: Expiring, timeout_s: float) -> None:
         """It was in time."""

@@ -54,6 +54,7 @@ class Response:
     Attributes:
         status: HTTP status.
         headers: case-insensitive.
+        content_length: as declared, in bytes; None: it is not.
         content: the body's reader, which is this object itself.
     """
 
@@ -67,6 +68,7 @@ class Response:
         "_size",
         "_timeout_s",
         "_waiter",
+        "content_length",
         "headers",
         "status",
     )
@@ -75,6 +77,7 @@ class Response:
         self, connection: Source, deadlines: Deadlines, timeout_s: float | None = None
     ) -> None:
         self.status = 0
+        self.content_length: int | None = None
         self.headers: CIMultiDict[str] = CIMultiDict()
         self._connection: Source | None = connection
         self._chunks: deque[bytes] = deque()
@@ -97,12 +100,6 @@ class Response:
     def content_type(self) -> str:
         """Media type without parameters, in lower case; "" when there is none."""
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
-
-    @property
-    def content_length(self) -> int | None:
-        """As declared, in bytes."""
-        value = self.headers.get("Content-Length")
-        return int(value) if value is not None and value.isdigit() else None
 
     @property
     def closed(self) -> bool:
@@ -211,6 +208,9 @@ class Response:
         """Status and headers are complete."""
         self.status = status
         self.headers = headers
+        length = headers.get("Content-Length")
+        if length is not None and length.isdigit():
+            self.content_length = int(length)
         coding = headers.get("Content-Encoding", "").strip().lower()
         if coding in ("gzip", "x-gzip", "deflate"):
             self._inflate = zlib.decompressobj(wbits=47 if coding != "deflate" else 15)

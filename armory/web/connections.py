@@ -13,9 +13,9 @@ from typing import Any
 
 import structlog
 from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_server import Server
 
+from armory.web.exchanges import Exchanges
 from armory.web.settings import RESERVED, ListenSettings
 
 _log = structlog.get_logger(__name__)
@@ -37,7 +37,7 @@ TIMED_OUT = _HEAD % b"408 Request Timeout"
 ENDING = _HEAD % b"503 Service Unavailable\r\nRetry-After: 1"
 
 
-class Connection(RequestHandler):
+class Connection(Exchanges):
     """One connection of a client.
 
     Attributes:

@@ -140,8 +140,12 @@ class EventStream:
             self.reading = False
             self._room.set()
 
-    async def next(self, reader: int, timeout_s: float) -> tuple[int, bytes] | None:
+    async def next(self, reader: int, timeout_s: float | None) -> tuple[int, bytes] | None:
         """The next message for a reader; None when the time passed without one.
+
+        Args:
+            reader: its number.
+            timeout_s: how long it waits, in seconds; None: until `keep_alive`.
 
         Raises:
             EOFError: there will be none: the stream ended, or somebody else reads it now.
@@ -161,10 +165,17 @@ class EventStream:
             if not await self._change(timeout_s):
                 return None
 
-    async def _change(self, timeout_s: float) -> bool:
+    def keep_alive(self) -> None:
+        """As `keepalive.Waiting`: the time of whoever reads with no limit has passed."""
+        if self._waiter is not None:
+            _settle(self._waiter, False)
+
+    async def _change(self, timeout_s: float | None) -> bool:
         """Wait for the next change; False when the time passed without one."""
         loop = asyncio.get_running_loop()
         waiter = self._waiter = loop.create_future()
+        if timeout_s is None:
+            return await waiter
         timer = loop.call_later(timeout_s, _settle, waiter, False)
         try:
             return await waiter

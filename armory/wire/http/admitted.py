@@ -6,6 +6,7 @@ its siblings, nowhere below.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -106,3 +107,13 @@ def url_of(request: web.Request) -> dict[str, list[str]]:
         return {}
     query = request.rel_url.query
     return {name: query.getall(name) for name in query}
+
+
+async def check_depth(body: bytes, limit: int) -> None:
+    """Refuse a large message that is nested too deep; others have their turn between its pieces.
+
+    Raises:
+        Malformed: it is nested deeper than `limit` levels.
+    """
+    for _ in jsonrpc.check_depth_in_pieces(body, limit):
+        await asyncio.sleep(0)

@@ -16,12 +16,19 @@ from armory.gateway.gateway import Gateway
 from armory.protocol import codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
 from armory.protocol.headers import SESSION_HEADER, VERSION_HEADER
+from armory.protocol.nesting import PIECE_BYTES
 from armory.protocol.rawjson import encode, members_or_none
 from armory.security.authentication import Authenticator
 from armory.tasks import spawn, stop
 from armory.wire.eras.inbound import is_modern
 from armory.wire.http.admission import Admission, Kind, RequestRejected
-from armory.wire.http.admitted import AdmittedRequest, json_answer, read_body, refusal
+from armory.wire.http.admitted import (
+    AdmittedRequest,
+    check_depth,
+    json_answer,
+    read_body,
+    refusal,
+)
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.host_checks import HostChecks
 from armory.wire.http.keepalive import KeepaliveTimer
@@ -94,6 +101,7 @@ class HttpEdge:
         )
         self.streams = OpenStreams(settings.streams, settings.streams_per_principal)
         self._keepalive = KeepaliveTimer()
+        self._large = asyncio.Lock()  # large messages are looked through one after another
         shared = EdgeContext(
             dispatcher=dispatcher_of(gateway, self.interactions, observers),
             sessions=self.sessions,
@@ -212,7 +220,11 @@ class HttpEdge:
             return refusal(413, codes.INVALID_REQUEST, message, headers=admitted.extra)
         if _names_unknown(admitted, version):
             return _unknown_revision(admitted, version)
-        jsonrpc.check_depth(body, self._settings.json_depth)
+        if len(body) > PIECE_BYTES:
+            async with self._large:
+                await check_depth(body, self._settings.json_depth)
+        else:
+            jsonrpc.check_depth(body, self._settings.json_depth)
         admitted.body = body
         if jsonrpc.is_batch(body):
             if version is not None and version not in versions.LEGACY_VERSIONS:

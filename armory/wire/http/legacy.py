@@ -22,6 +22,7 @@ from armory.security.expiry import while_valid
 from armory.tasks import spawn, start
 from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream, refusal
 from armory.wire.http.context import EdgeContext
+from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.http.replicas import OwnerGone, gone, was_passed
 from armory.wire.messages import encoded, opened, refused
 from armory.wire.requests import session_request
@@ -62,7 +63,7 @@ class LegacyEndpoint:
             return web.Response(status=202, headers=dict(admitted.extra))
         stream = session.open_stream(carries=admitted.takes_sse)
         self._start(session, stream, message, admitted)
-        return await _answer(admitted, session, stream)
+        return await _answer(admitted, session, stream, self._edge.keepalive)
 
     async def post_batch(self, admitted: AdmittedRequest, body: bytes) -> web.StreamResponse:
         """Answer a 2025-03-26 batch.
@@ -238,18 +239,14 @@ def _resumed(session: Session, last_event_id: str | None) -> tuple[EventStream, 
 
 
 async def _answer(
-    admitted: AdmittedRequest, session: Session, stream: EventStream
+    admitted: AdmittedRequest, session: Session, stream: EventStream, keepalive: KeepaliveTimer
 ) -> web.StreamResponse:
     reader = stream.attach()
     try:
-        first = None
-        while first is None:
-            try:
-                first = await stream.next(reader, KEEPALIVE_S)
-            except EOFError:  # cancelled by the client: there is no answer
-                return web.Response(status=202, headers=dict(admitted.extra))
-            if first is None and admitted.takes_sse:
-                break
+        try:
+            first = await _first(admitted, stream, reader, keepalive)
+        except EOFError:  # cancelled by the client: there is no answer
+            return web.Response(status=202, headers=dict(admitted.extra))
         if first is not None and stream.closed and stream.last == 1 and admitted.takes_json:
             session.drop_stream(stream)
             return json_answer(admitted, first[1])
@@ -266,6 +263,20 @@ async def _answer(
         return response
     finally:
         stream.detach(reader)
+
+
+async def _first(
+    admitted: AdmittedRequest, stream: EventStream, reader: int, keepalive: KeepaliveTimer
+) -> tuple[int, bytes] | None:
+    """The first message; None: a client that takes events has heard nothing for long."""
+    keepalive.add(stream)
+    try:
+        while True:
+            found = await stream.next(reader, None)
+            if found is not None or admitted.takes_sse:
+                return found
+    finally:
+        keepalive.drop(stream)
 
 
 async def _collected(

@@ -131,3 +131,15 @@ async def test_pumping_writes_frames_and_comments(monkeypatch: pytest.MonkeyPatc
     await asyncio.wait_for(pump(write, stream, ids=True), 5)
     assert written == [b": ping\n\n", b"id: k_1\nevent: message\ndata: {}\n\n"]
     assert not stream.reading
+
+
+async def test_a_reader_without_a_limit_is_told_that_it_waited_long() -> None:
+    stream = EventStream("s")
+    reader = stream.attach()
+    waiting = asyncio.ensure_future(stream.next(reader, None))
+    await asyncio.sleep(0)
+    stream.keep_alive()
+    assert await waiting is None
+    stream.put(b"0")
+    stream.keep_alive()  # nobody waits
+    assert await stream.next(reader, None) == (1, b"0")

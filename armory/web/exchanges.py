@@ -1,0 +1,149 @@
+"""The requests of one connection, one after the other, without a task for each.
+
+Owns: `Exchanges`, aiohttp's connection with a loop of its own over what arrives. aiohttp starts a
+task a request, to give each a context of its own: that is a tenth of what a small call costs. Here
+the context is entered and left by hand. Never looks at what is said.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Generator
+from contextvars import copy_context
+from typing import Any, Generic, TypeVar
+
+import aiohttp
+from aiohttp.http import RawRequestMessage, StreamWriter
+from aiohttp.streams import StreamReader
+from aiohttp.web_protocol import RequestHandler
+from aiohttp.web_request import BaseRequest
+
+KNOWN = aiohttp.__version__.startswith("3.14.")
+"""Whether aiohttp is one whose connections are as this file takes them; with others, its own loop
+serves. To take in a newer one, compare its `RequestHandler.start`."""
+_READ_LATE = RuntimeError("the body of a request cannot be read once it has been answered")
+T = TypeVar("T")
+
+
+class InContext(Generic[T]):
+    """Awaits a coroutine in the present task, yet in a context of its own.
+
+    What the coroutine sets of context variables ends with it, as if a task ran it.
+    """
+
+    __slots__ = ("_coroutine",)
+
+    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+        self._coroutine = coroutine
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        """Run it to its end."""
+        coroutine, run = self._coroutine, copy_context().run
+        step, value = coroutine.send, None
+        try:
+            while True:
+                awaited = run(step, value)
+                try:
+                    value, step = (yield awaited), coroutine.send
+                except BaseException as thrown:  # noqa: BLE001 cancellation, above all
+                    value, step = thrown, coroutine.throw
+        except StopIteration as ended:
+            return ended.value
+
+
+class Exchanges(RequestHandler):
+    """One connection, whose requests are answered in the task of the connection.
+
+    What is out of the ordinary (bytes that are no request, an upgrade) goes aiohttp's own way, and
+    from then on whatever else this connection brings.
+    """
+
+    __slots__ = ()
+
+    async def start(self) -> None:
+        """Answer what arrives until the connection ends."""
+        while KNOWN and not self._force_close:
+            if not self._messages:
+                await self._next_request()
+            message, payload = self._messages[0]
+            if self._upgraded or not isinstance(message, RawRequestMessage):
+                break
+            if not await self._exchange(message, payload):
+                self._end()
+                return
+        if not self._force_close:
+            await super().start()
+
+    async def _next_request(self) -> None:
+        self._waiter = waiter = self._loop.create_future()
+        try:
+            await waiter
+        finally:
+            self._waiter = None
+
+    async def _exchange(self, message: RawRequestMessage, payload: StreamReader) -> bool:
+        """Answer one request; whether the connection can bring another."""
+        self._taken()
+        manager, handler = self._manager, self._request_handler
+        make_request = self._request_factory
+        assert manager is not None
+        assert handler is not None
+        assert make_request is not None
+        manager.requests_count += 1
+        writer = StreamWriter(self, self._loop)
+        task = self._task_handler or asyncio.current_task(self._loop)
+        assert task is not None
+        request: BaseRequest = make_request(message, payload, self, writer, task)
+        try:
+            answering = self._handle_request(request, None, handler)
+            response, gone = await InContext(answering)
+            if gone:
+                return False
+            self._keepalive = bool(response.keep_alive)
+            if not payload.is_eof():
+                await self._read_out(payload)
+            payload.set_exception(_READ_LATE)
+        except ConnectionError:
+            return False
+        except Exception as failure:  # noqa: BLE001 a defect costs this connection alone
+            self.log_exception("a request was not answered", exc_info=failure)
+            self.force_close()
+        except BaseException:
+            self.force_close()
+            raise
+        finally:
+            request._task = None  # type: ignore[assignment]  # ends a cycle
+        if not self._keepalive or self._close or self._force_close:
+            return False
+        self._await_next()
+        return True
+
+    def _taken(self) -> None:
+        """The first request that waits is being answered: there is room for another."""
+        self._messages.popleft()
+        if self._parser is not None:
+            self._parser.message_consumed()
+        if self._buffer_paused and len(self._messages) <= self._msg_queue_resume_size:
+            self._resume_reading_if_drained()
+
+    async def _read_out(self, payload: StreamReader) -> None:
+        """Read what is left of a body that was answered before its end, for a while; then close."""
+        wait = 0 if self._force_close else self._lingering_time
+        try:
+            async with asyncio.timeout(wait):
+                while not payload.is_eof():
+                    await payload.readany()
+        except TimeoutError:
+            self.close()
+
+    def _await_next(self) -> None:
+        """Close the connection once no request has come for long enough."""
+        self._next_keepalive_close_time = due = self._loop.time() + self._keepalive_timeout
+        if self._keepalive_handle is None:
+            self._keepalive_handle = self._loop.call_at(due, self._process_keepalive)
+
+    def _end(self) -> None:
+        if not self._force_close:
+            self._task_handler = None
+            if self.transport is not None:
+                self.transport.close()

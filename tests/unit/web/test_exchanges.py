@@ -1,0 +1,212 @@
+"""Requests of one connection: in its task, each in a context of its own, as aiohttp would."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextvars import ContextVar
+
+import pytest
+from aiohttp import web
+
+from armory.web import exchanges
+from armory.web.app import Listening, listen, make_app
+from armory.web.binding import bind
+from armory.web.exchanges import InContext
+
+pytestmark = pytest.mark.anyio
+POST = b"POST /%b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%b"
+WHOSE: ContextVar[str] = ContextVar("whose", default="nobody's")
+
+
+class Client:
+    """One connection."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader, self._writer = reader, writer
+
+    def send(self, data: bytes) -> None:
+        self._writer.write(data)
+
+    def ask(self, path: bytes, body: bytes = b"") -> None:
+        self.send(POST % (path, len(body), body))
+
+    async def answer(self) -> tuple[int, str]:
+        """Status and body of the next answer."""
+        async with asyncio.timeout(20):
+            head = (await self._reader.readuntil(b"\r\n\r\n")).lower()
+            length = int(head.split(b"content-length:")[1].split(b"\r\n")[0])
+            return int(head.split()[1]), (await self._reader.readexactly(length)).decode()
+
+    async def ended(self) -> bool:
+        """Whether the other side closes, with nothing more said."""
+        async with asyncio.timeout(20):
+            return await self._reader.read() == b""
+
+    def hang_up(self) -> None:
+        self._writer.transport.abort()
+
+
+class Served:
+    """A server, what its handlers saw, and connections to it."""
+
+    def __init__(self) -> None:
+        self.tasks: list[asyncio.Task[object] | None] = []
+        self.hangs = asyncio.Event()
+        self.cancelled = asyncio.Event()
+        self.listening: Listening
+        self.clients: list[Client] = []
+
+    async def echo(self, request: web.Request) -> web.Response:
+        self.tasks.append(asyncio.current_task())
+        body = await request.text()
+        return web.Response(text=f"{body} in {request.path}")
+
+    async def whose(self, request: web.Request) -> web.Response:
+        before = WHOSE.get()
+        WHOSE.set(await request.text())
+        return web.Response(text=before)
+
+    async def unread(self, _: web.Request) -> web.Response:
+        return web.Response(text="not read")
+
+    async def fail(self, _: web.Request) -> web.Response:
+        raise RuntimeError("a defect")
+
+    async def hang(self, _: web.Request) -> web.Response:
+        self.hangs.set()
+        try:
+            return await asyncio.get_running_loop().create_future()
+        finally:
+            self.cancelled.set()
+
+    async def connect(self) -> Client:
+        client = Client(*await asyncio.open_connection("127.0.0.1", self.listening.port))
+        self.clients.append(client)
+        return client
+
+
+@pytest.fixture(params=["own", "aiohttp"])
+async def served(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[Served]:
+    """Served by our loop, and by the one of aiohttp that it stands for."""
+    monkeypatch.setattr(exchanges, "KNOWN", request.param == "own")
+    found = Served()
+    app = make_app(body_bytes=1_000_000)
+    for handler in (found.echo, found.whose, found.unread, found.fail, found.hang):
+        app.router.add_post(f"/{handler.__name__}", handler)
+    found.listening = await listen(app, bind("127.0.0.1", 0))
+    yield found
+    for client in found.clients:
+        client.hang_up()
+    await found.listening.close()
+
+
+async def test_one_after_the_other_also_where_all_come_at_once(served: Served) -> None:
+    client = await served.connect()
+    client.send(b"".join(POST % (b"echo", 1, b"%d" % n) for n in range(9)))
+    assert [await client.answer() for _ in range(9)] == [(200, f"{n} in /echo") for n in range(9)]
+    client.ask(b"echo", b"later")
+    assert await client.answer() == (200, "later in /echo")
+
+
+async def test_what_a_request_sets_ends_with_it(served: Served) -> None:
+    """Another person's request may come over the same connection, through a proxy."""
+    client = await served.connect()
+    for person in (b"Ada's", b"Bo's"):
+        client.ask(b"whose", person)
+        assert await client.answer() == (200, "nobody's")
+
+
+async def test_a_body_that_nobody_reads(served: Served) -> None:
+    client = await served.connect()
+    client.send(POST % (b"unread", 6, b"abc"))
+    assert await client.answer() == (200, "not read")
+    client.send(b"def")
+    client.ask(b"echo", b"next")
+    assert await client.answer() == (200, "next in /echo")
+
+
+async def test_a_defect_costs_its_own_request(served: Served) -> None:
+    client, other = await served.connect(), await served.connect()
+    client.ask(b"fail")
+    assert (await client.answer())[0] == 500
+    other.ask(b"echo", b"here")
+    assert await other.answer() == (200, "here in /echo")
+
+
+async def test_bytes_that_are_no_request(served: Served) -> None:
+    client = await served.connect()
+    client.ask(b"echo", b"first")
+    assert (await client.answer())[0] == 200
+    client.send(b"NO REQUEST\r\n\r\n")
+    assert (await client.answer())[0] == 400
+    assert await client.ended()
+
+
+async def test_an_upgrade_that_is_not_taken_up(served: Served) -> None:
+    client = await served.connect()
+    upgrade = b"POST /echo HTTP/1.1\r\nHost: a\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+    client.send(upgrade + b"Content-Length: 0\r\n\r\n")
+    assert await client.answer() == (200, " in /echo")
+    client.ask(b"echo", b"next")
+    assert await client.answer() == (200, "next in /echo")
+
+
+async def test_a_client_that_wants_no_other_answer(served: Served) -> None:
+    client = await served.connect()
+    client.send(b"POST /echo HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n")
+    assert await client.answer() == (200, " in /echo")
+    assert await client.ended()
+
+
+async def test_who_hangs_up_cancels(served: Served) -> None:
+    client = await served.connect()
+    client.ask(b"hang")
+    async with asyncio.timeout(20):
+        await served.hangs.wait()
+        client.hang_up()
+        await served.cancelled.wait()
+
+
+async def test_no_task_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exchanges, "KNOWN", True)
+    found = Served()
+    app = make_app(body_bytes=1_000)
+    app.router.add_post("/echo", found.echo)
+    found.listening = await listen(app, bind("127.0.0.1", 0))
+    client = await found.connect()
+    for _ in range(3):
+        client.ask(b"echo")
+        await client.answer()
+    client.hang_up()
+    await found.listening.close()
+    assert len(found.tasks) == 3
+    assert len(set(found.tasks)) == 1
+
+
+async def test_errors_and_cancellation_pass_through_a_context() -> None:
+    seen: list[str] = []
+
+    async def inner() -> str:
+        WHOSE.set("inner's")
+        try:
+            await asyncio.sleep(0)
+            await asyncio.get_running_loop().create_future()
+        except asyncio.CancelledError:
+            seen.append(WHOSE.get())
+            raise
+        return "never"
+
+    async def failing() -> None:
+        await asyncio.sleep(0)
+        raise KeyError("as raised")
+
+    with pytest.raises(KeyError, match="as raised"):
+        await InContext(failing())
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await InContext(inner())
+    assert seen == ["inner's"]
+    assert WHOSE.get() == "nobody's"
