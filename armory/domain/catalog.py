@@ -6,6 +6,7 @@ snapshot is swapped whole and never changed. Never imports anything but its doma
 
 from __future__ import annotations
 
+import marshal
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from armory.domain.naming import expose_names, expose_uri
-from armory.domain.tool import ListedRecord, ToolRecord, fingerprint
+from armory.domain.tool import MAX_ABOUT_CHARS, ListedRecord, ToolRecord, fingerprint
 
 Definition = Mapping[str, Any]
 
@@ -312,12 +313,18 @@ def _skills_of(
             description=entry["frontmatter"]["description"],
             server_title=_title(lists),
             category=rule.category,
+            server_about=_about(lists),
         )
 
 
 def _title(lists: ServerLists) -> str:
     title = lists.info.get("title") or lists.info.get("name")
     return title if isinstance(title, str) else ""
+
+
+def _about(lists: ServerLists) -> str:
+    told = (lists.info.get("description"), lists.instructions)
+    return " ".join(text for text in told if isinstance(text, str) and text)[:MAX_ABOUT_CHARS]
 
 
 def _tools_of(
@@ -330,7 +337,7 @@ def _tools_of(
     named = _keyed(server, "tool", lists.tools, "name", problems)
     named = {original: entry for original, entry in named.items() if rule.includes(original)}
     exposed = expose_names(server, (rule.rename.get(original, original) for original in named))
-    title = _title(lists)
+    title, about = _title(lists), _about(lists)
     taken: set[str] = set()
     for original, definition in named.items():
         name = exposed[rule.rename.get(original, original)]
@@ -341,7 +348,7 @@ def _tools_of(
         before = known.get(original)
         digest = (
             before.fingerprint
-            if before is not None and before.definition is definition
+            if before is not None and _alike(before.definition, definition)
             else fingerprint(definition)
         )
         description = rule.describe.get(original, definition.get("description"))
@@ -355,12 +362,27 @@ def _tools_of(
             server_title=title,
             tags=rule.tags_of(original),
             category=rule.category,
+            server_about=about,
         )
         yield before if before is not None and _same(record, before) else record
 
 
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two definitions certainly have the same fingerprint, at an eighth of its cost.
+
+    Equal ones may differ in what Python holds to be equal (`1`, `1.0`, `True`), which their bytes
+    tell apart; members in another order are not told to be the same.
+    """
+    if one is other:
+        return True
+    try:
+        return one == other and marshal.dumps(one, 0) == marshal.dumps(other, 0)
+    except ValueError:  # not plain JSON
+        return False
+
+
 def _same(one: ToolRecord, other: ToolRecord) -> bool:
     """Whether nothing tells them apart; by their fingerprints, as `1` equals `true` in Python."""
-    if one.fingerprint != other.fingerprint:
+    if one.fingerprint != other.fingerprint or one.server_about != other.server_about:
         return False
     return one == other

@@ -8,11 +8,12 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, cast
 
 SEARCH_HINT = "anthropic/searchHint"
 MAX_HINT_CHARS = 500
+MAX_ABOUT_CHARS = 1_000
 
 
 def fingerprint(definition: Mapping[str, Any]) -> str:
@@ -35,6 +36,9 @@ class ToolRecord:
         description: what models read: the upstream's, or the configured replacement.
         tags: from configuration and from `_meta`.
         category: from configuration, else None.
+        server_about: what the upstream says that it is for, the first 1,000 characters of its
+            `serverInfo.description` and `instructions`, or ""; found by it, never shown, so that
+            clients hear nothing when it alone changes.
     """
 
     name: str
@@ -46,6 +50,7 @@ class ToolRecord:
     server_title: str = ""
     tags: tuple[str, ...] = ()
     category: str | None = None
+    server_about: str = field(default="", compare=False)
 
     @property
     def title(self) -> str:

@@ -40,7 +40,7 @@ from armory.retrieval.search.scope import Scope, check_query, rows_of, scope_of
 from armory.retrieval.search.watch import PROBE_S
 from armory.retrieval.settings import RetrieverSettings
 from armory.retrieval.snapshot import Snapshot
-from armory.tasks import spawn, stop
+from armory.tasks import TURNS, spawn, stop
 
 _log = structlog.get_logger(__name__)
 _MASKS = 512
@@ -196,7 +196,10 @@ class Retriever:
         caller = query.user or ""
         cost = await self._queue.enter(caller, sum(map(len, query.texts)))
         try:
-            return await self._rank(query, visible)
+            if _is_short(query):
+                return await self._rank(query, visible)
+            with TURNS.short():  # whatever it takes in threads, the event loop waits no 5 ms for it
+                return await self._rank(query, visible)
         finally:
             self._queue.leave(caller, cost)
 
@@ -228,7 +231,7 @@ class Retriever:
 
     async def _scope(self, query: Query, snapshot: Snapshot, rows: IntArray | None) -> Scope:
         """What the query looks for; long texts are taken apart off the event loop."""
-        if sum(map(len, query.texts)) <= _SHORT_CHARS:
+        if _is_short(query):
             return scope_of(query, snapshot, rows)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, scope_of, query, snapshot, rows)
@@ -352,3 +355,7 @@ class Retriever:
             else:
                 if away:
                     return
+
+
+def _is_short(query: Query) -> bool:
+    return sum(map(len, query.texts)) <= _SHORT_CHARS

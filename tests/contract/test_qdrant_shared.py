@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -16,6 +17,7 @@ from armory.domain.tool import ToolRecord, fingerprint
 from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.indexes.qdrant import QdrantIndex
 from armory.retrieval.indexes.qdrant_points import COMPONENTS
+from armory.retrieval.indexes.qdrant_view import QdrantView
 from armory.retrieval.indexing.cache import DocumentCache
 from armory.retrieval.indexing.indexer import Indexing
 from armory.retrieval.options import Limits, QdrantSettings
@@ -250,6 +252,31 @@ async def test_asking_whether_it_is_there_forgets_nothing(
     await index.stored(())
     assert len(await index.stored(rows)) == 50
     await index.update(rows[5:], {})
+    await index.aclose()
+
+
+async def test_the_sample_that_stands_for_all_is_kept_up_by_what_changed(
+    server: QdrantServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("armory.retrieval.indexes.base.SAMPLE", 20)
+    chance = random.Random(4)
+    vectors = {f"d{i}": unit((1 + i % 3, DIM), i) for i in range(120)}
+    rows = [Row(f"t{i}", f"d{i}", "s") for i in range(50)]
+    index = QdrantIndex("model", DIM, QdrantSettings(url=server.url))
+    view = await index.update(rows, {row.key: vectors[row.digest] for row in rows})
+    for turn in range(8):
+        for i in chance.sample(range(len(rows)), k=chance.choice([1, 5])):
+            rows[i] = Row(rows[i].key, f"d{chance.randrange(120)}", "s")
+        if turn % 3 == 2:
+            del rows[chance.randrange(len(rows))]
+        stored = await index.stored(rows)
+        new = {row.key: vectors[row.digest] for row in rows if row.key not in stored}
+        view = await index.update(rows, new)
+        assert isinstance(view, QdrantView)
+        sample = view._background  # pyright: ignore[reportPrivateUsage]
+        assert len(sample.rows) == 20
+        for row, group in zip(sample.rows.tolist(), sample.vectors.groups(), strict=True):
+            np.testing.assert_array_equal(group, vectors[rows[row].digest])
     await index.aclose()
 
 

@@ -35,7 +35,7 @@ from armory.retrieval.indexes.qdrant_points import LAYOUT, Points, chunks
 from armory.retrieval.indexes.qdrant_upkeep import Upkeep
 from armory.retrieval.indexes.qdrant_view import QdrantView
 from armory.retrieval.options import PartOptions, QdrantSettings
-from armory.retrieval.ports import Embedder, FloatArray, Row, VectorView
+from armory.retrieval.ports import Embedder, FloatArray, IntArray, Row, VectorView
 
 _log = structlog.get_logger(__name__)
 
@@ -85,6 +85,8 @@ class QdrantIndex:
         self._places = Places(())
         self._held: Collection[str] = ()  # points that are known to be there, and further ones
         self._new: set[str] = set()
+        #: The points of a catalog that are not among those held, which both are beside them.
+        self._lacking: tuple[Places, Collection[str], set[str]] | None = None
         #: Points of the last sample, and their vectors.
         self._sample: tuple[list[str], Segments] = [], Segments.of((), dimension)
 
@@ -113,18 +115,19 @@ class QdrantIndex:
             check_vectors(key, vectors, self._dimension)
         places = await self._placed(rows)
         if self._access.doubted or self._absent(places):
-            stored = await self.stored(rows)
-            for row in rows:
-                if row.key not in changed and row.key not in stored:
-                    raise BackendError(f"tool {row.key}: no vectors given and none stored")
+            await self.stored(rows)
+            for point in self._absent(places):
+                for key in (places.rows[i].key for i in places.rows_of(point)):
+                    if key not in changed:
+                        raise BackendError(f"tool {key}: no vectors given and none stored")
         write = self._access.run(lambda client: self._write(client, places, changed))
         if self._access.local:
             await write
-            self._held, self._new = places.first, set()
+            self._hold(places)
             return await self._searched_here(places, changed)
         counted, _ = await asyncio.gather(self._access.run(self._points.count), write)
         total = max(counted, len(places.first))  # which may not have been written when it counted
-        self._held, self._new = places.first, set()
+        self._hold(places)
         background = await self._background(places, changed)
         return QdrantView(self._searches, places, background, total, self._doubt)
 
@@ -150,7 +153,15 @@ class QdrantIndex:
         """The points that are not known to be there."""
         if places.first is self._held:
             return set()
-        return set(places.first).difference(self._held, self._new)
+        known, held = self._lacking, self._held
+        if known is None or known[0] is not places or known[1] is not held:
+            known = places, held, {point for point in places.first if point not in held}
+            self._lacking = known
+        return known[2] - self._new
+
+    def _hold(self, places: Places) -> None:
+        """Every point of these is there."""
+        self._held, self._new, self._lacking = places.first, set(), None
 
     def _found(self, client: QdrantClient, ids: Iterable[str]) -> set[str]:
         """Which points there are, when perhaps there is not even a collection."""
@@ -198,21 +209,30 @@ class QdrantIndex:
     async def _background(self, places: Places, changed: Mapping[str, FloatArray]) -> Background:
         """Vectors of the sample; only those that were never seen here are fetched."""
         points = [places.ids[i] for i in places.sampled]
-        if points == self._sample[0]:
-            return Background(np.array(places.sampled, np.int64), self._sample[1])
-        known = dict(zip(self._sample[0], self._sample[1].groups(), strict=True))
+        before, vectors = self._sample
+        if points == before:
+            return Background(np.array(places.sampled, np.int64), vectors)
+        known = {point: i for i, point in enumerate(before)}
+        fresh: dict[str, FloatArray] = {}
         for i, point in zip(places.sampled, points, strict=True):
             if point not in known and (given := changed.get(places.rows[i].key)) is not None:
-                known[point] = given
-        for page in chunks((point for point in points if point not in known), _FETCHED):
+                fresh[point] = given
+        absent = (point for point in points if point not in known and point not in fresh)
+        for page in chunks(absent, _FETCHED):
             for found in await self._searches.points(page, vectors=True):
-                known[found["id"]] = np.array(found["vector"], np.float32)
+                fresh[found["id"]] = np.array(found["vector"], np.float32)
+        known |= {point: -1 - i for i, point in enumerate(fresh)}
         # one that is gone since is left out: a search tells
         there = [(i, p) for i, p in zip(places.sampled, points, strict=True) if p in known]
-        kept = [point for _, point in there]
-        vectors = await asyncio.to_thread(Segments.of, [known[p] for p in kept], self._dimension)
-        self._sample = kept, vectors
+        source = np.array([known[point] for _, point in there], np.int64)
+        vectors = await asyncio.to_thread(_after, vectors, source, list(fresh.values()))
+        self._sample = [point for _, point in there], vectors
         return Background(np.array([i for i, _ in there], np.int64), vectors)
+
+
+def _after(vectors: Segments, source: IntArray, fresh: Sequence[FloatArray]) -> Segments:
+    """See `Segments.after`."""
+    return vectors.after(source, Segments.of(fresh, vectors.dimension))
 
 
 def _client(settings: QdrantSettings, timeout_s: float) -> QdrantClient:

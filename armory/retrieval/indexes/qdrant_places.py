@@ -7,7 +7,7 @@ store, an embedder or a ranker.
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,8 +39,7 @@ class Places:
         self.rows = tuple(rows)
         others = None if before is None else differing(self.rows, before.rows)
         self.ids = self._ids(before, others)
-        self.first = dict(zip(reversed(self.ids), range(len(self.ids) - 1, -1, -1), strict=True))
-        self._further = dict(self._shared())
+        self.first, self._further = self._firsts(before, others)
         if before is None or others is None or not all(self._stays(before, i) for i in others):
             self.digests = {row.key: row.digest for row in self.rows}
             self.servers, self.server_names = _codes([row.server for row in self.rows])
@@ -80,15 +79,26 @@ class Places:
             ids.append(before.ids[i] if i is not None and same else point_id(row))
         return ids
 
-    def _shared(self) -> Iterator[tuple[str, list[int]]]:
-        """The points that are several rows, and these."""
-        if len(self.first) == len(self.ids):
-            return
-        found: dict[str, list[int]] = {}
-        for i, point in enumerate(self.ids):
-            if self.first[point] != i:
-                found.setdefault(point, [self.first[point]]).append(i)
-        yield from found.items()
+    def _firsts(
+        self, before: Places | None, others: list[int] | None
+    ) -> tuple[dict[str, int], dict[str, list[int]]]:
+        """The first row of each point, and all rows of those that are several."""
+        if before is not None and others is not None and len(others) < len(self.ids) // 2:
+            gone, come = ([ids[i] for i in others] for ids in (before.ids, self.ids))
+            alone = before._further.keys().isdisjoint(gone)
+            if alone and len({*come}) == len(come) and before.first.keys().isdisjoint(come):
+                first = before.first.copy()
+                for point in gone:
+                    del first[point]
+                first.update(zip(come, others, strict=True))
+                return first, before._further
+        first = dict(zip(reversed(self.ids), range(len(self.ids) - 1, -1, -1), strict=True))
+        further: dict[str, list[int]] = {}
+        if len(first) < len(self.ids):
+            for i, point in enumerate(self.ids):
+                if first[point] != i:
+                    further.setdefault(point, [first[point]]).append(i)
+        return first, further
 
     def _stays(self, before: Places, i: int) -> bool:
         """Whether a row has the name and the server of the one that was in its place."""

@@ -21,13 +21,17 @@ from armory.retrieval.options import STRATEGY, Strategy
 MAX_WORDS = 120
 MAX_PARAMS = 24
 _PARAM_WORDS = 14
+_ABOUT_WORDS = 60
 _SPACES = re.compile(r"\s+")
+_BETWEEN = re.compile(r"[\s_/@:-]+")
 _SENTENCE = re.compile(r"(?<=[.!?\u3002\uff01\uff1f])\s+|\n+")
 _LEAD = re.compile(
     r"^(?:this|the)?\s*+(?:(?:tool|api|endpoint|function|method)\s*+)?"
     r"(?:can be used to|is used to|used to|allows? (?:you|users?) to|lets you|will|to)\s+",
     re.IGNORECASE,
 )
+#: What servers call themselves beside their name: `example-servers/postgres`, `Slack MCP Server`.
+_SERVER_NOISE = frozenset(["mcp", "fastmcp", "server", "servers", "example", "examples"])
 #: Sentences that speak to the model instead of saying what the tool does.
 _ADDRESS = re.compile(
     r"\b(?:always|must|never|only)\s+(?:\w+\s+){0,2}(?:use|call|choose|prefer|select|pick|invoke)"
@@ -95,17 +99,31 @@ def fields_of(tool: ToolRecord) -> Fields:
     listed = parameters(tool.input_schema)
     return Fields(
         name=tool.original_name,
-        server=" ".join(dict.fromkeys(s for s in (tool.server_title, tool.server) if s)),
+        server=" ".join(dict.fromkeys(s for s in (_called(tool.server_title), tool.server) if s)),
         title=tool.title,
         description=plain_description(tool.description),
         params=" ".join(f"{name} {text}" for name, text in listed),
-        tags=" ".join(filter(None, (*tool.tags, tool.category, tool.search_hint))),
+        tags=" ".join(filter(None, (*tool.tags, tool.category, tool.search_hint, _about(tool)))),
     )
 
 
+def _about(tool: ToolRecord) -> str:
+    """What its server is for, shorter than a description: the same words for each of its tools."""
+    return " ".join(plain_description(tool.server_about).split()[:_ABOUT_WORDS])
+
+
+def _called(title: str) -> str:
+    """A server's title without the words that all servers have; "" where it has no others."""
+    words = (word for word in _BETWEEN.split(title) if word.lower() not in _SERVER_NOISE)
+    return " ".join(filter(None, words))
+
+
+def _server(tool: ToolRecord) -> str:
+    return spaced(_called(tool.server_title) or tool.server)
+
+
 def _heading(tool: ToolRecord) -> str:
-    name = spaced(tool.original_name)
-    server = spaced(tool.server_title or tool.server)
+    name, server = spaced(tool.original_name), _server(tool)
     title = _clean(tool.title)
     if title and spaced(title) != name:
         name = f"{name} ({title})"
@@ -126,7 +144,7 @@ def _with_params(heading: str, description: str, tool: ToolRecord) -> str:
 def template_queries(tool: ToolRecord) -> list[str]:
     """Queries that somebody who needs this tool might ask, made without a model, best first."""
     sentences = [s for s in _SENTENCE.split(plain_description(tool.description)) if s.strip()]
-    name, server = spaced(tool.original_name), spaced(tool.server_title or tool.server)
+    name, server = spaced(tool.original_name), _server(tool)
     wanted = _LEAD.sub("", sentences[0].strip().rstrip(".!")) if sentences else ""
     found = [wanted] if len(wanted.split()) >= 3 else []
     names = " and ".join(spaced(n) for n, _ in parameters(tool.input_schema)[:2])
@@ -144,7 +162,8 @@ def document_of(
     Args:
         tool: the record.
         strategy: `description`: server, name and description in one text. `description_params`:
-            the same, and a second text that adds the parameters, where there are any.
+            the same, and a second text that adds the parameters, where there are any, and a third
+            with what the server says that it is for, where it does.
             `synthetic_queries`: both, and every query a text of its own.
         queries: generated queries; without any, `synthetic_queries` makes them by templates.
     """
@@ -152,6 +171,8 @@ def document_of(
     found = [f"{heading}: {description}" if description else heading]
     if strategy != "description":
         found.append(_with_params(heading, description, tool))
+        if about := _about(tool):
+            found.append(f"{heading}: {about}")
     if strategy == "synthetic_queries":
         found.extend(_nonempty(queries) or template_queries(tool))
     unique = dict.fromkeys(text for text in found if text.strip())

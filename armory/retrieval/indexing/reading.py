@@ -79,6 +79,7 @@ class Reader:
         self._gone = 0
         self._documents: dict[str, tuple[ToolRecord, Document]] = {}
         self._rows: dict[str, Row] = {}
+        self._listed: tuple[Sequence[ToolRecord], list[Row]] = (), []
         self._tools: Sequence[ToolRecord] = ()  # all of which were read
         self._words: Snapshot | None = None
 
@@ -111,8 +112,17 @@ class Reader:
 
     def rows(self, identity: str) -> list[Row]:
         """Of all tools of the last catalog, in order, for the embedder of that identity."""
-        known = self._rows
-        return [known.get(tool.name) or self._row(identity, tool) for tool in self._tools]
+        known, tools = self._rows, self._tools
+        before, rows = self._listed
+        places = differing(tools, before)
+        if places is None:
+            rows = [known.get(tool.name) or self._row(identity, tool) for tool in tools]
+        else:  # most are the very rows that they were
+            rows = rows.copy()
+            for i in places:
+                rows[i] = known.get(tools[i].name) or self._row(identity, tools[i])
+        self._listed = tools, rows
+        return rows
 
     def _snapshot(self) -> Snapshot:
         before = self._words
@@ -131,13 +141,14 @@ class Reader:
             places = None
         if self._gone > len(tools) + _GONE:
             self._gone, self._lexical, self._words = 0, LexicalIndex(), None
+            self._listed = (), []  # generated queries may be others than they were
             return list(tools)
         read, unread = self._documents, (None, None)
         asked = tools if places is None else [tools[i] for i in places]
         return [  # most are the very objects that were read: no field of them is looked at
             tool
             for tool in asked
-            if (known := read.get(tool.name, unread)[0]) is not tool and known != tool
+            if (known := read.get(tool.name, unread)[0]) is not tool and _differs(known, tool)
         ]
 
     def _forget(self, name: str) -> None:
@@ -196,3 +207,7 @@ def _named_so(now: Sequence[ToolRecord], before: Sequence[ToolRecord]) -> bool:
     """Whether the tools have the names that they had, in the same order."""
     places = differing(now, before)
     return places is not None and all(now[i].name == before[i].name for i in places)
+
+
+def _differs(known: ToolRecord | None, tool: ToolRecord) -> bool:
+    return known is None or known != tool or known.server_about != tool.server_about

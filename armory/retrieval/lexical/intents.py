@@ -76,8 +76,10 @@ _STARTS = re.compile(rf"(?:{_VERB})\b", re.IGNORECASE)
 
 
 @lru_cache(maxsize=20_000)
-def _name_terms(name: str) -> tuple[frozenset[str], frozenset[str]]:
-    return frozenset(terms(name)), frozenset(terms(name.lower()))
+def _name_terms(name: str) -> tuple[frozenset[str], ...]:
+    """The terms of a name as it is written and in lower case, where those differ; none empty."""
+    found = dict.fromkeys((frozenset(terms(name)), frozenset(terms(name.lower()))))
+    return tuple(words for words in found if words)
 
 
 def named(query: str, names: Iterable[str]) -> set[str]:
@@ -85,9 +87,9 @@ def named(query: str, names: Iterable[str]) -> set[str]:
     said = {*terms(query), *terms(query.lower())}
     found: set[str] = set()
     for name in names:
-        words, lower = _name_terms(name)
-        if (words and words <= said) or (lower and lower <= said):
-            found.add(name)
+        for words in _name_terms(name):
+            if words <= said:
+                found.add(name)
     return found
 
 

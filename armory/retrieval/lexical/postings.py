@@ -44,6 +44,7 @@ class TermHits:
         pairs: position in the postings, (e,) int64.
         idf: of every query term; spelling variants share their term's slot, (t,) float32.
         size: tools in the index.
+        literal: no spelling variant is among the pairs.
     """
 
     rows: Ints
@@ -52,6 +53,7 @@ class TermHits:
     pairs: NDArray[np.int64]
     idf: Floats
     size: int
+    literal: bool = True
 
     def bm25(self) -> Floats:
         """BM25F of every tool, (n,) float32, at least 0."""
@@ -128,6 +130,7 @@ class Postings:
         asked = list(dict.fromkeys(terms(query)))[:_MAX_QUERY_TERMS]
         spans: list[tuple[int, int, float]] = []
         idf = np.empty(len(asked), np.float32)
+        literal = True
         for slot, term in enumerate(asked):
             known = self._vocabulary.get(term, self._width)
             if known < self._width and df[known]:
@@ -138,14 +141,14 @@ class Postings:
             if forgiving and len(term) >= _FUZZY_MIN_CHARS and not is_cjk(term):
                 for variant, alike in self._variants(term):
                     spans.append((slot, variant, alike * float(self._idf[variant])))
+                    literal = False
         found = np.array([span[1] for span in spans], np.int64)
         self._weigh(found[~self._weighed[found]])
         sizes, pairs = df[found], self.inverted.pairs(found)
         scale = np.repeat(np.array([span[2] for span in spans], np.float32), sizes)
         slots = np.repeat(np.array([span[0] for span in spans], np.int32), sizes)
-        return TermHits(
-            self.inverted.rows[pairs], self._weights[pairs] * scale, slots, pairs, idf, self._size
-        )
+        rows, weights = self.inverted.rows[pairs], self._weights[pairs] * scale
+        return TermHits(rows, weights, slots, pairs, idf, self._size, literal)
 
     def _weigh(self, found: Places) -> None:
         """What the pairs of some terms weigh, in BM25F and in the keyword score."""
@@ -185,12 +188,14 @@ class Postings:
             return False
         return may_be_misspelt(fold(word))
 
-    def keyword(self, query: str) -> Floats:
+    def keyword(self, query: str, found: TermHits | None = None) -> Floats:
         """BM25 over name and description ÷ the most that the query could attain; (n,) in [0, 1].
 
         The most is every distinct term of the query, unknown ones as well, at full saturation.
+        `found`: what `search` gave for the same query, which saves doing it again.
         """
-        hits = self.search(query, forgiving=False)
+        literal = found is not None and found.literal
+        hits = found if found is not None and literal else self.search(query, forgiving=False)
         best = float(hits.idf.sum()) * (K1 + 1)
         if best <= 0:
             return np.zeros(self._size, np.float32)

@@ -22,22 +22,31 @@ VECTOR_SHARE = 0.7
 KEYWORD_SHARE = 0.3
 
 
-def keyword(features: CandidateFeatures) -> FloatArray:
-    """(c,) best keyword score of each candidate over the caller's texts, in [0, 1]."""
-    rows = features.rows
+def keyword(features: CandidateFeatures, of: IntArray | None = None) -> FloatArray:
+    """(c,) best keyword score of each candidate over the caller's texts, in [0, 1].
+
+    `of`: only of these candidates, (k,).
+    """
+    rows = features.rows if of is None else features.rows[of]
     every = len(rows) == len(features.postings)
-    texts = [features.postings.keyword(subquery.text) for subquery in features.whole]
-    return greatest(texts if every else [values[rows] for values in texts])
+    score = features.postings.keyword
+    texts = [score(subquery.text, subquery.hits) for subquery in features.whole]
+    return greatest(texts if every and of is None else [values[rows] for values in texts])
 
 
-def hybrid(features: CandidateFeatures) -> FloatArray:
-    """(c,) 0.7 * max(cosine, 0) + 0.3 * keyword, in [0, 1]; `ValueError` as for `cosine`."""
-    dense = np.maximum(cosine(features), 0)
-    return (VECTOR_SHARE * dense + KEYWORD_SHARE * keyword(features)).astype(np.float32)
+def hybrid(features: CandidateFeatures, of: IntArray | None = None) -> FloatArray:
+    """(c,) 0.7 * max(cosine, 0) + 0.3 * keyword, in [0, 1]; `ValueError` as for `cosine`.
+
+    `of`: only of these candidates, (k,).
+    """
+    dense = np.maximum(cosine(features, of), 0)
+    return (VECTOR_SHARE * dense + KEYWORD_SHARE * keyword(features, of)).astype(np.float32)
 
 
-def cosine(features: CandidateFeatures) -> FloatArray:
+def cosine(features: CandidateFeatures, of: IntArray | None = None) -> FloatArray:
     """(c,) best cosine of each candidate over the caller's texts, in [-1, 1].
+
+    `of`: only of these candidates, (k,).
 
     Raises:
         ValueError: there is no dense side; see `Ranker.works_without_vectors`.
@@ -45,7 +54,7 @@ def cosine(features: CandidateFeatures) -> FloatArray:
     best = features.cosine
     if best is None:
         raise ValueError("a formula of cosines was asked about features without any")
-    return best
+    return best if of is None else best[of]
 
 
 class FormulaRanker(ABC):

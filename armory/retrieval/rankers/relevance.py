@@ -21,7 +21,7 @@ _WORDS_UP_TO = 5_000
 
 def plain_formulas(features: CandidateFeatures, best: IntArray) -> dict[str, FloatArray]:
     """(k,) each, of the best candidates: what the learned order may lean on."""
-    return {"hybrid": hybrid(features)[best], "semantic": cosine(features)[best]}
+    return {"hybrid": hybrid(features, best), "semantic": cosine(features, best)}
 
 
 class RelevanceRanker:

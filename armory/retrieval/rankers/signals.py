@@ -50,7 +50,9 @@ def _siblings(records: Sequence[ToolRecord], total: FloatArray) -> tuple[FloatAr
             groups[place] = best
             second.setdefault(best, place)
     firsts = np.fromiter(second, np.int64, len(second))
-    shared = np.isin(groups, firsts)
+    has_second = np.zeros(len(records), np.bool_)
+    has_second[firsts] = True
+    shared = has_second[groups]
     behind = total - total[0]
     gap = np.where(shared, behind[groups], np.float32(_ALONE))
     gap[firsts] = behind[np.fromiter(second.values(), np.int64, len(second))]

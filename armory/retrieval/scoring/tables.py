@@ -64,7 +64,7 @@ class SparseSignals(Mapping[str, FloatArray]):
         whole: (c,) what every tool has; wins over a row of the same name.
     """
 
-    __slots__ = ("_best", "_made", "_names", "_place", "_same", "_size", "_table", "_whole")
+    __slots__ = ("_at", "_best", "_made", "_names", "_place", "_same", "_size", "_table", "_whole")
 
     def __init__(
         self,
@@ -81,10 +81,14 @@ class SparseSignals(Mapping[str, FloatArray]):
         self._whole: Mapping[str, FloatArray] = whole or {}
         self._names = tuple(dict.fromkeys((*table, *same, *self._whole)))
         self._place: dict[int, int] | None = None
+        self._at: tuple[int, dict[str, float]] = (-1, {})  # asked last, and what it had
         self._made: dict[str, FloatArray] = {}
 
     def at(self, position: int) -> dict[str, float]:
         """Every signal of one tool."""
+        asked, known = self._at
+        if asked == position:
+            return known.copy()
         if self._place is None:
             self._place = {spot: i for i, spot in enumerate(self._best.tolist())}
         place = self._place.get(position)
@@ -94,7 +98,9 @@ class SparseSignals(Mapping[str, FloatArray]):
             column: list[float] = self._table.rows[:, place].tolist()
             found = dict(zip(self._table, column, strict=True))
         found |= self._same
-        return found | {name: float(values[position]) for name, values in self._whole.items()}
+        found |= {name: float(values[position]) for name, values in self._whole.items()}
+        self._at = position, found
+        return found.copy()
 
     def __getitem__(self, name: str) -> FloatArray:
         if name in self._whole:

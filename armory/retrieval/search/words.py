@@ -5,6 +5,7 @@ Owns: `Words`. Blocking NumPy work, run in a thread. Never imports embedders, in
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -49,7 +50,7 @@ def words_of(scope: Scope) -> Words:
         mean = float(inside.mean())
         square = float(inside @ inside) / len(inside) - mean**2
         spread.append((mean, max(square, 0.0) ** 0.5))
-        scored = np.flatnonzero(inside)
+        scored = np.flatnonzero(inside > 0)
         if allowed is not None:
             scored = allowed[scored]
         if len(scored) > _CANDIDATES:
@@ -57,18 +58,18 @@ def words_of(scope: Scope) -> Words:
             scored = scored[part]
         chosen.append(scored)
     if isinstance(snapshot.view, Probed):  # which returns the best by meaning only
-        chosen += _best_by_keyword(scope)
+        chosen += _best_by_keyword(scope, hits)
     moments = [Moments(*pair) for pair in np.array(spread, np.float32).tolist()]
     return Words(hits, bm25, moments, np.unique(np.concatenate(chosen)))
 
 
-def _best_by_keyword(scope: Scope) -> list[IntArray]:
+def _best_by_keyword(scope: Scope, hits: Sequence[TermHits]) -> list[IntArray]:
     """Rows that are best for the caller's texts by the score of `lexical` and `hybrid`."""
     found: list[IntArray] = []
-    for part in scope.texts:
+    for part, hit in zip(scope.texts, hits, strict=True):
         if part.whole:
-            score = scope.snapshot.postings.keyword(part.text)
-            rows = np.flatnonzero(score)
+            score = scope.snapshot.postings.keyword(part.text, hit)
+            rows = np.flatnonzero(score > 0)
             if scope.allowed is not None:
                 rows = np.intersect1d(rows, scope.allowed, assume_unique=True)
             if len(rows) > _CANDIDATES:

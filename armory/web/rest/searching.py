@@ -20,7 +20,7 @@ from armory.domain.principal import Principal
 from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Match
 from armory.domain.tool import ToolRecord
-from armory.gateway.views.definitions import for_models
+from armory.gateway.views.definitions import for_models, ui_meta
 from armory.retrieval.features import best_cosine
 from armory.retrieval.options import Limits
 from armory.retrieval.rankers.factors import UNMEASURED
@@ -215,6 +215,10 @@ class Searching:
             for name, tool in catalog.tools.items():
                 said = (name, tool.fingerprint, tool.description, tool.tags, tool.category)
                 content.update(repr(said).encode("utf-8", "surrogatepass"))
+            for server in catalog.servers.values():
+                content.update(
+                    repr((server.info, server.instructions)).encode("utf-8", "surrogatepass")
+                )
             self._catalog = (catalog, content.hexdigest())
         return self._catalog[1]
 
@@ -248,7 +252,7 @@ def record_json(
     record: ToolRecord, *, score: float, relevance: float, reason: str
 ) -> dict[str, Any]:
     """One tool as REST shows it."""
-    return {
+    shown: dict[str, Any] = {
         "name": record.name,
         "server": record.server,
         "description": record.description,
@@ -257,6 +261,9 @@ def record_json(
         "relevance": round(relevance, 6),
         "reason": reason,
     }
+    if ui := ui_meta(record):
+        shown["_meta"] = ui
+    return shown
 
 
 def _debug(ranking: Ranking, shown: Sequence[int], user: str | None) -> dict[str, Any]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
+from armory.domain import catalog as catalog_module
 from armory.domain.catalog import EMPTY, CatalogBuilder, ServerLists, ToolRules, build_catalog
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.domain.query import VisibleSet
-from armory.domain.tool import ToolRecord, fingerprint
+from armory.domain.tool import MAX_ABOUT_CHARS, ToolRecord, fingerprint
 
 
 def tool(name: str, **more: Any) -> dict[str, Any]:
@@ -21,7 +24,8 @@ def test_records_hold_the_upstreams_json_verbatim() -> None:
         prompts=[{"name": "p.q"}],
         resources=[{"uri": "file:///a"}],
         templates=[{"uriTemplate": "file:///{x}"}],
-        info={"name": "clock", "title": "Clock"},
+        info={"name": "clock", "title": "Clock", "description": "The time."},
+        instructions="Ask for a zone. " + "x" * 2_000,
     )
     catalog, problems = build_catalog({"time": lists})
     assert problems == []
@@ -30,6 +34,8 @@ def test_records_hold_the_upstreams_json_verbatim() -> None:
     assert record.definition is definition
     assert (record.server, record.original_name) == ("time", "now")
     assert (record.description, record.server_title) == ("d", "Clock")
+    assert record.server_about.startswith("The time. Ask for a zone. x")
+    assert len(record.server_about) == MAX_ABOUT_CHARS
     assert catalog.prompts["time__p_q"].original_name == "p.q"
     assert list(catalog.resources) == ["time+file:///a"]
     assert list(catalog.templates) == ["time+file:///{x}"]
@@ -79,6 +85,7 @@ def test_equal_content_is_the_same_snapshot() -> None:
     assert told is not first
     assert told.version == 2
     assert not told.diff(first)
+    assert told.tools["s__a"].server_about == "new", "it is searched by what is said now"
 
 
 def test_order_alone_makes_a_new_snapshot() -> None:
@@ -111,6 +118,33 @@ def test_fingerprints_are_kept_for_the_same_object() -> None:
     second, _ = builder.build({"s": ServerLists(tools=[definition, tool("b")])}, None, first)
     assert second.tools["s__a"].fingerprint is first.tools["s__a"].fingerprint
     assert fingerprint({"b": 1, "a": 2}) == fingerprint({"a": 2, "b": 1})
+
+
+@pytest.mark.parametrize(
+    ("was", "now"),
+    [(1, True), (1, 1.0), (0.0, -0.0), ([1], [True]), ({"a": 0}, {"a": False}), ("1", 1)],
+)
+def test_values_that_python_holds_to_be_equal_are_a_change(was: object, now: object) -> None:
+    builder = CatalogBuilder()
+    first, _ = builder.build({"s": ServerLists(tools=[tool("a", default=was)])})
+    second, _ = builder.build({"s": ServerLists(tools=[tool("a", default=now)])}, None, first)
+    record = second.tools["s__a"]
+    assert record.definition["default"] is now
+    assert record.fingerprint == fingerprint(tool("a", default=now))
+    assert record.fingerprint != first.tools["s__a"].fingerprint
+
+
+def test_a_list_that_comes_again_costs_no_fingerprint(monkeypatch: pytest.MonkeyPatch) -> None:
+    def given() -> dict[str, ServerLists]:
+        return {"s": ServerLists(tools=[tool(f"t{i}", inputSchema={"n": i}) for i in range(9)])}
+
+    builder = CatalogBuilder()
+    first, _ = builder.build(given())
+    taken: list[object] = []
+    monkeypatch.setattr(catalog_module, "fingerprint", taken.append)
+    second, _ = builder.build(given(), None, first)
+    assert second is first
+    assert taken == []
 
 
 def test_titles_annotations_schemas_of_odd_definitions() -> None:

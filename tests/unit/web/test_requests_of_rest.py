@@ -46,6 +46,24 @@ async def test_tools_for_apps_alone_are_not_found(tmp_path: Path) -> None:
         assert searching.visible(ANONYMOUS, packs=True) is first  # retrieval keeps its mask by it
 
 
+async def test_a_found_tool_tells_of_its_user_interface(tmp_path: Path) -> None:
+    ui = {"_meta": {"ui": {"resourceUri": "ui://chart", "visibility": ["model"]}, "other": 1}}
+    async with (
+        running_service(
+            f"sqlite:///{tmp_path / 'armory.db'}",
+            catalog_of({"maps": [tool("draw_map", "Draw a map") | ui, tool("find", "A map")]}),
+            embedder=HashingEmbedder(),
+            allow_anonymous=True,
+        ) as service,
+        aiohttp.ClientSession() as session,
+    ):
+        client = Client(session, service)
+        found = await client("GET", "/retrieve_tools", token=ADMIN_TOKEN, params={"query": "a map"})
+        shown = {entry["name"]: entry.get("_meta") for entry in found.body["tools"]}
+        linked = {"resourceUri": "ui://maps/chart", "visibility": ["model"]}
+        assert shown == {"maps__draw_map": {"ui": linked}, "maps__find": None}
+
+
 async def test_the_limits_are_those_of_the_configuration(tmp_path: Path) -> None:
     async with (
         running_service(

@@ -18,7 +18,7 @@ def edited(rows: list[Row], chance: random.Random) -> list[Row]:
     for i in chance.sample(range(len(found)), k=chance.choice([0, 1, 3, len(found)])):
         row = found[i]
         server = chance.choice([row.server, "other"])
-        found[i] = Row(row.key, f"digest{chance.randrange(30)}", server)
+        found[i] = Row(row.key, f"digest{chance.randrange(chance.choice([30, 9_999]))}", server)
     match chance.randrange(4):
         case 0:
             del found[chance.randrange(len(found))]

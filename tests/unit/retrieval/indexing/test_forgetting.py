@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from armory.domain.query import Query
@@ -52,3 +54,14 @@ async def test_what_stays_is_found_and_not_embedded_again(
     assert [(m.tool.name, m.score) for m in after.matches] == [
         (m.tool.name, m.score) for m in before.matches
     ]
+
+
+async def test_what_a_server_says_anew_of_itself_counts_at_once(tools: list[ToolRecord]) -> None:
+    indexer = Indexer(None, None)
+    await indexer.run(tools)
+    told = [replace(tools[0], server_about="Marzipan."), *tools[1:]]
+    assert told == tools, "no client is told of it"
+    snapshot, _ = await indexer.run(told)
+    assert snapshot.postings.keyword("marzipan").max() == 0, "its name and description lack it"
+    hits = snapshot.postings.search("marzipan")
+    assert hits.rows.tolist() == [0]

@@ -79,6 +79,14 @@ def test_keyword_is_absolute(postings: Postings) -> None:
     assert postings.keyword("of the").max() == 0
 
 
+@pytest.mark.parametrize("query", ["commit history", "deeploy an application", "history kuberntes"])
+def test_keyword_of_what_was_found_already_is_the_same(postings: Postings, query: str) -> None:
+    """A misspelt word counts for nothing in it, though the search found what was meant."""
+    found = postings.search(query)
+    assert postings.keyword(query, found).tolist() == postings.keyword(query).tolist()
+    assert found.literal == (query == "commit history")
+
+
 def test_fields_say_where_the_hit_was(postings: Postings) -> None:
     hits = postings.search("git commit history")
     rows = np.array([1, 0, 2])

@@ -19,6 +19,7 @@ from armory.retrieval.rankers.formulas import (
     LexicalRanker,
     SemanticRanker,
     cosine,
+    hybrid,
     keyword,
 )
 from armory.retrieval.rankers.fusion import best_of, fuse
@@ -118,6 +119,9 @@ def test_formulas_are_what_they_say() -> None:
         HybridRanker().formula(found), 0.7 * np.maximum(meaning, 0) + 0.3 * words, rtol=1e-5
     )
     np.testing.assert_allclose(LexicalRanker().formula(found), words)
+    some = np.array([2, 0])
+    for formula in (keyword, cosine, hybrid):
+        assert formula(found, some).tolist() == formula(found)[some].tolist()
     assert HybridRanker().formula(found).min() >= 0
 
 

@@ -39,8 +39,9 @@ def test_spread_signals_are_the_judged_ones_and_nothing_elsewhere() -> None:
         "need": [0.5] * 4,
         "w": [1, 2, 3, 4],
     }
-    for position in range(4):
+    for position in (0, 1, 2, 3, 3):
         assert found.at(position) == {name: v[position] for name, v in found.items()}
+        found.at(position)["a"] = 9.0  # the caller's own
 
 
 @pytest.mark.parametrize("size", [1, 5, 99, 100, 101, 799, 800, 5_003])
