@@ -17,8 +17,7 @@ from typing import Any
 import click
 
 from armory.cli.output import say_failure
-from armory.config import ConfigProblems
-from armory.config.load import armory_home
+from armory.config.home import armory_home
 from armory.config.problems import nearest
 from armory.errors import ArmoryError, ConfigError, InvalidRequest, UpstreamUnavailable
 from armory.observability.logging import configure_logging
@@ -116,8 +115,11 @@ def told(error: ArmoryError | OSError) -> dict[str, Any]:
     for name in ("path", "parameter", "retry_after_s"):
         if (value := getattr(error, name, None)) not in (None, ""):
             shown[name] = value
-    if isinstance(error, ConfigProblems):
-        shown["problems"] = error.as_json()
+    if isinstance(error, ConfigError):
+        from armory.config.loaded import ConfigProblems  # with all models: only where it is needed
+
+        if isinstance(error, ConfigProblems):
+            shown["problems"] = error.as_json()
     return shown
 
 

@@ -8,14 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from armory.cli.output import say_notice
-from armory.config import Loaded, find_config, load_file, warnings_of
-from armory.config.load import FILE_NAME
+from armory.config.home import FILE_NAME, find_config
+
+if TYPE_CHECKING:
+    from armory.config import Loaded
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 
@@ -71,6 +73,8 @@ def loaded_config(given: str | None, *, quiet: bool = False) -> Loaded:
     Raises:
         ConfigError: there is none, or it does not hold.
     """
+    from armory.config.load import load_file  # a command that asks a gateway needs no models
+
     loaded = load_file(find_config(given))
     if not quiet:
         say_notices(loaded)
@@ -85,6 +89,8 @@ def say_notices(loaded: Loaded) -> None:
 
 def notices_of(loaded: Loaded) -> list[str]:
     """What is worth knowing of a configuration that holds."""
+    from armory.config.checks import warnings_of
+
     return [*loaded.notices, *warnings_of(loaded.config)]
 
 

@@ -1,10 +1,18 @@
-"""`armory.yaml`: models, loading, schema. Read by `runtime` and `cli` only."""
+"""`armory.yaml`: models, loading, schema. Read by `runtime` and `cli` only.
 
-from armory.config.checks import warnings_of
-from armory.config.load import find_config, load_file, load_text
-from armory.config.loaded import ConfigProblems, Loaded
-from armory.config.model import Config
-from armory.config.problems import Problem
+The models are made when they are first asked for: a command that asks a gateway needs none.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from armory.config.checks import warnings_of
+    from armory.config.home import find_config
+    from armory.config.load import load_file, load_text
+    from armory.config.loaded import ConfigProblems, Loaded
+    from armory.config.model import Config
+    from armory.config.problems import Problem
 
 __all__ = [
     "Config",
@@ -16,3 +24,21 @@ __all__ = [
     "load_text",
     "warnings_of",
 ]
+
+_PLACES = {
+    "Config": "model",
+    "ConfigProblems": "loaded",
+    "Loaded": "loaded",
+    "Problem": "problems",
+    "find_config": "home",
+    "load_file": "load",
+    "load_text": "load",
+    "warnings_of": "checks",
+}
+
+
+def __getattr__(name: str) -> Any:
+    place = _PLACES.get(name)
+    if place is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{place}"), name)

@@ -1,6 +1,6 @@
 """From a file to a `Config`, or to every problem at once.
 
-Owns: finding the file, merging client maps, filling variables, naming what is wrong. Never
+Owns: merging client maps, filling variables, naming what is wrong. Never
 imports a room above `domain`.
 """
 
@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path as File
 from typing import Any
 
-import platformdirs
 from pydantic import ValidationError
 
 from armory.config.checks import cross_check
@@ -19,6 +18,7 @@ from armory.config.clients import import_servers
 from armory.config.dotenv import NAME as DOTENV
 from armory.config.dotenv import read_variables
 from armory.config.expand import expand_tree
+from armory.config.home import armory_home
 from armory.config.loaded import ConfigProblems, Loaded, Place
 from armory.config.model import Config
 from armory.config.partial import without
@@ -27,7 +27,6 @@ from armory.config.source import Source
 from armory.config.validation import problems_of
 from armory.errors import ConfigError
 
-FILE_NAME = "armory.yaml"
 CLIENT_MAPS = ("mcpServers", "servers")
 _IGNORED_BESIDE_MAPS = ("inputs",)
 _DEFAULTS: Mapping[Path, str] = {
@@ -35,32 +34,6 @@ _DEFAULTS: Mapping[Path, str] = {
     ("storage", "cache_dir"): "${ARMORY_HOME}/cache",
     ("tool_rag", "openai", "api_key"): "${OPENAI_API_KEY:-}",
 }
-
-
-def armory_home(environ: Mapping[str, str] | None = None) -> File:
-    """`$ARMORY_HOME`, else the platform's folder for user data."""
-    chosen = (os.environ if environ is None else environ).get("ARMORY_HOME")
-    return File(chosen) if chosen else File(platformdirs.user_data_dir("armory", appauthor=False))
-
-
-def find_config(given: str | None, environ: Mapping[str, str] | None = None) -> File:
-    """The file to read: `given`, else `$ARMORY_CONFIG`, else `./armory.yaml`.
-
-    Raises:
-        ConfigError: there is none.
-    """
-    environ = os.environ if environ is None else environ
-    for origin, name in (("--config", given), ("$ARMORY_CONFIG", environ.get("ARMORY_CONFIG"))):
-        if name:
-            if not File(name).is_file():
-                raise ConfigError(f"{origin} names {name!r}, where no file is")
-            return File(name)
-    if not File(FILE_NAME).is_file():
-        raise ConfigError(
-            f"no {FILE_NAME} in {File.cwd()}; write one with `armory init`, "
-            "or name one with --config or $ARMORY_CONFIG"
-        )
-    return File(FILE_NAME)
 
 
 def read_file(path: File) -> str:

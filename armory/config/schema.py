@@ -5,9 +5,15 @@ Owns: the export. Never imports a room.
 
 from __future__ import annotations
 
+import ast
+import inspect
+import itertools
 import json
+import textwrap
+from collections.abc import Iterator
 from typing import Any
 
+from armory.config.base import Block
 from armory.config.model import Config
 
 SCHEMA_FILE = "armory.schema.json"
@@ -21,6 +27,7 @@ def config_schema() -> dict[str, Any]:
     `servers`) are accepted at the top level with whatever they hold.
     """
     schema: dict[str, Any] = Config.model_json_schema()
+    _describe(schema)
     _accept_variables(schema)
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema"
     schema["title"] = "armory.yaml"
@@ -41,6 +48,40 @@ def config_schema() -> dict[str, Any]:
 def schema_text() -> str:
     """The schema as it is written to files."""
     return json.dumps(config_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
+def _describe(schema: dict[str, Any]) -> None:
+    """Give each key the text that stands below its field; read here alone, since it takes as long
+    as making the models.
+    """
+    for block in _blocks(Block):
+        shown = schema if block is Config else schema["$defs"].get(block.__name__, {})
+        keys: dict[str, Any] = shown.get("properties", {})
+        for base in block.__mro__[: block.__mro__.index(Block)]:
+            for name, text in _texts(base).items():
+                if name in keys and "description" not in keys[name]:
+                    keys[name] = dict(sorted({**keys[name], "description": text}.items()))
+
+
+def _blocks(block: type[Block]) -> Iterator[type[Block]]:
+    yield block
+    for inner in block.__subclasses__():
+        yield from _blocks(inner)
+
+
+def _texts(block: type) -> dict[str, str]:
+    """Field -> the text below it."""
+    (made,) = ast.parse(textwrap.dedent(inspect.getsource(block))).body
+    assert isinstance(made, ast.ClassDef)
+    return {
+        field.target.id: inspect.cleandoc(text.value.value)
+        for field, text in itertools.pairwise(made.body)
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and isinstance(text, ast.Expr)
+        and isinstance(text.value, ast.Constant)
+        and isinstance(text.value.value, str)
+    }
 
 
 def _accept_variables(node: Any) -> None:

@@ -25,8 +25,8 @@ _NAMED = re.compile(
 )
 _WORDS = re.compile(
     r"\b(?:errors?|fatal|fail(?:s|ed|ure)?|cannot|can't|could not|couldn't|not found|denied|missing"
-    r"|required?|invalid|unable|refused|unknown|no such|must|please (?:set|provide)|not set|unset"
-    r"|unauthori[sz]ed|forbidden)\b",
+    r"|no matching|required?|invalid|unable|refused|unknown|no such|must|please (?:set|provide)"
+    r"|not set|unset|unauthori[sz]ed|forbidden)\b",
     re.IGNORECASE,
 )
 

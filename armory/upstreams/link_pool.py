@@ -22,6 +22,7 @@ from armory.protocol.session_events import Ended, Lost, SessionEvent, SessionObs
 from armory.tasks import Tasks
 from armory.upstreams.clock import Clock
 from armory.upstreams.connecting.negotiate import Connector
+from armory.upstreams.connecting.start_turns import StartTurns
 from armory.upstreams.connecting.verdict import NoHandshake
 from armory.upstreams.link_slot import LinkSlot, SessionCounts, count_sessions
 from armory.upstreams.session.base import BaseLink
@@ -48,15 +49,22 @@ class LinkPool:
         connector: opens links.
         observer: who is told what happens on the sessions.
         clock: for idle times.
+        turns: in which the processes of all upstreams start; those of single callers need none.
     """
 
     def __init__(
-        self, spec: UpstreamSpec, connector: Connector, observer: SessionObserver, clock: Clock
+        self,
+        spec: UpstreamSpec,
+        connector: Connector,
+        observer: SessionObserver,
+        clock: Clock,
+        turns: StartTurns,
     ) -> None:
         self.spec = spec
         self._observer = observer
         self._connector = connector
         self._clock = clock
+        self._turns = turns
         self._slots: dict[tuple[str, str], LinkSlot] = {}
         self._wanted: dict[str, frozenset[str]] = {}
         self._tasks = Tasks()
@@ -277,6 +285,12 @@ class LinkPool:
         return link
 
     async def _linked(self, slot: LinkSlot) -> BaseLink:
+        if slot.owner != OWN or not self.spec.is_stdio:
+            return await self._met(slot)
+        async with self._turns.turn(self._connector):
+            return await self._met(slot)
+
+    async def _met(self, slot: LinkSlot) -> BaseLink:
         connector, key = self._connector, slot.owner
         if not slot.legacy:
             return await connector.connect(

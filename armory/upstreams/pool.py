@@ -26,13 +26,14 @@ from armory.protocol.versions import Era
 from armory.tasks import Tasks, spawn, stop
 from armory.upstreams.breaker import State
 from armory.upstreams.clock import Clock, SystemClock
+from armory.upstreams.connecting.start_turns import StartTurns
 from armory.upstreams.link_slot import SessionCounts
 from armory.upstreams.oauth.people import Vault
 from armory.upstreams.oauth.subjects import CALLER
 from armory.upstreams.own_accounts import lists_before_login
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.inflow import Inflow
-from armory.upstreams.spec import INFLOW_BYTES, UpstreamSpec
+from armory.upstreams.spec import CONCURRENT_STARTS, INFLOW_BYTES, UpstreamSpec
 from armory.upstreams.upstream import Upstream, declared_by
 
 log = structlog.get_logger(__name__)
@@ -70,6 +71,7 @@ class Pool:
         clock: for breakers and idle times.
         client_info: the gateway's `clientInfo` toward upstreams.
         inflow_bytes: of answers that are not whole yet, in all.
+        concurrent_starts: processes that start at once.
         vault: where people's logins at upstreams are.
 
     Attributes:
@@ -83,6 +85,7 @@ class Pool:
         clock: Clock | None = None,
         client_info: Mapping[str, Any] = CLIENT_INFO,
         inflow_bytes: int = INFLOW_BYTES,
+        concurrent_starts: int = CONCURRENT_STARTS,
         vault: Vault | None = None,
     ) -> None:
         self._vault = vault
@@ -90,6 +93,7 @@ class Pool:
         self.observers = SessionObservers()
         self._client_info = dict(client_info)
         self._inflow = Inflow(inflow_bytes)
+        self._turns = StartTurns(concurrent_starts)
         self._upstreams = {spec.key: self._make(spec) for spec in specs}
         self._retiring = Tasks()
         self._reaper: asyncio.Task[None] | None = None
@@ -298,7 +302,13 @@ class Pool:
 
     def _make(self, spec: UpstreamSpec) -> Upstream:
         return Upstream(
-            spec, self._clock, self._client_info, self.observers, self._inflow, self._vault
+            spec,
+            self._clock,
+            self._client_info,
+            self.observers,
+            self._inflow,
+            self._turns,
+            self._vault,
         )
 
     def logins_changed(self) -> None:

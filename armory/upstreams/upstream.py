@@ -19,6 +19,7 @@ from armory.protocol.session_events import SessionObserver, SessionObservers
 from armory.upstreams.breaker import Breaker, State
 from armory.upstreams.clock import Clock
 from armory.upstreams.connecting.negotiate import Connector
+from armory.upstreams.connecting.start_turns import StartTurns
 from armory.upstreams.connecting.verdict import NoHandshake
 from armory.upstreams.error_output import ErrorOutput
 from armory.upstreams.link_pool import LinkPool
@@ -65,6 +66,8 @@ class Upstream:
         clock: for breaker and idle times.
         client_info: the gateway's `clientInfo`.
         observer: who is told what happens on the sessions of any upstream.
+        inflow: counts what upstreams have sent of messages that are not whole yet.
+        turns: in which processes start.
         vault: where people's logins are.
 
     Attributes:
@@ -79,6 +82,7 @@ class Upstream:
         client_info: Mapping[str, Any],
         observer: SessionObserver,
         inflow: Inflow,
+        turns: StartTurns,
         vault: Vault | None = None,
     ) -> None:
         self.spec = spec
@@ -90,7 +94,7 @@ class Upstream:
         self.connector = Connector(spec, client_info, self.errors, inflow, vault)
         self.observers = SessionObservers()
         self.observers.add(observer)
-        self.links = LinkPool(spec, self.connector, self.observers, clock)
+        self.links = LinkPool(spec, self.connector, self.observers, clock, turns)
         self._clock = clock
 
     async def request(self, owner: Owner, call: Call) -> Reply:

@@ -12,7 +12,7 @@ import click
 
 from armory.cli.options import json_option
 from armory.cli.output import out, print_json
-from armory.config.load import FILE_NAME
+from armory.config.home import FILE_NAME
 from armory.config.schema import SCHEMA_FILE, schema_text
 from armory.errors import ConfigError
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from armory.config.load import armory_home
+from armory.config.home import armory_home
 from armory.errors import (
     AccessDenied,
     ArmoryError,

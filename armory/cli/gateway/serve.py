@@ -175,7 +175,7 @@ async def _serve_stdio(loaded: Loaded, announcer: Announcer) -> None:
         runtime = await stack.enter_async_context(open_runtime(loaded))
         await runtime.admit(principal)
         await runtime.ready()
-        collector.settle()
+        collector.begun()
         served = serve_stdio(
             runtime.gateway,
             principal,
@@ -209,7 +209,7 @@ def _on_signals(stop: asyncio.Event, reload: asyncio.Event) -> None:
 
 async def _say_ready(runtime: Runtime, announcer: Announcer, collector: Collector) -> None:
     await runtime.ready()
-    collector.settle()
+    collector.begun()
     status = runtime.supervisor.status()
     awaited = [key for key, found in status.items() if found.state != "ready" and not found.error]
     down = [key for key, found in status.items() if found.error]

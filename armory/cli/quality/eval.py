@@ -18,7 +18,7 @@ from rich.table import Table
 
 from armory.cli.output import EMBEDDING, out, print_json, say_error, say_notice, waiting
 from armory.config import find_config, load_file
-from armory.config.load import armory_home
+from armory.config.home import armory_home
 from armory.errors import BackendError, ConfigError
 from armory.evaluation.dataset import Dataset, among, load_dataset, load_uses
 from armory.evaluation.report import failure_json, missed_gates, parse_gate, to_json

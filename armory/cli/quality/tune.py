@@ -15,7 +15,7 @@ from rich.table import Table
 from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import EMBEDDING, out, print_json, say_notice, waiting
 from armory.cli.quality.eval import options_of
-from armory.config.load import armory_home
+from armory.config.home import armory_home
 from armory.domain.tool import ToolRecord
 from armory.errors import ConfigError
 from armory.evaluation.dataset import Dataset, load_dataset, load_tools

@@ -20,6 +20,7 @@ from armory.protocol.session_events import SessionObserver
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, Era
 from armory.upstreams.connecting.describing import Description
 from armory.upstreams.connecting.meeting import meet
+from armory.upstreams.connecting.start_turns import Waiting
 from armory.upstreams.connecting.starting import Starting
 from armory.upstreams.connecting.verdict import NO_VERDICT, NoHandshake, Transport, Verdict, refuses
 from armory.upstreams.error_output import ErrorOutput
@@ -53,7 +54,7 @@ class Connector:
         vault: where people's logins are.
 
     Attributes:
-        starting: the process that has not answered yet, while there is one.
+        awaited: processes that have not answered yet, and turns to start that have not come.
     """
 
     def __init__(
@@ -66,7 +67,7 @@ class Connector:
     ) -> None:
         self.spec = spec
         self._vault = vault
-        self.starting: Starting | None = None
+        self.awaited: list[Starting | Waiting] = []
         self._errors = ErrorOutput() if errors is None else errors
         self._dies = False
         self.verdict: Verdict | None = None
@@ -77,6 +78,11 @@ class Connector:
         self._client: HttpClient | None = None
         self._identity: Identity | None = None
         self._description = Description(spec)
+
+    @property
+    def starting(self) -> Starting | Waiting | None:
+        """What is awaited for longest."""
+        return self.awaited[0] if self.awaited else None
 
     @property
     def offer(self) -> str:
@@ -244,7 +250,8 @@ class Connector:
         )
 
     async def _started(self, link: StdioLink, meet: Callable[[float], Awaitable[_Found]]) -> _Found:
-        self.starting = starting = Starting(link)
+        starting = Starting(link)
+        self.awaited.append(starting)
         try:
             await link.open()
             return await starting.answer(meet)
@@ -252,8 +259,7 @@ class Connector:
             await link.close()
             raise
         finally:
-            if self.starting is starting:
-                self.starting = None
+            self.awaited.remove(starting)
 
     async def _met(
         self, link: StdioLink, capabilities: Mapping[str, Any], within_s: float

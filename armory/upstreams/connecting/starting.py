@@ -68,7 +68,7 @@ class Starting:
             look_s = min(LOOK_S, spec.start_timeout_s)
             worked: int | None = None
             while not (await asyncio.wait((task,), timeout=wait_s))[0]:
-                done = self._work()
+                done = self.work_done()
                 if worked is not None and (spec.launcher is None or done == worked):
                     raise UpstreamTimeout(
                         f"upstream {spec.key!r}: {self.said}. If it needs longer, raise "
@@ -80,7 +80,8 @@ class Starting:
         finally:
             await stop(task)
 
-    def _work(self) -> int:
+    def work_done(self) -> int:
+        """A figure that grows while the process, or one that it started, does anything."""
         return self._link.process.work_done() if self._link.process is not None else 0
 
 

@@ -17,6 +17,8 @@ log = structlog.get_logger(__name__)
 RATE = 1_000.0
 """Units a second. A notification costs one, and one more for each KiB."""
 BURST = 5_000.0
+TOLD_TO_ALL = 20.0
+"""What it costs that lists changed: every open session is looked at, the lists are asked for."""
 NUISANCE = 10.0
 """What garbage costs, an answer to nothing, a request of the upstream's own."""
 _LONGEST_PAUSE_S = 1.0
@@ -43,9 +45,9 @@ class Budget:
         self._nuisance = 0.0
         self._lines: dict[str, tuple[float, int]] = {}
 
-    def notification(self, size: int) -> None:
+    def notification(self, size: int, cost: float = 1.0) -> None:
         """One of `size` bytes came."""
-        self._spend(1.0 + size / 1024)
+        self._spend(cost + size / 1024)
 
     def nuisance(self, size: int = 0) -> None:
         """Something came that costs more than it can be worth."""

@@ -15,6 +15,7 @@ from armory.protocol import jsonrpc
 from armory.protocol.link import Call, Params, Reply
 from armory.protocol.upstream_messages import UnreadableMessage, decode
 from armory.upstreams.session.base import TOO_NOISY, LinkContext
+from armory.upstreams.session.deadline import CallDeadline
 from armory.upstreams.session.multiplexer import cancelled_params
 from armory.upstreams.session.pending import Note
 from armory.upstreams.session.stateful import StatefulLink
@@ -83,7 +84,7 @@ class DuplexLink(StatefulLink):
         """Send a notification."""
         await self._write_bounded(jsonrpc.notification(method, params))
 
-    async def _exchange(self, call: Call, scope: asyncio.Timeout) -> Reply:
+    async def _exchange(self, call: Call, scope: CallDeadline) -> Reply:
         if self.closed:
             raise self.unavailable(self._death or "the session is closed")
         pending = self.requests.open(call, scope)

@@ -6,7 +6,6 @@ What the upstream asks is `questions`' affair. Never imports a transport.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable
 
 import structlog
@@ -18,6 +17,7 @@ from armory.protocol.codes import INTERNAL_ERROR
 from armory.protocol.link import Call, Params, Reply
 from armory.protocol.loglevels import loud_enough
 from armory.protocol.meta import PROGRESS_TOKEN, SUBSCRIPTION_ID
+from armory.protocol.methods import LISTS_CHANGED
 from armory.protocol.rawjson import encode, object_of, text_of, value
 from armory.protocol.upstream_messages import (
     ABSENT,
@@ -28,6 +28,8 @@ from armory.protocol.upstream_messages import (
     params_of,
 )
 from armory.upstreams.session.base import BaseLink
+from armory.upstreams.session.budget import TOLD_TO_ALL
+from armory.upstreams.session.deadline import CallDeadline
 from armory.upstreams.session.pending import Item, Note, Pending
 from armory.upstreams.session.questions import Question, Questions
 
@@ -55,7 +57,7 @@ class RequestMultiplexer:
         self.pending: dict[int, Pending] = {}
         self.questions = Questions(link, send, self.pending, exact=exact)
 
-    def open(self, call: Call, scope: asyncio.Timeout | None = None) -> Pending:
+    def open(self, call: Call, scope: CallDeadline | None = None) -> Pending:
         """Give a call its id and its place."""
         self._last_id += 1
         pending = Pending(self._last_id, call, scope)
@@ -100,7 +102,8 @@ class RequestMultiplexer:
             self._link.budget.nuisance(len(memoryview(message.params)))
             self.questions.serve(Question(encode(message.id), message.method, params), via)
             return None
-        self._link.budget.notification(len(memoryview(message.params)))
+        cost = TOLD_TO_ALL if message.method in LISTS_CHANGED else 1.0
+        self._link.budget.notification(len(memoryview(message.params)), cost)
         if message.method == "notifications/cancelled":
             self.questions.withdraw(params)
             return None
@@ -122,7 +125,7 @@ class RequestMultiplexer:
             else:
                 if not self.questions.answered_late(message.id):
                     self._link.budget.nuisance(len(memoryview(message.result)))
-                    self._link.budget.say(log.info, "upstream_answer_unexpected")
+                    self._link.budget.say(log.debug, "upstream_answer_unexpected")
                 return None
         return pending, self.reply_of(message, pending.call.method)
 

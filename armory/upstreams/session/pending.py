@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call, ClientChannel, ClientGone, Params, Reply
+from armory.upstreams.session.deadline import CallDeadline
 
 _BACKLOG = 1024
 
@@ -38,15 +39,13 @@ class Pending:
         "client",
         "id",
         "questions",
-        "remaining",
     )
 
-    def __init__(self, request_id: int, call: Call, scope: asyncio.Timeout | None) -> None:
+    def __init__(self, request_id: int, call: Call, scope: CallDeadline | None) -> None:
         self.id = request_id
         self.call = call
         self.client: ClientChannel | None = call.client
         self.questions: set[asyncio.Task[None]] = set()
-        self.remaining: float | None = None
         self._inbox: deque[Item] = deque()
         self._waiter: asyncio.Future[None] | None = None
         self._scope = scope
@@ -83,18 +82,12 @@ class Pending:
 
     def pause(self) -> None:
         """Stop the deadline while the client is being asked, once or several times at once."""
-        scope = self._scope
         self._pauses += 1
-        if scope is not None and self.remaining is None and (when := scope.when()) is not None:
-            self.remaining = max(0.0, when - asyncio.get_running_loop().time())
-            scope.reschedule(None)
+        if self._scope is not None:
+            self._scope.pause()
 
     def resume(self) -> None:
         """Let the deadline run again, when nothing is asked any more."""
-        scope = self._scope
         self._pauses -= 1
-        if self._pauses:
-            return
-        if scope is not None and self.remaining is not None and not scope.expired():
-            scope.reschedule(asyncio.get_running_loop().time() + self.remaining)
-        self.remaining = None
+        if not self._pauses and self._scope is not None:
+            self._scope.resume()

@@ -6,12 +6,13 @@ transport.
 
 from __future__ import annotations
 
-import asyncio
 from abc import abstractmethod
 
 from armory.errors import UpstreamOverloaded, UpstreamTimeout
+from armory.http1.deadlines import Deadlines
 from armory.protocol.link import Call, ClientChannel, Reply
 from armory.upstreams.session.base import BaseLink, LinkContext
+from armory.upstreams.session.deadline import CallDeadline
 from armory.upstreams.session.multiplexer import RequestMultiplexer
 
 
@@ -27,10 +28,11 @@ class StatefulLink(BaseLink):
 
     def __init__(self, context: LinkContext, *, exact: bool) -> None:
         super().__init__(context)
+        self._deadlines = Deadlines()
         self.requests = RequestMultiplexer(self, self._send_answer, exact=exact)
 
     @abstractmethod
-    async def _exchange(self, call: Call, scope: asyncio.Timeout) -> Reply:
+    async def _exchange(self, call: Call, scope: CallDeadline) -> Reply:
         """Send one call and wait for its answer; `scope` is its deadline."""
 
     @abstractmethod
@@ -42,7 +44,7 @@ class StatefulLink(BaseLink):
         timeout_s = self.spec.call_timeout_s if call.timeout_s is None else call.timeout_s
         waits = False
         try:
-            async with asyncio.timeout(timeout_s) as scope:
+            with CallDeadline(self._deadlines, timeout_s) as scope:
                 if call.client is not None and call.client.log_level is not None:
                     await self.ensure_log_level(call)
                 turn = self.requests.questions.turn_for(call)

@@ -23,6 +23,7 @@ from armory.protocol.link import Call, Params, Reply
 from armory.protocol.upstream_messages import UnreadableMessage, UpstreamMessage
 from armory.protocol.versions import VERSION_HEADER_SINCE
 from armory.upstreams.session.base import Identity, LinkContext
+from armory.upstreams.session.deadline import CallDeadline
 from armory.upstreams.session.handshake import initialize
 from armory.upstreams.session.multiplexer import cancelled_params
 from armory.upstreams.session.pending import Note, Pending
@@ -118,7 +119,7 @@ class LegacyHttpLink(StatefulLink):
         """POST a notification."""
         await self._post(jsonrpc.notification(method, params))
 
-    async def _exchange(self, call: Call, scope: asyncio.Timeout) -> Reply:
+    async def _exchange(self, call: Call, scope: CallDeadline) -> Reply:
         try:
             return await self._in_session(call, scope)
         except TimeoutError:
@@ -128,7 +129,7 @@ class LegacyHttpLink(StatefulLink):
         except (BodyTooLarge, EventTooLarge, UnreadableMessage) as error:
             raise self.unintelligible(str(error)) from None
 
-    async def _in_session(self, call: Call, scope: asyncio.Timeout) -> Reply:
+    async def _in_session(self, call: Call, scope: CallDeadline) -> Reply:
         """The exchange; once more in a new session where the upstream has forgotten this one."""
         if call.method == "initialize":
             return await self._attempt(call, scope)
@@ -144,7 +145,7 @@ class LegacyHttpLink(StatefulLink):
         await self._renew(generation)
         return await self._attempt(call, scope)
 
-    async def _attempt(self, call: Call, scope: asyncio.Timeout) -> Reply:
+    async def _attempt(self, call: Call, scope: CallDeadline) -> Reply:
         if self._closing:
             raise self.unavailable("the session is closed")
         pending = self.requests.open(call, scope)

@@ -25,6 +25,7 @@ SDKS = ("mcp", "mcp_types", "openai", "qdrant_client", "onnxruntime", "tokenizer
 DATABASE = ("sqlalchemy", "alembic")
 HTTP = ("aiohttp", "httptools")
 ARRAYS = ("numpy", "armory.retrieval.features")
+MODELS = ("pydantic", "armory.config.model")
 GATEWAY = (
     "aiohttp.web",
     "armory.agent.loop",
@@ -62,16 +63,20 @@ def loaded(arguments: tuple[str, ...], folder: Path, program: str = PROGRAM) -> 
 @pytest.mark.parametrize(
     ("arguments", "needed", "unwanted"),
     [
-        (("keys", "list"), "sqlalchemy", ("alembic", *SDKS, *HTTP, *GATEWAY)),
+        (("keys", "list"), "sqlalchemy", ("alembic", *ARRAYS, *SDKS, *HTTP, *GATEWAY)),
         (
             ("validate",),
             "armory.config.model",
             ("numpy", "armory.retrieval.features", *SDKS, *HTTP, *DATABASE, *GATEWAY),
         ),
-        (("status", "--url", "http://127.0.0.1:1"), "armory.config.load", (*ARRAYS, *REMOTE)),
-        (("tools", *NOWHERE), "aiohttp", REMOTE),
-        (("call", *NOWHERE, "tool"), "aiohttp", REMOTE),
-        (("search", *NOWHERE, "words"), "aiohttp", REMOTE),
+        (
+            ("status", "--url", "http://127.0.0.1:1"),
+            "armory.config.home",
+            (*ARRAYS, *HTTP, *MODELS, *REMOTE),
+        ),
+        (("tools", *NOWHERE), "aiohttp", (*ARRAYS, *MODELS, *REMOTE)),
+        (("call", *NOWHERE, "tool"), "aiohttp", (*ARRAYS, *MODELS, *REMOTE)),
+        (("search", *NOWHERE, "words"), "aiohttp", (*ARRAYS, *MODELS, *REMOTE)),
     ],
     ids=["keys", "validate", "status", "tools", "call", "search"],
 )

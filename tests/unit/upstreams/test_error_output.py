@@ -35,6 +35,12 @@ npm error 404
 npm error 404  'no-such@*' is not in this registry.
 npm error A complete log of this run can be found in: /root/.npm/_logs/x.log
 """
+VERSION = """\
+npm error code ETARGET
+npm error notarget No matching version found for zod@^99.
+npm error notarget In most cases you or one of your dependencies are requesting
+npm error notarget a package version that doesn't exist.
+"""
 PLAIN = """\
 Please set GITHUB_TOKEN
 usage: server [options]
@@ -47,6 +53,7 @@ usage: server [options]
         (PYTHON, "ModuleNotFoundError: No module named 'pandas'"),
         (NODE, "Error: Cannot find module '/srv/index.js'"),
         (NPM, "404 Not Found - GET https://registry.npmjs.org/no-such - Not found"),
+        (VERSION, "notarget No matching version found for zod@^99."),
         (PLAIN, "Please set GITHUB_TOKEN"),
         ("one\ntwo\n", "two"),
         ("npm warn Unknown user config\n", ""),

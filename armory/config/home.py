@@ -1,0 +1,42 @@
+"""Where things are: the folder of Armory's data, and the configuration file.
+
+Owns: `armory_home`, `find_config`. Never imports a model.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path as File
+
+import platformdirs
+
+from armory.errors import ConfigError
+
+FILE_NAME = "armory.yaml"
+
+
+def armory_home(environ: Mapping[str, str] | None = None) -> File:
+    """`$ARMORY_HOME`, else the platform's folder for user data."""
+    chosen = (os.environ if environ is None else environ).get("ARMORY_HOME")
+    return File(chosen) if chosen else File(platformdirs.user_data_dir("armory", appauthor=False))
+
+
+def find_config(given: str | None, environ: Mapping[str, str] | None = None) -> File:
+    """The file to read: `given`, else `$ARMORY_CONFIG`, else `./armory.yaml`.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    environ = os.environ if environ is None else environ
+    for origin, name in (("--config", given), ("$ARMORY_CONFIG", environ.get("ARMORY_CONFIG"))):
+        if name:
+            if not File(name).is_file():
+                raise ConfigError(f"{origin} names {name!r}, where no file is")
+            return File(name)
+    if not File(FILE_NAME).is_file():
+        raise ConfigError(
+            f"no {FILE_NAME} in {File.cwd()}; write one with `armory init`, "
+            "or name one with --config or $ARMORY_CONFIG"
+        )
+    return File(FILE_NAME)

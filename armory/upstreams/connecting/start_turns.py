@@ -1,0 +1,109 @@
+"""Turns of processes that start: so many at once, the others wait in line.
+
+Owns: who starts now, and what is said of who waits. Never imports the pool.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator
+from typing import Protocol
+
+from armory.tasks import start, stop
+from armory.upstreams.connecting.starting import LOOK_S, Starting
+from armory.upstreams.spec import CONCURRENT_STARTS
+
+
+class Waiting:
+    """A start whose turn has not come.
+
+    Args:
+        turns: where it waits.
+    """
+
+    def __init__(self, turns: StartTurns) -> None:
+        self._turns = turns
+        self.granted: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    @property
+    def said(self) -> str:
+        """What is awaited, for people."""
+        return self._turns.said(self)
+
+
+class Starter(Protocol):
+    """Who shows what its starts wait for."""
+
+    awaited: list[Starting | Waiting]
+
+
+class StartTurns:
+    """At most `limit` starts at once, in the order in which they asked.
+
+    Args:
+        limit: of starts; at least 1.
+        look_s: seconds; a start that did nothing for so long, as one that waits for a login does,
+            lets the next begin, and goes on beside it.
+    """
+
+    def __init__(self, limit: int = CONCURRENT_STARTS, look_s: float = LOOK_S) -> None:
+        self._limit = self._free = limit
+        self._look_s = look_s
+        self._line: list[Waiting] = []
+
+    def said(self, waiting: Waiting) -> str:
+        """What `waiting` waits for, for people."""
+        before = self._line.index(waiting) if waiting in self._line else 0
+        next_ones = f", {before} come before it" if before else ""
+        return (
+            f"waits for its turn: {self._limit} others start now{next_ones} "
+            f"(server.limits.concurrent_starts)"
+        )
+
+    @contextlib.asynccontextmanager
+    async def turn(self, starter: Starter) -> AsyncGenerator[None]:
+        """Wait for a turn, and have it for the block."""
+        await self._come(starter)
+        watching = start(self._watch(starter), "see whether a start goes on")
+        watching.add_done_callback(lambda _ended: self._next())
+        try:
+            yield
+        finally:
+            await stop(watching)
+
+    async def _come(self, starter: Starter) -> None:
+        if self._free:
+            self._free -= 1
+            return
+        waiting = Waiting(self)
+        starter.awaited.append(waiting)
+        self._line.append(waiting)
+        try:
+            await waiting.granted
+        except asyncio.CancelledError:
+            if waiting in self._line:
+                self._line.remove(waiting)
+            else:
+                self._next()
+            raise
+        finally:
+            starter.awaited.remove(waiting)
+
+    async def _watch(self, starter: Starter) -> None:
+        """Until the start does nothing any more."""
+        before: list[tuple[Starting, int]] = []
+        while True:
+            await asyncio.sleep(self._look_s)
+            now = [(one, one.work_done()) for one in starter.awaited if isinstance(one, Starting)]
+            if now and now == before:
+                return
+            before = now
+
+    def _next(self) -> None:
+        while self._line:
+            waiting = self._line.pop(0)
+            if not waiting.granted.done():  # nobody gave it up meanwhile
+                waiting.granted.set_result(None)
+                return
+        self._free += 1
