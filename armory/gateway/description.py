@@ -85,7 +85,8 @@ class Description:
             + (f" Use {SEARCH} to find tools that are not listed." if filters else "")
         ]
         size = len(lines[0])
-        for key, lists in servers_shown(view.catalog, view.visible(context)).items():
+        shown = servers_shown(view.catalog, view.visible(context), view.tables.by_server)
+        for key, lists in shown.items():
             line = f"- {key}: {' '.join(lists.instructions.split()) or purpose(key, lists)}"
             line = line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 3] + "..."
             if size + len(line) > _MAX_INSTRUCTIONS:

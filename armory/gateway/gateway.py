@@ -20,6 +20,7 @@ from armory.gateway.calls.forwarding import Forwarder
 from armory.gateway.calls.meta_tools import MetaTools
 from armory.gateway.calls.skills import Skills
 from armory.gateway.calls.tool_calls import ToolCalls
+from armory.gateway.changes.announcements import Announcements
 from armory.gateway.changes.changes import Changes
 from armory.gateway.changes.differences import ViewDifference
 from armory.gateway.context import RequestContext, served_from
@@ -131,6 +132,7 @@ class Gateway:
         self._view = View(EMPTY, policy or Policy(), settings or GatewaySettings())
         self._prepared: ViewDifference | None = None
         self.changes = Changes(pool, services.tasks, self._may_use, services.on_dropped)
+        self._announcements = Announcements(self._list_changed)
         self.principal_lists = PrincipalLists(pool, self.changes.tell_owner)
         self.declared_lists = DeclaredLists(pool, self.changes.tell_alike)
         self._principal_views = PrincipalViews(
@@ -261,10 +263,15 @@ class Gateway:
         """As `SessionObserver.on_session_event`."""
         if isinstance(event, Notified):
             if event.list_changed:
-                self.principal_lists.on_list_changed(event.server, event.owner)
-                for owner in self.changes.served_alone(event.server, event.owner):
-                    self.principal_lists.own(event.server, owner, self._view)
-            self.changes.on_notification(event)
+                self._announcements.take(event)
+            else:
+                self.changes.on_notification(event)
+
+    def _list_changed(self, event: Notified) -> None:
+        self.principal_lists.on_list_changed(event.server, event.owner)
+        for owner in self.changes.served_alone(event.server, event.owner):
+            self.principal_lists.own(event.server, owner, self._view)
+        self.changes.on_notification(event)
 
     async def session_ended(self, session_id: str) -> None:
         """A legacy session ended: forget what was kept for it alone."""
@@ -273,6 +280,7 @@ class Gateway:
 
     async def close(self) -> None:
         """Stop what runs beside requests."""
+        self._announcements.close()
         await self.principal_lists.close()
         await self.declared_lists.close()
         await self.changes.close()

@@ -7,7 +7,7 @@ send is read by `upstream_messages`, which saves what it can. Never imports a tr
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -15,7 +15,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from armory.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from armory.protocol.errors import Malformed
-from armory.protocol.nesting import deeper_than
+from armory.protocol.nesting import deeper_than, pieces_deeper_than
 from armory.protocol.rawjson import brief, encode, excerpt, items, members, pack
 
 NULL = b"null"
@@ -121,11 +121,27 @@ def check_depth(body: bytes, limit: int) -> None:
         Malformed: it is nested deeper than `limit` levels.
     """
     if deeper_than(body, limit):
-        raise Malformed(
-            INVALID_REQUEST,
-            f"the message is nested deeper than {limit} levels; server.limits.json_depth sets "
-            "that limit",
-        )
+        raise _too_deep(limit)
+
+
+def check_depth_in_pieces(body: bytes, limit: int) -> Iterator[None]:
+    """The same for what may be large: one step for each piece of it.
+
+    Raises:
+        Malformed: it is nested deeper than `limit` levels.
+    """
+    for deeper in pieces_deeper_than(body, limit):
+        if deeper:
+            raise _too_deep(limit)
+        yield
+
+
+def _too_deep(limit: int) -> Malformed:
+    return Malformed(
+        INVALID_REQUEST,
+        f"the message is nested deeper than {limit} levels; server.limits.json_depth sets "
+        "that limit",
+    )
 
 
 def is_batch(body: bytes) -> bool:

@@ -142,15 +142,15 @@ class Pinning:
         self._write()
 
     def _write(self) -> None:
-        tools = {
-            key: {"fingerprint": pin.fingerprint, "definition": pin.definition}
-            for key, pin in sorted(self._pins.items())
-        }
-        text = json.dumps({"version": 2, "project": self._project, "tools": tools}, indent=1)
+        """One line for each tool: a difference of two files shows which ones differ."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)
         with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+            file.write(f'{{"version": 2, "project": {json.dumps(self._project)}, "tools": {{')
+            for place, (key, pin) in enumerate(sorted(self._pins.items())):
+                held = {"fingerprint": pin.fingerprint, "definition": pin.definition}
+                file.write(f"{',' if place else ''}\n{json.dumps(key)}: {json.dumps(held)}")
+            file.write("\n}}\n")
         Path(name).replace(self._path)
 
     def _tell(self, change: Changed) -> None:

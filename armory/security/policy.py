@@ -138,10 +138,19 @@ class VisibleCatalog:
 class _Cache:
     version: int = -1
     catalog: Catalog | None = None
-    by_server: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
+    by_server: dict[str, list[str]] | None = None
+    """Made for the first caller with packs: it takes a look at every tool."""
     visible: dict[tuple[Profile, str], VisibleCatalog] = field(
         default_factory=dict[tuple[Profile, str], VisibleCatalog]
     )
+
+    def names_of(self, server: str) -> Sequence[str]:
+        """The names of a server's tools."""
+        if self.by_server is None:
+            self.by_server = {}
+            for name, tool in self.catalog.tools.items() if self.catalog is not None else ():
+                self.by_server.setdefault(tool.server, []).append(name)
+        return self.by_server.get(server, ())
 
 
 class Policy:
@@ -240,8 +249,8 @@ class Policy:
         cache = self._cache
         if cache.catalog is not catalog:
             if catalog.version < cache.version:  # a request that began before the last swap
-                return self._make(_cache_of(catalog), profile, scope, view)
-            cache = self._cache = _cache_of(catalog)
+                return self._make(_Cache(catalog.version, catalog), profile, scope, view)
+            cache = self._cache = _Cache(catalog.version, catalog)
         visible = cache.visible.pop((profile, scope.key), None)
         if visible is None:
             visible = self._make(cache, profile, scope, view)
@@ -282,7 +291,7 @@ class Policy:
         tools = catalog.tools
         names: Iterable[str] = tools
         if view is not None:  # what a user has is small beside the catalog
-            whole = (n for s in view.servers for n in cache.by_server.get(s, ()))
+            whole = (n for s in view.servers for n in cache.names_of(s))
             names = {*whole, *(n for n in view.tools if n in tools)}
         if not scope.everything:
             names = (n for n in names if scope.has_tool(tools[n].server, n))
@@ -297,10 +306,3 @@ class Policy:
             skills=self._permitted(applicable, of_servers(catalog.skills)),
             version=catalog.version,
         )
-
-
-def _cache_of(catalog: Catalog) -> _Cache:
-    by_server: dict[str, list[str]] = {}
-    for name, tool in catalog.tools.items():
-        by_server.setdefault(tool.server, []).append(name)
-    return _Cache(catalog.version, catalog, by_server)

@@ -25,7 +25,7 @@ from armory.gateway.outcomes import Outcomes
 from armory.gateway.ports import Finder, Limiter
 from armory.gateway.query_parsing import check_size, meta_explain
 from armory.gateway.results.answers import Answers, unknown
-from armory.gateway.views.definitions import for_models, ui_meta
+from armory.gateway.views.definitions import ui_meta
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
@@ -164,7 +164,7 @@ def _without_skills(
 def _servers(context: RequestContext) -> tuple[list[dict[str, Any]], int]:
     """The servers of which the caller may call anything, with what they are for."""
     view = context.view
-    visible, tools = view.visible(context), view.catalog.tools
-    names = visible.tools.names
-    counts = Counter(t.server for n, t in tools.items() if n in names and for_models(t))
-    return shapes.about_servers(servers_shown(view.catalog, visible), counts)
+    visible, tables = view.visible(context), view.tables
+    names = visible.tools.names - tables.apps
+    counts = Counter({s: sum(map(names.__contains__, of)) for s, of in tables.by_server.items()})
+    return shapes.about_servers(servers_shown(view.catalog, visible, tables.by_server), counts)

@@ -5,8 +5,9 @@ Owns: their names and definitions. Never imports retrieval; calls nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any
 
 from armory.domain.catalog import Catalog, ServerLists
@@ -197,19 +198,24 @@ def find_definition() -> dict[str, Any]:
     }
 
 
-def servers_shown(catalog: Catalog, visible: VisibleCatalog) -> Mapping[str, ServerLists]:
+def servers_shown(
+    catalog: Catalog, visible: VisibleCatalog, by_server: Mapping[str, Sequence[str]]
+) -> Mapping[str, ServerLists]:
     """The upstreams of which a caller sees tools, in configuration order; of their tools the names
     of the first that it sees, and no others.
+
+    Args:
+        catalog: what is served.
+        visible: what of it the caller sees.
+        by_server: the names of each server's tools; no more of them are looked at than are named.
     """
-    first: dict[str, list[dict[str, Any]]] = {}
-    names = visible.tools.names
-    for name, tool in catalog.tools.items():
-        if name in names:
-            seen = first.setdefault(tool.server, [])
-            if len(seen) <= NAMED_TOOLS:
-                seen.append({"name": tool.original_name})
-    servers = catalog.servers.items()
-    return {key: replace(lists, tools=first[key]) for key, lists in servers if key in first}
+    shown: dict[str, ServerLists] = {}
+    for key, lists in catalog.servers.items():
+        seen = filter(visible.tools.names.__contains__, by_server.get(key, ()))
+        named = islice(seen, NAMED_TOOLS + 1)
+        if first := [{"name": catalog.tools[name].original_name} for name in named]:
+            shown[key] = replace(lists, tools=first)
+    return shown
 
 
 def purpose(key: str, lists: ServerLists) -> str:

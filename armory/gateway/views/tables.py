@@ -5,7 +5,7 @@ Owns: `ToolTables`. Never imports a view, a policy or a transport.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from armory.domain.catalog import Catalog, replaced
@@ -22,12 +22,14 @@ class ToolTables:
         positions: place of each in the catalog.
         originals: by server and original name.
         apps: those that models may not call.
+        by_server: the exposed names of each server's, in the catalog's order.
     """
 
     tools: Mapping[str, ToolRecord]
     positions: Mapping[str, int]
     originals: Mapping[tuple[str, str], ToolRecord]
     apps: frozenset[str]
+    by_server: Mapping[str, Sequence[str]]
 
     @classmethod
     def of(cls, catalog: Catalog, before: ToolTables | None = None) -> ToolTables:
@@ -40,16 +42,27 @@ class ToolTables:
                 {name: place for place, name in enumerate(tools)},
                 {(tool.server, tool.original_name): tool for tool in tools.values()},
                 _apps(tools, before),
+                _by_server(tools),
             )
         changed = [tools[name] for name in others]
         originals = dict(before.originals)
         for name in others:
             originals.pop((before.tools[name].server, before.tools[name].original_name), None)
         originals.update({(tool.server, tool.original_name): tool for tool in changed})
-        apps = {tool.name for tool in changed if not for_models(tool)}
-        if apps or not before.apps.isdisjoint(others):
-            return cls(tools, before.positions, originals, before.apps.difference(others) | apps)
-        return cls(tools, before.positions, originals, before.apps)
+        apps = before.apps
+        others_apps = {tool.name for tool in changed if not for_models(tool)}
+        if others_apps or not apps.isdisjoint(others):
+            apps = apps.difference(others) | others_apps
+        moved = any(before.tools[tool.name].server != tool.server for tool in changed)
+        by_server = _by_server(tools) if moved else before.by_server
+        return cls(tools, before.positions, originals, apps, by_server)
+
+
+def _by_server(tools: Mapping[str, ToolRecord]) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for name, tool in tools.items():
+        found.setdefault(tool.server, []).append(name)
+    return found
 
 
 def _apps(tools: Mapping[str, ToolRecord], before: ToolTables | None) -> frozenset[str]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -329,8 +330,7 @@ class View:
         key = (visible.tools.key, form)
         size = self._sizes.get(key)
         if size is None:
-            names = [name for name in self.catalog.tools if name in visible.tools.names]
-            some = names[:: max(1, count // _SAMPLE)]
+            some = list(islice(visible.tools.names, 0, None, max(1, count // _SAMPLE)))
             size = sum(len(self.tool_json(name, form)) + 1 for name in some) * count // len(some)
             self._sizes[key] = size
         return size
@@ -346,7 +346,7 @@ class View:
         key = (visible.tools.key, Form(request.era), f"{SEARCH}:{call_tool}")
         data = self._joined.get(key)
         if data is None:
-            known = servers_shown(self.catalog, visible)
+            known = servers_shown(self.catalog, visible, self.tables.by_server)
             limits = {"chars": self.settings.query_chars, "top_k": self.settings.query_top_k}
             data = _encode(search_definition(known, call_tool=call_tool, **limits))
             self._keep(key, data)

@@ -18,7 +18,7 @@ from tests.unit.gateway.everyday.requests import REQUESTS
 
 pytestmark = pytest.mark.anyio
 SERVERS = Path(__file__).parent / "everyday" / "servers.json"
-RIGHT = 45
+RIGHT = 46
 
 
 def recorded(tool: dict[str, Any]) -> dict[str, Any]:
@@ -35,9 +35,15 @@ async def test_the_right_server_comes_first_and_no_search_ends_empty() -> None:
     assert {right for _, some in REQUESTS for right in some} <= servers.keys()
     upstreams = {
         key: ScriptedUpstream(
-            ServerLists(tools=[recorded(tool) for tool in tools], capabilities={"tools": {}}), echo
+            ServerLists(
+                tools=[recorded(tool) for tool in server["tools"]],
+                info=server["info"],
+                instructions=server["instructions"],
+                capabilities={"tools": {}},
+            ),
+            echo,
         )
-        for key, tools in servers.items()
+        for key, server in servers.items()
     }
     pool = ScriptedPool(upstreams)
     retriever = build_retriever()

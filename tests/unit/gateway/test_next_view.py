@@ -40,6 +40,7 @@ def assert_same(view: View, catalog: Catalog) -> None:
     assert list(view.positions.items()) == list(anew.positions.items())
     assert view.tables.originals == anew.tables.originals
     assert view.tables.apps == anew.tables.apps
+    assert view.tables.by_server == anew.tables.by_server
     everything = frozenset(catalog.tools)
     for text in (*WORDS, "server0", "Server number 1", "weather"):
         assert list(view.names.called(text).items()) == list(anew.names.called(text).items())

@@ -10,10 +10,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from armory.domain.catalog import ServerLists, build_catalog
+from armory.domain.query import VisibleSet
 from armory.domain.tool import ToolRecord
+from armory.gateway.metatools.definitions import servers_shown
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.views.definitions import Form, tool_bytes
 from armory.gateway.views.view import ESTIMATED_ABOVE
+from armory.security.policy import VisibleCatalog
 from armory.testing.front import tool
 
 if TYPE_CHECKING:
@@ -75,6 +78,27 @@ async def test_the_size_of_a_large_list_is_told_without_making_its_bytes(
     assert made == (count if count <= ESTIMATED_ABOVE else 500)
     exact = len(view.all_tools_json(visible, MODERN))
     assert abs(size - exact) <= (0 if count <= ESTIMATED_ABOVE else exact / 50)
+
+
+class Asked(frozenset[str]):
+    """Names that count how often one of them is asked for."""
+
+    times = 0
+
+    def __contains__(self, name: object) -> bool:
+        self.times += 1
+        return super().__contains__(name)
+
+
+async def test_what_a_server_is_for_is_told_by_its_first_tools_alone(bench: Bench) -> None:
+    catalog, _ = build_catalog({"up": _lists(10_000), "other": _lists(10_000)})
+    bench.gateway.publish(catalog)
+    view = bench.gateway.view
+    names = Asked(catalog.tools)
+    visible = VisibleCatalog(VisibleSet(names))
+    shown = servers_shown(catalog, visible, view.tables.by_server)
+    assert [tool["name"] for tool in shown["other"].tools] == [f"tool{i}" for i in range(5)]
+    assert names.times == 10
 
 
 async def test_bytes_of_unchanged_tools_are_taken_over(bench: Bench) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
+from unittest.mock import patch
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from armory.protocol.nesting import cut, deeper_than
+from armory.protocol import nesting
+from armory.protocol.errors import Malformed
+from armory.protocol.nesting import PIECE_BYTES, cut, deeper_than, pieces_deeper_than
+from armory.wire.http.admitted import check_depth
 
 TEXT = st.text(alphabet='[]{}"\\é,:a', max_size=6)
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -56,3 +62,35 @@ def test_what_is_no_json_is_looked_through_all_the_same(data: bytes, limit: int)
 def test_a_large_message_is_judged_as_a_small_one(value: Any, limit: int) -> None:
     data = json.dumps([value, "x" * 20_000]).encode()
     assert deeper_than(data, limit) is (depth([value]) > limit)
+
+
+@given(value=JSON, limit=st.integers(1, 5), plain=st.booleans(), size=st.integers(1, 9))
+@settings(max_examples=300, deadline=None)
+def test_pieces_tell_what_the_whole_tells(value: Any, limit: int, plain: bool, size: int) -> None:
+    data = json.dumps(value, ensure_ascii=plain).encode()
+    with patch.object(nesting, "PIECE_BYTES", size):
+        found = list(pieces_deeper_than(data, limit))
+    assert any(found) is (depth(value) > limit)
+    assert True not in found[:-1]
+
+
+def test_nothing_is_looked_at_beyond_where_it_is_too_deep() -> None:
+    assert list(pieces_deeper_than(b"[" * 50 * PIECE_BYTES, 100)) == [True]
+
+
+@pytest.mark.anyio
+async def test_others_have_their_turn_between_the_pieces_of_a_large_message() -> None:
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.ensure_future(other())
+    await check_depth(b"[" * 50 + b'"[' + b'\\"' * 10 * PIECE_BYTES, 50)
+    assert turns >= 20
+    with pytest.raises(Malformed, match="deeper than 50 levels"):
+        await check_depth(b"[" * 51, 50)
+    beside.cancel()

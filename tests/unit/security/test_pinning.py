@@ -32,6 +32,15 @@ def test_first_sight_is_pinned_and_survives_a_restart(path: Path) -> None:
     assert again.withheld["s__a"].name == "s__a"
 
 
+def test_each_tool_is_one_line_whatever_it_says(path: Path) -> None:
+    tools = [{"name": f"t{place}", "description": f"\ud800\n{place}"} for place in range(300)]
+    made = build_catalog({"s": ServerLists(tools=tools)})[0]
+    assert Pinning(path, "block", project='a "b"').admit(made) is made
+    assert len(path.read_text().splitlines()) == 302
+    assert json.loads(path.read_text())["project"] == 'a "b"'
+    assert Pinning(path, "block").admit(made) is made
+
+
 def test_warn_takes_the_new_definition(path: Path) -> None:
     pinning = Pinning(path, "warn")
     pinning.admit(catalog("one"))

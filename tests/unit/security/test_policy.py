@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
-from armory.domain.catalog import Catalog, ServerLists, build_catalog
+from armory.domain.catalog import Catalog, ServerLists, ToolRecord, build_catalog
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.security.policy import EVERYTHING, Policy, Rule, Scope
 
@@ -106,3 +109,21 @@ def test_caches_stay_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(5):
         assert policy.allows(Principal(f"p{number}"), f"a{number}")
         assert not policy.allows(Principal(f"p{number}"), f"b{number}")
+
+
+class Records(dict[str, ToolRecord]):
+    """Tools that say how often they were gone through with their records."""
+
+    passes = 0
+
+    def items(self) -> Any:
+        self.passes += 1
+        return super().items()
+
+
+def test_a_large_catalog_is_gone_through_by_server_only_for_packs() -> None:
+    made = catalog()
+    tools = Records(made.tools)
+    policy = Policy()
+    assert policy.visible_catalog(replace(made, tools=tools), ANONYMOUS).tools.names == set(tools)
+    assert not tools.passes

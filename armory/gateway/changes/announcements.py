@@ -1,0 +1,55 @@
+"""That lists changed, told at once and then at most so often, however often an upstream says it.
+
+Owns: `Announcements`. Never imports the pool or a transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from armory.protocol.session_events import Notified
+
+AGAIN_S = 0.05
+"""Between two times that the same is told: each looks at every open session."""
+_Key = tuple[str, str, str]
+
+
+class Announcements:
+    """Passes on the first announcement, and of those that follow within `AGAIN_S` the last.
+
+    Args:
+        tell: is given what is passed on; on the event loop.
+    """
+
+    def __init__(self, tell: Callable[[Notified], None]) -> None:
+        self._tell = tell
+        self._timers: dict[_Key, asyncio.TimerHandle] = {}
+        self._last: dict[_Key, Notified] = {}
+
+    def take(self, event: Notified) -> None:
+        """An upstream said that lists changed; on the event loop."""
+        key = event.server, event.owner, event.method
+        if key in self._timers:
+            self._last[key] = event
+            return
+        self._rest(key)
+        self._tell(event)
+
+    def _rest(self, key: _Key) -> None:
+        loop = asyncio.get_running_loop()
+        self._timers[key] = loop.call_later(AGAIN_S, self._rested, key)
+
+    def _rested(self, key: _Key) -> None:
+        del self._timers[key]
+        event = self._last.pop(key, None)
+        if event is not None:
+            self._rest(key)
+            self._tell(event)
+
+    def close(self) -> None:
+        """Tell nothing more of what came."""
+        for timer in self._timers.values():
+            timer.cancel()
+        self._timers.clear()
+        self._last.clear()
