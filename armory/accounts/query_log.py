@@ -6,6 +6,7 @@ the queue is full the record is dropped and counted.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections import deque
 from collections.abc import Callable, Iterable
@@ -126,8 +127,9 @@ class QueryLog:
         while self._queue:
             batch = [self._queue.popleft() for _ in range(min(_BATCH, len(self._queue)))]
             try:
+                rows = await asyncio.to_thread(self._made, batch)  # long texts take long to redact
                 async with self._database.write() as connection:
-                    await connection.execute(insert(query_log), [self._row(r) for r in batch])
+                    await connection.execute(insert(query_log), rows)
             except BackendError:
                 self._queue.extendleft(reversed(batch))
                 raise
@@ -165,6 +167,9 @@ class QueryLog:
             )
             for row in rows
         ]
+
+    def _made(self, batch: list[QueryRecord]) -> list[dict[str, object]]:
+        return [self._row(record) for record in batch]
 
     def _row(self, record: QueryRecord) -> dict[str, object]:
         return {

@@ -8,8 +8,7 @@ crash loses at most what was counted since the last flush.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from armory.accounts.usage_store import (
     Counted,
@@ -21,7 +20,6 @@ from armory.accounts.usage_store import (
 )
 from armory.domain.naming import split_name
 from armory.errors import BackendError
-from armory.retrieval.ports import UsageArrays
 from armory.retrieval.rankers.factors import (
     UNMEASURED,
     history,
@@ -30,6 +28,9 @@ from armory.retrieval.rankers.factors import (
     usage_percentile,
 )
 from armory.storage.database import Database, now_ms
+
+if TYPE_CHECKING:
+    from armory.retrieval.ports import UsageArrays
 
 _DAY_MS = 86_400_000
 _PENDING_KEPT = 200_000
@@ -177,6 +178,10 @@ class UsageStatistics:
 
     def statistics(self, user: str | None, names: Sequence[str]) -> UsageArrays:
         """Popularity over all, history of this user, performance of each named tool."""
+        import numpy as np  # commands that only keep accounts rank nothing
+
+        from armory.retrieval.ports import UsageArrays
+
         mine = self._users.get(user, {}) if user is not None else {}
         now = self._now_ms()
         total = self._tool_count()

@@ -24,6 +24,7 @@ KEPT = 5_000
 CONTENTS = 2_000
 """Characters of arguments and of a result that are kept."""
 _BYTES_PER_TOKEN = 4
+_AT_ONCE = 64
 Kind = Literal["call", "listing", "search"]
 
 
@@ -88,6 +89,7 @@ class Activity:
         self._entries: deque[Entry] = deque(maxlen=KEPT)
         self._settings = settings or ActivitySettings()
         self._minutes, self._parts = Minutes(), Parts()
+        self._waiting: list[tuple[float, str, str, bool, float, str | None, Contents | None]] = []
         self._began = now()
         self._seq = 0
 
@@ -102,23 +104,33 @@ class Activity:
         exchanged: Exchanged | None = None,
     ) -> None:
         """One call was answered."""
-        now = self._now()
-        self._seq += 1
-        self._entries.append(
-            Entry(
-                self._seq,
-                int(now * 1_000),
-                "call",
-                principal.owner,
-                tool,
-                ok,
-                latency_ms,
-                trace=_trace(),
-                contents=self._contents(exchanged),
-            )
+        contents = None if exchanged is None else self._contents(exchanged)
+        self._waiting.append(
+            (self._now(), principal.owner, tool, ok, latency_ms, _trace(), contents)
         )
-        self._minutes.call(now, ok, latency_ms)
-        self._parts.call(now, principal.owner, tool, ok, latency_ms)
+        if len(self._waiting) >= _AT_ONCE:
+            self._take_in()
+
+    def _take_in(self) -> None:
+        """Count the calls that wait for it: in the middle of a call each alone costs more."""
+        waiting, self._waiting = self._waiting, []
+        for now, owner, tool, ok, latency_ms, trace, contents in waiting:
+            self._seq += 1
+            self._entries.append(
+                Entry(
+                    self._seq,
+                    int(now * 1_000),
+                    "call",
+                    owner,
+                    tool,
+                    ok,
+                    latency_ms,
+                    trace=trace,
+                    contents=contents,
+                )
+            )
+            self._minutes.call(now, ok, latency_ms)
+            self._parts.call(now, owner, tool, ok, latency_ms)
 
     def listed(self, principal: Principal, listing: Listing) -> None:
         """One listing or search was answered."""
@@ -126,6 +138,7 @@ class Activity:
         kind: Kind = "search" if query.source in ("tool", "rest") else "listing"
         saved = max(0, listing.visible_bytes - listing.returned_bytes) // _BYTES_PER_TOKEN
         now = self._now()
+        self._take_in()
         self._seq += 1
         self._entries.append(
             Entry(
@@ -155,10 +168,11 @@ class Activity:
     @property
     def last(self) -> int:
         """Number of the latest entry, 0 before the first."""
-        return self._seq
+        return self._seq + len(self._waiting)
 
     def latest(self, *, after: int = 0) -> Iterator[Entry]:
         """The kept entries with a higher number than `after`, newest first."""
+        self._take_in()
         for entry in reversed(self._entries):
             if entry.seq <= after:
                 return
@@ -166,6 +180,7 @@ class Activity:
 
     def contents(self, seq: int) -> tuple[str, Contents] | None:
         """Whose entry of this number is, and what was said; None: it is not kept."""
+        self._take_in()
         if not self._entries or not 0 <= (place := seq - self._entries[0].seq) < len(self._entries):
             return None
         entry = self._entries[place]
@@ -178,22 +193,23 @@ class Activity:
 
     def minutes(self) -> Iterator[tuple[int, Tally]]:
         """(seconds since 1970, what happened) of the minutes since then, oldest first."""
+        self._take_in()
         return self._minutes.since(self.since - MINUTE_S)
 
     def parts(self, fits: Callable[[str, str], bool]) -> tuple[float, list[tuple[int, Tally]]]:
         """(from when on all of it is there, the same in stretches of five minutes) of the callers
         and tools that fit; queries have an empty tool.
         """
+        self._take_in()
         since = max(self.since, self._parts.whole_from)
         return since, self._parts.since(since, fits)
 
     def callers(self) -> list[str]:
         """Who called or asked anything in that time."""
+        self._take_in()
         return sorted(self._parts.callers())
 
-    def _contents(self, exchanged: Exchanged | None) -> Contents | None:
-        if exchanged is None:
-            return None
+    def _contents(self, exchanged: Exchanged) -> Contents:
         kept = self._settings
         return Contents(
             _shown(exchanged.arguments, self._redact) if kept.arguments else None,

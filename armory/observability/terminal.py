@@ -15,6 +15,8 @@ _COLOURS = {"debug": "2", "info": "32", "warning": "33", "error": "31", "critica
 _LONGEST_VALUE = 160
 _PLAIN = re.compile(r"[^\s\"'=]+")
 _FIRST = ("upstream", "server", "error")
+_LONG = frozenset({"stderr"})
+"""What the JSON log has alone: `error` quotes its most telling line, `armory logs` has it all."""
 
 
 class TerminalRenderer:
@@ -38,7 +40,7 @@ class TerminalRenderer:
         if raised:
             event["raised"] = raised[-1]
         first = [key for key in _FIRST if key in event]
-        keys = [*first, *(key for key in event if key not in first)]
+        keys = [*first, *(key for key in event if key not in first and key not in _LONG)]
         values = [f"{self._in('2', key)}={_shown(event[key])}" for key in keys]
         said = self._in(_COLOURS.get(level, "0"), f"{level:<7}")
         return " ".join([self._in("2", at), said, self._in("1", name), *values])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
 from typing import Any
@@ -332,6 +333,25 @@ async def test_ranking_reads_popularity_history_and_performance(replicas: Any) -
     assert found.performance.tolist() == pytest.approx([(0.8 + 0.75) / 2, 0.499, 0.5], rel=0.01)
     nobody = accounts.usage.statistics(None, ["a__often"])
     assert nobody.history.tolist() == [0.0]
+
+
+async def test_long_queries_are_redacted_beside_the_event_loop(
+    replicas: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    accounts = await replicas.start()
+    log, threads = accounts.query_log, set[int]()
+    redacted = log.redacted
+
+    def seen(text: str) -> str:
+        threads.add(threading.get_ident())
+        return redacted(text)
+
+    monkeypatch.setattr(log, "redacted", seen)
+    log.add(QueryRecord("q", "ann", "v1", "bearer " + "x" * 8_000, (), 9, 0.5, 1.0))
+    await log.flush()
+    assert [record.query for record in await log.recent()] == ["[redacted]"]
+    assert threads
+    assert threading.get_ident() not in threads
 
 
 async def test_the_query_log_redacts_bounds_and_forgets(replicas: Any, stores: Any) -> None:

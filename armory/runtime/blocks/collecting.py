@@ -17,12 +17,17 @@ SPARED = 200_000
 """So many more blocks of memory, half as many objects, are taken for data that stays: to go through
 them takes some 20 ms."""
 GROWN = 20_000
+WHOLE = 1_500_000
+"""Of more blocks than that nothing is gone through in whole, or seldom: it takes 0.1 to 0.2 s."""
+WHOLE_S, SELDOM_S = 600.0, 6 * 3600.0
+"""Between two times that everything is gone through, up to `WHOLE` blocks and beyond."""
 SETTLED_S = 20.0
-"""Between two times that everything is gone through, and after what was set aside last."""
+"""After what was set aside last; what comes and goes may have gone by then."""
 AGAIN_S = 10.0
-YOUNG = 20_000
-"""Between two looks at what is new, which takes 1 to 2 ms. The interpreter's own 700 come so often
-while 32 calls are under way, none of them garbage, that they take 8 % of a call."""
+YOUNG = 7_000
+"""Between two looks at what is new: 1 to 2 ms, each third time three times as long. The
+interpreter's own 700 come so often while 32 calls are under way, none of them garbage, that they
+take 8 % of a call."""
 _NEVER = 2**31 - 1
 _MIDDLE, _FIRST = 2, 1
 
@@ -32,7 +37,8 @@ class Collector:
 
     By itself it goes through all objects again and again while a large catalog is read: 0.2 s each
     time with 100,000 tools. Here they are set aside as they come; they end with their last
-    reference as ever. Cycles among them are found once most of them have ended.
+    reference as ever. Cycles among them are found later, unless as few are left as would be set
+    aside unseen.
 
     Args:
         spared: so many new objects are set aside.
@@ -42,16 +48,27 @@ class Collector:
     def __init__(self, spared: int = SPARED, clock: Callable[[], float] = time.monotonic) -> None:
         self._limit = spared
         self._clock = clock
-        self._base = self._most = self._last = sys.getallocatedblocks()
+        self._base = self._last = sys.getallocatedblocks()
         self._looked_at = self._spared_at = self._settled_at = clock()
+
+    def begun(self) -> None:
+        """Spare what a start left; gone through first where it is not much."""
+        if sys.getallocatedblocks() - self._last <= self._limit:
+            gc.collect()
+        self._spare()
+        self._base, self._settled_at = self._last, self._looked_at
 
     def settle(self) -> None:
         """Go through everything once, and spare what is left from now on."""
         gc.unfreeze()
         gc.collect()
+        self._spare()
+        self._base, self._settled_at = self._last, self._looked_at
+
+    def _spare(self) -> None:
         gc.freeze()
-        self._base = self._most = self._last = sys.getallocatedblocks()
-        self._looked_at = self._settled_at = self._clock()
+        self._last = sys.getallocatedblocks()
+        self._looked_at = self._spared_at = self._clock()
 
     def look(self) -> None:
         """Collect, or set aside, what came since; nothing where nothing did.
@@ -59,25 +76,22 @@ class Collector:
         Blocks are counted, not objects: to count those takes as long as to go through them.
         """
         blocks, now = sys.getallocatedblocks(), self._clock()
+        self._last = min(self._last, blocks)  # what ended and comes again is new again
         if gc.get_count()[2] >= _FIRST:
             grown = blocks - self._last
             if grown > self._limit:
-                gc.freeze()
-                self._most = max(self._most, blocks)
-                self._last, self._looked_at, self._spared_at = blocks, now, now
+                self._spare()
             elif grown > GROWN or now - self._looked_at >= AGAIN_S:
                 gc.collect()
                 self._last, self._looked_at = min(self._last, sys.getallocatedblocks()), now
-        if self._most > self._base + self._limit and self._due(blocks, now):
+        if self._due(blocks, now):
             self.settle()
 
     def _due(self, blocks: int, now: float) -> bool:
-        """Whether most of what was set aside has ended, or all has doubled and grows no more."""
-        if now - self._settled_at < SETTLED_S:
-            return False
-        if blocks - self._base < (self._most - self._base) / 2:
-            return True
-        return blocks > 2 * self._base and now - self._spared_at >= SETTLED_S
+        """Whether enough was set aside and is left that cycles may hold, and it is time."""
+        soon = blocks <= WHOLE and now - self._spared_at >= SETTLED_S
+        every = WHOLE_S if soon else SELDOM_S
+        return blocks > self._base + self._limit and now - self._settled_at >= every
 
     async def run(self) -> None:
         """Look every second, until cancelled."""
@@ -87,9 +101,10 @@ class Collector:
 
     @contextmanager
     def in_charge(self) -> Generator[None]:
-        """For the whole process: full collections are this one's alone."""
+        """For the whole process: full collections are this one's alone, what is there is spared."""
         thresholds = gc.get_threshold()
         gc.set_threshold(YOUNG, _MIDDLE, _NEVER)
+        self._spare()
         try:
             yield
         finally:

@@ -106,3 +106,16 @@ def test_contents_are_cut_and_need_be_no_json() -> None:
     found = kept(Exchanged(b"\xff" + b"[" * 5_000, None), arguments=True, results=True)
     assert found is not None
     assert found[1].result is None
+
+
+def test_a_call_is_there_at_once_however_it_is_asked_for() -> None:
+    def called() -> Activity:
+        activity = Activity(now=lambda: 3_000.0)
+        activity.called(ANONYMOUS, "a__one", ok=True, latency_ms=3.0)
+        return activity
+
+    assert called().last == 1
+    assert [entry.seq for entry in called().latest()] == [1]
+    assert [tally.calls for _, tally in called().minutes()] == [1]
+    assert [tally.calls for _, tally in called().parts(lambda _who, _tool: True)[1]] == [1]
+    assert called().callers() == [ANONYMOUS.owner]

@@ -106,9 +106,13 @@ def test_no_colour_where_none_is_wanted_and_long_values_are_cut(
     monkeypatch.setenv("NO_COLOR", "1")
     configure_logging(LogSettings("info", "auto"), stream=terminal)
     structlog.get_logger().info("long", text="x" * 10_000)
-    (line,) = terminal.getvalue().splitlines()
+    structlog.get_logger().warning(
+        "upstream_down", error="it said: no key", stderr=["warn", "no key"]
+    )
+    line, down = terminal.getvalue().splitlines()
     assert "\x1b" not in line
     assert len(line) < 200
+    assert down.endswith('warning upstream_down error="it said: no key"'), "the quote is enough"
 
 
 def test_a_traceback_in_the_json_log_holds_no_secret(log: io.StringIO) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import sys
 import weakref
 from collections.abc import Iterator
 
 import pytest
 
-from armory.runtime.blocks.collecting import YOUNG, Collector
+from armory.runtime.blocks import collecting
+from armory.runtime.blocks.collecting import SELDOM_S, WHOLE_S, YOUNG, Collector
 
 
 class Cycle:
@@ -60,9 +62,10 @@ def test_no_full_collection_while_much_is_built(collector: Collector) -> None:
     assert not full
 
 
-def test_much_that_is_new_is_set_aside_and_found_again_when_it_has_ended(
-    collector: Collector, clock: Clock
+def test_much_that_is_new_is_set_aside_and_found_again_when_most_has_ended(
+    collector: Collector, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(collecting, "WHOLE", sys.maxsize)  # whatever other tests have left
     held = _data(200_000)
     cycle = Cycle()
     ended = weakref.ref(cycle)
@@ -72,12 +75,27 @@ def test_much_that_is_new_is_set_aside_and_found_again_when_it_has_ended(
     del cycle
     collector.look()
     assert ended() is not None  # among what was set aside
-    held.clear()
+    del held[30_000:]  # what is left is more than is set aside unseen
     collector.look()
     assert ended() is not None  # too soon: going through everything takes long
-    clock.now += 61
+    clock.now += WHOLE_S
     collector.look()
     assert ended() is None
+
+
+def test_nothing_is_gone_through_for_what_ended_by_itself(
+    collector: Collector, clock: Clock
+) -> None:
+    spared = gc.get_freeze_count()
+    full = gc.get_stats()[2]["collections"]
+    for _ in range(3):  # as much comes again, and is set aside again
+        held = _data(100_000)
+        collector.look()
+        assert gc.get_freeze_count() > spared + 100_000
+        del held
+        clock.now += WHOLE_S
+        collector.look()
+    assert gc.get_stats()[2]["collections"] == full
 
 
 def test_what_is_new_is_gone_through_where_it_is_not_much() -> None:
@@ -100,3 +118,42 @@ def test_what_was_before_is_there_afterwards() -> None:
         assert gc.get_threshold()[0] == YOUNG
         assert gc.get_threshold()[2] > 1_000_000
     assert (gc.get_threshold(), gc.get_freeze_count()) == before
+
+
+def test_what_is_large_is_gone_through_seldom(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(collecting, "WHOLE", sys.getallocatedblocks())
+    collector = Collector(spared=20_000, clock=clock)
+    with collector.in_charge():
+        collector.settle()
+        cycle = Cycle()
+        ended = weakref.ref(cycle)
+        held = _data(sys.getallocatedblocks())
+        collector.look()
+        assert held
+        assert ended() is not None
+        del cycle
+        clock.now += WHOLE_S
+        collector.look()
+        assert ended() is not None
+        clock.now += SELDOM_S
+        collector.look()
+        assert ended() is None
+
+
+def test_a_large_start_is_spared_and_a_small_one_is_gone_through_first(clock: Clock) -> None:
+    collector = Collector(spared=20_000, clock=clock)
+    full = gc.get_stats()[2]["collections"]
+    with collector.in_charge():
+        spared = gc.get_freeze_count()
+        cycle = Cycle()
+        ended = weakref.ref(cycle)
+        del cycle
+        collector.begun()
+        assert ended() is None
+        held = _data(100_000)
+        collector.begun()
+        assert gc.get_freeze_count() > spared + 100_000
+        assert held
+    assert gc.get_stats()[2]["collections"] == full + 1
