@@ -133,6 +133,24 @@ def _missed(attacks: dict[str, Any]) -> list[str]:
     return found
 
 
+def long_turns(windows: list[Window], noted: dict[str, Any]) -> dict[str, Any]:
+    """The longest of what `turns` noted, for each attack and for quiet, in ms of CPU time.
+
+    Returns:
+        Name → `turn` (the loop's thread in one callback), `late` (the whole process while a timer
+        of the loop was late) and `collection`, each the longest with what was seen in it.
+    """
+    found: dict[str, Any] = defaultdict(dict)
+    for kind, key in (("turn", "turns"), ("late", "late"), ("collection", "collections")):
+        for one in noted.get(key, ()):
+            for window in windows:
+                if window.begin <= one["t"] < window.end:
+                    of = found[window.attack or "quiet"]
+                    if one["cpu_ms"] > of.get(kind, one)["cpu_ms"] or kind not in of:
+                        of[kind] = one
+    return found
+
+
 def report(
     windows: list[Window],
     answers: list[Answer],

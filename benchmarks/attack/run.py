@@ -26,7 +26,7 @@ import yaml
 
 from benchmarks.attack import clients, upstream
 from benchmarks.attack.good import Authorized
-from benchmarks.attack.report import Window, report
+from benchmarks.attack.report import Window, long_turns, report
 from benchmarks.load.processes import ENV, ROOT, await_port, end_on_sigterm, free_port, rss_mb
 from benchmarks.soak.watch import children
 
@@ -283,7 +283,10 @@ def write(
     made["gateway_exited"] = gateway.poll()
     made["cores"] = {"gateway": GOOD_CORES, "attackers": EVIL_CORES} if house.apart else "shared"
     turns = house.folder / "turns.json"
-    made["turns"] = json.loads(turns.read_text()) if turns.exists() else None
+    if turns.exists():
+        noted = json.loads(turns.read_text())
+        made["long_turns"] = long_turns(windows, noted)
+        made["stacks"] = {key: noted[key][:20] for key in ("stacks", "stacks_while_late")}
     made["windows"] = [asdict(window) for window in windows]
     args.out.write_text(json.dumps(made, indent=1) + "\n")
     return made

@@ -1,7 +1,8 @@
 """A gateway whose long turns of the event loop are noted in a file: its first argument.
 
-Owns: CPU time of the loop's thread in each callback, and the stacks of those that take long. CPU
-time does not depend on what else runs on the machine. Linux only.
+Owns: CPU time of the loop's thread in each callback, CPU time of the whole process while a timer of
+the loop was late, and the stacks seen meanwhile. CPU time does not depend on what else runs on the
+machine. Linux only.
 """
 
 from __future__ import annotations
@@ -15,35 +16,58 @@ import time
 import traceback
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
-LONG_S = 0.1
+LONG_S = 0.05
 """A turn from which on it is noted, in seconds of the thread's CPU time."""
-SAMPLE_S = 0.02
-LATE_S = 0.05
+SAMPLE_S = 0.01
+LATE_S = 0.02
 """By so much a timer of the loop is late when that is noted, with the stacks of other threads."""
+KEPT = 2_000
+"""So many turns, times of lateness and collections are kept in all, the longest."""
 _DEPTH = 12
 _WAITING = ("wait", "select", "_worker", "_do_waitpid", "_connection_worker_thread")
+
+
+class Longest:
+    """The longest of what took time.
+
+    Args:
+        kept: so many are.
+    """
+
+    def __init__(self, kept: int = KEPT) -> None:
+        self._kept = kept
+        self.noted: list[dict[str, Any]] = []
+
+    def note(self, took: float, **more: Any) -> None:
+        """One that ends now and took `took` seconds of CPU time."""
+        now = round(time.monotonic(), 3)
+        self.noted.append({"t": now, "cpu_ms": round(1_000 * took, 1), **more})
+        if len(self.noted) >= 2 * self._kept:
+            self.noted.sort(key=lambda one: -one["cpu_ms"])
+            del self.noted[self._kept :]
 
 
 class Turns:
     """Notes long turns.
 
     Args:
-        file: written every few seconds: how many turns were long, the longest, and their stacks.
+        file: written every few seconds: the long turns, the times when timers were late,
+            collections, and stacks.
     """
 
     def __init__(self, file: Path) -> None:
         self._file = file
         self._clock = time.pthread_getcpuclockid(threading.main_thread().ident or 0)
         self._began: float | None = None
-        self._longest: list[tuple[float, str]] = []
-        self._count = 0
+        self._turns, self._late, self._collections = Longest(), Longest(), Longest()
         self._stacks: Counter[str] = Counter()
-        self._collected: dict[int, list[float]] = {}
+        self._beside: Counter[str] = Counter()
         self._collecting = 0.0
         self._due = 0.0
-        self._latest: list[float] = []
-        self._beside: Counter[str] = Counter()
+        self._spent = 0.0
+        self._seen: Counter[str] = Counter()
 
     def start(self) -> None:
         """Watch the event loop of the main thread from now on."""
@@ -63,7 +87,7 @@ class Turns:
                 turns._began = None
                 took = time.thread_time() - begun
                 if took > LONG_S:
-                    turns._note(took, self)
+                    turns._turns.note(took, what=repr(self)[:300])
 
         asyncio.Handle._run = timed  # pyright: ignore[reportPrivateUsage]
         gc.callbacks.append(self._collection)
@@ -72,23 +96,19 @@ class Turns:
     def _collection(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":
             self._collecting = time.thread_time()
-        else:
-            took = time.thread_time() - self._collecting
-            self._collected.setdefault(info["generation"], []).append(took)
+        elif (took := time.thread_time() - self._collecting) > SAMPLE_S:
+            self._collections.note(took, generation=info["generation"])
 
     def tick(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Note how late a timer is, again and again."""
-        now = time.monotonic()
-        if self._due and now - self._due > LATE_S:
-            self._latest = sorted([*self._latest, round(now - self._due, 3)])[-20:]
-        self._due = now + SAMPLE_S
+        """Note how late a timer is, again and again, and what the process did meanwhile."""
+        now, spent = time.monotonic(), time.process_time()
+        late = now - self._due
+        if self._due and late > LATE_S:
+            seen, self._seen = self._seen, Counter()
+            stacks = [stack for stack, _ in seen.most_common(2)]
+            self._late.note(spent - self._spent, wall_ms=round(1_000 * late), stacks=stacks)
+        self._due, self._spent = now + SAMPLE_S, spent
         loop.call_later(SAMPLE_S, self.tick, loop)
-
-    def _note(self, took: float, handle: asyncio.Handle) -> None:
-        self._count += 1
-        self._longest.append((round(took, 3), repr(handle)[:300]))
-        self._longest.sort(reverse=True)
-        del self._longest[20:]
 
     def _sample(self) -> None:
         main = threading.main_thread().ident or 0
@@ -98,43 +118,39 @@ class Turns:
             began = self._began
             if began is not None and time.clock_gettime(self._clock) - began > LONG_S:
                 frame = sys._current_frames().get(main)  # pyright: ignore[reportPrivateUsage]
-                stack = traceback.extract_stack(frame)[-_DEPTH:]
-                self._stacks[" < ".join(f"{s.name}:{_short(s)}" for s in reversed(stack))] += 1
+                self._stacks[_shown(traceback.extract_stack(frame)[-_DEPTH:])] += 1
             if self._due and time.monotonic() - self._due > LATE_S:
-                self._note_others()
+                self._note_all()
             if time.monotonic() - written > 2:
                 written = time.monotonic()
                 self._write()
 
-    def _note_others(self) -> None:
+    def _note_all(self) -> None:
         """The stacks of threads that do anything; with the interpreter's lock: without it
         (`faulthandler`) they are read while they change, which has ended a process.
         """
         for ident, frame in sys._current_frames().items():  # pyright: ignore[reportPrivateUsage]
             stack = traceback.extract_stack(frame)[-5:]
             if ident != threading.get_ident() and stack[-1].name not in _WAITING:
-                shown = " < ".join(f"{s.name}:{_short(s)}" for s in reversed(stack))
+                shown = _shown(stack)
                 self._beside[shown] += 1
+                self._seen[shown] += 1
 
     def _write(self) -> None:
         found = {
-            "long_turns": self._count,
-            "longest": self._longest,
+            "turns": self._turns.noted,
+            "late": self._late.noted,
+            "collections": self._collections.noted,
             "stacks": self._stacks.most_common(30),
-            "late_s": self._latest,
             "stacks_while_late": self._beside.most_common(40),
-            "collections": {
-                generation: {
-                    "times": len(took),
-                    "longest_s": round(max(took), 4),
-                    "all_s": round(sum(took), 3),
-                }
-                for generation, took in self._collected.items()
-            },
         }
         beside = self._file.with_suffix(".new")
         beside.write_text(json.dumps(found, indent=1))
         beside.replace(self._file)
+
+
+def _shown(stack: list[traceback.FrameSummary]) -> str:
+    return " < ".join(f"{s.name}:{_short(s)}" for s in reversed(stack))
 
 
 def _short(frame: traceback.FrameSummary) -> str:

@@ -161,10 +161,12 @@ class Cell:
         )
 
     def round(self, number: int, seconds: float) -> None:
-        """Every target once."""
+        """Every target once, in another order each time: what ran before leaves its traces."""
         head = self._head
-        floor: dict[str, float] = {}
-        for running in self._every:
+        first = number % len(self._every)
+        order = self._every[first:] + self._every[:first]
+        this_round: dict[str, dict[str, float]] = {}
+        for running in order if number % 2 else reversed(order):
             name = running.target.name
             if self._skipped(running.target, number):
                 continue
@@ -175,12 +177,18 @@ class Cell:
                 self._failed[name] = said(error)
                 continue
             self._runs.setdefault(name, []).append(found)
-            if name == FLOOR:
-                floor = found
-            if floor and running.pid:
+            this_round[name] = found
+        self._compare(this_round)
+
+    def _compare(self, found: dict[str, dict[str, float]]) -> None:
+        """Note the ratios of one round."""
+        floor = found.get(FLOOR)
+        for running in self._every:
+            name = running.target.name
+            if floor is not None and running.pid and name in found:
                 into = self._ratios.setdefault(name, {"cpu": [], "p50": []})
-                into["cpu"].append(found["cpu_us"] / floor["cpu_us"])
-                into["p50"].append(found["p50_ms"] / floor["p50_ms"])
+                into["cpu"].append(found[name]["cpu_us"] / floor["cpu_us"])
+                into["p50"].append(found[name]["p50_ms"] / floor["p50_ms"])
 
     def rows(self) -> list[Row]:
         """Medians over the rounds, and why there are none."""

@@ -1,7 +1,7 @@
 """A Qdrant index of a hundred thousand tools and of a million: time, memory, searches.
 
     python -m benchmarks.scale.large [--qdrant URL --sizes 100000] [--held 1000000] \
-        [--vectors 1] [--quantization int8] [--out FILE]
+        [--vectors 1] [--quantization int8] [--graph-s SECONDS] [--out FILE]
 
 Owns: the index alone, without definitions and words, which a gateway holds whatever its index is.
 Vectors cost nothing: a tool's is the centre of one of 1,000 topics moved by the tool's own noise,
@@ -48,6 +48,8 @@ _STEP = 20_000
 _CANDIDATES = 200
 _SEARCHES = 220
 _WARM = 20
+_PATIENCE_S = 3_600.0
+"""Of one request: both sides may be stopped for a while, so that others get the machine."""
 
 
 def rows(size: int) -> list[Row]:
@@ -88,7 +90,7 @@ def index(args: argparse.Namespace) -> QdrantIndex:
     settings = QdrantSettings(
         url=args.qdrant, collection=args.collection, quantization=args.quantization
     )
-    return QdrantIndex("benchmark", _DIMENSION, settings, timeout_s=60)
+    return QdrantIndex("benchmark", _DIMENSION, settings, timeout_s=_PATIENCE_S)
 
 
 async def write(args: argparse.Namespace, size: int) -> dict[str, Any]:
@@ -96,27 +98,33 @@ async def write(args: argparse.Namespace, size: int) -> dict[str, Any]:
     every, vectors = rows(size), Vectors(args.vectors)
     one = index(args)
     began, cpu = time.perf_counter(), time.process_time()
+    served = _server_cpu(args.qdrant_pid)
     for first in range(0, size, _STEP):
         part = every[first : first + _STEP]
         given = vectors.of(first, len(part))
         await one.update(part, {row.key: given[i] for i, row in enumerate(part)})
     sent, sent_cpu = time.perf_counter() - began, time.process_time() - cpu
-    await asyncio.to_thread(_until_green, args.qdrant, one.collection)
+    indexed = await asyncio.to_thread(_until_green, args.qdrant, one.collection, args.graph_s)
     await one.aclose()
     return {
+        "indexed": indexed,
         "sent_s": round(sent, 1),
         "sent_cpu_s": round(sent_cpu, 1),
         "graph_s": round(time.perf_counter() - began, 1),
+        "server_cpu_s": round(_server_cpu(args.qdrant_pid) - served, 1),
         "server_resident_mb": round(_server_mb(args.qdrant_pid)),
     }
 
 
-def _until_green(url: str, collection: str) -> None:
-    """Wait until the server has nothing left to optimize."""
-    green = 0
-    while green < 3:
+def _until_green(url: str, collection: str, most_s: float) -> int:
+    """Wait until the server has nothing left to optimize; how many vectors its graph has then."""
+    green, end = 0, time.monotonic() + most_s
+    while True:
         with urllib.request.urlopen(f"{url}/collections/{collection}", timeout=60) as answer:
-            green = green + 1 if json.load(answer)["result"]["status"] == "green" else 0
+            found = json.load(answer)["result"]
+        green = green + 1 if found["status"] == "green" else 0
+        if green == 3 or time.monotonic() > end:
+            return found["indexed_vectors_count"]
         time.sleep(1)
 
 
@@ -127,6 +135,14 @@ def _server_mb(pid: int) -> float:
         if line.startswith("VmRSS"):
             return int(line.split()[1]) / 1024
     return 0.0
+
+
+def _server_cpu(pid: int) -> float:
+    """Seconds of processor time that the server has taken, all threads together."""
+    if not pid:
+        return 0.0
+    fields = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 async def again(args: argparse.Namespace, size: int) -> dict[str, Any]:
@@ -226,6 +242,7 @@ def once(args: argparse.Namespace, scene: str, size: int) -> dict[str, Any]:
     """
     command = [sys.executable, "-m", "benchmarks.scale.large", "--qdrant", args.qdrant]
     command += ["--qdrant-pid", str(args.qdrant_pid), "--vectors", str(args.vectors)]
+    command += ["--graph-s", str(args.graph_s)]
     command += ["--quantization", args.quantization] if args.quantization else []
     command += ["--collection", f"{args.collection}-{size}", "--one", f"{scene}:{size}"]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -241,6 +258,7 @@ def main() -> None:
     parser.add_argument("--sizes", default="", help="tools on the server")
     parser.add_argument("--held", default="", help="tools without a server")
     parser.add_argument("--quantization", choices=["int8"])
+    parser.add_argument("--graph-s", type=float, default=1e6, help="waits so long for the graph")
     parser.add_argument("--vectors", type=int, default=1, help="of each tool")
     parser.add_argument("--collection", default=f"large-{os.getpid()}", help=argparse.SUPPRESS)
     parser.add_argument("--out", type=Path)
@@ -258,6 +276,7 @@ def main() -> None:
     turns += [(size, ("held",)) for size in _numbers(args.held)]
     for size, scenes in turns:
         row: dict[str, Any] = {"tools": size, "vectors_a_tool": args.vectors}
+        row["quantization"] = args.quantization if "write" in scenes else None
         row["made"] = made(args.qdrant)
         report["sizes"] = [one for one in report["sizes"] if one["tools"] != size] + [row]
         for scene in scenes:

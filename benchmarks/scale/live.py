@@ -1,7 +1,7 @@
 """A gateway that is in use while others touch its Qdrant collection, and while Qdrant is killed.
 
     python -m benchmarks.scale.live TOOLS_JSONL [--tools 3000] [--queries 100] [--away 60] \
-        [--rate 16] [--out FILE]
+        [--rate 16] [--only SCENE] [--out FILE]
 
 Owns: two scenes with real processes, `qdrant` of the PATH among them. `others`: the gateway's
 answers before, during and after `eval`, `tune`, `search` with an upstream away, and `serve` of a
@@ -250,7 +250,7 @@ def readings(
 
 async def run(args: argparse.Namespace) -> dict[str, Any]:
     """Both scenes."""
-    report: dict[str, Any] = {"tools": args.tools}
+    report: dict[str, Any] = {}
     rows = definitions(args.tools_file, 0, args.tools)
     step = max(1, len(rows) // args.queries)
     words = [row["description"].split() for row in rows[::step]]
@@ -261,9 +261,11 @@ async def run(args: argparse.Namespace) -> dict[str, Any]:
         qdrant = QdrantProcess(folder / "qdrant")
         try:
             report["made"] = made(qdrant.url)
-            report["others"] = await others(args, qdrant.url, folder, texts[: args.queries])
-            if args.away:
-                report["away"] = await away(args, qdrant, folder, texts)
+            if args.only != "away":
+                report["others"] = await others(args, qdrant.url, folder, texts[: args.queries])
+            if args.only != "others":
+                found = await away(args, qdrant, folder, texts)
+                report["away"] = {"tools": args.tools, **found}
                 print(report["away"], flush=True)
         finally:
             qdrant.kill()
@@ -275,12 +277,16 @@ def main() -> None:
     parser.add_argument("tools_file", type=Path)
     parser.add_argument("--tools", type=int, default=3_000)
     parser.add_argument("--queries", type=int, default=100)
-    parser.add_argument("--away", type=float, default=60.0, help="seconds; 0: not killed")
+    parser.add_argument("--away", type=float, default=60.0, help="seconds that it is killed")
     parser.add_argument("--rate", type=float, default=16.0, help="searches a second")
+    parser.add_argument("--only", choices=["others", "away"], help="one scene; the other stays")
     parser.add_argument("--out", type=Path)
     args = parser.parse_args()
     args.tools_file = args.tools_file.resolve()
-    report = asyncio.run(run(args))
+    report: dict[str, Any] = {}
+    if args.only and args.out is not None and args.out.is_file():
+        report = json.loads(args.out.read_text(encoding="utf-8"))
+    report |= asyncio.run(run(args))
     if args.out is not None:
         args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
 

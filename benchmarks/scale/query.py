@@ -15,8 +15,10 @@ import asyncio
 import itertools
 import json
 import os
+import platform
 import time
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +35,13 @@ from armory.retrieval.registry import make_index, make_rankers
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.search import candidates as stages
 from armory.retrieval.settings import RetrieverSettings
-from benchmarks.scale.run import Noisy, base_vectors, catalog
+from benchmarks.scale.run import Noisy, base_vectors, catalog, resident_mb
 
 HERE = Path(__file__).parent
+VERSIONS = {
+    "python": platform.python_version(),
+    **{name: version(name) for name in ("numpy", "onnxruntime")},
+}
 SETS = ("toole", "livemcpbench", "mcpproxy-golden", "toolbench-stable", "sealtools", "bfcl")
 TOKENS = 64
 
@@ -102,6 +108,7 @@ async def measure(args: argparse.Namespace) -> dict[str, Any]:
             await retriever.search(Query((text,), ranker=args.ranker))
             wall.append((time.perf_counter() - started) * 1e3)
             cpu.append((time.process_time() - used) * 1e3)
+        memory = round(resident_mb())
     return {
         "tools": len(tools),
         "index": args.index,
@@ -110,6 +117,8 @@ async def measure(args: argparse.Namespace) -> dict[str, Any]:
         "wall_ms": spread(wall),
         "cpu_ms": spread(cpu),
         "stages_cpu_ms": {name: spread(found) for name, found in times.items() if found},
+        "memory_mb": memory,
+        "versions": VERSIONS,
         "load": round(os.getloadavg()[0], 1),
     }
 

@@ -1,15 +1,16 @@
 """Several gateways on one Qdrant collection, and one of them beside the exact index.
 
     python -m benchmarks.scale.shared TOOLS_JSONL --qdrant URL [--queries 1000] [--tools 3000] \
-        [--sizes 15000] [--rounds 3] [--real 20000] [--out FILE]
+        [--sizes 15000] [--rounds 3] [--real 20000] [--ranked 0] [--out FILE]
 
-Owns: two scenes. `fleet`: five catalogs (all tools; the same again; a half of them; other tools;
+Owns: three scenes. `fleet`: five catalogs (all tools; the same again; a half of them; other tools;
 all but one server's, which then comes back) share a collection, and every answer is compared with
 that of the same catalog alone on `exact`. `beside`: at each size, `exact` and `qdrant` in processes
 of their own, in turns: a start with the vectors in the cache and nothing in the collection, and
 `--rounds` restarts, each with a changed tool, a listing filtered to every second tool, and resident
 memory. The vectors are put into the one cache of both before: embedded for real up to `--real`
-tools; above, known ones moved a little, as in `run.py`.
+tools; above, known ones moved a little, as in `run.py`. `rankers` (`--ranked N` in place of
+`beside`): at each size, N queries by every ranker on both, with such vectors.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,7 @@ from armory.domain.tool import ToolRecord
 from armory.retrieval.embedders.embedded import EmbeddedEmbedder
 from armory.retrieval.indexing.cache import DocumentCache
 from armory.retrieval.indexing.indexer import Indexing
+from armory.retrieval.names import RANKERS
 from armory.retrieval.options import PartOptions, QdrantSettings
 from armory.retrieval.registry import make_index, make_rankers
 from armory.retrieval.retriever import Retriever
@@ -48,6 +50,8 @@ _TIED = 1e-3
 _KNOWN = 1_000
 """Tools embedded for real whose vectors stand for all above `--real`."""
 _CHANGES = 5
+_PATIENCE = 60
+"""Times that a query is asked, a second apart, until it is not answered by words."""
 
 
 def gateway(index: str, args: argparse.Namespace, embedder: EmbeddedEmbedder) -> Retriever:
@@ -91,22 +95,24 @@ async def fleet(args: argparse.Namespace) -> dict[str, Any]:
         "one server away": without,
     }
     report: dict[str, Any] = {"tools": args.tools, "queries": args.queries}
+    alone: dict[str, list[list[tuple[str, float]]]] = {}
+    again = Again()
+    for name, tools in catalogs.items():
+        async with gateway("exact", args, EmbeddedEmbedder()) as exact:
+            await exact.index(tools)
+            asked = queries(tools, args.queries)
+            alone[name] = [await answer(exact, Query((text,)), again) for text in asked]
     async with AsyncExitStack() as stack:
         shared: dict[str, Retriever] = {}
         for name in catalogs:
             one = gateway("qdrant", args, EmbeddedEmbedder())
             shared[name] = await stack.enter_async_context(one)
         await asyncio.gather(*(shared[name].index(found) for name, found in catalogs.items()))
-        alone: dict[str, list[list[tuple[str, float]]]] = {}
-        for name, tools in catalogs.items():
-            async with gateway("exact", args, EmbeddedEmbedder()) as exact:
-                await exact.index(tools)
-                alone[name] = [await answer(exact, text) for text in queries(tools, args.queries)]
         for turn in ("first", "after the server came back and went again"):
             for name, tools in catalogs.items():
                 differ, most = 0, 0.0
                 for text, wanted in zip(queries(tools, args.queries), alone[name], strict=True):
-                    found = await answer(shared[name], text)
+                    found = await answer(shared[name], Query((text,)), again)
                     differ += not same(found, wanted)
                     if same(found, wanted):
                         pairs = zip(sorted(found), sorted(wanted), strict=True)
@@ -116,19 +122,61 @@ async def fleet(args: argparse.Namespace) -> dict[str, Any]:
                 print(name, turn, row, flush=True)
             await shared["one server away"].index(mine)
             await shared["one server away"].index(without)
-    return report
+    return report | {"asked_again": again.count}
 
 
-async def answer(one: Retriever, text: str) -> list[tuple[str, float]]:
-    """(name, score) of what is listed.
+@dataclass(slots=True)
+class Again:
+    """How many queries were asked again as they were answered by words, and that was told."""
+
+    count: int = 0
+
+
+async def answer(
+    one: Retriever, query: Query, again: Again, visible: VisibleSet | None = None
+) -> list[tuple[str, float]]:
+    """(name, score) of what is listed, by meaning: a busy machine may let a query run out of time.
 
     Raises:
-        RuntimeError: the answer was degraded.
+        RuntimeError: the answers stay degraded.
     """
-    found = await one.search(Query((text,)))
-    if found.degraded is not None:
-        raise RuntimeError(f"degraded: {found.degraded}")
-    return [(match.tool.name, match.score) for match in found.matches]
+    problem = ""
+    for _ in range(_PATIENCE):
+        found = await one.search(query, visible)
+        if found.degraded is None:
+            return [(match.tool.name, match.score) for match in found.matches]
+        problem = found.degraded
+        again.count += 1
+        await asyncio.sleep(1)
+    raise RuntimeError(f"degraded: {problem}")
+
+
+async def every_ranker(args: argparse.Namespace, size: int) -> dict[str, Any]:
+    """Each ranker's answers on `qdrant` beside those on `exact`, every second one filtered."""
+    tools = catalog(args.tools_file, size)
+    known = await base_vectors(args.tools_file, _KNOWN, DocumentCache(args.cache))
+    embedder = Noisy(known)
+    visible = VisibleSet(frozenset(tool.name for tool in tools[::2]))
+    asked = queries(tools, args.ranked)
+    again = Again()
+    report: dict[str, Any] = {"tools": size, "queries": len(asked), "rankers": {}}
+    async with gateway("exact", args, embedder) as exact, gateway("qdrant", args, embedder) as one:
+        for each in (exact, one):
+            await each.index(tools)
+            await settled(each._index)  # pyright: ignore[reportPrivateUsage]
+        for ranker in RANKERS:
+            differ, most = 0, 0.0
+            for number, text in enumerate(asked):
+                query, some = Query((text,), ranker=ranker), visible if number % 2 else None
+                wanted = await answer(exact, query, again, some)
+                found = await answer(one, query, again, some)
+                differ += not same(found, wanted)
+                scores = dict(wanted)
+                most = max([most, *(abs(s - scores[n]) for n, s in found if n in scores)])
+            row = {"lists_that_differ": differ, "largest_score_difference": round(most, 5)}
+            report["rankers"][ranker] = row
+            print(size, ranker, row, flush=True)
+    return report | {"asked_again": again.count}
 
 
 async def beside(args: argparse.Namespace, index: str, size: int, start: str) -> dict[str, Any]:
@@ -188,6 +236,7 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=1_000)
     parser.add_argument("--tools", type=int, default=3_000, help="of each catalog of the fleet")
     parser.add_argument("--sizes", default="15000")
+    parser.add_argument("--ranked", type=int, default=0, help="queries of each ranker at each size")
     parser.add_argument("--rounds", type=int, default=3, help="restarts of each")
     parser.add_argument("--real", type=int, default=20_000, help="so many are embedded for real")
     parser.add_argument("--out", type=Path, help="what is in it of other scenes stays")
@@ -203,7 +252,11 @@ def main() -> None:
 
     if args.out is not None and args.out.is_file():
         before = json.loads(args.out.read_text(encoding="utf-8"))
-        kept = {"fleet": not args.tools, "beside": not args.sizes}
+        kept = {
+            "fleet": not args.tools,
+            "beside": not args.sizes or bool(args.ranked),
+            "rankers": not args.ranked,
+        }
         report |= {scene: before[scene] for scene, keep in kept.items() if keep and scene in before}
 
     def keep() -> None:
@@ -215,7 +268,14 @@ def main() -> None:
         if args.tools:
             report["fleet"] = {"made": report["made"], **asyncio.run(fleet(args))}
             keep()
-        for size in map(int, filter(None, args.sizes.split(","))):
+        sizes = [int(size) for size in args.sizes.split(",") if size]
+        if args.ranked:
+            args.cache = Path(folder) / "rankers.db"
+            found = [asyncio.run(every_ranker(args, size)) for size in sizes]
+            report["rankers"] = {"made": report["made"], "sizes": found}
+            keep()
+            return
+        for size in sizes:
             args.cache = Path(folder) / f"{size}.db"
             print("vectors", size, once(args, "exact", size, "cache"), flush=True)
             for start in ("first", *["again"] * args.rounds):

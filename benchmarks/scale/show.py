@@ -89,7 +89,7 @@ def write_docs(path: Path, rows: Sequence[dict[str, Any]], image: Path | None) -
 def _more() -> list[str]:
     """What the other legs found, where their files are."""
     found: list[str] = []
-    for name, told in (("query", query_text), ("busy", busy_table)):
+    for name, told in (("query", query_text), ("query_large", query_text), ("busy", busy_table)):
         path = HERE / f"{name}.json"
         if path.is_file():
             found.append(told(json.loads(path.read_text(encoding="utf-8"))))
@@ -102,12 +102,13 @@ def query_text(found: dict[str, Any]) -> str:
         f"{name} {spent['mean']:.1f}" for name, spent in found["stages_cpu_ms"].items()
     )
     cpu, wall = found["cpu_ms"], found["wall_ms"]
+    held = f" The process takes {found['memory_mb']} MB." if "memory_mb" in found else ""
     return (
         f"{found['queries']} different queries of at most 64 tokens against {found['tools']:,} "
         f"tools on one core, from the text to the list: {cpu['p50']:.1f} ms of CPU in the median, "
         f"{cpu['p95']:.1f} at the 95th percentile (wall {wall['p50']:.1f} and {wall['p95']:.1f}, "
         f"load {found['load']:.0f}). A run of each stage takes, in CPU ms: {stages}; a query "
-        "is embedded in one run, its clauses included."
+        f"is embedded in one run, its clauses included.{held}"
     )
 
 

@@ -15,13 +15,14 @@ from statistics import median
 from typing import Any
 
 HERE = Path(__file__).parent
+_CPU = ("sent_cpu_s", "server_cpu_s")
 MARKS = ("shared", "change", "sparse")
 _PHASES = {"catalog": "catalog", "index": "made searchable", "view": "view"}
 
 
 def fleet_text(found: dict[str, Any]) -> list[str]:
     """The gateways of one collection, in a sentence."""
-    rows = [row for row in found.values() if isinstance(row, dict)]
+    rows = [row for name, row in found.items() if isinstance(row, dict) and name != "made"]
     differ = sum(row["lists_that_differ"] for row in rows)
     most = max(row["largest_score_difference"] for row in rows)
     asked = len(rows) * found["queries"]
@@ -56,6 +57,22 @@ def beside_table(rows: Sequence[dict[str, Any]]) -> list[str]:
                     f"{median(row['listing_ms']['p95'] for row in again):.0f}",
                     f"{median(row['listing_cpu_ms']['p50'] for row in again):.0f}",
                     f"{median(row['resident_mb'] for row in again):.0f}",
+                )
+            )
+    return lines
+
+
+def rankers_table(found: dict[str, Any]) -> list[str]:
+    """Every ranker's answers on `qdrant` beside those on `exact`."""
+    lines = [_heads("tools", "ranker", "lists that differ", "largest difference of a score")]
+    for size in found["sizes"]:
+        for ranker, row in size["rankers"].items():
+            lines.append(
+                _cells(
+                    f"{size['tools']:,}",
+                    f"`{ranker}`",
+                    f"{row['lists_that_differ']} of {size['queries']}",
+                    f"{row['largest_score_difference']:.3f}",
                 )
             )
     return lines
@@ -113,24 +130,26 @@ def large_table(rows: Sequence[dict[str, Any]]) -> list[str]:
     """The index alone, at sizes that one process does not hold."""
     lines = [
         _heads(
-            "tools", "vectors sent, s", "in order after, s", "another gateway ready after, s",
-            "gateway, bytes a tool", "search of all p50 / p95, ms", "of every second server, ms",
-            "one tool changed, s", "server, MB",
+            "tools", "vectors sent, s", "in order after, s", "CPU of gateway and server, s",
+            "another gateway ready after, s", "gateway, bytes a tool",
+            "search of all p50 / p95, ms", "of every second server, ms", "one tool changed, s",
+            "server, MB",
         )
     ]  # fmt: skip
     for row in rows:
         if "search" not in row:
             lines.append(
-                _cells(f"{row['tools']:,} (no server)", "", "", f"{row['ready_s']:.1f}")[:-2]
+                _cells(f"{row['tools']:,} (no server)", "", "", "", f"{row['ready_s']:.1f}")[:-2]
                 + f" | {row['gateway_bytes_a_tool']:,} | | | | |"
             )
             continue
         search, every = row["search"]["ms"], row.get("search_all", {}).get("ms")
         lines.append(
             _cells(
-                f"{row['tools']:,}",
-                f"{row['sent_s']:.0f}",
-                f"{row['graph_s']:.0f}",
+                f"{row['tools']:,}{', int8' if row.get('quantization') else ''}",
+                f"{row['sent_s']:,.0f}",
+                _graph(row),
+                " + ".join(f"{row[of]:,.0f}" for of in _CPU if of in row),
                 f"{row['ready_s']:.1f}",
                 f"{row['gateway_bytes_a_tool']:,}",
                 f"{every['p50']:.0f} / {every['p95']:.0f}" if every else "",
@@ -140,6 +159,12 @@ def large_table(rows: Sequence[dict[str, Any]]) -> list[str]:
             )
         )
     return lines
+
+
+def _graph(row: dict[str, Any]) -> str:
+    """When the server's graph stood, or how much of it there was when that was not waited for."""
+    share = row.get("indexed", row["tools"]) / (row["tools"] * row["vectors_a_tool"])
+    return f"{row['graph_s']:,.0f}" if share > 0.9 else f"{100 * share:.0f} % were"
 
 
 def live_text(found: dict[str, Any]) -> list[str]:
@@ -182,9 +207,12 @@ def body(folder: Path, mark: str) -> str:
         shared, large, live = (_read(folder / f"{n}.json") for n in ("shared", "large", "live"))
         if fleet := shared.get("fleet"):
             parts.append([*fleet_text(fleet), made_text(fleet["made"])])
-        parts.append([*beside_table(shared["beside"])])
-        parts.append([*live_text(live)])
+        parts.append([*beside_table(shared["beside"]), "", made_text(shared["made"])])
+        if rankers := shared.get("rankers"):
+            parts.append([*rankers_table(rankers), "", made_text(rankers["made"])])
+        parts.append([*live_text(live), "", made_text(live["made"])])
         parts.append([*large_table(large["sizes"])])
+        parts += [[made_text(row["made"])] for row in large["sizes"][-1:] if "made" in row]
     else:
         found = _read(folder / f"{mark}.json")
         table = change_table(found["runs"]) if mark == "change" else sparse_table(found)
