@@ -150,6 +150,13 @@ import sys
 while True:
     sys.stdout.write('{"jsonrpc":"2.0","id":9999,"result":{}}\\n' * 1_000)
 """
+CHANGED = """
+import sys
+said = '{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}\\n'
+sys.stdout.write(said * 1_000)
+sys.stdout.flush()
+sys.stdin.read()
+"""
 ERRORS = "import sys\nwhile True: sys.stderr.write('trouble\\n' * 10_000)"
 
 
@@ -186,6 +193,15 @@ async def test_a_process_that_does_not_stop_is_cut_off(
     assert "cut off" in str(link.death)
     assert len(logs) < 60
     assert most < 40
+
+
+async def test_a_thousand_changes_of_lists_are_more_than_an_upstream_may_announce(
+    links: list[StdioLink],
+) -> None:
+    with structlog.testing.capture_logs() as logs:
+        link = await opened(links, CHANGED)
+        await until(lambda: any(line["event"] == "upstream_slowed" for line in logs))
+    assert not link.closed
 
 
 async def test_standard_error_is_read_no_faster_than_it_is_worth(links: list[StdioLink]) -> None:

@@ -6,6 +6,7 @@ Bounded: the texts of a query, the searches of one caller and of all, how long o
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from typing import Any
 
@@ -43,9 +44,12 @@ async def test_a_long_query_is_taken_apart_beside_the_loop(
     filler: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     threads: list[int] = []
+    turns: list[float] = []
+    usual = sys.getswitchinterval()
 
     def noted(*args: Any) -> Any:
         threads.append(threading.get_ident())
+        turns.append(sys.getswitchinterval())
         return scope_of(*args)
 
     monkeypatch.setattr(retriever_module, "scope_of", noted)
@@ -54,6 +58,9 @@ async def test_a_long_query_is_taken_apart_beside_the_loop(
     await searched.rank(Query(("a" + filler * (7_900 // len(filler)) + "b",)))
     assert threads
     assert threading.get_ident() not in threads
+    assert max(turns) < usual / 5, "the event loop would wait for its turn again and again"
+    await searched.rank(Query(("short",)))
+    assert turns[-1] == sys.getswitchinterval() == usual
     await searched.aclose()
 
 
