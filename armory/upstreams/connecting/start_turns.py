@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Protocol
 
-from armory.tasks import start, stop
 from armory.upstreams.connecting.starting import LOOK_S, Starting
 from armory.upstreams.spec import CONCURRENT_STARTS
 
@@ -65,12 +64,11 @@ class StartTurns:
     async def turn(self, starter: Starter) -> AsyncGenerator[None]:
         """Wait for a turn, and have it for the block."""
         await self._come(starter)
-        watching = start(self._watch(starter), "see whether a start goes on")
-        watching.add_done_callback(lambda _ended: self._next())
+        turn = _Turn(starter, self._look_s, self._next)
         try:
             yield
         finally:
-            await stop(watching)
+            turn.end()
 
     async def _come(self, starter: Starter) -> None:
         if self._free:
@@ -90,16 +88,6 @@ class StartTurns:
         finally:
             starter.awaited.remove(waiting)
 
-    async def _watch(self, starter: Starter) -> None:
-        """Until the start does nothing any more."""
-        before: list[tuple[Starting, int]] = []
-        while True:
-            await asyncio.sleep(self._look_s)
-            now = [(one, one.work_done()) for one in starter.awaited if isinstance(one, Starting)]
-            if now and now == before:
-                return
-            before = now
-
     def _next(self) -> None:
         while self._line:
             waiting = self._line.pop(0)
@@ -107,3 +95,34 @@ class StartTurns:
                 waiting.granted.set_result(None)
                 return
         self._free += 1
+
+
+class _Turn:
+    """One start's turn: over when the start is, or when it does nothing any more."""
+
+    def __init__(self, starter: Starter, look_s: float, on_end: Callable[[], None]) -> None:
+        self._starter = starter
+        self._look_s = look_s
+        self._on_end = on_end
+        self._before: list[tuple[Starting, int]] = []
+        self._looking: asyncio.TimerHandle | None = None
+        self._look_later()
+
+    def end(self) -> None:
+        """Let the next begin; once."""
+        if self._looking is not None:
+            self._looking.cancel()
+            self._looking = None
+            self._on_end()
+
+    def _look_later(self) -> None:
+        self._looking = asyncio.get_running_loop().call_later(self._look_s, self._look)
+
+    def _look(self) -> None:
+        awaited = self._starter.awaited
+        now = [(one, one.work_done()) for one in awaited if isinstance(one, Starting)]
+        if now and now == self._before:
+            self.end()
+            return
+        self._before = now
+        self._look_later()
