@@ -128,6 +128,10 @@ class QueryLog:
             batch = [self._queue.popleft() for _ in range(min(_BATCH, len(self._queue)))]
             try:
                 rows = await asyncio.to_thread(self._made, batch)  # long texts take long to redact
+            except asyncio.CancelledError:  # the gateway ends, and flushes once more
+                self._queue.extendleft(reversed(batch))
+                raise
+            try:
                 async with self._database.write() as connection:
                     await connection.execute(insert(query_log), rows)
             except BackendError:
