@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -78,6 +78,14 @@ class ToolRecord:
         """JSON Schema of the arguments; empty when absent or malformed."""
         value = self.definition.get("inputSchema")
         return cast("Mapping[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def names_by_server(tools: Iterable[ToolRecord]) -> dict[str, list[str]]:
+    """The exposed names of each server's tools, in the order given."""
+    found: dict[str, list[str]] = {}
+    for tool in tools:
+        found.setdefault(tool.server, []).append(tool.name)
+    return found
 
 
 @dataclass(frozen=True, slots=True)

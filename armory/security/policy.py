@@ -15,7 +15,7 @@ from armory.domain.catalog import Catalog
 from armory.domain.naming import split_name, split_uri
 from armory.domain.principal import Principal
 from armory.domain.query import VisibleSet
-from armory.domain.tool import ListedRecord, ToolRecord
+from armory.domain.tool import ListedRecord, ToolRecord, names_by_server
 
 Profile = tuple[tuple[int, ...], str]
 _DECISIONS_KEPT = 100_000
@@ -147,9 +147,8 @@ class _Cache:
     def names_of(self, server: str) -> Sequence[str]:
         """The names of a server's tools."""
         if self.by_server is None:
-            self.by_server = {}
-            for name, tool in self.catalog.tools.items() if self.catalog is not None else ():
-                self.by_server.setdefault(tool.server, []).append(name)
+            tools = self.catalog.tools if self.catalog is not None else {}
+            self.by_server = names_by_server(tools.values())
         return self.by_server.get(server, ())
 
 

@@ -1,8 +1,8 @@
 """The requests of one connection, one after the other, without a task for each.
 
 Owns: `Exchanges`, aiohttp's connection with a loop of its own over what arrives. aiohttp starts a
-task a request, to give each a context of its own: that is a tenth of what a small call costs. Here
-the context is entered and left by hand. Never looks at what is said.
+task a request, to give each a context of its own, which a small call can do without: here the
+context is entered and left by hand. Never looks at what is said.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ def test_tuning_to_the_configured_upstreams(
     for ranker, fitted in (("relevance", "relevance"), ("multi_factor", "semantic")):
         config = {"upstreams": demo_upstreams, "tool_rag": {"ranker": ranker}}
         (tmp_path / "armory.yaml").write_text(yaml.safe_dump(config))
-        done = armory("tune", "--json")
+        done = armory("tune", "--json", env={"ARMORY_DEBUG": "1"})  # a warning shows where
         assert done.returncode == 0, done.stderr
         told = json.loads(done.stdout)
         assert (told["ranker"], told["queries"]) == (fitted, 28)

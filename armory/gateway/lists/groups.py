@@ -14,6 +14,7 @@ from typing import Any
 
 from msgspec import Raw
 
+from armory.domain.tool import names_by_server
 from armory.gateway.context import RequestContext
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.lists.pages import refuse_cursor
@@ -129,10 +130,8 @@ def groups_of(context: RequestContext) -> Iterator[Group]:
     view = context.view
     visible, catalog = view.visible(context), view.catalog
     pinned = frozenset(view.pinned(visible))
-    scoped: dict[str, list[str]] = {}
-    for name, tool in catalog.tools.items():
-        if name in visible.tools.names and name not in pinned:
-            scoped.setdefault(tool.server, []).append(name)
+    shown_tools = visible.tools.names - pinned
+    scoped = names_by_server(tool for name, tool in catalog.tools.items() if name in shown_tools)
     for key, lists in catalog.servers.items():
         names = scoped.get(key)
         if names:

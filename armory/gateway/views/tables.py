@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from armory.domain.catalog import Catalog, replaced
-from armory.domain.tool import ToolRecord
+from armory.domain.tool import ToolRecord, names_by_server
 from armory.gateway.views.definitions import for_models
 
 
@@ -42,7 +42,7 @@ class ToolTables:
                 {name: place for place, name in enumerate(tools)},
                 {(tool.server, tool.original_name): tool for tool in tools.values()},
                 _apps(tools, before),
-                _by_server(tools),
+                names_by_server(tools.values()),
             )
         changed = [tools[name] for name in others]
         originals = dict(before.originals)
@@ -54,15 +54,8 @@ class ToolTables:
         if others_apps or not apps.isdisjoint(others):
             apps = apps.difference(others) | others_apps
         moved = any(before.tools[tool.name].server != tool.server for tool in changed)
-        by_server = _by_server(tools) if moved else before.by_server
+        by_server = names_by_server(tools.values()) if moved else before.by_server
         return cls(tools, before.positions, originals, apps, by_server)
-
-
-def _by_server(tools: Mapping[str, ToolRecord]) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for name, tool in tools.items():
-        found.setdefault(tool.server, []).append(name)
-    return found
 
 
 def _apps(tools: Mapping[str, ToolRecord], before: ToolTables | None) -> frozenset[str]:

@@ -330,7 +330,11 @@ class View:
         key = (visible.tools.key, form)
         size = self._sizes.get(key)
         if size is None:
-            some = list(islice(visible.tools.names, 0, None, max(1, count // _SAMPLE)))
+            every = max(1, count // _SAMPLE)  # in the catalog's order, which replicas share
+            some = [
+                n for n in islice(self.tables.tools, 0, None, every) if n in visible.tools.names
+            ]
+            some = some or list(islice(visible.tools.names, 1))
             size = sum(len(self.tool_json(name, form)) + 1 for name in some) * count // len(some)
             self._sizes[key] = size
         return size

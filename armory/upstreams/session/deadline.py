@@ -55,7 +55,7 @@ class CallDeadline:
                 raise TimeoutError from error
 
     def pause(self) -> None:
-        """Let no time pass; once it passes not, nothing more happens."""
+        """Stop the time; nothing happens when it stands already."""
         if self._running_s is not None:
             self._left_s = max(0.0, self._due - asyncio.get_running_loop().time())
             self._stop()
