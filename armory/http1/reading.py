@@ -7,8 +7,8 @@ imports the protocol.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from typing import Any, Protocol
+from collections.abc import Iterator
+from typing import Any, Protocol, Self
 
 import aiohttp
 
@@ -90,37 +90,78 @@ async def _read_body(response: Answer, limit_bytes: int, meter: Meter | None) ->
     raise BodyTooLarge(f"its answer exceeds the limit of {limit_bytes} bytes")
 
 
-async def read_events(
-    response: Answer, parser: EventParser, meter: Meter | None = None
-) -> AsyncIterator[Event]:
-    """The events of a stream, each as soon as it is complete.
+class EventReader:
+    """The events of a stream, each as soon as it is complete, for `with` and `async for` in it.
+
+    An async generator that is left early, as it is at each answer, costs a task to end it.
+
+    Args:
+        response: whose body is the stream.
+        parser: of the stream so far.
+        meter: is told of large events that are not whole yet.
 
     Raises:
         EventTooLarge: one exceeds the parser's limit.
         BodyTooLarge: one was given up.
     """
-    content, loop = response.content, asyncio.get_running_loop()
-    turn = loop.time() + _TURN_S
-    counted = False
-    try:
-        while chunk := await content.readany():
-            size = _part_size(chunk)
-            for begin in range(0, len(chunk), size):
-                events = parser.feed(chunk if size == len(chunk) else chunk[begin : begin + size])
-                if meter is not None and (counted or parser.unfinished >= COUNTED_BYTES):
-                    counted = parser.unfinished >= COUNTED_BYTES
-                    if counted:
-                        meter.holds(response, parser.unfinished)
-                    else:
-                        meter.done(response)
-                for event in events:
-                    yield event
-                if loop.time() > turn:
-                    await asyncio.sleep(0)
-                    turn = loop.time() + _TURN_S
-    finally:
-        if meter is not None and counted:
-            meter.done(response)
+
+    __slots__ = (
+        "_at", "_chunk", "_content", "_counted", "_events", "_loop", "_meter", "_parser",
+        "_response", "_size", "_turn",
+    )  # fmt: skip
+
+    def __init__(self, response: Answer, parser: EventParser, meter: Meter | None = None) -> None:
+        self._response = response
+        self._content = response.content
+        self._parser = parser
+        self._meter = meter
+        self._loop = asyncio.get_running_loop()
+        self._turn = self._loop.time() + _TURN_S
+        self._counted = False
+        self._chunk = b""  # taken apart up to `_at`, in pieces of `_size`
+        self._at = self._size = 0
+        self._events: Iterator[Event] = iter(())  # complete, and not handed on yet
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._counted and self._meter is not None:
+            self._counted = False
+            self._meter.done(self._response)
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Event:
+        while True:
+            for event in self._events:
+                return event
+            if self._chunk and self._loop.time() > self._turn:
+                await asyncio.sleep(0)
+                self._turn = self._loop.time() + _TURN_S
+            if self._at >= len(self._chunk):
+                self._chunk = chunk = await self._content.readany()
+                if not chunk:
+                    raise StopAsyncIteration
+                self._at, self._size = 0, _part_size(chunk)
+            self._events = iter(self._take())
+
+    def _take(self) -> list[Event]:
+        """The events that the next piece completes."""
+        begin, size = self._at, self._size
+        whole = size == len(self._chunk)
+        self._at = begin + size
+        events = self._parser.feed(self._chunk if whole else self._chunk[begin : begin + size])
+        if self._meter is not None:
+            unfinished = self._parser.unfinished
+            if unfinished >= COUNTED_BYTES:
+                self._counted = True
+                self._meter.holds(self._response, unfinished)
+            elif self._counted:
+                self._counted = False
+                self._meter.done(self._response)
+        return events
 
 
 def _part_size(chunk: bytes) -> int:

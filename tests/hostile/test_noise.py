@@ -18,7 +18,7 @@ from yarl import URL
 
 from armory.http1.eventstream import Event, EventParser
 from armory.http1.pool import Connections
-from armory.http1.reading import read_events
+from armory.http1.reading import EventReader
 from armory.testing.clients.recording import RecordingObserver
 from armory.testing.waiting import until
 from armory.upstreams.session import budget as budgets
@@ -124,7 +124,7 @@ async def test_a_stream_of_small_events_leaves_the_loop_to_others(end: bytes) ->
     await until(lambda: len(response._chunks) > 1 or response.is_eof())  # pyright: ignore[reportPrivateUsage]
     ticking = asyncio.ensure_future(tick())
     before, least, seen = 0, 0, 0
-    async for _ in read_events(response, EventParser(MIB)):
+    async for _ in EventReader(response, EventParser(MIB)):
         seen += 1
         if seen % 20_000 == 0:
             least += ticks > before

@@ -10,7 +10,7 @@ import aiohttp
 from armory.errors import UpstreamTimeout
 from armory.http1.eventstream import EventParser, EventTooLarge
 from armory.http1.pool import Fields
-from armory.http1.reading import BodyTooLarge, let_go, read_body, read_events
+from armory.http1.reading import BodyTooLarge, EventReader, let_go, read_body
 from armory.protocol import jsonrpc
 from armory.protocol.headers import METHOD_HEADER, NAME_HEADER, VERSION_HEADER, header_value
 from armory.protocol.link import Call, ClientChannel, Params, Reply
@@ -134,21 +134,22 @@ class HttpLink(BaseLink):
 
     async def _streamed(self, response: Answer, pending: Pending) -> Reply:
         parser = EventParser(self.spec.message_bytes)
-        async for event in read_events(response, parser, self.meter):
-            for message in messages_in(event, self.budget):
-                if message.method is None and message.id == pending.id:
-                    let_go(response)
-                    return self._reply(message, pending)
-                hit = self._requests.route(message, pending)
-                if hit is None or hit[0] is not pending:
-                    continue
-                item = hit[1]
-                if type(item) is Note:
-                    await pending.deliver(item)
-                elif isinstance(item, Reply):
-                    let_go(response)
-                    return item
-            await self.rest()
+        with EventReader(response, parser, self.meter) as events:
+            async for event in events:
+                for message in messages_in(event, self.budget):
+                    if message.method is None and message.id == pending.id:
+                        let_go(response)
+                        return self._reply(message, pending)
+                    hit = self._requests.route(message, pending)
+                    if hit is None or hit[0] is not pending:
+                        continue
+                    item = hit[1]
+                    if type(item) is Note:
+                        await pending.deliver(item)
+                    elif isinstance(item, Reply):
+                        let_go(response)
+                        return item
+                await self.rest()
         raise self.unintelligible(f"its stream ended before the answer to {pending.call.method}")
 
     def _reply(self, message: UpstreamMessage, pending: Pending) -> Reply:

@@ -16,7 +16,7 @@ import structlog
 from armory.errors import UpstreamUnavailable
 from armory.http1.eventstream import EventParser, EventTooLarge
 from armory.http1.pool import Fields
-from armory.http1.reading import BodyTooLarge, let_go, read_body, read_events
+from armory.http1.reading import BodyTooLarge, EventReader, let_go, read_body
 from armory.protocol import jsonrpc
 from armory.protocol.headers import SESSION_HEADER, VERSION_HEADER
 from armory.protocol.link import Call, Params, Reply
@@ -216,13 +216,14 @@ class LegacyHttpLink(StatefulLink):
         while True:
             before = parser.last_id
             try:
-                async for event in read_events(response, parser, self.meter):
-                    for message in messages_in(event, self.budget):
-                        reply = await self._take(message, pending)
-                        if reply is not None:
-                            let_go(response)
-                            return reply
-                    await self.rest()
+                with EventReader(response, parser, self.meter) as events:
+                    async for event in events:
+                        for message in messages_in(event, self.budget):
+                            reply = await self._take(message, pending)
+                            if reply is not None:
+                                let_go(response)
+                                return reply
+                        await self.rest()
             except (aiohttp.ClientError, OSError) as error:
                 log.debug("upstream_stream_broken", upstream=self.server, error=repr(error))
             response.close()

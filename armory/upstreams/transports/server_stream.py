@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Mapping
 import structlog
 
 from armory.http1.eventstream import EventParser
-from armory.http1.reading import Answer, read_events
+from armory.http1.reading import Answer, EventReader
 from armory.protocol.headers import LAST_EVENT_ID
 from armory.protocol.upstream_messages import UpstreamMessage
 from armory.tasks import spawn, stop
@@ -105,11 +105,12 @@ class ServerStream:
             parser = parser.continued()
 
     async def _read(self, response: Answer, parser: EventParser) -> None:
-        async for event in read_events(response, parser, self._link.meter):
-            for message in messages_in(event, self._link.budget):
-                self._failures = 0
-                await self._on_message(message)
-            await self._link.rest()
+        with EventReader(response, parser, self._link.meter) as events:
+            async for event in events:
+                for message in messages_in(event, self._link.budget):
+                    self._failures = 0
+                    await self._on_message(message)
+                await self._link.rest()
 
 
 def resuming(headers: Mapping[str, str], parser: EventParser) -> dict[str, str]:

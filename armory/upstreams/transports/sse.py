@@ -11,7 +11,7 @@ from yarl import URL
 
 from armory.errors import UpstreamTimeout
 from armory.http1.eventstream import Event, EventParser
-from armory.http1.reading import Answer, read_events
+from armory.http1.reading import Answer, EventReader
 from armory.protocol.headers import VERSION_HEADER
 from armory.protocol.versions import VERSION_HEADER_SINCE
 from armory.tasks import spawn, stop
@@ -96,13 +96,14 @@ class SseLink(DuplexLink):
         reason = "it ended its event stream"
         try:
             parser = EventParser(self.spec.message_bytes)
-            async for event in read_events(response, parser, self.meter):
-                if event.name == "endpoint":
-                    self._found(event)
-                elif self._death is not None:
-                    return
-                elif event.name == "message" and (pause_s := self.received(event.data)):
-                    await asyncio.sleep(pause_s)
+            with EventReader(response, parser, self.meter) as events:
+                async for event in events:
+                    if event.name == "endpoint":
+                        self._found(event)
+                    elif self._death is not None:
+                        return
+                    elif event.name == "message" and (pause_s := self.received(event.data)):
+                        await asyncio.sleep(pause_s)
         except STREAM_ERRORS as error:
             reason = f"its event stream broke: {error}"
         finally:

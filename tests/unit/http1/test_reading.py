@@ -1,11 +1,14 @@
 """Event streams are taken apart in parts where they are many lines, at once where they are few.
 
-Owns: `armory.http1.reading.read_events`.
+Owns: `armory.http1.reading.EventReader`.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -13,7 +16,10 @@ from yarl import URL
 
 from armory.http1.eventstream import Event, EventParser
 from armory.http1.pool import Connections
-from armory.http1.reading import read_events
+from armory.http1.reading import EventReader
+from armory.http1.response import Response
+from armory.tasks import start, stop
+from armory.testing.waiting import until
 
 pytestmark = pytest.mark.anyio
 MIB = 1 << 20
@@ -29,29 +35,74 @@ class Counting(EventParser):
         return super().feed(chunk)
 
 
-@pytest.mark.parametrize(
-    ("event", "whole"), [(b"data: " + b"x" * MIB + b"\n\n", True), (b"data: x\r\r", False)]
-)
-async def test_only_many_lines_are_taken_apart_in_parts(event: bytes, whole: bool) -> None:
-    body = event * (2 * MIB // len(event))
+class Seen:
+    """A meter that remembers what it was told."""
 
-    async def speak(_request: web.Request) -> web.Response:
-        return web.Response(body=body)
+    def __init__(self) -> None:
+        self.largest = 0
+        self.held: set[Any] = set()
+
+    def holds(self, source: Any, size: int) -> None:
+        self.held.add(source)
+        self.largest = max(self.largest, size)
+
+    def done(self, source: Any) -> None:
+        self.held.remove(source)
+
+
+@asynccontextmanager
+async def answered(body: bytes, *, ends: bool = True) -> AsyncGenerator[Response]:
+    """The answer of a server that sends `body`, and then nothing more or the end."""
+    over = asyncio.Event()
+
+    async def speak(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await response.write(body)
+        if not ends:
+            await over.wait()
+        return response
 
     app = web.Application()
     app.router.add_get("/", speak)
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
-    port = runner.addresses[0][1]
+    url = URL(f"http://127.0.0.1:{runner.addresses[0][1]}/")
     connections = Connections(False, 5.0, 4.0)
+    try:
+        async with asyncio.timeout(30):
+            yield await connections.request("GET", url, {}, None, None)
+    finally:
+        over.set()
+        connections.close()
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize(
+    ("event", "whole"), [(b"data: " + b"x" * MIB + b"\n\n", True), (b"data: x\r\r", False)]
+)
+async def test_only_many_lines_are_taken_apart_in_parts(event: bytes, whole: bool) -> None:
+    body = event * (2 * MIB // len(event))
+
     parser = Counting(2 * MIB)
-    async with asyncio.timeout(30):
-        response = await connections.request(
-            "GET", URL(f"http://127.0.0.1:{port}/"), {}, None, None
-        )
-        events = [found async for found in read_events(response, parser)]
-    connections.close()
-    await runner.cleanup()
+    async with answered(body) as response:
+        with EventReader(response, parser) as reader:
+            events = [found async for found in reader]
     assert len(events) == 2 * MIB // len(event)
     assert (parser.largest > 16 * 1024) is whole
+
+
+async def test_who_leaves_a_stream_has_told_the_meter_and_leaves_nothing_to_end() -> None:
+    meter = Seen()
+    async with answered(b"data: one\n\ndata: " + b"x" * (MIB // 2), ends=False) as response:
+        running = asyncio.all_tasks()
+        with EventReader(response, EventParser(2 * MIB), meter) as events:
+            assert (await anext(events)).data == b"one"
+            reading = start(anext(events), "the second event")
+            await until(lambda: meter.largest >= MIB // 2)
+            await stop(reading)
+            assert meter.held == {response}
+        assert not meter.held
+        await asyncio.sleep(0)
+        assert asyncio.all_tasks() == running
