@@ -65,7 +65,8 @@ class Connection(asyncio.BufferedProtocol):
         self._silent = 0
         self._paused = False
         self._endless = False
-        self._target: memoryview | None = None
+        self._body: bytearray | None = None
+        self._missing = 0
         self._buffer = _scratch.view
         self.idle_since = 0.0
 
@@ -91,9 +92,9 @@ class Connection(asyncio.BufferedProtocol):
             self._paused = False
             self._transport.resume_reading()
 
-    def read_into(self, target: memoryview) -> None:
-        """Put the rest of the body, exactly `target` long, there; past the parser."""
-        self._target = target
+    def read_into(self, body: bytearray, missing: int) -> None:
+        """Add the rest of the body, so many bytes, to it; past the parser."""
+        self._body, self._missing = body, missing
         self.resume()
 
     def abort(self) -> None:
@@ -109,19 +110,16 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's derive from no class
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go. The last one of a body goes through the common buffer, which has
-        room for what must not follow it.
-        """
-        target = self._target
-        return self._buffer if target is None or len(target) == 1 else target[:-1]
+        """Where the next bytes go."""
+        return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes from the other side."""
-        target = self._target
+        body = self._body
         if self._response is None:
             # Nobody asked: whatever this is, the connection cannot be trusted any more.
             self.abort()
-        elif target is None:
+        elif body is None:
             self._silent += nbytes
             try:
                 self._parser.feed_data(self._buffer[:nbytes])
@@ -129,14 +127,15 @@ class Connection(asyncio.BufferedProtocol):
                     raise BadAnswer(f"a field of more than {_MAX_HEADERS} bytes")
             except (httptools.HttpParserError, BadAnswer, zlib.error) as error:
                 self._break(BadAnswer(f"not a usable HTTP answer: {error}"))
-        elif len(target) > 1:
-            self._target = target[nbytes:]
         else:
-            target[0] = self._buffer[0]
-            self._target = None
-            keep = nbytes == 1 and self._parser.should_keep_alive()
-            self._parser = httptools.HttpResponseParser(self)  # the old one still waits for a body
-            self._completed(keep=keep)
+            missing, self._missing = self._missing, self._missing - nbytes
+            body += self._buffer[: min(nbytes, missing)]
+            if nbytes >= missing:
+                self._body = None
+                keep = nbytes == missing and self._parser.should_keep_alive()
+                # The old one still waits for a body.
+                self._parser = httptools.HttpResponseParser(self)
+                self._completed(keep=keep)
 
     def eof_received(self) -> bool:
         """The other side is done; close as well."""
@@ -146,7 +145,7 @@ class Connection(asyncio.BufferedProtocol):
         """The socket is closed."""
         self._on_closed(self)
         response, self._response = self._response, None
-        self._transport = self._target = None
+        self._transport = self._body = None
         if response is None:
             return
         if exc is None and response.status and self._endless:

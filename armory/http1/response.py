@@ -1,7 +1,8 @@
 """One HTTP response as it arrives: status and headers, then the body, with back-pressure.
 
-Owns: `Response` and what can go wrong on the way to one. A body of known length is read straight
-into the memory where it stays. Never imports the protocol.
+Owns: `Response` and what can go wrong on the way to one. A large body of known length grows in the
+memory where it stays: to clear room for all of it first takes one turn of the event loop, 10 ms of
+15 MB. Never imports the protocol.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from armory.http1.deadlines import Deadlines
 
 _HIGH_WATER = 1024 * 1024
 _STRAIGHT_BYTES = 64 * 1024
-"""From this many missing bytes on, reading straight into place is worth its arrangements."""
+"""From this many missing bytes on, reading past the parser is worth its arrangements."""
 
 
 class NoConnection(OSError):
@@ -43,8 +44,8 @@ class Source(Protocol):
         """Close at once."""
         ...
 
-    def read_into(self, target: memoryview) -> None:
-        """Put the rest of the body, exactly `target` long, there."""
+    def read_into(self, body: bytearray, missing: int) -> None:
+        """Add the rest of the body, so many bytes, to it."""
         ...
 
 
@@ -148,14 +149,10 @@ class Response:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def _read_straight(self, source: Source, length: int) -> bytearray:
-        body = bytearray(length)
-        have = 0
-        for chunk in self._chunks:
-            body[have : have + len(chunk)] = chunk
-            have += len(chunk)
+        body = bytearray().join(self._chunks)
         self._chunks.clear()
         self._size = 0
-        source.read_into(memoryview(body)[have:])
+        source.read_into(body, length - len(body))
         while not self._eof:
             if self._error is not None:
                 raise self._error

@@ -1,5 +1,6 @@
 import asyncio
 import gzip
+import tracemalloc
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
@@ -349,3 +350,18 @@ async def test_another_event_loop_will_do(anyio_backend: object, host: str) -> N
             assert await whole(connections, other.url.with_host(host)) == b"{}"
     assert other.connections == 1
     assert type(asyncio.get_running_loop()).__module__.startswith("uvloop")
+
+
+async def test_what_has_not_come_of_a_large_body_takes_no_memory() -> None:
+    declared = 64 << 20
+    head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % declared
+    async with peer(saying(head + BIG)) as (other, connections):
+        response = await connections.request("POST", other.url, {}, b"", 5)
+        tracemalloc.start()
+        try:
+            with pytest.raises(ClosedEarly):
+                await response.read()
+            _, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+    assert most < declared // 8
