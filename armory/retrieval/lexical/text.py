@@ -9,10 +9,8 @@ from __future__ import annotations
 import re
 import threading
 import unicodedata
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Protocol
-
-import snowballstemmer
 
 MAX_CHARS = 20_000
 _MAX_PARTS = 6
@@ -47,8 +45,11 @@ class _Stemmer(Protocol):
 class _Stemmers(threading.local):
     """One for each thread: a stemmer keeps the word that it works on in itself."""
 
-    def __init__(self) -> None:
-        self.english: _Stemmer = snowballstemmer.stemmer("english")
+    @cached_property
+    def english(self) -> _Stemmer:
+        import snowballstemmer  # loads every language: only once something is stemmed
+
+        return snowballstemmer.stemmer("english")
 
 
 _STEMMERS = _Stemmers()

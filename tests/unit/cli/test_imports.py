@@ -21,6 +21,12 @@ SERVE = """
 import armory.cli.gateway.serve, sys
 print("\\nloaded", *sys.modules)
 """
+SPARED = """
+import atexit, gc, sys
+atexit.register(lambda: print("\\nloaded", gc.get_threshold()[0], gc.get_freeze_count()))
+from armory.cli.main import main
+main(sys.argv[1:])
+"""
 SDKS = ("mcp", "mcp_types", "openai", "qdrant_client", "onnxruntime", "tokenizers", "jwt")
 DATABASE = ("sqlalchemy", "alembic")
 HTTP = ("aiohttp", "httptools")
@@ -90,6 +96,19 @@ def test_a_command_loads_only_what_it_needs(
 
 def test_serving_loads_what_calls_need_and_the_rest_when_it_is_wanted(tmp_path: Path) -> None:
     modules = loaded((), tmp_path, SERVE)
-    late = (*SDKS, "alembic", "asyncpg", "redis", "faiss", "cryptography.hazmat.bindings")
+    late = (
+        *SDKS,
+        "alembic",
+        "snowballstemmer",
+        "asyncpg",
+        "redis",
+        "faiss",
+        "cryptography.hazmat.bindings",
+    )
     assert "armory.wire.http.edge" in modules
     assert modules.isdisjoint(late), sorted(modules.intersection(late))
+
+
+def test_what_a_command_loads_is_not_gone_through_for_garbage(tmp_path: Path) -> None:
+    threshold, spared = sorted(map(int, loaded(("keys", "list"), tmp_path, SPARED)))
+    assert (threshold, spared > threshold) == (50_000, True)
