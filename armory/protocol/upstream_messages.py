@@ -9,13 +9,14 @@ strictly, and ids stay bytes.) Never imports a transport.
 from __future__ import annotations
 
 import re
+from collections.abc import Generator
 
 import msgspec
 from msgspec import Raw
 
 from armory.protocol.link import Params
 from armory.protocol.nesting import cut, deeper_than
-from armory.protocol.outline import LARGE_BYTES, condensed
+from armory.protocol.outline import LARGE_BYTES, at_once, condensing
 from armory.protocol.rawjson import excerpt, items, members_or_none
 
 ABSENT = Raw(b"")
@@ -67,8 +68,22 @@ def decode(data: bytes | bytearray) -> list[UpstreamMessage]:
     Raises:
         UnreadableMessage: it is not JSON or no JSON-RPC object.
     """
-    if len(data) >= LARGE_BYTES and (large := _large(data)) is not None:
-        return [large]
+    return at_once(decoding(data)) if len(data) >= LARGE_BYTES else _decoded(data)
+
+
+def decoding(
+    data: bytes | bytearray,
+) -> Generator[None, None, list[UpstreamMessage]]:
+    """The same in steps, between which others have their turn: see `outline.condensing`.
+
+    Raises:
+        UnreadableMessage: as `decode`.
+    """
+    large = yield from _large(data)
+    return _decoded(data) if large is None else [large]
+
+
+def _decoded(data: bytes | bytearray) -> list[UpstreamMessage]:
     if not data.isascii():
         data = _valid_text(data)
     try:
@@ -89,9 +104,9 @@ def _is_batch(text: bytes) -> bool:
     return text.lstrip()[:1] == b"["
 
 
-def _large(data: bytes | bytearray) -> OutlinedMessage | None:
+def _large(data: bytes | bytearray) -> Generator[None, None, OutlinedMessage | None]:
     """A successful answer by its short form; None where it must be read as it is."""
-    short = condensed(data)
+    short = yield from condensing(data)
     if short is None:
         return None
     try:

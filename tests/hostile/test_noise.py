@@ -81,10 +81,10 @@ def test_garbage_is_slowed_and_then_cut(size: int) -> None:
 
 
 @pytest.mark.parametrize("data", [b"", b" ", b"\n"])
-def test_an_event_that_only_names_an_id_is_no_garbage(data: bytes) -> None:
+async def test_an_event_that_only_names_an_id_is_no_garbage(data: bytes) -> None:
     with structlog.testing.capture_logs() as logs:
-        assert messages_in(Event(data, id="1"), Budget("up", clock=Ticking())) == []
-        assert messages_in(Event(b"no JSON", id="2"), Budget("up", clock=Ticking())) == []
+        assert await messages_in(Event(data, id="1"), Budget("up", clock=Ticking())) == []
+        assert await messages_in(Event(b"no JSON", id="2"), Budget("up", clock=Ticking())) == []
     assert len(logs) == 1, "of what is garbage"
 
 

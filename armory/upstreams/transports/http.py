@@ -121,7 +121,7 @@ class HttpLink(BaseLink):
         kind = response.content_type
         if kind == "application/json":
             body = await read_body(response, self.spec.message_bytes, self.meter)
-            answer = answer_in(body, pending.id, self.server, response.status)
+            answer = await answer_in(body, pending.id, self.server, response.status)
             return self._reply(answer, pending)
         if kind == "text/event-stream" and response.status < 300:
             return await self._streamed(response, pending)
@@ -136,7 +136,7 @@ class HttpLink(BaseLink):
         parser = EventParser(self.spec.message_bytes)
         with EventReader(response, parser, self.meter) as events:
             async for event in events:
-                for message in messages_in(event, self.budget):
+                for message in await messages_in(event, self.budget):
                     if message.method is None and message.id == pending.id:
                         let_go(response)
                         return self._reply(message, pending)

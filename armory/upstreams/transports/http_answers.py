@@ -6,13 +6,22 @@ imports a link.
 
 from __future__ import annotations
 
+import asyncio
+
 import aiohttp
 
 from armory.errors import UpstreamUnavailable
 from armory.http1.eventstream import Event, EventTooLarge
 from armory.http1.reading import BodyTooLarge
+from armory.protocol.outline import PIECE_BYTES
 from armory.protocol.rawjson import excerpt
-from armory.protocol.upstream_messages import ABSENT, UnreadableMessage, UpstreamMessage, decode
+from armory.protocol.upstream_messages import (
+    ABSENT,
+    UnreadableMessage,
+    UpstreamMessage,
+    decode,
+    decoding,
+)
 from armory.upstreams.session.budget import Budget
 from armory.upstreams.transports.error_bodies import is_message
 from armory.upstreams.transports.http_failures import http_failure
@@ -27,7 +36,20 @@ STREAM_ERRORS = (
 """What ends an event stream that is read."""
 
 
-def messages_in(event: Event, budget: Budget) -> list[UpstreamMessage]:
+async def _decoded(data: bytes | bytearray) -> list[UpstreamMessage]:
+    """As `decode`; long texts in pieces, between which others have their turn."""
+    if len(data) <= PIECE_BYTES:
+        return decode(data)
+    steps = decoding(data)
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            return done.value
+        await asyncio.sleep(0)
+
+
+async def messages_in(event: Event, budget: Budget) -> list[UpstreamMessage]:
     """The messages in one event; none in those that only name an id; garbage costs its event
     alone.
     """
@@ -35,13 +57,13 @@ def messages_in(event: Event, budget: Budget) -> list[UpstreamMessage]:
         budget.notification(0)
         return []
     try:
-        return decode(event.data)
+        return await _decoded(event.data)
     except UnreadableMessage as garbage:
         budget.garbage(garbage, len(event.data))
         return []
 
 
-def answer_in(
+async def answer_in(
     body: bytes | bytearray, request_id: int, server: str, status: int
 ) -> UpstreamMessage:
     """The one answer in a JSON body.
@@ -51,7 +73,7 @@ def answer_in(
             status asks for a login, whatever the body is.
         UnreadableMessage: the body is none, and the status says that all is well.
     """
-    for message in messages_of(body, server, status):
+    for message in await messages_of(body, server, status):
         if message.method is None and (
             message.id == request_id or (message.id is None and message.error is not ABSENT)
         ):
@@ -61,7 +83,7 @@ def answer_in(
     raise http_failure(server, status, body)
 
 
-def messages_of(body: bytes | bytearray, server: str, status: int) -> list[UpstreamMessage]:
+async def messages_of(body: bytes | bytearray, server: str, status: int) -> list[UpstreamMessage]:
     """The messages in a JSON body.
 
     Raises:
@@ -72,7 +94,7 @@ def messages_of(body: bytes | bytearray, server: str, status: int) -> list[Upstr
     if status in (401, 403) or (status >= 400 and not is_message(body)):
         raise http_failure(server, status, body)
     try:
-        return decode(body)
+        return await _decoded(body)
     except UnreadableMessage:
         if status < 300:
             raise

@@ -190,7 +190,7 @@ class LegacyHttpLink(StatefulLink):
         body = await read_body(response, self.spec.message_bytes, self.meter)
         if had_session and session_over(response.status, body, pending.id):
             raise HttpFailure(self.server, 404, body, None)
-        for message in messages_of(body, self.server, response.status):
+        for message in await messages_of(body, self.server, response.status):
             reply = await self._take(message, pending)
             if reply is not None:
                 return reply
@@ -218,7 +218,7 @@ class LegacyHttpLink(StatefulLink):
             try:
                 with EventReader(response, parser, self.meter) as events:
                     async for event in events:
-                        for message in messages_in(event, self.budget):
+                        for message in await messages_in(event, self.budget):
                             reply = await self._take(message, pending)
                             if reply is not None:
                                 let_go(response)

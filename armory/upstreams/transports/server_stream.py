@@ -107,7 +107,7 @@ class ServerStream:
     async def _read(self, response: Answer, parser: EventParser) -> None:
         with EventReader(response, parser, self._link.meter) as events:
             async for event in events:
-                for message in messages_in(event, self._link.budget):
+                for message in await messages_in(event, self._link.budget):
                     self._failures = 0
                     await self._on_message(message)
                 await self._link.rest()

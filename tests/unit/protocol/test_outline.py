@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from armory.protocol.outline import condensed, outlined
+from armory.protocol.outline import PIECE_BYTES, condensed, outlined
 from armory.protocol.upstream_messages import (
     OutlinedMessage,
     UnreadableMessage,
     UpstreamMessage,
     decode,
+    decoding,
 )
 
 LONG = "x" * 20_000
@@ -182,3 +183,24 @@ def test_texts_with_escapes_are_left_out_of_an_outline_too() -> None:
 def test_content_of_another_shape_is_left_as_it_is(content: Any) -> None:
     result = {"content": content, "more": 'q"' * 9_000}
     assert json.loads(outlined(Raw(msgspec.json.encode(result))))["more"] == result["more"]
+
+
+@pytest.mark.parametrize("letter", ["x", "é", "漢", "😀"])
+def test_a_long_string_is_looked_at_in_pieces(letter: str) -> None:
+    data = message({"content": [text(letter * (4 << 20))]})
+    if letter != "x":
+        data = json.dumps(json.loads(data), ensure_ascii=False).encode()
+    steps = decoding(data)
+    pieces = sum(1 for _ in steps)
+    assert pieces >= len(data) // PIECE_BYTES - 1
+    assert isinstance(decode(data)[0], OutlinedMessage)
+
+
+@pytest.mark.parametrize("at", [0, PIECE_BYTES - 1, PIECE_BYTES, 2 * PIECE_BYTES + 5])
+@pytest.mark.parametrize("wrong", [b"\xff", b"\xc3", b"\x01", b"\xe6\xbc"])
+def test_what_is_no_text_is_found_in_every_piece(wrong: bytes, at: int) -> None:
+    whole = "é".encode() * (3 * PIECE_BYTES // 2)
+    begin = at - at % 2
+    assert condensed(b'{"result":"%b"}' % whole) is not None
+    assert condensed(b'{"result":"%b"}' % (whole[:begin] + wrong + whole[begin:])) is None
+    assert condensed(b'{"result":"%b"}' % (whole + wrong)) is None

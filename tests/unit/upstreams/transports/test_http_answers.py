@@ -1,0 +1,42 @@
+"""What large bodies and events cost others that wait for the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+
+import pytest
+
+from armory.http1.eventstream import Event
+from armory.protocol.outline import PIECE_BYTES
+from armory.protocol.upstream_messages import UpstreamMessage
+from armory.tasks import start
+from armory.upstreams.session.budget import Budget
+from armory.upstreams.transports.http_answers import messages_in, messages_of
+
+pytestmark = pytest.mark.anyio
+PIECES = 20
+RESULT = {"content": [{"type": "text", "text": "é" * (PIECES * PIECE_BYTES // 2)}]}
+LARGE = json.dumps({"jsonrpc": "2.0", "id": 1, "result": RESULT}, ensure_ascii=False).encode()
+
+
+async def body() -> list[UpstreamMessage]:
+    return await messages_of(LARGE, "up", 200)
+
+
+async def event() -> list[UpstreamMessage]:
+    return await messages_in(Event(LARGE), Budget("up"))
+
+
+@pytest.mark.parametrize("read", [body, event])
+async def test_others_have_their_turn_between_pieces_of_a_large_answer(
+    read: Callable[[], Coroutine[None, None, list[UpstreamMessage]]],
+) -> None:
+    reading = start(read(), "reading")
+    turns = 0
+    while not reading.done():
+        await asyncio.sleep(0)
+        turns += 1
+    assert turns >= PIECES
+    assert [message.id for message in reading.result()] == [1]
