@@ -102,12 +102,12 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
             NoToken: the authorization server is not there.
             ArmoryError: the person must log in again.
         """
+        login, renewed = await self._leased(login)
+        if renewed:
+            return login
         if not login.refresh_token:
+            await self._store.release()
             raise self.wanting("the login has expired")
-        if not await self._store.lease():
-            newer = await self._refreshed_elsewhere(login)
-            if newer is not None:
-                return newer
         form = {
             "grant_type": "refresh_token",
             "refresh_token": login.refresh_token,
@@ -128,20 +128,25 @@ class AuthorizationCodeTokens(CodeFlow, Tokens):
             raise
         return await self._keep(with_tokens(login, given))
 
-    async def _refreshed_elsewhere(self, login: Login) -> Login | None:
-        """What another process made of the login; None where it made nothing of it in time."""
+    async def _leased(self, login: Login) -> tuple[Login, bool]:
+        """The login as it is kept, which this process alone may refresh now, and whether another
+        one has done it meanwhile: then it is as good as new, and anybody may refresh it.
+        """
         until = time.monotonic() + _ELSEWHERE_S
-        while time.monotonic() < until:
-            await asyncio.sleep(_LOOK_S)
-            newer = await self._store.load()
-            if newer is None:
+        leased = await self._store.lease()
+        while True:
+            kept = await self._store.load()  # with the lease, since it was the other's just before
+            if kept is None:
                 raise self.wanting("nobody has logged in")
-            if newer.access_token != login.access_token and _fresh(newer):
-                self._login = newer
-                return newer
-            if await self._store.lease():
-                return None
-        return None
+            if kept.access_token != login.access_token and _fresh(kept):
+                if leased:
+                    await self._store.release()
+                self._login = kept
+                return kept, True
+            if leased or time.monotonic() > until:
+                return kept, False
+            await asyncio.sleep(_LOOK_S)
+            leased = await self._store.lease()
 
     async def _keep(self, login: Login) -> Login:
         await self._store.save(login)

@@ -6,6 +6,7 @@ import asyncio
 import base64
 import hashlib
 import stat
+import time
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 import msgspec
 import pytest
 from msgspec import Raw
+from yarl import URL
 
 from armory.domain.principal import Principal
 from armory.errors import ConfigError, UpstreamUnavailable
@@ -21,7 +23,7 @@ from armory.protocol.link import Call, Owner
 from armory.testing.clients.recording import plain
 from armory.testing.upstreams.oauth import World
 from armory.upstreams.oauth.grants import AuthorizationCode
-from armory.upstreams.oauth.logins import Logins
+from armory.upstreams.oauth.logins import FileLogin, Login, Logins
 from armory.upstreams.oauth.person import AuthorizationCodeTokens
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
@@ -128,6 +130,47 @@ async def test_another_process_may_have_refreshed_first(rig: Rig) -> None:
     world.gate.set()
     assert (await asyncio.wait_for(calling, 10))["content"] == []
     assert world.tokens[-1] == "theirs"
+
+
+class AnotherWasFirst(FileLogin):
+    """A store in which another process refreshes between a look and the lease."""
+
+    theirs: Login | None = None
+    released = 0
+
+    async def lease(self) -> bool:
+        if self.theirs is not None:
+            await self.save(self.theirs)
+        return True
+
+    async def release(self) -> None:
+        self.released += 1
+
+
+@pytest.mark.parametrize("lifetime_s", [600, 0])
+async def test_another_process_may_have_refreshed_before_this_one_has_the_lease(
+    rig: Rig, lifetime_s: int
+) -> None:
+    """Its refresh token works once; to use it again would end the login at many providers."""
+    await rig.log_in()
+    store = AnotherWasFirst(rig.file, "kept")
+    mine = await store.load()
+    assert mine is not None
+    before = len(rig.world.requests)
+    await store.save(msgspec.structs.replace(mine, expires_at=0.0))
+    store.theirs = msgspec.structs.replace(
+        mine,
+        access_token="theirs",
+        refresh_token="rotated",
+        expires_at=time.time() + lifetime_s,
+    )
+    tokens = AuthorizationCodeTokens("kept", rig.grant, store, named=(rig.world.url,))
+    given = await tokens.current(URL(rig.world.url))
+    used = [form["refresh_token"] for form in rig.world.requests[before:]]
+    if lifetime_s:
+        assert (given, used, store.released) == ("theirs", [], 1)
+    else:  # expired again: theirs is refreshed
+        assert used == ["rotated"]
 
 
 async def test_further_permissions_take_another_login_that_keeps_the_old_ones(rig: Rig) -> None:
