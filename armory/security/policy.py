@@ -68,7 +68,9 @@ class Scope:
 
     def has_server(self, server: str) -> bool:
         """Whether everything of `server` is in scope."""
-        return self.everything or (self.servers is not None and server in self.servers)
+        if self.servers is None:
+            return self.tools is None
+        return server in self.servers
 
     def has_tool(self, server: str, name: str) -> bool:
         """Whether the tool `name` of `server` is in scope."""
@@ -206,9 +208,10 @@ class Policy:
 
         `packs=False` asks the rules alone.
         """
-        view = self._view(principal, packs)
-        if view is not None and not view.includes(name):
-            return False
+        if self._packs is not None:
+            view = self._view(principal, packs)
+            if view is not None and not view.includes(name):
+                return False
         if not self._rules:
             return True
         key = (self._applicable(principal), name)

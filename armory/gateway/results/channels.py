@@ -16,28 +16,25 @@ from armory.protocol.link import Answer, ClientChannel, Params
 
 
 class ExposedChannel:
-    """A `ClientChannel` toward one server of an aggregated endpoint."""
+    """A `ClientChannel` toward one server of an aggregated endpoint.
 
-    __slots__ = ("_inner", "_server")
+    Attributes:
+        capabilities: what the client declared.
+        progress_token: its progress token.
+    """
+
+    __slots__ = ("_inner", "_server", "capabilities", "progress_token")
 
     def __init__(self, inner: ClientChannel, server: str) -> None:
         self._inner = inner
         self._server = server
-
-    @property
-    def capabilities(self) -> Mapping[str, Any]:
-        """What the client declared."""
-        return self._inner.capabilities
+        self.capabilities: Mapping[str, Any] = inner.capabilities
+        self.progress_token: Raw | None = inner.progress_token
 
     @property
     def log_level(self) -> str | None:
-        """The log level that it wants."""
+        """The log level that it wants, which a session may change."""
         return self._inner.log_level
-
-    @property
-    def progress_token(self) -> Raw | None:
-        """Its progress token."""
-        return self._inner.progress_token
 
     async def notify(self, method: str, params: Params) -> None:
         """Deliver a notification in the client's names."""

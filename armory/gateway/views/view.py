@@ -10,10 +10,10 @@ from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
 from itertools import islice
-from typing import Any
 
 import msgspec
 from cachetools import LRUCache
+from msgspec import Raw
 
 from armory.domain.catalog import Catalog, ServerLists, replaced
 from armory.domain.naming import expose_uri
@@ -34,6 +34,7 @@ from armory.gateway.views.definitions import (
 from armory.gateway.views.names import ToolNames
 from armory.gateway.views.tables import ToolTables
 from armory.protocol.headers import declared_headers
+from armory.protocol.rawjson import pack
 from armory.security.policy import Policy, Scope, VisibleCatalog
 
 _encode = msgspec.json.encode
@@ -86,10 +87,7 @@ class View:
         self._endpoints = _endpoints(catalog, settings)
         self._named_before: ToolNames | None = vars(previous).get("names") if previous else None
         self._before = None if later else previous  # an old catalog may be large: let it go
-        self.own_info: dict[str, Any] = {
-            "name": settings.server_name,
-            "version": settings.server_version,
-        }
+        self._own_info = pack({"name": settings.server_name, "version": settings.server_version})
 
     # -- endpoints ---------------------------------------------------------------------------
 
@@ -141,13 +139,13 @@ class View:
             )
         return server in usable
 
-    def info(self, endpoint: Endpoint) -> Mapping[str, Any]:
+    def info(self, endpoint: Endpoint) -> Raw:
         """`serverInfo` as an endpoint gives it: the upstream's own on the transparent one."""
         if endpoint.transparent:
             lists = self.catalog.servers.get(endpoint.name)
             if lists is not None and lists.info:
-                return lists.info
-        return self.own_info
+                return pack(lists.info)
+        return self._own_info
 
     # -- resolving ---------------------------------------------------------------------------
 

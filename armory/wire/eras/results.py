@@ -5,16 +5,13 @@ Owns: what an answer gains or loses on its way between revisions. Pure; never do
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from msgspec import Raw
 
 from armory.protocol import codes, jsonrpc
 from armory.protocol.hop_meta import completing
 from armory.protocol.link import Reply
 from armory.protocol.meta import SERVER_INFO
-from armory.protocol.rawjson import EMPTY_OBJECT, encode, members_or_none, pack, text_of
+from armory.protocol.rawjson import EMPTY_OBJECT, members_or_none, pack, text_of
 from armory.protocol.versions import Era
 
 _SERVER_INFO = SERVER_INFO.encode()
@@ -29,7 +26,7 @@ def shape(
     reply: Reply,
     method: str,
     to: Era,
-    info: Mapping[str, Any],
+    info: Raw,
     *,
     transparent: bool = False,
     cacheable: bool = False,
@@ -54,7 +51,7 @@ def shape(
     if reply.era == "modern" and transparent and not private:
         return reply
     if method == "tools/call":
-        tail = completing(reply.outline, b'"%b":%b' % (_SERVER_INFO, encode(info)))
+        tail = completing(reply.outline, b'"%b":%b' % (_SERVER_INFO, memoryview(info)))
         if tail is not None:
             return _completed(result, tail)
     shaped = _for_modern(result, info, cacheable=cacheable, private=private)
@@ -68,7 +65,7 @@ def _completed(result: Raw, tail: bytes) -> Reply:
     return Reply(Raw(b"".join((view[:-1], tail))), era="modern")
 
 
-def _for_modern(result: Raw, info: Mapping[str, Any], *, cacheable: bool, private: bool) -> Raw:
+def _for_modern(result: Raw, info: Raw, *, cacheable: bool, private: bool) -> Raw:
     opened = members_or_none(result)
     if opened is None:
         return result
@@ -79,7 +76,7 @@ def _for_modern(result: Raw, info: Mapping[str, Any], *, cacheable: bool, privat
         if private or "cacheScope" not in opened:
             opened["cacheScope"] = _PRIVATE
     meta = members_or_none(opened.get("_meta")) or {}
-    meta[SERVER_INFO] = pack(info)
+    meta[SERVER_INFO] = info
     opened["_meta"] = pack(meta)
     return pack(opened)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -294,7 +295,7 @@ async def test_descriptions_per_endpoint_and_era(bench: Bench) -> None:
     assert legacy["capabilities"]["experimental"].keys() == {"dev.armory/tool-rag"}
     assert "extensions" not in legacy["capabilities"]
     through = bench.gateway.description.of_endpoint(bench.context("legacy", server))
-    assert through["serverInfo"]["name"] == "up"
+    assert json.loads(bytes(through["serverInfo"]))["name"] == "up"
     assert through["instructions"] == "Use it."
     assert through["capabilities"]["tasks"] == {"list": {}}
     assert through["capabilities"]["experimental"] == {"e": {}}

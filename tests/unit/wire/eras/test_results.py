@@ -11,11 +11,13 @@ from msgspec import Raw
 
 from armory.protocol import meta as meta_keys
 from armory.protocol.link import Reply
+from armory.protocol.rawjson import pack
 from armory.protocol.versions import Era
 from armory.wire.eras.results import shape
 from armory.wire.methods import METHODS
 
 INFO = {"name": "armory", "version": "1"}
+PACKED = pack(INFO)
 VERSION = "2026-07-28"
 
 
@@ -24,7 +26,7 @@ def shaped(
 ) -> Any:
     reply = Reply(result=Raw(msgspec.json.encode(result)), era=era)
     cacheable = METHODS[method].cacheable
-    out = shape(reply, method, to, INFO, cacheable=cacheable, **more).result
+    out = shape(reply, method, to, PACKED, cacheable=cacheable, **more).result
     assert out is not None
     return msgspec.json.decode(out)
 
@@ -33,7 +35,7 @@ def shaped_error(
     error: dict[str, Any], era: Era | None, to: Era, method: str = "tools/call"
 ) -> Any:
     reply = Reply(error=Raw(msgspec.json.encode(error)), era=era)
-    out = shape(reply, method, to, INFO).error
+    out = shape(reply, method, to, PACKED).error
     assert out is not None
     return msgspec.json.decode(out)
 
@@ -89,12 +91,12 @@ def test_modern_results_for_legacy_clients() -> None:
 def test_results_within_one_era_are_the_same_bytes() -> None:
     raw = Raw(b'{ "content" : [ 1.50 ] }')
     reply = Reply(result=raw, era="legacy")
-    assert shape(reply, "tools/call", "legacy", INFO) is reply
+    assert shape(reply, "tools/call", "legacy", PACKED) is reply
     modern = Reply(result=raw, era="modern")
-    assert shape(modern, "tools/call", "modern", INFO, transparent=True) is modern
+    assert shape(modern, "tools/call", "modern", PACKED, transparent=True) is modern
     odd = Reply(result=Raw(b"3"), era="legacy")
-    assert shape(odd, "tools/call", "modern", INFO).result == Raw(b"3")
-    assert shape(Reply(Raw(b"3"), era="modern"), "x", "legacy", INFO).result == Raw(b"3")
+    assert shape(odd, "tools/call", "modern", PACKED).result == Raw(b"3")
+    assert shape(Reply(Raw(b"3"), era="modern"), "x", "legacy", PACKED).result == Raw(b"3")
 
 
 @pytest.mark.parametrize(
@@ -133,7 +135,7 @@ def test_errors(code: int, era: Era, to: Era, method: str, expected: int) -> Non
 )
 def test_a_result_for_a_modern_client_keeps_all_and_gains_what_it_lacks(sent: str) -> None:
     reply = Reply(result=Raw(sent.encode()), era="legacy")
-    answer = shape(reply, "tools/call", "modern", INFO).result
+    answer = shape(reply, "tools/call", "modern", PACKED).result
     assert answer is not None
     got = json.loads(bytes(memoryview(answer)))
     expected = json.loads(sent)
@@ -145,7 +147,7 @@ def test_a_result_for_a_modern_client_keeps_all_and_gains_what_it_lacks(sent: st
 @pytest.mark.parametrize("end", ['"}', '","resultType":"complete"}'])
 def test_a_large_result_is_completed_without_being_copied(end: str) -> None:
     raw = Raw(('{"content":[],"x":"' + "y" * 50_000 + end).encode())
-    done = shape(Reply(raw, era="legacy"), "tools/call", "modern", INFO)
+    done = shape(Reply(raw, era="legacy"), "tools/call", "modern", PACKED)
     assert done.result is raw
     whole = msgspec.json.decode(b"".join(done.parts))
     small = msgspec.json.decode(bytes(memoryview(raw)))
@@ -159,7 +161,7 @@ def test_a_large_result_is_completed_without_being_copied(end: str) -> None:
 @pytest.mark.parametrize("inside", ['"_meta":{"a":1},', '"resultType":"input_required",'])
 def test_a_large_result_that_has_its_own_is_opened(inside: str) -> None:
     raw = Raw(("{" + inside + '"x":"' + "y" * 50_000 + '"}').encode())
-    done = shape(Reply(raw, era="modern"), "tools/call", "modern", INFO)
+    done = shape(Reply(raw, era="modern"), "tools/call", "modern", PACKED)
     whole = msgspec.json.decode(b"".join(done.parts))
     assert whole["_meta"]["io.modelcontextprotocol/serverInfo"] == INFO
     assert whole["x"] == "y" * 50_000
