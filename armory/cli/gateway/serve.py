@@ -26,6 +26,7 @@ from armory.errors import ConfigError
 from armory.observability.logging import configure_logging
 from armory.runtime import Runtime, open_runtime
 from armory.runtime.blocks.collecting import Collector
+from armory.runtime.blocks.memory import large_apart
 from armory.runtime.checking import checked
 from armory.runtime.settings import log_settings, stdio_settings
 from armory.tasks import start
@@ -123,6 +124,7 @@ async def _serve(
     reload = asyncio.Event()
     _on_signals(stop, reload)
     address = server.host, server.port
+    large_apart()
     collector = Collector()
     async with AsyncExitStack() as stack:
         stack.enter_context(collector.in_charge())
@@ -169,6 +171,7 @@ async def _serve_stdio(loaded: Loaded, announcer: Announcer) -> None:
     stop = asyncio.Event()
     reload = asyncio.Event()
     _on_signals(stop, reload)
+    large_apart()
     async with AsyncExitStack() as stack:
         collector = Collector()
         stack.enter_context(collector.in_charge())

@@ -1,12 +1,19 @@
 """Memory that is free inside the process, given back to the system.
 
-Owns: the only call of glibc's `malloc_trim`. Never imports another room.
+Owns: what is asked of glibc's allocator. Never imports another room.
 """
 
 from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Callable
+
+LARGE_BYTES = 2 << 20
+"""Buffers from this size on are memory of their own, which goes back with them."""
+TOP_BYTES = 16 << 20
+"""So much stays at the end of the heap for what comes next."""
+_TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
 
 def give_back() -> bool:
@@ -17,11 +24,38 @@ def give_back() -> bool:
         Whether there was anything; False as well where the allocator is another (musl, macOS,
         Windows).
     """
+    trim = _glibc("malloc_trim", ctypes.c_size_t)
+    return trim is not None and bool(trim(0))
+
+
+def large_apart() -> bool:
+    """Have large buffers go back to the system as they are freed, for as long as the process lives.
+
+    By itself glibc keeps buffers of up to 32 MiB in its heap once one of that size was freed: a few
+    hundred MB of answers that nobody reads leave a heap of that size, held by what is small between
+    them.
+
+    Returns:
+        Whether the allocator does; False where it is another.
+    """
+    option = _glibc("mallopt", ctypes.c_int, ctypes.c_int)
+    return (
+        option is not None
+        and bool(option(_MMAP_THRESHOLD, LARGE_BYTES))
+        and bool(option(_TRIM_THRESHOLD, TOP_BYTES))
+    )
+
+
+def _glibc(name: str, *takes: type) -> Callable[..., int] | None:
+    """A function of glibc; None where there is none."""
     if not sys.platform.startswith("linux"):
-        return False
+        return None
     try:
-        trim = ctypes.CDLL(None).malloc_trim
+        library = ctypes.CDLL(None)
+        if not hasattr(library, "gnu_get_libc_version"):
+            return None
+        found = library[name]
     except (OSError, AttributeError):
-        return False
-    trim.argtypes, trim.restype = (ctypes.c_size_t,), ctypes.c_int
-    return bool(trim(0))
+        return None
+    found.argtypes, found.restype = takes, ctypes.c_int
+    return found
