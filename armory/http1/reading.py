@@ -77,16 +77,14 @@ async def _read_body(response: Answer, limit_bytes: int, meter: Meter | None) ->
         if len(first) > limit_bytes:
             raise BodyTooLarge(f"its answer exceeds the limit of {limit_bytes} bytes")
         return first
-    chunks = [first]
-    size = len(first)
-    while size <= limit_bytes:
+    body = bytearray(first)
+    while len(body) <= limit_bytes:
         chunk = await content.readany()
         if not chunk:
-            return b"".join(chunks)
-        chunks.append(chunk)
-        size += len(chunk)
-        if meter is not None and size >= COUNTED_BYTES:
-            meter.holds(response, size)
+            return body
+        body += chunk
+        if meter is not None and len(body) >= COUNTED_BYTES:
+            meter.holds(response, len(body))
     raise BodyTooLarge(f"its answer exceeds the limit of {limit_bytes} bytes")
 
 

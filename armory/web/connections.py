@@ -45,7 +45,7 @@ class Connection(Exchanges):
             as that was noticed.
         begun: when the first byte of a header came whose end is missing; None: no such header.
         stalled: since when its client does not read; None: it does.
-        unread: bytes of an answer that are not given to the transport yet.
+        unread: bytes of a large answer that is being written; it is held whole until its end.
         mark: bytes that waited in the transport when it was last seen to read.
         reserve: whether it is one beyond the cap.
     """

@@ -21,10 +21,14 @@ SSE_HEADERS = {
 }
 
 
+EVENT = b"event: message\ndata: "
+"""What stands before a message that has no id."""
+
+
 def frame(data: bytes, event_id: str | None = None) -> bytes:
     """One message as a server-sent event."""
     if event_id is None:
-        return b"event: message\ndata: %b\n\n" % data
+        return b"%b%b\n\n" % (EVENT, data)
     return b"id: %b\nevent: message\ndata: %b\n\n" % (event_id.encode(), data)
 
 

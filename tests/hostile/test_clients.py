@@ -23,7 +23,7 @@ from armory.testing.waiting import until
 from armory.web.app import Listening, listen, make_app
 from armory.web.binding import bind
 from armory.web.settings import RESERVED, ListenSettings
-from armory.wire.http.answers import JsonAnswer
+from armory.wire.http.answers import JsonAnswer, write_event
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 20
@@ -45,6 +45,13 @@ async def _large(_request: web.Request) -> web.StreamResponse:
     return JsonAnswer((LARGE,))
 
 
+async def _event(request: web.Request) -> web.StreamResponse:
+    response = web.StreamResponse()
+    await response.prepare(request)
+    await write_event(request, response, (LARGE,))
+    return response
+
+
 async def _stream(request: web.Request) -> web.StreamResponse:
     response = web.StreamResponse()
     await response.prepare(request)
@@ -62,6 +69,7 @@ async def serve() -> AsyncIterator[Serve]:
         app.router.add_get("/healthz", _health)
         app.router.add_post("/mcp", _read)
         app.router.add_post("/large", _large)
+        app.router.add_post("/event", _event)
         app.router.add_post("/stream", _stream)
         begun.append(await listen(app, bind("127.0.0.1", 0), settings=settings))
         return begun[0]
@@ -200,6 +208,19 @@ async def test_what_nobody_reads_is_bounded_in_all(serve: Serve) -> None:
     assert await asked(listening) == b"HTTP/1.1 200 OK"
     for _, writer in pipes:
         writer.transport.abort()
+    await until(lambda: not listening.connections.unread)
+
+
+@pytest.mark.parametrize("path", ["/large", "/event"])
+async def test_what_is_read_of_a_large_answer_is_held_until_its_end(
+    serve: Serve, path: str
+) -> None:
+    listening = await serve(ListenSettings())
+    reader, writer = await connect(listening, posted(path), limit=1 << 17)
+    async with asyncio.timeout(PATIENCE_S):
+        await reader.readexactly(len(LARGE) // 6)
+    await until(lambda: listening.connections.unread >= len(LARGE))
+    writer.transport.abort()
     await until(lambda: not listening.connections.unread)
 
 

@@ -42,7 +42,7 @@ class Lines:
         self,
         server: str,
         limit_bytes: int,
-        on_line: Callable[[bytes], float | None],
+        on_line: Callable[[bytes | bytearray], float | None],
         on_lost_line: Callable[[int | None, str], None],
         read_on: Callable[[bool], None],
         meter: Meter | None = None,
@@ -53,7 +53,7 @@ class Lines:
         self._on_lost_line = on_lost_line
         self._read_on = read_on
         self._meter = meter
-        self._line: list[bytes] = []
+        self._line: bytes | bytearray = b""
         self._size = 0
         self._head = b""
         self._tail = b""
@@ -95,7 +95,12 @@ class Lines:
         if self._skipping:
             self._tail = (self._tail + part)[-_TAIL:]
             return
-        self._line.append(part)
+        if not self._line:
+            self._line = part
+        else:
+            if isinstance(self._line, bytes):
+                self._line = bytearray(self._line)
+            self._line += part  # grows where it is: a join of many parts takes a turn of its own
         if self._size > self._limit:
             self._skip(
                 f"its answer is longer than {self._limit} bytes and was dropped; raise the limit "
@@ -107,12 +112,12 @@ class Lines:
     def _skip(self, reason: str) -> None:
         """Drop the line so far, and the rest of it when it comes."""
         self._skipping = reason
-        self._head, self._tail = self._line[0][:_TAIL], b"".join(self._line[-2:])[-_TAIL:]
-        self._line.clear()
+        self._head, self._tail = bytes(self._line[:_TAIL]), bytes(self._line[-_TAIL:])
+        self._line = b""
 
     def _finish(self) -> float:
         """Hand on what has come; for so many seconds no other line is wanted."""
-        parts, self._line = self._line, []
+        line, self._line = self._line, b""
         size, self._size = self._size, 0
         if size >= COUNTED_BYTES and self._meter is not None:
             self._meter.done(self)
@@ -124,5 +129,4 @@ class Lines:
             )
             self._on_lost_line(int(match.group(1)) if match else None, reason)
             return 0.0
-        line = parts[0] if len(parts) == 1 else b"".join(parts)
         return (self._on_line(line) or 0.0) if line and not line.isspace() else 0.0

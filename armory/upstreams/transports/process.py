@@ -62,7 +62,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self,
         server: str,
         limit_bytes: int,
-        on_line: Callable[[bytes], float | None],
+        on_line: Callable[[bytes | bytearray], float | None],
         on_lost_line: Callable[[int | None, str], None],
         on_end: Callable[[str], None],
         errors: ErrorOutput,
@@ -89,7 +89,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     async def start(
         cls,
         spec: UpstreamSpec,
-        on_line: Callable[[bytes], float | None],
+        on_line: Callable[[bytes | bytearray], float | None],
         on_lost_line: Callable[[int | None, str], None],
         on_end: Callable[[str], None],
         errors: ErrorOutput | None = None,

@@ -1,20 +1,24 @@
 """JSON answers written in one go: a head made of constants, then the body's parts.
 
-Owns: `JsonAnswer`. aiohttp builds each head from a case-insensitive multidict; an answer without
-headers of its own needs none of that, and a large result is copied once, into what is written.
+Owns: `JsonAnswer`, and large messages in pieces, as bodies and as events. aiohttp builds each head
+from a case-insensitive multidict; an answer without headers of its own needs none of that, and a
+large result is copied once, into what is written.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from email.utils import formatdate
 from http.client import responses
 
 from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import SERVER_SOFTWARE
+
+from armory.wire.streams import EVENT, frame
 
 Part = bytes | memoryview
 JSON_TYPE = "application/json"
@@ -124,20 +128,48 @@ class JsonAnswer(web.StreamResponse):
 
 
 async def _write_slowly(
-    request: web.BaseRequest, transport: asyncio.Transport, parts: Sequence[Part], left: int
+    request: web.BaseRequest, transport: asyncio.Transport, parts: Sequence[Part], size: int
 ) -> None:
-    """Write no more than the client reads; the connection is told how much is `left`."""
+    """Write no more than the client reads; the connection is told that all is held meanwhile."""
     connection = request.protocol
-    told = hasattr(connection, "unread")
-    for part in parts:
-        view = memoryview(part)
-        for begin in range(0, len(view), _JOINED_BYTES):
-            piece = view[begin : begin + _JOINED_BYTES]
-            left -= len(piece)
-            if told:
-                setattr(connection, "unread", left)  # noqa: B010 what the server gave it
+    with _holding(request, size):
+        for piece in _pieces(parts):
             transport.write(piece)
             if connection.writing_paused:
                 await request.writer.drain()
                 if transport.is_closing():
                     raise ConnectionResetError("the client has closed the connection")
+
+
+async def write_event(
+    request: web.BaseRequest, response: web.StreamResponse, parts: Sequence[Part]
+) -> None:
+    """One message in parts as a server-sent event; a large one piece by piece, too."""
+    size = sum(map(len, parts))
+    if size <= _JOINED_BYTES:
+        await response.write(frame(b"".join(parts)))
+        return
+    with _holding(request, size):
+        for piece in _pieces((EVENT, *parts, b"\n\n")):
+            await response.write(piece)
+
+
+def _pieces(parts: Sequence[Part]) -> Iterator[Part]:
+    for part in parts:
+        view = memoryview(part)
+        for begin in range(0, len(view), _JOINED_BYTES):
+            yield view[begin : begin + _JOINED_BYTES]
+
+
+@contextmanager
+def _holding(request: web.BaseRequest, size: int) -> Generator[None]:
+    """Tell the connection that so much is held for it, read or not: none of it goes before all."""
+    connection = request.protocol
+    told = hasattr(connection, "unread")
+    if told:
+        setattr(connection, "unread", size)  # noqa: B010 what the server gave it
+    try:
+        yield
+    finally:
+        if told:
+            setattr(connection, "unread", 0)  # noqa: B010

@@ -15,6 +15,7 @@ from armory.protocol.link import Reply
 from armory.tasks import spawn, start
 from armory.wire.errors import status_of
 from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream
+from armory.wire.http.answers import write_event
 from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.messages import encoded
 from armory.wire.streams import PING, frame
@@ -70,7 +71,12 @@ class LazyAnswer:
         self.stop()
         if self._opening is not None or not self._admitted.takes_json:
             response = await self._open()
-            await response.write(frame(encoded(id, reply)))
+            parts = (
+                (encoded(id, reply),)
+                if reply.error is not None
+                else jsonrpc.response_parts(id, reply.parts)
+            )
+            await write_event(self._admitted.request, response, parts)
             await response.write_eof()
             return response
         if reply.error is not None:
