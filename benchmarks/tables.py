@@ -108,8 +108,8 @@ def soak() -> str | None:
         return None
     words = (
         f"{found['calls']:,} calls in {found['seconds']:,.0f} s; answered wrongly, twice or not at "
-        f"all: {len(found['wrong'])}. After a minute's warm-up, medians of the first and the last "
-        "quarter; `gone`: half a minute after every client has left."
+        f"all: {len(found['wrong'])}. After a warm-up of {found.get('warm_s', 60):.0f} s, medians "
+        "of the first and the last quarter; `gone`: half a minute after every client has left."
     )
     names = {"rss_mb": "memory, MB", "fds": "descriptors", "tasks": "tasks"}
     names |= {"sessions": "client sessions", "children": "processes"}

@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import collections
 import contextlib
+import itertools
 import json
 import random
 import sys
@@ -22,7 +23,7 @@ from typing import Any
 
 from benchmarks.load.driver import Connection, modern_meta, prepare
 from benchmarks.load.processes import end_on_sigterm, free_port, machine, process, versions
-from benchmarks.soak.watch import Sample, judge, watch
+from benchmarks.soak.watch import EVERY_S, SAMPLES, WARM_S, Sample, judge, watch
 
 CONFIG = """\
 server: {{port: {port}, limits: {{session_idle_s: {idle}}}}}
@@ -238,42 +239,59 @@ def said(content: bytes) -> bool:
     return b'"jsonrpc"' in content
 
 
-async def traffic(url: str, pid: int, calls: int, clients: int) -> tuple[Book, list[Sample], float]:
+def counting(calls: int, seconds: float) -> Iterator[int]:
+    """Numbers of calls from 1 on, until there were enough or the time is up; 0: no such limit."""
+    until = time.monotonic() + seconds
+    for number in itertools.count(1):
+        if (calls and number > calls) or (seconds and time.monotonic() > until):
+            return
+        yield number
+
+
+async def traffic(
+    url: str, pid: int, calls: int, seconds: float, clients: int
+) -> tuple[Book, list[Sample], float]:
     """All clients, sharing one counter of calls; what was seen of the gateway meanwhile, and how
     many seconds it took.
     """
     book, done = Book(), asyncio.Event()
     begun = time.monotonic()
     metrics = f"{url.removesuffix('/mcp')}/metrics"
-    watcher = asyncio.create_task(watch(metrics, pid, lambda: book.calls, done))
-    numbers = iter(range(1, calls + 1))
+    every_s = max(EVERY_S, seconds / SAMPLES)
+    watcher = asyncio.create_task(watch(metrics, pid, lambda: book.calls, done, every_s=every_s))
+    numbers = counting(calls, seconds)
     everybody = [
         Client(url, "modern" if i % 2 else "legacy", book, i).run(numbers) for i in range(clients)
     ]
     await asyncio.gather(*everybody)
-    seconds = time.monotonic() - begun
+    took_s = time.monotonic() - begun
     done.set()
-    return book, await watcher, seconds
+    return book, await watcher, took_s
 
 
-def report(book: Book, samples: list[Sample], seconds: float) -> dict[str, Any]:
+def report(book: Book, samples: list[Sample], seconds: float, warm_s: float) -> dict[str, Any]:
     """The JSON: totals, the table of injected faults, what grew, samples."""
     rows: dict[str, dict[str, int]] = {}
     for (upstream, fault, outcome), count in sorted(book.counts.items()):
         rows.setdefault(f"{upstream}: {fault}", {})[outcome] = count
     return {
         "versions": versions(), "machine": machine(), "calls": book.calls,
-        "seconds": round(seconds, 1), "wrong": book.wrong, "growth": judge(samples),
+        "seconds": round(seconds, 1), "wrong": book.wrong, "warm_s": warm_s,
+        "growth": judge(samples, warm_s),
         "outcomes": rows, "samples": samples,
     }  # fmt: skip
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--calls", type=int, default=1_000_000)
+    parser.add_argument("--calls", type=int, default=1_000_000, help="0: as many as there is time")
+    parser.add_argument("--minutes", type=float, default=0, help="0: as long as the calls take")
+    parser.add_argument("--warm", type=float, default=WARM_S, help="seconds that do not count yet")
     parser.add_argument("--clients", type=int, default=64)
     parser.add_argument("--out", type=Path, default=Path("benchmarks/soak/results.json"))
     args = parser.parse_args()
+    if not args.calls and not args.minutes:
+        parser.error("--calls or --minutes must say when it ends")
     end_on_sigterm()
     here = str(Path(__file__).resolve().parents[2])
     with tempfile.TemporaryDirectory() as folder:
@@ -291,8 +309,8 @@ def main() -> None:
             process(serve, 0, values["port"], scratch / "armory.log") as pid,
         ):
             url = f"http://127.0.0.1:{values['port']}/mcp"
-            found = asyncio.run(traffic(url, pid, args.calls, args.clients))
-            result = report(*found)
+            found = asyncio.run(traffic(url, pid, args.calls, 60 * args.minutes, args.clients))
+            result = report(*found, args.warm)
     args.out.write_text(json.dumps(result, indent=1) + "\n")
     print(json.dumps({k: v for k, v in result.items() if k != "samples"}, indent=1))
     if result["wrong"]:

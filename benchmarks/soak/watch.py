@@ -17,6 +17,8 @@ from benchmarks.load.processes import rss_mb
 
 Sample = dict[str, float]
 EVERY_S = 5.0
+SAMPLES = 120
+"""So many of a run by time, at most."""
 WARM_S = 60.0
 """Caches fill, the model loads and the first abandoned sessions expire within this."""
 METRICS = {"tasks": "armory_tasks", "sessions": "armory_client_sessions", "fds": "process_open_fds"}
@@ -36,7 +38,13 @@ async def scraped(connection: Connection) -> dict[str, float]:
 
 
 async def watch(
-    url: str, pid: int, calls: Callable[[], int], done: asyncio.Event, idle_s: float = 30.0
+    url: str,
+    pid: int,
+    calls: Callable[[], int],
+    done: asyncio.Event,
+    *,
+    every_s: float = EVERY_S,
+    idle_s: float = 30.0,
 ) -> list[Sample]:
     """A sample every few seconds until `done`, and one more after everybody has left.
 
@@ -45,6 +53,7 @@ async def watch(
         pid: of the gateway.
         calls: how many there were so far.
         done: set when the traffic is over.
+        every_s: seconds between two samples.
         idle_s: how long to wait for the last one: sessions left behind expire meanwhile.
     """
     connection = Connection(url)
@@ -67,19 +76,19 @@ async def watch(
     while not done.is_set():
         await sample()
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(done.wait(), EVERY_S)
+            await asyncio.wait_for(done.wait(), every_s)
     await asyncio.sleep(idle_s)
     await sample()
     connection.writer.close()
     return samples
 
 
-def judge(samples: list[Sample]) -> dict[str, dict[str, float]]:
+def judge(samples: list[Sample], warm_s: float = WARM_S) -> dict[str, dict[str, float]]:
     """For each figure: medians of the first and the last quarter after warm-up, its most, and what
     was left when everybody had gone.
     """
     busy = samples[:-1]
-    warm = [s for s in busy if s["t_s"] >= WARM_S] or busy[len(busy) // 2 :]
+    warm = [s for s in busy if s["t_s"] >= warm_s] or busy[len(busy) // 2 :]
     quarter = max(1, len(warm) // 4)
     found: dict[str, dict[str, float]] = {}
     for key in ("rss_mb", "fds", "tasks", "sessions", "children"):
