@@ -7,21 +7,22 @@ Owns: loading it before a request is served, and loading it anew when packs chan
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import structlog
 from sqlalchemy import select
+from sqlalchemy.ext.asyncio import AsyncConnection
 
 from armory.accounts.packs import PACK
 from armory.accounts.users import USER
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, BackendError
-from armory.security.policy import PackView
+from armory.security.policy import NamedPack, PackView
 from armory.storage.cache import SingleFlight
 from armory.storage.changes import ChangeFeed
 from armory.storage.database import Database
-from armory.storage.tables import installations, pack_entries, users
+from armory.storage.tables import installations, pack_entries, packs, users
 
 _log = structlog.get_logger(__name__)
 NOTHING = PackView("none")
@@ -30,7 +31,7 @@ NOTHING = PackView("none")
 @dataclass(frozen=True, slots=True)
 class _Loaded:
     view: PackView
-    packs: frozenset[str]
+    packs: tuple[NamedPack, ...]
     is_active: bool
 
 
@@ -50,6 +51,7 @@ class PackScopes:
         self._observers: list[Callable[[str], None]] = []
         self._loaded: dict[str, _Loaded] = {}
         self._same: dict[str, PackView] = {}
+        self._packs: dict[str, NamedPack] = {}
         self._flights: SingleFlight[_Loaded] = SingleFlight()
         self._generation: dict[str, int] = {}
         feed.subscribe(USER, self._user_changed)
@@ -63,6 +65,11 @@ class PackScopes:
         """What `user` has active; nothing for one that was not admitted."""
         loaded = self._loaded.get(user)
         return NOTHING if loaded is None or not loaded.is_active else loaded.view
+
+    def packs_of(self, user: str) -> tuple[NamedPack, ...]:
+        """The packs that `user` has active, by id; none for one that was not admitted."""
+        loaded = self._loaded.get(user)
+        return () if loaded is None or not loaded.is_active else loaded.packs
 
     async def admit(self, principal: Principal) -> None:
         """Have the packs of the principal's user in memory, as they are in the database now.
@@ -93,20 +100,44 @@ class PackScopes:
                 columns.user_id == user, columns.is_active
             )
             items = (await connection.execute(mine)).all()
-            packs = frozenset(value for kind, value in items if kind == PACK)
-            if packs:
-                entries = select(pack_entries.c.kind, pack_entries.c.value)
-                chosen = entries.where(pack_entries.c.pack_id.in_(list(packs)))
-                items = [*items, *(await connection.execute(chosen)).all()]
+            named = await self._named(connection, [value for kind, value in items if kind == PACK])
         servers = frozenset(value for kind, value in items if kind == "server")
         tools = frozenset(value for kind, value in items if kind == "tool")
-        loaded = _Loaded(self._view(servers, tools), packs, is_active is not False)
+        view = self._view(
+            servers.union(*(pack.servers for pack in named)),
+            tools.union(*(pack.tools for pack in named)),
+        )
+        loaded = _Loaded(view, named, is_active is not False)
         if generation == self._generation.get(user, 0):
             before, self._loaded[user] = self._loaded.get(user), loaded
-            if before is not None and before.view != loaded.view:
+            if before is not None and (before.view, before.packs) != (view, named):
                 for told in self._observers:
                     told(user)
         return loaded
+
+    async def _named(
+        self, connection: AsyncConnection, ids: Sequence[str]
+    ) -> tuple[NamedPack, ...]:
+        """Packs with what is in them; users who have the same one share it in memory."""
+        if not ids:
+            return ()
+        told = select(packs.c.id, packs.c.title, packs.c.description).where(packs.c.id.in_(ids))
+        columns = pack_entries.c
+        listed = select(columns.pack_id, columns.kind, columns.value).where(
+            columns.pack_id.in_(ids)
+        )
+        entries: dict[str, dict[str, list[str]]] = {}
+        for pack, kind, value in await connection.execute(listed):
+            entries.setdefault(pack, {}).setdefault(kind, []).append(value)
+        found: list[NamedPack] = []
+        for pack, title, description in await connection.execute(told.order_by(packs.c.id)):
+            has = entries.get(pack, {})
+            servers, tools = frozenset(has.get("server", ())), frozenset(has.get("tool", ()))
+            made = NamedPack(pack, title, description, servers, tools)
+            if self._packs.get(pack) != made:
+                self._packs[pack] = made
+            found.append(self._packs[pack])
+        return tuple(found)
 
     def _view(self, servers: frozenset[str], tools: frozenset[str]) -> PackView:
         if not servers and not tools:
@@ -130,5 +161,11 @@ class PackScopes:
             _log.warning("packs_not_reloaded", error=error.message)
 
     async def _pack_changed(self, pack: str) -> None:
-        for user in [user for user, known in self._loaded.items() if pack in known.packs]:
+        self._packs.pop(pack, None)
+        having = [
+            user
+            for user, known in self._loaded.items()
+            if any(pack == one.id for one in known.packs)
+        ]
+        for user in having:
             await self._user_changed(user)

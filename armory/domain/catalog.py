@@ -14,6 +14,7 @@ from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
 
+from armory.domain.groups import OwnGroup
 from armory.domain.naming import expose_names, expose_uri
 from armory.domain.tool import MAX_ABOUT_CHARS, ListedRecord, ToolRecord, fingerprint
 
@@ -69,6 +70,7 @@ class ServerLists:
         info: the upstream's `serverInfo`; empty while unknown.
         instructions: its `instructions`, or "".
         capabilities: as declared.
+        groups: those that it has of its own, where they are served.
         cache: per list method, the upstream's own (`ttlMs`, `cacheScope`); absent on legacy.
         dropped: the first of what was left out because it cannot be handled.
         dropped_count: how much was left out in all.
@@ -83,6 +85,7 @@ class ServerLists:
     capabilities: Definition = field(default_factory=dict[str, Any])
     cache: Mapping[str, tuple[int, str]] = field(default_factory=dict[str, tuple[int, str]])
     skills: Sequence[Definition] = ()
+    groups: Sequence[OwnGroup] = ()
     dropped: Sequence[Dropped] = ()
     dropped_count: int = 0
 
@@ -278,7 +281,10 @@ def _part(
 
 
 def _faces(servers: Mapping[str, ServerLists]) -> list[object]:
-    return [(key, s.info, s.instructions, s.capabilities, s.cache) for key, s in servers.items()]
+    return [
+        (key, s.info, s.instructions, s.capabilities, s.cache, s.groups)
+        for key, s in servers.items()
+    ]
 
 
 def _keyed(

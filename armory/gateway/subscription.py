@@ -53,5 +53,5 @@ class Subscription:
         for method in LISTS_CHANGED:
             if method in methods and method in self.lists:
                 self.deliver(method, {})
-        if TOOLS_CHANGED in methods and GROUPS_CHANGED in self.lists:
+        if GROUPS_CHANGED in self.lists and methods & {TOOLS_CHANGED, GROUPS_CHANGED}:
             self.deliver(GROUPS_CHANGED, {})

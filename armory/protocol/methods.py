@@ -1,8 +1,8 @@
 """Notifications of MCP by name, what a server may ask of a client, and two extensions.
 
 Owns: their methods, the members of `subscriptions/listen` that ask for notifications, the
-capabilities that a client declares for questions, the settings of the skills extension. Never
-imports anything.
+capabilities that a client declares for questions, the settings of extensions. Never imports
+anything.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any, cast
 
 SKILLS_EXTENSION = "io.modelcontextprotocol/skills"
 GROUPS_EXTENSION = "io.modelcontextprotocol/groups"
+GROUPS_DECLARED: dict[str, Any] = {"extensions": {GROUPS_EXTENSION: {}}}
+"""The capabilities of a client that has groups."""
 DIRECTORY_READ = "directoryRead"
 """The setting of a server that lists folders."""
 
@@ -115,6 +117,12 @@ def skills_settings(capabilities: Mapping[str, Any]) -> Mapping[str, Any] | None
         return None
     settings = cast("dict[str, Any]", declared).get(SKILLS_EXTENSION)
     return cast("dict[str, Any]", settings) if isinstance(settings, dict) else None
+
+
+def declares_groups(capabilities: Mapping[str, Any]) -> bool:
+    """Whether a client or a server declares groups."""
+    declared = capabilities.get("extensions")
+    return isinstance(declared, Mapping) and GROUPS_EXTENSION in declared
 
 
 def merged_skills_settings(servers: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:

@@ -20,7 +20,7 @@ from armory.config.blocks.server import ServerConfig
 from armory.config.blocks.upstream import UpstreamConfig
 from armory.domain.catalog import ToolRules
 from armory.errors import ConfigError
-from armory.gateway.settings import GatewaySettings, Personal, SetSpec
+from armory.gateway.settings import GROUPS, GatewaySettings, Personal, SetSpec
 from armory.observability.settings import ActivitySettings, LogSettings
 from armory.runtime.blocks.grants import grant
 from armory.runtime.version import armory_version
@@ -123,6 +123,7 @@ def upstream_spec(key: str, block: UpstreamConfig, loaded: Loaded) -> UpstreamSp
         inherit_env=(*loaded.config.inherit_env, *block.inherit_env),
         auth=None if block.auth is None else grant(key, block.auth, loaded.home),
         openapi=_description(block.openapi, loaded),
+        groups=GROUPS in loaded.config.server.experimental,
         ca_file=None if block.tls.ca_file is None else str(loaded.folder / block.tls.ca_file),
         verify=block.tls.verify,
         patient="start_timeout_s" in block.model_fields_set,

@@ -104,11 +104,37 @@ class PackView:
         return parts is not None and parts[0] in self.servers
 
 
+@dataclass(frozen=True, slots=True)
+class NamedPack:
+    """One active pack, with what people call it.
+
+    Attributes:
+        id: unique among packs.
+        title, description: for people.
+        servers: server keys whose everything is in it.
+        tools: exposed names of single tools.
+    """
+
+    id: str
+    title: str
+    description: str = ""
+    servers: frozenset[str] = frozenset()
+    tools: frozenset[str] = frozenset()
+
+    def has_tool(self, server: str, name: str) -> bool:
+        """Whether the tool `name` of `server` is in it."""
+        return server in self.servers or name in self.tools
+
+
 class Packs(Protocol):
     """The active packs of every user; answers from memory."""
 
     def view_of(self, user: str) -> PackView:
         """What `user` has active; an unknown user has nothing."""
+        ...
+
+    def packs_of(self, user: str) -> Sequence[NamedPack]:
+        """The packs that `user` has active, by id; an unknown user has none."""
         ...
 
 
@@ -191,6 +217,12 @@ class Policy:
         if self._packs is None or principal.user is None or not packs:
             return None
         return self._packs.view_of(principal.user)
+
+    def packs_of(self, principal: Principal) -> Sequence[NamedPack]:
+        """The packs that `principal` has active."""
+        if self._packs is None or principal.user is None:
+            return ()
+        return self._packs.packs_of(principal.user)
 
     def _applicable(self, principal: Principal) -> tuple[int, ...]:
         if not self._rules:

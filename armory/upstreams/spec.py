@@ -44,6 +44,7 @@ class UpstreamSpec:
         openapi: URL or path of an OpenAPI description, whose operations are the tools.
         base_url: where that API is; None: where the description says.
         include, exclude: patterns of its operations' names, or of `METHOD /path`; none: all.
+        groups: whether its own groups are fetched.
         transport: `auto` tries Streamable HTTP, then HTTP+SSE; with `command` it means stdio.
         headers: sent with every HTTP request.
         auth: how to get the access token that is sent as well; None: no token.
@@ -83,6 +84,7 @@ class UpstreamSpec:
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     transport: Transport = "auto"
+    groups: bool = False
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     auth: Grant | None = None
     ca_file: str | None = None

@@ -6,15 +6,18 @@ Owns: the way of a single call, and the gateway's own session. Never imports the
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import structlog
 
 from armory.domain.catalog import ServerLists
+from armory.domain.groups import OwnGroup
 from armory.domain.principal import INTERNAL, Principal
 from armory.errors import UpstreamOverloaded, UpstreamTimeout, UpstreamUnavailable
 from armory.protocol.link import Call, Owner, Reply
+from armory.protocol.methods import GROUPS_DECLARED, declares_groups
 from armory.protocol.session_events import SessionObserver, SessionObservers
 from armory.upstreams.breaker import Breaker, State
 from armory.upstreams.clock import Clock
@@ -29,6 +32,7 @@ from armory.upstreams.oauth.grants import has_logins, is_personal
 from armory.upstreams.oauth.people import PersonTokens, Vault
 from armory.upstreams.oauth.subjects import CALLER
 from armory.upstreams.own_accounts import is_login, logged_in
+from armory.upstreams.own_groups import fetch_groups
 from armory.upstreams.queue import CallQueue, QueueFull
 from armory.upstreams.session.base import BaseLink, Unintelligible
 from armory.upstreams.session.inflow import Inflow
@@ -41,6 +45,7 @@ log = structlog.get_logger(__name__)
 _BREAKERS = 10_000
 _LISTING = "\0listing"
 """Key of sessions that are opened for lists alone, beside those of callers."""
+_GROUPS_S = 30.0
 OWNER = Owner(INTERNAL)
 """The gateway itself."""
 
@@ -280,11 +285,35 @@ class Upstream:
             LoginNeeded: whoever it belongs to must log in first.
             UpstreamUnavailable: they cannot be had.
         """
-        return await fetch_lists(
-            link,
-            before=before,
-            max_entries=self.spec.list_entries,
-        )
+        limit = self.spec.list_entries
+        lists = await fetch_lists(link, before=before, max_entries=limit)
+        if not (self.spec.groups and declares_groups(link.capabilities)):
+            return lists
+        return replace(lists, groups=await self._groups(link, before))
+
+    async def _groups(self, link: BaseLink, before: ServerLists | None) -> Sequence[OwnGroup]:
+        """The upstream's own groups, or those of last time. Who shakes hands declares them for all
+        of a session, so there they are asked for over another one, the gateway's.
+        """
+        beside = link.era == "legacy"
+        if beside and not link.owned_by_gateway:
+            return ()
+        try:
+            async with asyncio.timeout(_GROUPS_S):
+                if not beside:
+                    return await fetch_groups(link)
+                declared = {**OWN_CAPABILITIES, **GROUPS_DECLARED}
+                asked = await self.connector.connect(
+                    OWNER, declared, SessionObservers(), key=_LISTING
+                )
+                try:
+                    return await fetch_groups(asked)
+                finally:
+                    self.links.end(asked)
+        except (UpstreamUnavailable, TimeoutError) as error:
+            said = str(error) or f"not within {_GROUPS_S:g} s"
+            log.warning("upstream_groups_not_fetched", upstream=self.spec.key, error=said)
+            return before.groups if before is not None else ()
 
     async def lists_for(
         self, capabilities: Mapping[str, Any], *, handshake: bool = False

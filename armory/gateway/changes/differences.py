@@ -12,7 +12,12 @@ from armory.domain.principal import Principal
 from armory.domain.tool import ListedRecord, ToolRecord
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.views.view import View
-from armory.protocol.methods import PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED
+from armory.protocol.methods import (
+    GROUPS_CHANGED,
+    PROMPTS_CHANGED,
+    RESOURCES_CHANGED,
+    TOOLS_CHANGED,
+)
 from armory.security.policy import Scope
 
 Kind = Literal["tools", "prompts", "resources", "templates", "skills"]
@@ -37,11 +42,19 @@ class ViewDifference:
         self.new = new
         self.private = private
         self._diff = new.catalog.diff(old.catalog)
+        before, after = old.catalog.servers, new.catalog.servers
+        self._regrouped = {
+            server
+            for server in before.keys() & after.keys() - private
+            if [*before[server].groups] != [*after[server].groups]
+        }
         self._known: dict[tuple[object, ...], frozenset[str]] = {}
 
     def __bool__(self) -> bool:
         old, new = self.old, self.new
-        return bool(self._diff) or old.policy is not new.policy or old.settings is not new.settings
+        if self._diff or self._regrouped:
+            return True
+        return old.policy is not new.policy or old.settings is not new.settings
 
     def lists_changed(self, principal: Principal, endpoint: Endpoint) -> frozenset[str]:
         """The list-changed notifications that a caller at an endpoint is due."""
@@ -56,11 +69,14 @@ class ViewDifference:
         old, new = self.old, self.new
         before = old.policy.visible_catalog(old.catalog, principal, _scope(old, endpoint))
         after = new.policy.visible_catalog(new.catalog, principal, _scope(new, endpoint))
-        return frozenset(
+        changed = {
             method
             for method, kinds in _METHODS
             if any(self._differs(kind, before.names(kind), after.names(kind)) for kind in kinds)
-        )
+        }
+        if any(new.may_use(principal, endpoint, server) for server in self._regrouped):
+            changed.add(GROUPS_CHANGED)
+        return frozenset(changed)
 
     def _differs(self, kind: Kind, before: frozenset[str], after: frozenset[str]) -> bool:
         if not self.private and before != after:

@@ -7,7 +7,7 @@ the first word, retrieval only narrows what is shown.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
 import structlog
@@ -19,7 +19,7 @@ from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError, RateLimited
 from armory.gateway.context import RequestContext
 from armory.gateway.filters import Patterns
-from armory.gateway.lists.groups import negotiated
+from armory.gateway.lists.groups import negotiated, scoped_by_upstream
 from armory.gateway.lists.pages import list_result, refuse_cursor
 from armory.gateway.metatools import definitions
 from armory.gateway.outcomes import Outcomes
@@ -85,6 +85,9 @@ class ToolLists:
         refuse_cursor(params)
         if context.endpoint.transparent:
             form = Form(context.era, original=True, headers=True)
+            scoped = scoped_by_upstream(context)
+            if scoped:
+                return _besides(context, form, scoped)
             return _everything(context, form, kept=True)
         spec = view.set_spec(context.endpoint)
         by_groups = negotiated(context)  # what a set finds by itself would be listed twice
@@ -252,6 +255,15 @@ def _outside_groups(context: RequestContext, request: ListRequest) -> Reply:
     body = view.tools_json(names, Form(context.era, load=True))
     if (request.servers, request.categories, request.names) == (None, None, None):
         body = _with_meta_tools(context, body, cut=True)
+    return list_result(context, LIST, _MEMBER, body, kept=False, private=True)
+
+
+def _besides(context: RequestContext, form: Form, scoped: Set[str]) -> Reply:
+    """The tools of an upstream that are in none of its groups."""
+    view = context.view
+    visible = view.visible(context).tools
+    names = [name for name in view.catalog.tools if name in visible.names - scoped]
+    body = view.tools_json(names, form)
     return list_result(context, LIST, _MEMBER, body, kept=False, private=True)
 
 

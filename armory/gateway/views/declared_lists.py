@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -215,6 +215,7 @@ class DeclaredLists:
         shared = self._shared(held.server)
         if shared is None:
             return
+        lists = replace(lists, groups=shared.groups)  # they are not looked at anew
         differs = bool(changed_lists(shared, lists))
         if not (differs or held.answers or held.beside is not None):
             self._plain.add(held.server)

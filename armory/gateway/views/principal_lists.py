@@ -22,7 +22,13 @@ from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import Pool
 from armory.gateway.views.view import View
 from armory.protocol.link import Owner
-from armory.protocol.methods import PROMPTS_CHANGED, RESOURCES_CHANGED, TOOLS_CHANGED, answers_of
+from armory.protocol.methods import (
+    GROUPS_CHANGED,
+    PROMPTS_CHANGED,
+    RESOURCES_CHANGED,
+    TOOLS_CHANGED,
+    answers_of,
+)
 
 _log = structlog.get_logger(__name__)
 FETCH_S = 5.0
@@ -279,5 +285,6 @@ def changed_lists(before: ServerLists, now: ServerLists) -> frozenset[str]:
             [*before.resources, *before.templates, *before.skills],
             [*now.resources, *now.templates, *now.skills],
         ),
+        (GROUPS_CHANGED, [*before.groups], [*now.groups]),
     )
     return frozenset(method for method, old, new in pairs if old != new)

@@ -28,6 +28,7 @@ from armory.protocol.link import (
     Reply,
 )
 from armory.protocol.loglevels import LOG_LEVELS, loud_enough
+from armory.protocol.methods import declares_groups
 from armory.protocol.rawjson import encode
 from armory.protocol.session_events import Lost, Notified, Renewed, SessionObserver
 from armory.protocol.versions import MODERN_VERSIONS, Era
@@ -370,7 +371,8 @@ class BaseLink(ABC):
 
     def _modern_listening(self) -> Listening:
         if self._listening is None:
-            self._listening = Listening(self.server, self.request, self.notified)
+            groups = self.spec.groups and declares_groups(self.capabilities)
+            self._listening = Listening(self.server, self.request, self.notified, groups=groups)
         return self._listening
 
 

@@ -18,6 +18,7 @@ from armory.protocol.codes import METHOD_NOT_FOUND
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import Answer, Call, ClientGone, Params, Reply
 from armory.protocol.meta import SUBSCRIPTION_ID
+from armory.protocol.methods import GROUPS_CHANGED, GROUPS_DECLARED
 from armory.protocol.rawjson import encode, object_of
 from armory.tasks import spawn, start, stop
 
@@ -29,6 +30,7 @@ LISTS = (
     ("promptsListChanged", "notifications/prompts/list_changed"),
     ("resourcesListChanged", "notifications/resources/list_changed"),
 )
+GROUPS = (("groupsListChanged", GROUPS_CHANGED),)
 _FOREVER_S = 10 * 365 * 86_400.0
 _ACK_S = 15.0
 _END_S = 5.0
@@ -38,12 +40,14 @@ _RETRY_S = (1.0, 2.0, 5.0, 10.0, 30.0)
 class _Stream:
     """One `subscriptions/listen` request; its own `ClientChannel`."""
 
-    capabilities: Mapping[str, Any] = {}
     log_level: str | None = None
     progress_token: Raw | None = None
 
-    def __init__(self, hear: Callable[[str, Params], None]) -> None:
+    def __init__(
+        self, hear: Callable[[str, Params], None], capabilities: Mapping[str, Any]
+    ) -> None:
         self._hear = hear
+        self.capabilities = capabilities
         self.answered = asyncio.Event()
         self.honoured = False
         self.task: asyncio.Task[Reply | None] | None = None
@@ -72,6 +76,7 @@ class Listening:
         server: key of the upstream, for the log.
         request: sends a call over the link.
         hear: takes the notifications, and one for each thing wanted after a gap.
+        groups: whether news of its own groups are wanted along with those of its lists.
     """
 
     def __init__(
@@ -79,7 +84,11 @@ class Listening:
         server: str,
         request: Callable[[Call], Awaitable[Reply]],
         hear: Callable[[str, Params], None],
+        *,
+        groups: bool = False,
     ) -> None:
+        self._declared: Mapping[str, Any] = GROUPS_DECLARED if groups else {}
+        self._kinds = (*LISTS, *GROUPS) if groups else LISTS
         self._server = server
         self._request = request
         self._hear = hear
@@ -120,10 +129,10 @@ class Listening:
         return True
 
     async def _open(self) -> _Stream | None:
-        wanted: dict[str, Any] = {name: True for name, _ in LISTS} if self._lists else {}
+        wanted: dict[str, Any] = {name: True for name, _ in self._kinds} if self._lists else {}
         if self._uris:
             wanted["resourceSubscriptions"] = sorted(self._uris)
-        stream = _Stream(self._hear)
+        stream = _Stream(self._hear, self._declared)
         call = Call(
             "subscriptions/listen",
             {"notifications": Raw(encode(wanted))},
@@ -182,7 +191,7 @@ class Listening:
 
     def _report_gap(self) -> None:
         if self._lists:
-            for _, method in LISTS:
+            for _, method in self._kinds:
                 self._hear(method, {})
         for uri in sorted(self._uris):
             self._hear("notifications/resources/updated", {"uri": Raw(encode(uri))})

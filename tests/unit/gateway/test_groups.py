@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from armory.gateway.lists.groups import MAX_NAME, SET_PREFIX, group_name, groups_of
+from armory.gateway.lists.grouping import (
+    FROM_PREFIX,
+    MAX_NAME,
+    PACK_PREFIX,
+    SET_PREFIX,
+    group_name,
+    groups_of,
+    own_name,
+)
 from armory.gateway.settings import GROUPS, SetSpec
 from armory.protocol.methods import GROUPS_EXTENSION
 
@@ -19,15 +27,29 @@ pytestmark = pytest.mark.anyio
 KEYS = [
     "github", "GitHub", "git_hub", "git-hub", "git--hub", "-git", "git-", "日本", "éa", "a" * 64,
     "a" * 65, "a" * 200, "set-x", "set-", "set", "x", "set_x", "a" * 61, "a" * 60, "group",
+    "pack-x", "from-x", "from-set-x", "set-from-pack-x", "from-git-hub",
 ]  # fmt: skip
 
 
 def test_no_two_keys_share_a_name_and_each_is_one() -> None:
-    names = [group_name(key) for key in KEYS] + [group_name(key, SET_PREFIX) for key in KEYS]
+    prefixes = ("", SET_PREFIX, PACK_PREFIX, FROM_PREFIX)
+    names = [group_name(key, prefix) for prefix in prefixes for key in KEYS]
     assert len(set(names)) == len(names)
     for name in names:
         assert re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", name), name
         assert len(name) <= MAX_NAME
+
+
+def test_no_two_groups_of_upstreams_share_a_name() -> None:
+    servers = ("a", "a-b", "a-b-c", "git", "from-a", "a" * 64)
+    groups = ("b", "b-c", "c", "Hub", "hub", "hub!", "b/c", "a" * 200, "日本", " ")
+    names = [own_name(server, group) for server in servers for group in groups]
+    names += [group_name(key) for key in KEYS]
+    assert len(set(names)) == len(names)
+    for name in names:
+        assert re.fullmatch("[a-z0-9]+(-[a-z0-9]+)*", name), name
+        assert len(name) <= MAX_NAME
+    assert own_name("git", "hub") == "from-git-hub"
 
 
 def test_a_key_that_is_a_name_stays() -> None:
