@@ -68,7 +68,7 @@ def decode(data: bytes | bytearray) -> list[UpstreamMessage]:
     Raises:
         UnreadableMessage: it is not JSON or no JSON-RPC object.
     """
-    return at_once(decoding(data)) if len(data) >= LARGE_BYTES else _decoded(data)
+    return at_once(decoding(data)) if len(data) >= LARGE_BYTES else _in_one_line(data)
 
 
 def decoding(
@@ -80,7 +80,22 @@ def decoding(
         UnreadableMessage: as `decode`.
     """
     large = yield from _large(data)
-    return _decoded(data) if large is None else [large]
+    if large is None:
+        return _in_one_line(data)
+    if b"\n" in data or b"\r" in data:
+        large = yield from _large(_without_line_ends(data))
+    return _in_one_line(data) if large is None else [large]
+
+
+def _in_one_line(data: bytes | bytearray) -> list[UpstreamMessage]:
+    """The messages; no value in them has a line end, with which an event or a line would end."""
+    found = _decoded(data)
+    return _decoded(_without_line_ends(data)) if b"\n" in data or b"\r" in data else found
+
+
+def _without_line_ends(data: bytes | bytearray) -> bytes | bytearray:
+    """The same; in what was read as JSON they stand between values alone."""
+    return data.replace(b"\n", b" ").replace(b"\r", b" ")
 
 
 def _decoded(data: bytes | bytearray) -> list[UpstreamMessage]:

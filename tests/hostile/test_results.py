@@ -33,6 +33,7 @@ RESULTS = {
     "meta": f'{{"content":[],"_meta":{{"a.b/c":{DEEP}}}}}',
     "escaped": r'{"content":[{"type":"text","text":"a\ud800b\udfffc"}],'
     r'"structuredContent":{"k\udc00":"\ud83d"}}',
+    "lines": '{\n "content": [\r\n  {"type": "text",\n   "text": "fine"}\r ]\n}',
     "pair": r'{"content":[{"type":"text","text":"\ud83d\ude00"}]}',
 }
 SURROGATE_BYTES = b'{"content":[{"type":"text","text":"a\xed\xa0\x80b"}]}'
@@ -90,7 +91,8 @@ class Handler(BaseHTTPRequestHandler):
         elif self.path == "/json":
             self._say(200, "application/json", said)
         else:
-            self._say(200, "text/event-stream", b"data: " + said + b"\n\n")
+            lines = b"\ndata: ".join(said.splitlines())
+            self._say(200, "text/event-stream", b"data: " + lines + b"\n\n")
 
     def do_GET(self) -> None:
         self._say(405, "text/plain", b"")
@@ -172,6 +174,19 @@ async def test_halves_of_characters(gateway: GatewayProcess, server: str, era: s
     assert texts["pair"] == "\N{GRINNING FACE}", "a whole one stays"
     error = (await called(gateway, era, f"{server}__message"))["error"]
     assert error["message"] == "n\ufffdo"
+
+
+@pytest.mark.parametrize("server", ["json", "events"])
+async def test_results_of_many_lines_end_no_event(gateway: GatewayProcess, server: str) -> None:
+    body = modern_body(1, "tools/call", {"name": f"{server}__lines", "arguments": {}})
+    headers = {**modern_headers(body), "Accept": "text/event-stream"}
+    async with (
+        asyncio.timeout(BOUND_S),
+        aiohttp.ClientSession() as http,
+        http.post(f"{gateway.url}/mcp", json=body, headers=headers) as response,
+    ):
+        answer = (await messages(response))[-1]
+    assert answer["result"]["content"][0]["text"] == "fine"
 
 
 async def test_the_log_is_quiet(gateway: GatewayProcess) -> None:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+
 import pytest
 from msgspec import Raw
 
@@ -72,3 +74,13 @@ def test_params_that_are_no_object_are_none() -> None:
 def test_errors_are_read_as_far_as_they_go() -> None:
     assert error_of(Raw(b'{"code":-1,"message":"m","data":{"a":1}}')).data == {"a": 1}
     assert error_of(Raw(b'"odd"')).code == -32603
+
+
+@pytest.mark.parametrize("length", [1, 100_000])
+def test_a_result_is_one_line(length: int) -> None:
+    result = {"content": [{"type": "text", "text": "x\n" * length}]}
+    text = json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}, indent=1)
+    (found,) = decode(text.replace("\n", "\r\n").encode())
+    raw = bytes(memoryview(found.result))
+    assert not {10, 13} & set(raw)
+    assert json.loads(raw) == result
