@@ -77,6 +77,8 @@ def warnings_of(config: Config) -> list[str]:
         )
     if not config.upstreams:
         said.append("upstreams: there is none yet, so there is no tool to offer")
+    elif not any(block.enabled for block in config.upstreams.values()):
+        said.append("upstreams: every one is switched off, so there is no tool to offer")
     security = config.security
     credentials = security.tokens or security.api_keys or security.jwt is not None
     if credentials and security.allow_anonymous == "auto" and _is_local(config.server.host):

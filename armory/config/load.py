@@ -101,15 +101,16 @@ def load_text(
         where = (*origin, *inner[2:]) if origin else inner
         return dotted(where), source.line(where)
 
-    found = list(missing.items())
+    unused = {inner for inner in missing if _is_off(filled, inner)}
+    found = [(inner, message) for inner, message in missing.items() if inner not in unused]
     config: Config | None = None
     try:
         config = Config.model_validate(filled)
     except ValidationError as error:
         found += [
-            (inner, message)
+            (inner, missing.get(inner, message))
             for inner, message in problems_of(error, filled, data)
-            if inner not in missing
+            if inner not in missing or inner in unused
         ]
     wrong = {inner for inner, _ in found}
     if wrong:
@@ -122,6 +123,14 @@ def load_text(
     if problems or loaded is None:
         raise ConfigProblems(problems, str(path or ""), wrong=frozenset(wrong), rest=loaded)
     return loaded
+
+
+def _is_off(filled: Mapping[Any, Any], path: Path) -> bool:
+    """Whether a value belongs to an upstream that is switched off: its variables may be unset."""
+    if len(path) < 2 or path[0] != "upstreams":
+        return False
+    block = filled["upstreams"][path[1]]
+    return isinstance(block, dict) and block.get("enabled") is False
 
 
 def _merge_maps(

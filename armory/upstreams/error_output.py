@@ -23,6 +23,10 @@ _NAMED = re.compile(
     r"(?:[\w.]{0,80}(?:Error|Exception)|fatal|panic|error|err|critical)(?:\s?\[\w{1,40}\])?: ?\S",
     re.IGNORECASE,
 )
+_PROGRESS = re.compile(r"npm (?:info|http|timing) ")
+_USUAL = re.compile(r"npm info (?:using |ok\b)")
+_SCRIPT = re.compile(r"npm info run (\S{1,200}) (\w{1,40}) \{ code: ([1-9]\d{0,9}|null)\b")
+"""A script of a package that failed; npm may end without another word about it."""
 _WORDS = re.compile(
     r"\b(?:errors?|fatal|fail(?:s|ed|ure)?|cannot|can't|could not|couldn't|not found|denied|missing"
     r"|no matching|required?|invalid|unable|refused|unknown|no such|must|please (?:set|provide)"
@@ -65,7 +69,7 @@ class ErrorOutput:
         for number, text in reversed(self._lines):
             if number <= since:
                 break
-            if not _NOISE.match(text):
+            if not (_NOISE.match(text) or _USUAL.match(text)):
                 return _shown(text)
         return ""
 
@@ -77,9 +81,27 @@ class ErrorOutput:
         named = [text for text in lines if _NAMED.match(text.strip()) and not _NOISE.match(text)]
         if named:
             return _shown(named[-1])
-        spoken = [_PREFIX.sub("", text, count=1) for text in lines if not _NOISE.match(text)]
+        spoken = [
+            _PREFIX.sub("", text, count=1)
+            for text in lines
+            if not (_NOISE.match(text) or _PROGRESS.match(text))
+        ]
+        if not spoken:
+            return next(filter(None, map(_script_that_failed, lines)), "")
         words = [text for text in spoken if _WORDS.search(text)]
-        return _shown(words[0] if words else (spoken or [""])[-1])
+        return _shown(words[0] if words else spoken[-1])
+
+
+def _script_that_failed(text: str) -> str:
+    found = _SCRIPT.match(text)
+    if found is None:
+        return ""
+    package, stage, code = found.groups()
+    how = "was killed" if code == "null" else f"failed with status {code}"
+    return (
+        f"the {stage} script of {package} {how}; its command by hand with the option "
+        "--foreground-scripts shows why"
+    )
 
 
 def _shown(text: str) -> str:

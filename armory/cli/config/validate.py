@@ -108,5 +108,8 @@ def _show(report: dict[str, Any], problems: Sequence[Problem], loaded: Loaded | 
                 tell(f"    left out of {left['list']}: {left['entry']}: {left['reason']}", hang=4)
         if error := report["index"]["error"]:
             say_error(f"tool_rag.index: {error}")
-    upstreams = len(loaded.config.upstreams)
-    tell(f"{report['file']} is valid: {upstreams} upstream{'s' if upstreams != 1 else ''}")
+    blocks = loaded.config.upstreams
+    off = [key for key, block in blocks.items() if not block.enabled]
+    also = f", switched off: {', '.join(off)}" if off else ""
+    count = f"{len(blocks)} upstream{'s' if len(blocks) != 1 else ''}"
+    tell(f"{report['file']} is valid: {count}{also}")

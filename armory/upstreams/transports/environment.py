@@ -57,6 +57,9 @@ NETWORK = (
 )
 """Whose certificates are trusted, and where launchers such as npx and uvx find packages."""
 
+_NPM = ("npx", "npm")
+_NPM_SAYS = "npm_config_loglevel"
+
 _CREDENTIAL = re.compile(
     r"(?:^|[_:./-])_?(?:auth|authtoken|token|password|passwd|username|secret|credentials?|key)"
     r"(?:_|$)",
@@ -76,6 +79,18 @@ def inherited(environ: Mapping[str, str], also: Iterable[str] = ()) -> dict[str,
     """
     wanted = tuple(pattern.upper() for pattern in also)
     return {name: value for name, value in environ.items() if _passes(name, value, wanted)}
+
+
+def told_by_launcher(launcher: str | None, given: Iterable[str]) -> dict[str, str]:
+    """What has a launcher say what it does: npm says nothing of packages that it fetches, of their
+    scripts that it runs for minutes, nor which of those failed, unless it is asked.
+
+    Args:
+        launcher: of the server; None: none.
+        given: the variables that are set; whoever has chosen keeps what they chose.
+    """
+    chosen = any(name.lower() == _NPM_SAYS for name in given)
+    return {} if chosen or launcher not in _NPM else {_NPM_SAYS: "info"}
 
 
 def _passes(name: str, value: str, wanted: tuple[str, ...]) -> bool:

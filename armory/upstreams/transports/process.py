@@ -20,7 +20,7 @@ import structlog
 from armory.http1.reading import Meter
 from armory.upstreams.error_output import ErrorOutput
 from armory.upstreams.spec import UpstreamSpec
-from armory.upstreams.transports.environment import inherited
+from armory.upstreams.transports.environment import inherited, told_by_launcher
 from armory.upstreams.transports.lines import Lines
 
 log = structlog.get_logger(__name__)
@@ -40,7 +40,8 @@ _KILL_S = 5.0
 
 def environment(spec: UpstreamSpec) -> dict[str, str]:
     """What the process inherits plus the configured."""
-    return {**inherited(os.environ, spec.inherit_env), **spec.env}
+    found = {**inherited(os.environ, spec.inherit_env), **spec.env}
+    return {**found, **told_by_launcher(spec.launcher, found)}
 
 
 class ServerProcess(asyncio.SubprocessProtocol):

@@ -45,6 +45,18 @@ PLAIN = """\
 Please set GITHUB_TOKEN
 usage: server [options]
 """
+SCRIPT = """\
+npm info using npm@11.19.1
+npm info using node@v20.20.2
+npm http fetch GET 200 https://registry.npmjs.org/puppeteer/-/puppeteer-23.11.1.tgz 37ms
+npm info run puppeteer@23.11.1 postinstall node_modules/puppeteer node install.mjs
+"""
+FAILED = """\
+npm info run esbuild@0.25.0 postinstall { code: 0, signal: null }
+npm info run puppeteer@23.11.1 postinstall { code: 1, signal: null }
+npm notice
+npm notice To update run: npm install -g npm@11.21.2
+"""
 
 
 @pytest.mark.parametrize(
@@ -57,6 +69,13 @@ usage: server [options]
         (PLAIN, "Please set GITHUB_TOKEN"),
         ("one\ntwo\n", "two"),
         ("npm warn Unknown user config\n", ""),
+        (SCRIPT, ""),
+        (
+            SCRIPT + FAILED,
+            "the postinstall script of puppeteer@23.11.1 failed with status 1; its command by hand"
+            " with the option --foreground-scripts shows why",
+        ),
+        (SCRIPT + FAILED + "no key given\n", "no key given"),
         ("", ""),
     ],
 )
@@ -67,6 +86,18 @@ def test_the_line_that_says_most_is_quoted(output: str, telling: str) -> None:
     for line in output.splitlines():
         kept.add(line.encode())
     assert kept.telling(before) == telling
+
+
+def test_what_npm_does_is_its_last_word_until_the_server_speaks() -> None:
+    kept = ErrorOutput()
+    said: list[str] = []
+    for line in (*SCRIPT.splitlines(), "npm info ok", "listening"):
+        kept.add(line.encode())
+        said.append(kept.last())
+    assert said[:2] == ["", ""]
+    assert said[2].startswith("npm http fetch GET 200")
+    assert said[3:5] == [SCRIPT.splitlines()[3]] * 2
+    assert said[5] == "listening"
 
 
 def test_the_last_64_kib_are_kept_without_secrets() -> None:

@@ -61,3 +61,20 @@ def test_what_is_configured_wins_over_what_is_inherited(monkeypatch: pytest.Monk
     spec = UpstreamSpec(key="a", command="x", env=env, inherit_env=("KUBE*",))
     found = environment(spec)
     assert (found["HTTPS_PROXY"], found["KUBECONFIG"]) == ("", "/home/me/.kube/config")
+
+
+def test_npm_says_what_it_does_unless_somebody_chose_otherwise(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    name = "npm_config_loglevel"
+    for other in (name, name.upper()):
+        monkeypatch.delenv(other, raising=False)
+    npx = UpstreamSpec("up", command="npx", args=("-y", "server"))
+    assert environment(npx)[name] == "info"
+    assert environment(UpstreamSpec("up", command="npm", args=("exec", "server")))[name] == "info"
+    for command in ("uvx", "node"):
+        assert name not in environment(UpstreamSpec("up", command=command, args=("server",)))
+    chosen = UpstreamSpec("up", command="npx", args=("server",), env={name.upper(): "error"})
+    assert name not in environment(chosen)
+    monkeypatch.setenv(name, "silent")
+    assert environment(npx)[name] == "silent"
