@@ -8,7 +8,7 @@ A row is a tool's position in the snapshot that is searched.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -89,10 +89,12 @@ class Sample:
     Attributes:
         rows: (s,) ascending rows.
         cosine: (m, s) float32, best cosine of each over its vectors.
+        complete: they are all of the allowed rows, though their cosines may be rounded.
     """
 
     rows: IntArray
     cosine: FloatArray
+    complete: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -102,8 +104,8 @@ class VectorHits:
     Attributes:
         rows: (c,) candidate rows, ascending.
         cosine: (m, c) float32, best cosine of each candidate over its vectors, in [-1, 1].
-        mean, std: (m,) float32, of the best cosine over all allowed rows (estimated on a sample
-            of at most 4,096 tools where the index does not score them all).
+        mean, std: (m,) float32, of the best cosine over all allowed rows (of more than 16,384
+            tools estimated on a sample of so many, where the index does not score them all).
         lost: how many of the rows the store has lost; their cosine is the mean.
         sample: of the allowed rows; None where every one of them is among `rows`.
     """
@@ -114,6 +116,15 @@ class VectorHits:
     std: FloatArray
     lost: int = 0
     sample: Sample | None = None
+
+    def filled(self) -> VectorHits:
+        """With every allowed row as a candidate, where something is known of each.
+
+        A formula of meaning and words may hold a tool for good that is among the best by neither.
+        """
+        if self.sample is None or not self.sample.complete:
+            return self
+        return replace(self, rows=self.sample.rows, cosine=self.sample.cosine, sample=None)
 
 
 class VectorView(Protocol):

@@ -31,7 +31,8 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 import numpy as np
 
-from armory.retrieval.indexes.base import Background, Segments
+from armory.retrieval.indexes.background import Background
+from armory.retrieval.indexes.compact import Compact
 from armory.retrieval.indexes.qdrant import QdrantIndex
 from armory.retrieval.indexes.qdrant_places import Places
 from armory.retrieval.options import QdrantSettings
@@ -209,7 +210,7 @@ async def held(args: argparse.Namespace, size: int) -> dict[str, Any]:
     places = Places([*every[1:], every[0]], places)  # as after changes
     ready = time.perf_counter() - began
     groups = list(vectors.of(0, len(places.sampled)))
-    background = Background(np.array(places.sampled), Segments.of(groups, _DIMENSION))
+    background = Background(np.array(places.sampled), Compact.of(groups, _DIMENSION), size)
     del groups
     gc.collect()
     taken = resident_mb() - before

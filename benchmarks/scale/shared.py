@@ -10,7 +10,8 @@ of their own, in turns: a start with the vectors in the cache and nothing in the
 `--rounds` restarts, each with a changed tool, a listing filtered to every second tool, and resident
 memory. The vectors are put into the one cache of both before: embedded for real up to `--real`
 tools; above, known ones moved a little, as in `run.py`. `rankers` (`--ranked N` in place of
-`beside`): at each size, N queries by every ranker on both, with such vectors.
+`beside`): at each size, N queries by every ranker on both, with such vectors; without `--qdrant` a
+stand-in answers in the server's place, and with `--data` as many labelled queries come along.
 """
 
 from __future__ import annotations
@@ -39,11 +40,14 @@ from armory.retrieval.indexing.cache import DocumentCache
 from armory.retrieval.indexing.indexer import Indexing
 from armory.retrieval.names import RANKERS
 from armory.retrieval.options import PartOptions, QdrantSettings
+from armory.retrieval.ports import VectorIndex
 from armory.retrieval.registry import make_index, make_rankers
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.settings import RetrieverSettings
 from benchmarks.scale.made import made
+from benchmarks.scale.query import queries as labelled
 from benchmarks.scale.run import Noisy, base_vectors, catalog, pct, resident_mb, settled
+from benchmarks.scale.stand_in import StandIn
 
 _TIED = 1e-3
 """Tools whose scores differ by less may change places."""
@@ -56,12 +60,21 @@ _PATIENCE = 60
 
 def gateway(index: str, args: argparse.Namespace, embedder: EmbeddedEmbedder) -> Retriever:
     """A retriever as a gateway has it."""
-    parts = PartOptions(qdrant=QdrantSettings(url=args.qdrant, collection=args.collection))
+    return on(make_index(index, embedder, parts_of(args)), args, embedder)
+
+
+def parts_of(args: argparse.Namespace) -> PartOptions:
+    """Where the server is."""
+    return PartOptions(qdrant=QdrantSettings(url=args.qdrant, collection=args.collection))
+
+
+def on(
+    index: VectorIndex | None, args: argparse.Namespace, embedder: EmbeddedEmbedder
+) -> Retriever:
+    """The same on an index."""
     indexing = Indexing(cache=DocumentCache(args.cache))
     settings = RetrieverSettings(query_cache=0)
-    return Retriever(
-        embedder, make_index(index, embedder, parts), make_rankers(), settings, indexing=indexing
-    )
+    return Retriever(embedder, index, make_rankers(), settings, indexing=indexing)
 
 
 def queries(tools: Sequence[ToolRecord], count: int) -> list[str]:
@@ -158,9 +171,12 @@ async def every_ranker(args: argparse.Namespace, size: int) -> dict[str, Any]:
     embedder = Noisy(known)
     visible = VisibleSet(frozenset(tool.name for tool in tools[::2]))
     asked = queries(tools, args.ranked)
+    if args.data is not None:
+        asked += labelled(args.data, args.ranked)
     again = Again()
     report: dict[str, Any] = {"tools": size, "queries": len(asked), "rankers": {}}
-    async with gateway("exact", args, embedder) as exact, gateway("qdrant", args, embedder) as one:
+    store = make_index("qdrant", embedder, parts_of(args)) if args.qdrant else StandIn()
+    async with gateway("exact", args, embedder) as exact, on(store, args, embedder) as one:
         for each in (exact, one):
             await each.index(tools)
             await settled(each._index)  # pyright: ignore[reportPrivateUsage]
@@ -232,11 +248,12 @@ async def beside(args: argparse.Namespace, index: str, size: int, start: str) ->
 def main() -> None:
     parser = argparse.ArgumentParser(description="Several gateways on one Qdrant collection.")
     parser.add_argument("tools_file", type=Path)
-    parser.add_argument("--qdrant", required=True, help="URL of a server")
+    parser.add_argument("--qdrant", default="", help="URL of a server; none: with --ranked only")
     parser.add_argument("--queries", type=int, default=1_000)
     parser.add_argument("--tools", type=int, default=3_000, help="of each catalog of the fleet")
     parser.add_argument("--sizes", default="15000")
     parser.add_argument("--ranked", type=int, default=0, help="queries of each ranker at each size")
+    parser.add_argument("--data", type=Path, help="labelled sets, for as many queries more")
     parser.add_argument("--rounds", type=int, default=3, help="restarts of each")
     parser.add_argument("--real", type=int, default=20_000, help="so many are embedded for real")
     parser.add_argument("--out", type=Path, help="what is in it of other scenes stays")
@@ -248,7 +265,8 @@ def main() -> None:
         index, size, start = args.one.split(":")
         print(json.dumps(asyncio.run(beside(args, index, int(size), start))))
         return
-    report: dict[str, Any] = {"made": made(args.qdrant), "beside": []}
+    with_what = made(args.qdrant) if args.qdrant else made() | {"qdrant": "stand-in"}
+    report: dict[str, Any] = {"made": with_what, "beside": []}
 
     if args.out is not None and args.out.is_file():
         before = json.loads(args.out.read_text(encoding="utf-8"))

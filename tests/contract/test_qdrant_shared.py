@@ -14,6 +14,7 @@ import pytest
 from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Selection
 from armory.domain.tool import ToolRecord, fingerprint
+from armory.retrieval.indexes.compact import Compact
 from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.indexes.qdrant import QdrantIndex
 from armory.retrieval.indexes.qdrant_points import COMPONENTS
@@ -258,7 +259,7 @@ async def test_asking_whether_it_is_there_forgets_nothing(
 async def test_the_sample_that_stands_for_all_is_kept_up_by_what_changed(
     server: QdrantServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("armory.retrieval.indexes.base.SAMPLE", 20)
+    monkeypatch.setattr("armory.retrieval.indexes.background.SAMPLE", 20)
     chance = random.Random(4)
     vectors = {f"d{i}": unit((1 + i % 3, DIM), i) for i in range(120)}
     rows = [Row(f"t{i}", f"d{i}", "s") for i in range(50)]
@@ -275,8 +276,9 @@ async def test_the_sample_that_stands_for_all_is_kept_up_by_what_changed(
         assert isinstance(view, QdrantView)
         sample = view._background  # pyright: ignore[reportPrivateUsage]
         assert len(sample.rows) == 20
-        for row, group in zip(sample.rows.tolist(), sample.vectors.groups(), strict=True):
-            np.testing.assert_array_equal(group, vectors[rows[row].digest])
+        for place, row in enumerate(sample.rows.tolist()):
+            rounded = Compact.of([vectors[rows[row].digest]], DIM)
+            np.testing.assert_array_equal(sample.vectors.group(place), rounded.group(0))
     await index.aclose()
 
 

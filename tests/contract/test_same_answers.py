@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from armory.domain.query import Query, VisibleSet
@@ -88,3 +90,25 @@ async def test_every_ranker_gives_the_scores_of_exact(server: QdrantServer) -> N
                     given = [getattr(match, what) for match in found.matches]
                     wanted = [getattr(match, what) for match in expected.matches]
                     assert given == pytest.approx(wanted, abs=2e-3), (ranker, text)
+
+
+async def test_however_few_the_store_returns(server: QdrantServer) -> None:
+    """A tool may be among the best by meaning and words together, and by neither alone."""
+    model, tools = HashingEmbedder(), catalog()
+    store = QdrantIndex(model.identity, model.dimension, QdrantSettings(url=server.url))
+    some = VisibleSet(frozenset(tool.name for tool in tools[100:500]))
+    few = replace(SETTINGS, candidates=10)
+    async with Retriever(model, store, make_rankers(), few) as one, retriever(ExactIndex()) as all_:
+        await one.index(tools)
+        await all_.index(tools)
+        for ranker in RANKERS:
+            for text, visible in zip(QUERIES, (None, some, None, some), strict=True):
+                query = Query((text,), ranker=ranker)
+                found = await one.rank(query, visible)
+                wanted = await all_.rank(query, visible)
+                assert found.features.visible == wanted.features.visible
+                known = {found.record(i).name: float(s) for i, s in enumerate(found.scores.score)}
+                for place in wanted.order[:30].tolist():
+                    score = float(wanted.scores.score[place])
+                    name = wanted.record(place).name
+                    assert known.get(name) == pytest.approx(score, abs=5e-3), (ranker, text)

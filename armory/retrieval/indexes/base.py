@@ -1,22 +1,18 @@
 """What indexes share: several vectors a tool reduced to its best, statistics over tools.
 
-Owns: `Segments`, `background`, checks. The Protocol is `armory.retrieval.ports.VectorIndex`.
+Owns: `Segments`, `statistics`, checks. The Protocol is `armory.retrieval.ports.VectorIndex`.
 Never imports a store.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
 from armory.errors import BackendError
-from armory.retrieval.ports import FloatArray, IntArray, Row, Sample
+from armory.retrieval.ports import FloatArray, IntArray
 
-#: Tools whose vectors an index that does not score everything keeps, for mean and deviation.
-SAMPLE = 4_096
-_FLOOR = 64
 _BLOCK = 256
 _FEW_QUERIES = 8
 
@@ -141,44 +137,3 @@ def statistics(cosine: FloatArray) -> tuple[FloatArray, FloatArray]:
         zero = np.zeros(len(cosine), np.float32)
         return zero, zero
     return cosine.mean(1, dtype=np.float32), cosine.std(1, dtype=np.float32)
-
-
-class Background:
-    """A stable sample of tools that stands for all of them in mean and deviation.
-
-    The sample is taken by a hash of the key, so replicas and restarts choose the same tools.
-
-    Args:
-        rows: (s,) ascending rows of the sampled tools.
-        vectors: theirs.
-    """
-
-    def __init__(self, rows: IntArray, vectors: Segments) -> None:
-        self.rows = rows
-        self.vectors = vectors
-
-    @classmethod
-    def of(cls, rows: Sequence[Row], groups: Mapping[str, FloatArray], dim: int) -> Background:
-        """Of those rows that have vectors."""
-        chosen = set(cls.choose([row.key for row in rows if row.key in groups]))
-        known = [i for i, row in enumerate(rows) if row.key in chosen]
-        vectors = Segments.of([groups[rows[i].key] for i in known], dim)
-        return cls(np.array(known, np.int64), vectors)
-
-    @staticmethod
-    def choose(keys: Sequence[str]) -> list[str]:
-        """The sampled keys among these."""
-        if len(keys) <= SAMPLE:
-            return list(keys)
-        codes = np.fromiter((zlib.crc32(k.encode("utf-8", "replace")) for k in keys), np.uint32)
-        chosen: list[int] = np.argsort(codes, kind="stable")[:SAMPLE].tolist()
-        return [keys[i] for i in chosen]
-
-    def sample(self, queries: FloatArray, allowed: IntArray | None) -> Sample:
-        """The best cosine of the sampled tools that are allowed; of all where those are few."""
-        chosen: IntArray | None = None
-        if allowed is not None:
-            inside = np.flatnonzero(np.isin(self.rows, allowed, assume_unique=True))
-            chosen = inside if len(inside) >= _FLOOR else None
-        rows = self.rows if chosen is None else self.rows[chosen]
-        return Sample(rows, self.vectors.best(queries, chosen))

@@ -10,12 +10,14 @@ What is new is appended, what is gone stays until a quarter is dead. A graph gro
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from armory.errors import BackendError
-from armory.retrieval.indexes.base import Background, check_vectors, statistics
+from armory.retrieval.indexes.background import Background
+from armory.retrieval.indexes.base import check_vectors, statistics
+from armory.retrieval.indexes.compact import Compact
 from armory.retrieval.indexes.faiss_store import BoolArray, Store, require_faiss
 from armory.retrieval.options import PartOptions
 from armory.retrieval.ports import Embedder, FloatArray, IntArray, Row, VectorHits
@@ -24,6 +26,8 @@ from armory.tasks import spawn
 _HNSW_ABOVE = 50_000
 #: Share of dead vectors in the store from which it is rebuilt.
 _DEAD = 0.25
+_READ = 1_024
+"""Tools whose vectors are read at a time."""
 
 
 Spans = Mapping[str, tuple[int, int]]
@@ -92,13 +96,9 @@ class FaissView:
             if also is not None:
                 rows = np.union1d(rows, also)
         cosine = _cosine(held, queries, rows)
-        sample = None
         if len(rows) == len(every):
-            mean, std = statistics(cosine)
-        else:
-            sample = self._background.sample(queries, allowed)
-            mean, std = statistics(sample.cosine)
-        return VectorHits(rows, cosine, mean, std, sample=sample)
+            return VectorHits(rows, cosine, *statistics(cosine))
+        return self._background.around(queries, allowed, rows, cosine)
 
 
 def _nearest(
@@ -233,8 +233,8 @@ class FaissIndex:
         spans |= _consecutive(new, len(store))
         if new:
             store.add(np.concatenate([changed[key] for key in new]))
-        back = Background.of(rows, _Lazy(store, spans), store.dimension)
-        return FaissView(rows, _Held(rows, store, spans), back), spans
+        held = _Held(rows, store, spans)
+        return FaissView(rows, held, _background(rows, held)), spans
 
     def _check(
         self, rows: Sequence[Row], changed: Mapping[str, FloatArray]
@@ -256,6 +256,14 @@ class FaissIndex:
                 )
             dimension = self._store.dimension
         return kept, dimension or 1
+
+
+def _background(rows: Sequence[Row], held: _Held) -> Background:
+    chosen = Background.choose([row.key for row in rows])
+    parts = (chosen[i : i + _READ] for i in range(0, len(chosen), _READ))
+    blocks = (held.store.vectors(held.ids(part)[0]) for part in parts)
+    vectors = Compact.read(held.count[chosen], blocks, held.store.dimension)
+    return Background(chosen, vectors, len(rows))
 
 
 def _moved(
@@ -282,27 +290,6 @@ def _consecutive(counts: Mapping[str, int], start: int) -> dict[str, tuple[int, 
         spans[key] = (start, count)
         start += count
     return spans
-
-
-class _Lazy(Mapping[str, FloatArray]):
-    """The vectors of each tool, read from the store when asked for."""
-
-    def __init__(self, store: Store, spans: Spans) -> None:
-        self._store = store
-        self._spans = spans
-
-    def __getitem__(self, key: str) -> FloatArray:
-        start, count = self._spans[key]
-        return self._store.vectors(np.arange(start, start + count))
-
-    def __contains__(self, key: object) -> bool:
-        return key in self._spans
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._spans)
-
-    def __len__(self) -> int:
-        return len(self._spans)
 
 
 def open_index(embedder: Embedder, options: PartOptions) -> FaissIndex:

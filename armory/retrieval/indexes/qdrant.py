@@ -27,7 +27,9 @@ from qdrant_client import QdrantClient
 
 from armory.errors import BackendError, ConfigError
 from armory.retrieval.embedders.base import text_hash
-from armory.retrieval.indexes.base import Background, Segments, check_vectors
+from armory.retrieval.indexes.background import Background
+from armory.retrieval.indexes.base import check_vectors
+from armory.retrieval.indexes.compact import Compact
 from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.indexes.qdrant_access import Access, Searches
 from armory.retrieval.indexes.qdrant_places import Places
@@ -88,7 +90,7 @@ class QdrantIndex:
         #: The points of a catalog that are not among those held, which both are beside them.
         self._lacking: tuple[Places, Collection[str], set[str]] | None = None
         #: Points of the last sample, and their vectors.
-        self._sample: tuple[list[str], Segments] = [], Segments.of((), dimension)
+        self._sample: tuple[list[str], Compact] = [], Compact.of((), dimension)
 
     async def stored(self, rows: Sequence[Row]) -> Mapping[str, str]:
         """Digests of those rows that have a point; whoever wrote it."""
@@ -208,10 +210,10 @@ class QdrantIndex:
 
     async def _background(self, places: Places, changed: Mapping[str, FloatArray]) -> Background:
         """Vectors of the sample; only those that were never seen here are fetched."""
-        points = [places.ids[i] for i in places.sampled]
+        total, points = len(places.rows), [places.ids[i] for i in places.sampled]
         before, vectors = self._sample
         if points == before:
-            return Background(np.array(places.sampled, np.int64), vectors)
+            return Background(np.array(places.sampled, np.int64), vectors, total)
         known = {point: i for i, point in enumerate(before)}
         fresh: dict[str, FloatArray] = {}
         for i, point in zip(places.sampled, points, strict=True):
@@ -221,18 +223,19 @@ class QdrantIndex:
         for page in chunks(absent, _FETCHED):
             for found in await self._searches.points(page, vectors=True):
                 fresh[found["id"]] = np.array(found["vector"], np.float32)
-        known |= {point: -1 - i for i, point in enumerate(fresh)}
+        known |= {point: len(before) + i for i, point in enumerate(fresh)}
         # one that is gone since is left out: a search tells
         there = [(i, p) for i, p in zip(places.sampled, points, strict=True) if p in known]
         source = np.array([known[point] for _, point in there], np.int64)
-        vectors = await asyncio.to_thread(_after, vectors, source, list(fresh.values()))
+        vectors = await asyncio.to_thread(_next, vectors, source, list(fresh.values()))
         self._sample = [point for _, point in there], vectors
-        return Background(np.array([i for i, _ in there], np.int64), vectors)
+        return Background(np.array([i for i, _ in there], np.int64), vectors, total)
 
 
-def _after(vectors: Segments, source: IntArray, fresh: Sequence[FloatArray]) -> Segments:
-    """See `Segments.after`."""
-    return vectors.after(source, Segments.of(fresh, vectors.dimension))
+def _next(vectors: Compact, source: IntArray, fresh: Sequence[FloatArray]) -> Compact:
+    """See `Compact.after`."""
+    dimension = fresh[0].shape[1] if fresh else vectors.dimension
+    return vectors.after(source, Compact.of(fresh, dimension))
 
 
 def _client(settings: QdrantSettings, timeout_s: float) -> QdrantClient:

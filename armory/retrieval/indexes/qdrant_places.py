@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from armory.retrieval.indexes.base import Background
+from armory.retrieval.indexes.background import Background
 from armory.retrieval.indexes.qdrant_points import point_id
 from armory.retrieval.ports import Row
 from armory.retrieval.states import differing
@@ -43,8 +43,7 @@ class Places:
         if before is None or others is None or not all(self._stays(before, i) for i in others):
             self.digests = {row.key: row.digest for row in self.rows}
             self.servers, self.server_names = _codes([row.server for row in self.rows])
-            chosen = set(Background.choose([row.key for row in self.rows]))
-            self.sampled = [i for i, row in enumerate(self.rows) if row.key in chosen]
+            self.sampled = Background.choose([row.key for row in self.rows]).tolist()
         else:
             changed = {self.rows[i].key: self.rows[i].digest for i in others}
             self.digests = {**before.digests, **changed}

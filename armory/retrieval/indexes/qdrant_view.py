@@ -6,16 +6,19 @@ there. Never imports an embedder or a ranker.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from cachetools import LRUCache
 
 from armory.errors import BackendError
-from armory.retrieval.indexes.base import Background, statistics
+from armory.retrieval.indexes.background import Background
+from armory.retrieval.indexes.base import statistics
 from armory.retrieval.indexes.qdrant_access import Missing, Searches
 from armory.retrieval.indexes.qdrant_places import Places
 from armory.retrieval.ports import FloatArray, IntArray, VectorHits
@@ -49,7 +52,7 @@ class QdrantView:
     Args:
         searches: of the model's collection.
         places: the catalog.
-        background: for mean and deviation where not every row is scored.
+        background: what is known of the tools that are not scored.
         total: points in the collection, those of others included.
         doubt: called where a point is seen to be gone.
     """
@@ -117,7 +120,17 @@ class QdrantView:
         if short and not whole and len(queries) > 1:
             extra = await self._scores(queries, np.array(sorted(short)))
             scored = [{**hits, **more} for hits, more in zip(scored, extra, strict=True)]
-        return self._hits(queries, rows, scored, allowed, len(every))
+        hits = _side_by_side(rows, scored)
+        gone = np.isnan(hits).any(0)
+        lost = int(gone.sum())
+        if lost:
+            self._doubt()
+        if whole:
+            mean, std = statistics(hits[:, ~gone])
+            hits[:, gone] = mean[:, None]
+            return VectorHits(rows, hits, mean, std, lost)
+        known = await asyncio.to_thread(self._background.around, queries, allowed, rows, hits)
+        return replace(known, lost=lost)
 
     async def vectors(self, rows: IntArray) -> FloatArray:
         """(r, d) the first vector of each row."""
@@ -141,32 +154,6 @@ class QdrantView:
         if len(found) < len(ids):
             self._doubt()
         return len(found) == len(ids)
-
-    def _hits(
-        self,
-        queries: FloatArray,
-        rows: IntArray,
-        scored: Sequence[Mapping[int, float]],
-        allowed: IntArray | None,
-        size: int,
-    ) -> VectorHits:
-        """The scores side by side. A row whose point is gone stays, with the mean as its cosine."""
-        nothing = float("nan")
-        cosine = np.array([[hits.get(r, nothing) for r in rows.tolist()] for hits in scored])
-        cosine = np.clip(cosine.astype(np.float32), -1.0, 1.0)
-        gone = np.isnan(cosine).any(0)
-        lost, sample = int(gone.sum()), None
-        if len(rows) == size and not lost:
-            mean, std = statistics(cosine)
-        elif len(rows) == size:
-            mean, std = statistics(cosine[:, ~gone])
-        else:
-            sample = self._background.sample(queries, allowed)
-            mean, std = statistics(sample.cosine)
-        if lost:
-            self._doubt()
-            cosine[:, gone] = mean[:, None]
-        return VectorHits(rows, cosine, mean, std, lost, sample)
 
     async def _nearest(
         self,
@@ -286,6 +273,13 @@ class QdrantView:
             )
             for points in await self._searches.query(requests)
         ]
+
+
+def _side_by_side(rows: IntArray, scored: Sequence[Mapping[int, float]]) -> FloatArray:
+    """(m, r) the cosines of rows; NaN where a row's point is gone."""
+    nothing = float("nan")
+    cosine = np.array([[hits.get(r, nothing) for r in rows.tolist()] for hits in scored])
+    return np.clip(cosine.astype(np.float32), -1.0, 1.0)
 
 
 def _texts(queries: FloatArray) -> list[str]:

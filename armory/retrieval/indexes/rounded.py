@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import itertools
 import platform
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -19,16 +21,16 @@ from numpy.typing import NDArray
 
 from armory.errors import BackendError
 from armory.retrieval.indexes.base import Segments
-from armory.retrieval.ports import FloatArray
+from armory.retrieval.ports import FloatArray, IntArray
 
 #: Bytes of vectors are within 127, those of queries within 64 +- 63, so that processors which add
 #: pairs of products in 16 bits do not overflow: 2 x 127 x 127 < 2**15.
 _TOP = 127
 _QUERY_TOP = 63
-_QUERY_ZERO = 64
+QUERY_ZERO = 64
 #: How much finer the second byte is than the first, of vectors and of queries.
-_FINER = 2 * _TOP
-_QUERY_FINER = 2 * _QUERY_TOP
+FINER = 2 * _TOP
+QUERY_FINER = 2 * _QUERY_TOP
 #: Vectors rounded at a time.
 _BLOCK = 1_024
 #: Cosines worked out at a time: each takes some 24 bytes for a while.
@@ -37,7 +39,7 @@ _AT_ONCE = 4_000_000
 _FROM = 8_000
 #: Elements; a model's tensor is smaller than 2 GB. And their sums of products stay within 32 bits.
 _UNTIL = 1_000_000_000
-_DIMENSIONS = 2**31 // (_TOP * _TOP * (_QUERY_FINER + 1))
+_DIMENSIONS = 2**31 // (_TOP * _TOP * (QUERY_FINER + 1))
 
 
 def worth(segments: Segments, vectors: int | None = None) -> bool:
@@ -66,30 +68,15 @@ class Rounded:
         matrix = np.empty((segments.dimension, 2, count), np.int8)
         for start in range(0, count, _BLOCK):
             part = slice(start, start + _BLOCK)
-            vectors = segments.matrix.take(places[part], 0)
-            scale = np.abs(vectors).max(1) / np.float32(_TOP)
-            scale[scale == 0] = 1
-            self._scale[part] = scale
-            vectors /= scale[:, None]
-            first = np.rint(vectors)
-            second = np.rint((vectors - first) * _FINER)
+            self._scale[part], first, second = bytes_of(segments.matrix.take(places[part], 0))
             matrix[:, 0, part], matrix[:, 1, part] = first.T, second.T
         # what the zero point of queries adds to the products
-        self._zero = matrix.sum(0, dtype=np.int32) * (_QUERY_ZERO * (_QUERY_FINER + 1))
+        self._zero = matrix.sum(0, dtype=np.int32) * (QUERY_ZERO * (QUERY_FINER + 1))
         self._session, self._held = multiplier(matrix.reshape(segments.dimension, 2 * count))
 
     def best(self, queries: FloatArray) -> FloatArray:
         """(m, n) float32: best cosine of each query with each tool, off by some 0.00001."""
-        cosine = self._products(queries)
-        found = cosine[:, : len(self._owners[0])].copy()
-        ends = np.cumsum([len(owners) for owners in self._owners]).tolist()
-        for owners, (start, end) in zip(self._owners[1:], itertools.pairwise(ends), strict=True):
-            others = cosine[:, start:end]
-            if others.shape == found.shape:
-                np.maximum(found, others, out=found)
-            else:
-                found[:, owners] = np.maximum(found[:, owners], others)
-        return np.clip(found, -1.0, 1.0, out=found)
+        return best_of_slots(self._products(queries), self._owners)
 
     def _products(self, queries: FloatArray) -> FloatArray:
         """(m, N) cosines."""
@@ -97,27 +84,78 @@ class Rounded:
         if len(queries) > few:
             parts = range(0, len(queries), few)
             return np.concatenate([self._products(queries[i : i + few]) for i in parts])
-        step = np.abs(queries).max(1) / np.float32(_QUERY_TOP)
-        step[step == 0] = 1
-        given = queries / step[:, None]
-        first = np.rint(given)
-        second = np.rint((given - first) * _QUERY_FINER)
-        rows = (np.concatenate([first, second]) + _QUERY_ZERO).astype(np.uint8)
-        try:
-            products: NDArray[np.int32] = self._session.run(None, {"queries": rows})[0]
-        except Exception as error:
-            raise BackendError(f"the vectors cannot be searched: {error}") from error
+        rows, step = halves(queries)
+        products = multiplied(self._session, {"queries": rows})
         products = products.reshape(2, len(queries), *self._zero.shape)
         joined = products[0]
-        joined *= np.int32(_QUERY_FINER)
+        joined *= np.int32(QUERY_FINER)
         joined += products[1]
         joined -= self._zero
         found = joined[:, 1].astype(np.float32)
-        found *= np.float32(1 / _FINER)
+        found *= np.float32(1 / FINER)
         found += joined[:, 0]
         found *= self._scale
-        found *= (step / _QUERY_FINER)[:, None]
+        found *= (step / QUERY_FINER)[:, None]
         return found
+
+
+def bytes_of(vectors: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """(v,) by which (v, d) vectors are multiplied, their first bytes, and the second ones, which
+    are `FINER` times as fine.
+    """
+    scale = np.abs(vectors).max(1) / np.float32(_TOP)
+    scale[scale == 0] = 1
+    given = vectors / scale[:, None]
+    first = np.rint(given)
+    return scale, first, np.rint((given - first) * FINER)
+
+
+def halves(queries: FloatArray) -> tuple[NDArray[np.uint8], FloatArray]:
+    """(2 m, d) the first bytes of all queries, then the second ones, which are `QUERY_FINER` times
+    as fine, `QUERY_ZERO` more each; and (m,) by which the first ones are multiplied.
+    """
+    step = np.abs(queries).max(1) / np.float32(_QUERY_TOP)
+    step[step == 0] = 1
+    given = queries / step[:, None]
+    first = np.rint(given)
+    second = np.rint((given - first) * QUERY_FINER)
+    return (np.concatenate([first, second]) + QUERY_ZERO).astype(np.uint8), step
+
+
+def best_of_slots(cosine: FloatArray, owners: Sequence[IntArray]) -> FloatArray:
+    """(m, n) the best cosine of each tool, in [-1, 1].
+
+    Args:
+        cosine: (m, N) of the first vectors of all tools, then of the second ones, ...
+        owners: for each slot the tools that have so many.
+    """
+    found = cosine[:, : len(owners[0])].copy()
+    ends = np.cumsum([len(some) for some in owners]).tolist()
+    for some, (start, end) in zip(owners[1:], itertools.pairwise(ends), strict=True):
+        others = cosine[:, start:end]
+        if others.shape == found.shape:
+            np.maximum(found, others, out=found)
+        else:
+            found[:, some] = np.maximum(found[:, some], others)
+    return np.clip(found, -1.0, 1.0, out=found)
+
+
+def multiplied(session: Any, given: Mapping[str, NDArray[Any]]) -> NDArray[np.int32]:
+    """The products.
+
+    Raises:
+        BackendError: onnxruntime fails, for want of memory say.
+    """
+    try:
+        return session.run(None, given)[0]
+    except Exception as error:
+        raise BackendError(f"the vectors cannot be searched: {error}") from error
+
+
+@cache
+def unpacked() -> Any:
+    """What multiplies rows of unsigned bytes, `queries`, with any (d, N) `matrix`, as it is."""
+    return _opened(_model("d", "n"), _options())
 
 
 def multiplier(matrix: NDArray[np.int8]) -> tuple[Any, Any]:
@@ -130,40 +168,57 @@ def multiplier(matrix: NDArray[np.int8]) -> tuple[Any, Any]:
     """
     import onnxruntime  # heavy: only where a catalog is large
 
+    options = _options()
+    given = onnxruntime.OrtValue.ortvalue_from_numpy(matrix)
+    options.add_external_initializers(["matrix"], [given])
+    return _opened(_model(*matrix.shape), options), given
+
+
+def _options() -> Any:
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.enable_cpu_mem_arena = False
-    given = onnxruntime.OrtValue.ortvalue_from_numpy(matrix)
-    options.add_external_initializers(["matrix"], [given])
-    model = _model(*matrix.shape)
+    return options
+
+
+def _opened(model: bytes, options: Any) -> Any:
+    import onnxruntime
+
     try:
-        session = onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:
         raise BackendError(f"the vectors cannot be made searchable: {error}") from error
-    return session, given
 
 
-def _model(dimension: int, count: int) -> bytes:
+def _model(dimension: int | str, count: int | str) -> bytes:
     """`products = MatMulInteger(queries, matrix)` as ONNX, a protocol buffer.
 
-    (m, d) uint8 times (d, N) int8 is (m, N) int32. The matrix is not in it: given with the options,
-    it is copied once less.
+    (m, d) uint8 times (d, N) int8 is (m, N) int32. The matrix is not in it: of a known size, it is
+    given with the options, which copies it once less; else it comes with the queries.
     """
     uint8, int8, int32, external = 2, 3, 6, 1
     node = _field(1, b"queries") + _field(1, b"matrix") + _field(2, b"products")
     node += _field(4, b"MatMulInteger")
-    matrix = _field(1, dimension) + _field(1, count) + _field(2, int8) + _field(8, b"matrix")
-    place = _field(1, b"location") + _field(2, b"given with the options")
-    matrix += _field(13, place) + _field(14, external)
-    graph = _field(1, node) + _field(2, b"rounded") + _field(5, matrix)
-    graph += _field(11, _values(b"queries", uint8, b"m", dimension))
-    graph += _field(12, _values(b"products", int32, b"m", count))
+    graph = _field(1, node) + _field(2, b"rounded")
+    if isinstance(dimension, int) and isinstance(count, int):
+        matrix = _field(1, dimension) + _field(1, count) + _field(2, int8) + _field(8, b"matrix")
+        place = _field(1, b"location") + _field(2, b"given with the options")
+        graph += _field(5, matrix + _field(13, place) + _field(14, external))
+    else:
+        graph += _field(11, _values(b"matrix", int8, dimension, count))
+    graph += _field(11, _values(b"queries", uint8, "m", dimension))
+    graph += _field(12, _values(b"products", int32, "m", count))
     ir_version, opset = 8, 13
     return _field(1, ir_version) + _field(7, graph) + _field(8, _field(2, opset))
 
 
-def _values(name: bytes, kind: int, rows: bytes, columns: int) -> bytes:
-    shape = _field(1, _field(2, rows)) + _field(1, _field(1, columns))
+def _values(name: bytes, kind: int, rows: int | str, columns: int | str) -> bytes:
+    shape = b"".join(
+        _field(1, _field(1, size) if isinstance(size, int) else _field(2, size.encode()))
+        for size in (rows, columns)
+    )
     return _field(1, name) + _field(2, _field(1, _field(1, kind) + _field(2, shape)))
 
 

@@ -90,7 +90,7 @@ class CandidateSearch:
             recalled = await asyncio.to_thread(recall, vectors, scope.query.user)
             also = np.union1d(also, remembered_rows(scope, recalled))
         hits, problem = await self._dense.hits(scope, vectors, also)
-        return Findings(words, vectors, hits, recalled, problem)
+        return Findings(words, vectors, hits and hits.filled(), recalled, problem)
 
     def features(self, scope: Scope, findings: Findings) -> CandidateFeatures:
         """Join the findings over the same candidates; blocking."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from armory.retrieval.indexes.base import SAMPLE, Background, Segments
+from armory.retrieval.indexes.base import Segments
 from armory.retrieval.ports import FloatArray
 
 
@@ -35,11 +35,3 @@ def test_blocks_change_nothing(queries: int) -> None:
     found = Segments.of(groups, 8).best(asked)
     wanted = np.stack([(asked @ group.T).max(1) for group in groups], axis=1)
     np.testing.assert_allclose(found, wanted, atol=1e-6)
-
-
-def test_the_sample_is_stable_and_bounded() -> None:
-    keys = [f"server__tool_{i}" for i in range(SAMPLE + 50)]
-    chosen = Background.choose(keys)
-    assert len(set(chosen)) == SAMPLE
-    assert set(Background.choose(keys[::-1])) == set(chosen)
-    assert Background.choose(keys[:10]) == keys[:10]

@@ -1,0 +1,77 @@
+"""What an index that does not score every tool knows of all: roughly, of a sample or of each.
+
+Owns: `Background`. Never imports a store, an embedder or a ranker.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+
+import numpy as np
+
+from armory.retrieval.indexes.base import statistics
+from armory.retrieval.indexes.compact import Compact
+from armory.retrieval.ports import FloatArray, IntArray, Sample, VectorHits
+
+#: Tools whose vectors are kept. Of no more tools than these every one is known.
+SAMPLE = 16_384
+_FLOOR = 64
+
+
+class Background:
+    """A stable sample of tools that stands for all of them in mean and deviation.
+
+    The sample is taken by a hash of the key, so replicas and restarts choose the same tools.
+
+    Args:
+        rows: (s,) ascending rows of the sampled tools.
+        vectors: theirs.
+        total: how many tools there are.
+    """
+
+    def __init__(self, rows: IntArray, vectors: Compact, total: int) -> None:
+        self.rows = rows
+        self.vectors = vectors
+        self._complete = len(rows) == total
+
+    @staticmethod
+    def choose(keys: Sequence[str]) -> IntArray:
+        """The ascending rows of the sample, of tools that have these keys."""
+        if len(keys) <= SAMPLE:
+            return np.arange(len(keys))
+        codes = np.fromiter((zlib.crc32(k.encode("utf-8", "replace")) for k in keys), np.uint32)
+        return np.sort(np.argsort(codes, kind="stable")[:SAMPLE])
+
+    def around(
+        self, queries: FloatArray, allowed: IntArray | None, rows: IntArray, cosine: FloatArray
+    ) -> VectorHits:
+        """Hits of some tools, with the sample that stands for the others.
+
+        Args:
+            queries: (m, d).
+            allowed: ascending rows that are searched; None: all.
+            rows: (c,) ascending, of the allowed ones.
+            cosine: (m, c) theirs; NaN where it is unknown, for which what is known here stands.
+        """
+        sample = self.sample(queries, allowed)
+        if sample.complete:
+            places = np.searchsorted(sample.rows, rows)
+            cosine = np.where(np.isnan(cosine), sample.cosine[:, places], cosine)
+            sample.cosine[:, places] = cosine
+        mean, std = statistics(sample.cosine)
+        cosine = np.where(np.isnan(cosine), mean[:, None], cosine)
+        return VectorHits(rows, cosine, mean, std, sample=sample)
+
+    def sample(self, queries: FloatArray, allowed: IntArray | None) -> Sample:
+        """The best cosine of the sampled tools that are allowed; of all where those are few."""
+        cosine = self.vectors.best(queries)
+        if self._complete:
+            if allowed is None:
+                return Sample(self.rows, cosine, complete=True)
+            return Sample(allowed, cosine[:, allowed], complete=True)
+        if allowed is not None:
+            inside = np.flatnonzero(np.isin(self.rows, allowed, assume_unique=True))
+            if len(inside) >= _FLOOR:
+                return Sample(self.rows[inside], cosine[:, inside])
+        return Sample(self.rows, cosine)
