@@ -7,6 +7,7 @@ bytes of what it is answered.
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -64,10 +65,13 @@ class House:
     http: aiohttp.ClientSession
     waiting: int = 0
     go: asyncio.Event = field(default_factory=asyncio.Event)
+    turn: int = 0
+    began: Counter[int] = field(default_factory=Counter[int])
 
     async def answer(self, call: Call, owner: Owner) -> Reply:
         """What the upstream answers; `wait` once it may `go`."""
         if plain(call.params).get("name") != "wait":
+            self.began[self.turn] += 1
             return await answer(call, owner)
         self.waiting += 1
         await self.go.wait()
@@ -200,6 +204,18 @@ async def test_messages_of_a_batch(house: House) -> None:
     status, said, _ = await house.post("greedy", calls(7), Mcp_Session_Id=session)
     assert status == 400
     assert "server.limits.batch_items" in said["error"]["message"]
+
+
+async def test_what_batches_of_one_caller_begin_in_a_turn_of_the_loop(house: House) -> None:
+    session = (await house.open("greedy"))[2]
+    posts = [house.post("greedy", calls(6), Mcp_Session_Id=session) for _ in range(5)]
+    batches = asyncio.gather(*posts)
+    while not batches.done():
+        house.turn += 1
+        await asyncio.sleep(0)
+    assert all(len(said) == 6 for _, said, _ in batches.result())
+    assert house.began.total() == 30
+    assert max(house.began.values()) <= 2
 
 
 async def test_bytes_of_what_a_batch_is_answered(

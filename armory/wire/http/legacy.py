@@ -29,6 +29,7 @@ from armory.wire.requests import session_request
 from armory.wire.sessions.batches import BatchBytes, OneBatch
 from armory.wire.sessions.registry import TooMany
 from armory.wire.sessions.session import Session
+from armory.wire.sessions.turns import OneATurn
 from armory.wire.streams import KEEPALIVE_S, PING, EventStream, frame, parse_event_id, priming, pump
 
 _log = structlog.get_logger(__name__)
@@ -46,6 +47,7 @@ class LegacyEndpoint:
     def __init__(self, edge: EdgeContext) -> None:
         self._edge = edge
         self._batches = BatchBytes(edge.batch_answer_bytes)
+        self._turns = OneATurn()
 
     async def post(self, admitted: AdmittedRequest, message: Message) -> web.StreamResponse:
         """Answer one POST.
@@ -106,6 +108,7 @@ class LegacyEndpoint:
                 continue
             if len(going) >= _BATCH_AT_ONCE:
                 _, going = await asyncio.wait(going, return_when=asyncio.FIRST_COMPLETED)
+            await self._turns.next(admitted.caller.principal.key)
             if full := held.full:
                 answers.append(refused(message.key, codes.LIMITED, full))
                 continue
