@@ -9,8 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from armory.domain.catalog import ServerLists
 from armory.domain.query import Query, VisibleSet
@@ -20,18 +19,21 @@ from armory.gateway.ports import Pool, Retriever
 from armory.gateway.results.answers import succeeded
 from armory.observability.operation import CURRENT, Operation
 from armory.protocol.jsonrpc import code_of
-from armory.protocol.link import Call, ClientChannel, Owner, Reply
+from armory.protocol.link import UNSENT, Call, ClientChannel, Owner, Reply
 from armory.protocol.rawjson import text_of
 from armory.protocol.session_events import Ended, SessionEvent
 from armory.protocol.versions import Era
 from armory.telemetry import conventions as c
 
 if TYPE_CHECKING:
+    from opentelemetry.trace import Span
+
     from armory.telemetry.tracing import Tracing
 
+_DURATION = c.DURATION["client"]
 
-@dataclass(frozen=True, slots=True)
-class Address:
+
+class Address(NamedTuple):
     """Where an upstream is; both None for a process.
 
     Attributes:
@@ -41,21 +43,6 @@ class Address:
 
     host: str | None = None
     port: int | None = None
-
-
-class _Sent:
-    """What the link says about the request that it sent; the last one, where it sent two."""
-
-    __slots__ = ("request_id", "session_id", "version")
-
-    def __init__(self) -> None:
-        self.request_id: int | None = None
-        self.version: str | None = None
-        self.session_id: str | None = None
-
-    def sent(self, request_id: int, version: str, session_id: str | None) -> None:
-        """As `CallObserver.sent`."""
-        self.request_id, self.version, self.session_id = request_id, version, session_id
 
 
 class ObservedPool:
@@ -76,37 +63,10 @@ class ObservedPool:
 
     async def request(self, server: str, owner: Owner, call: Call) -> Reply:
         """As `Pool.request`."""
-        operation = CURRENT.get()
+        tracing, operation = self._tracing, CURRENT.get()
         if operation is not None:
-            operation.upstream, operation.asked, operation.failure = server, True, None
-        tracing = self._tracing
-        if tracing is None:
-            try:
-                reply = await self._pool.request(server, owner, call)
-            except ArmoryError as error:
-                if operation is not None:
-                    operation.failure = error.code
-                raise
-            if operation is not None:
-                operation.failure = failure_of(reply)
-            return reply
-        return await self._traced(tracing, operation, server, owner, call)
-
-    async def _traced(
-        self,
-        tracing: Tracing,
-        operation: Operation | None,
-        server: str,
-        owner: Owner,
-        call: Call,
-    ) -> Reply:
-        target = c.target(call.method)
-        kind, name = None, None
-        if target is not None:
-            kind, name = target[1], text_of(call.params, target[0])
-        span = tracing.client(call.method, None if kind == "resource" else name, operation)
-        call.params = tracing.passed_on(call.params, span, operation)
-        observer = call.observer = _Sent()
+            operation.upstream = server
+        span = None if tracing is None else _begun(tracing, operation, call)
         started = time.perf_counter()
         reply: Reply | None = None
         failure, why = None, ""
@@ -123,30 +83,18 @@ class ObservedPool:
         finally:
             if operation is not None:
                 operation.failure = failure
-            address = self._address(server)
-            code = None if reply is None or reply.error is None else code_of(reply.error)
-            status = None if code is None else str(code)
-            transport = "pipe" if address.host is None else "tcp"
-            tracing.measured(
-                "client",
-                time.perf_counter() - started,
-                c.Series(
-                    call.method,
-                    kind,
-                    name,
-                    failure,
-                    status,
-                    observer.version,
-                    transport,
-                    address.host,
-                    address.port,
-                ),
-            )
-            if span is not None:
-                attributes = _facts(kind, name, observer, address)
-                if status is not None:
-                    attributes[c.STATUS_CODE] = status
-                tracing.finish(span, attributes, failure, why)
+            if tracing is not None and call.sent is not None:
+                seconds = time.perf_counter() - started
+                status = None
+                if reply is not None and reply.error is not None:
+                    status = str(code_of(reply.error))
+                address = self._address(server)
+                if tracing.durations is not None:
+                    tracing.durations.record(
+                        _DURATION, seconds, _series(call, failure, status, address)
+                    )
+                if span is not None:
+                    tracing.finish(span, _facts(call, status, address), failure, why)
 
     async def set_subscriptions(
         self, server: str, owner: Owner, uris: frozenset[str], again: str | None = None
@@ -203,15 +151,54 @@ def failure_of(reply: Reply) -> str | None:
     """What is wrong with an answer, as `error.type`; None: nothing."""
     if reply.error is not None:
         return str(code_of(reply.error))
+    outline = reply.outline if reply.short is None else reply.short
+    if reply.result is not None and b'"isError"' not in outline:  # as of most
+        return None
     return None if succeeded(reply) else c.TOOL_ERROR
 
 
-def _facts(kind: c.When | None, name: str | None, sent: _Sent, address: Address) -> dict[str, Any]:
+def _begun(tracing: Tracing, operation: Operation | None, call: Call) -> Span | None:
+    """Begin the span of a call, where its trace is kept, and say upstream what is above it."""
+    span = None
+    if operation is None or operation.span is not None:
+        kind, name = _about(call)
+        span = tracing.client(call.method, None if kind == "resource" else name, operation)
+    if operation is not None and operation.new and "_meta" not in call.params:
+        call.traceparent = operation.new  # no `_meta` is made that the link would open again
+    else:
+        call.params = tracing.passed_on(call.params, span, operation)
+    if span is not None or tracing.durations is not None:
+        call.sent = UNSENT
+    return span
+
+
+def _about(call: Call) -> tuple[c.When | None, str | None]:
+    """(kind, name) of what a call is about."""
+    target = c.TARGETS.get(call.method)
+    if target is None:
+        return None, None
+    return target[1], call.name_header or text_of(call.params, target[0])
+
+
+def _series(call: Call, failure: str | None, status: str | None, address: Address) -> c.Key:
+    """As a plain tuple: a `Series` takes ten times as long to make."""
+    kind, name = _about(call)
+    if kind == "resource":
+        name = None
+    version = None if call.sent is None else call.sent.version
+    host, port = address
+    transport = "pipe" if host is None else "tcp"
+    return (call.method, kind, name, failure, status, version, transport, host, port)
+
+
+def _facts(call: Call, status: str | None, address: Address) -> dict[str, Any]:
     found: dict[str, Any] = {c.TRANSPORT: "pipe" if address.host is None else "tcp"}
+    kind, name = _about(call)
     if kind is not None and name is not None:
         found[c.TARGET_ATTRIBUTE[kind]] = name
         if kind == "tool":
             found[c.OPERATION] = c.EXECUTE_TOOL
+    sent = call.sent or UNSENT
     if sent.request_id is not None:
         found[c.REQUEST_ID] = str(sent.request_id)
     if sent.version is not None:
@@ -222,6 +209,8 @@ def _facts(kind: c.When | None, name: str | None, sent: _Sent, address: Address)
         found[c.PROTOCOL] = "http"
         found[c.SERVER_ADDRESS] = address.host
         found[c.SERVER_PORT] = address.port
+    if status is not None:
+        found[c.STATUS_CODE] = status
     return found
 
 

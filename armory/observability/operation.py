@@ -9,8 +9,10 @@ from __future__ import annotations
 from contextvars import ContextVar
 from typing import Any
 
+import msgspec
 
-class Operation:
+
+class Operation(msgspec.Struct, eq=False, gc=False):
     """One request of a client while it is served.
 
     Attributes:
@@ -19,32 +21,21 @@ class Operation:
         span: its span, an OpenTelemetry object; None where its trace is not kept.
         passed: (`traceparent`, `tracestate` or None) for what goes upstream, where there is no span
             and the request's `_meta` does not say it.
+        new: `traceparent` of a trace that began here and is not kept; empty: of any other.
         baggage: W3C baggage of the HTTP request, where its `_meta` has no trace context.
-        upstream: key of the upstream that it went to last; empty: none.
-        asked: whether an upstream answered or failed; `failure` says which.
+        upstream: key of the upstream that it went to last, and that answered or failed as
+            `failure` says; empty: none.
         failure: `tool_error`, a JSON-RPC code or an error's own code; None: it went well.
     """
 
-    __slots__ = (
-        "asked",
-        "baggage",
-        "failure",
-        "passed",
-        "span",
-        "span_id",
-        "trace_id",
-        "upstream",
-    )
-
-    def __init__(self) -> None:
-        self.trace_id = ""
-        self.span_id = ""
-        self.span: Any = None
-        self.passed: tuple[str, str | None] | None = None
-        self.baggage: str | None = None
-        self.upstream = ""
-        self.asked = False
-        self.failure: str | None = None
+    trace_id: str = ""
+    span_id: str = ""
+    span: Any = None
+    passed: tuple[str, str | None] | None = None
+    new: str = ""
+    baggage: str | None = None
+    upstream: str = ""
+    failure: str | None = None
 
 
 CURRENT: ContextVar[Operation | None] = ContextVar("armory_operation", default=None)

@@ -21,6 +21,7 @@ from armory.protocol.meta import (
 from armory.protocol.rawjson import encode
 
 _TOKEN = encode(PROGRESS_TOKEN) + b":"
+_TRACED = b'%b{},"traceparent":"%b"}'
 
 
 def _meta_members(raw: Raw | None) -> bytes:
@@ -46,6 +47,7 @@ class MetaStamp:
         capabilities: Mapping[str, Any] | None,
         log_level: str | None,
         progress_token: int | None,
+        traceparent: str | None = None,
     ) -> Raw:
         """The object for `params._meta`.
 
@@ -54,21 +56,35 @@ class MetaStamp:
             capabilities: the client's own.
             log_level: what it wants logged for this request, or None.
             progress_token: this hop's token, or None.
+            traceparent: the span above, where `passed` is None.
         """
-        if passed is None and not capabilities and log_level is None and progress_token is None:
-            return self._plain
+        if not capabilities and log_level is None and progress_token is None:
+            if traceparent is not None:
+                return Raw(_TRACED % (self._head, traceparent.encode()))
+            if passed is None:
+                return self._plain
         parts = [self._head, encode(dict(capabilities or {}))]
         if log_level is not None:
             parts.append(b',"' + LOG_LEVEL.encode() + b'":' + encode(log_level))
+        if traceparent is not None:
+            passed = _traced(traceparent)
         return _closed(parts, passed, progress_token)
 
 
-def legacy_meta(passed: Raw | None, progress_token: int | None) -> Raw | None:
+def legacy_meta(
+    passed: Raw | None, progress_token: int | None, traceparent: str | None = None
+) -> Raw | None:
     """`params._meta` for an upstream of the legacy era, or None when there is nothing in it."""
+    if traceparent is not None:
+        passed = _traced(traceparent)
     if progress_token is None:
         return passed
     members = _meta_members(passed)
     return Raw(b"{%b%d%b}" % (_TOKEN, progress_token, b"," + members if members else b""))
+
+
+def _traced(traceparent: str) -> Raw:
+    return Raw(b'{"traceparent":"%b"}' % traceparent.encode())
 
 
 def _closed(parts: list[bytes], passed: Raw | None, progress_token: int | None) -> Raw:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 from msgspec import Raw
@@ -118,18 +118,21 @@ class ClientChannel(Protocol):
         ...
 
 
-class CallObserver(Protocol):
-    """Is told by the link what it sent."""
+class Sent(NamedTuple):
+    """What the link says about a call that it sent; the last time, where it sent it twice.
 
-    def sent(self, request_id: int, version: str, session_id: str | None) -> None:
-        """A call went upstream.
+    Attributes:
+        request_id: its JSON-RPC id; None: it was not sent.
+        version: the revision that is spoken.
+        session_id: the upstream's `Mcp-Session-Id`, None where it has none.
+    """
 
-        Args:
-            request_id: its JSON-RPC id.
-            version: the revision that is spoken.
-            session_id: the upstream's `Mcp-Session-Id`, None where it has none.
-        """
-        ...
+    request_id: int | None
+    version: str | None
+    session_id: str | None
+
+
+UNSENT = Sent(None, None, None)
 
 
 @dataclass(slots=True)
@@ -149,7 +152,8 @@ class Call:
         param_headers: `Mcp-Param-*` header name -> value, from the tool's schema and arguments.
         safe_to_retry: whether sending it twice is harmless (lists, reads, read-only or idempotent
             tools).
-        observer: is told what was sent; None: nobody watches.
+        traceparent: the span above, for a `_meta` that `params` does not carry.
+        sent: what the link said of it; None: nobody watches, and it says nothing.
         caller: key of the principal on whose behalf it goes; the pool says so.
     """
 
@@ -160,7 +164,8 @@ class Call:
     name_header: str | None = None
     param_headers: Mapping[str, str] = field(default_factory=dict[str, str])
     safe_to_retry: bool = False
-    observer: CallObserver | None = None
+    traceparent: str | None = None
+    sent: Sent | None = None
     caller: str = ""
 
 

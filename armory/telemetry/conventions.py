@@ -82,7 +82,7 @@ class Series(NamedTuple):
     Attributes:
         method: of the request; `OTHER` for one that is not known.
         kind: what it is about.
-        name: the tool or prompt, where it exists.
+        name: the tool or prompt, where it exists; never a URI, of which there is no end.
         failure: `error.type`; None: it went well.
         status: code of a JSON-RPC error; None: there was none.
         version: the revision that is spoken; None where it is not known.
@@ -99,6 +99,20 @@ class Series(NamedTuple):
     transport: str
     host: str | None = None
     port: int | None = None
+
+
+Key = tuple[
+    str,
+    When | None,
+    str | None,
+    str | None,
+    str | None,
+    str | None,
+    str,
+    str | None,
+    int | None,
+]
+"""A `Series` that need not be made one: as a plain tuple it is there at once."""
 
 
 ATTRIBUTES: tuple[Attribute, ...] = (
@@ -165,16 +179,12 @@ QUERY = "armory.retrieval.query"
 """Only where `observability.otel.queries` asks for it."""
 
 
-def target(method: str) -> tuple[str, When] | None:
-    """(parameter, kind) of what a method is about; None: nothing by name."""
-    return _TARGETS.get(method)
-
-
-_TARGETS: Mapping[str, tuple[str, When]] = {
+TARGETS: Mapping[str, tuple[str, When]] = {
     "tools/call": ("name", "tool"),
     "prompts/get": ("name", "prompt"),
     "resources/read": ("uri", "resource"),
     "resources/subscribe": ("uri", "resource"),
     "resources/unsubscribe": ("uri", "resource"),
 }
+"""By method: the parameter that says what it is about, and of which kind that is."""
 TARGET_ATTRIBUTE: Mapping[When, str] = {"tool": TOOL, "prompt": PROMPT, "resource": RESOURCE}

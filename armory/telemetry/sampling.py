@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Mapping
-from typing import NamedTuple
 
 import structlog
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
@@ -55,11 +54,14 @@ class Sampling:
             return parent
         return (trace_id & _LOW) < self._bound
 
-    def drawn(self) -> Drawn:
-        """A new trace. That ids are zero, which means none, happens once in 2**64 times."""
+    def drawn(self) -> tuple[str, str, bool]:
+        """(trace, span, kept) for a trace that begins here: its ids, 32 and 16 hexadecimal digits.
+
+        That they are zero, which means none, happens once in 2**64 times.
+        """
         bits = random.getrandbits(192)
-        text = f"{bits:048x}"
-        return Drawn(text[:32], text[32:], ((bits >> 64) & _LOW) < self._bound)
+        text = bits.to_bytes(24, "big").hex()
+        return text[:32], text[32:], ((bits >> 64) & _LOW) < self._bound
 
 
 def _rate(environ: Mapping[str, str]) -> float:
@@ -72,14 +74,6 @@ def _rate(environ: Mapping[str, str]) -> float:
         pass
     _log.warning("trace_sampler_rate_unknown", variable=ARGUMENT, value=text, instead=1.0)
     return 1.0
-
-
-class Drawn(NamedTuple):
-    """Ids for a trace that begins here, as 32 and 16 hexadecimal digits, and whether it is kept."""
-
-    trace: str
-    span: str
-    kept: bool
 
 
 class DrawnIds(RandomIdGenerator):

@@ -29,7 +29,7 @@ from armory.telemetry import conventions as c
 from armory.telemetry import propagation
 from armory.telemetry.conventions import Series, Side
 from armory.telemetry.durations import Durations
-from armory.telemetry.propagation import Parent
+from armory.telemetry.propagation import TRACEPARENT, Parent
 from armory.telemetry.sampling import DrawnIds, Sampling
 
 _ROOT = Context()
@@ -51,6 +51,9 @@ class Tracing:
         sampling: which traces are kept.
         ids: where `tracer` takes ids from.
         queries: whether spans of retrieval carry the text that was searched for.
+
+    Attributes:
+        durations: takes what was measured; None: nobody wants it.
     """
 
     def __init__(
@@ -63,7 +66,7 @@ class Tracing:
         queries: bool,
     ) -> None:
         self._tracer = tracer
-        self._durations = durations
+        self.durations = durations
         self._sampling = sampling
         self._ids = ids
         self.queries = queries
@@ -86,15 +89,23 @@ class Tracing:
             meta: of the request.
             headers: of the HTTP request; empty elsewhere.
         """
-        around = propagation.from_headers(headers) if headers else None
-        parent = propagation.from_meta(meta) if meta else None
-        if parent is not None:
-            self._below(operation, (_mcp, method, name), parent, around, within=True)
-        elif around is not None:
-            operation.baggage = headers.get(propagation.BAGGAGE)
-            self._below(operation, (_mcp, method, name), around, None, within=False)
-        else:
-            self._root(operation, (_mcp, method, name))
+        if TRACEPARENT in meta or TRACEPARENT in headers:  # most requests have neither
+            around = propagation.from_headers(headers)
+            parent = propagation.from_meta(meta)
+            if parent is not None:
+                self._below(operation, (_mcp, method, name), parent, around, within=True)
+                return
+            if around is not None:
+                operation.baggage = headers.get(propagation.BAGGAGE)
+                self._below(operation, (_mcp, method, name), around, None, within=False)
+                return
+        if self._tracer is not None:
+            trace, span_id, kept = self._sampling.drawn()
+            operation.trace_id, operation.span_id = trace, span_id
+            if kept:
+                self._root(self._tracer, operation, (_mcp, method, name))
+            else:
+                operation.new = f"00-{trace}-{span_id}-00"
 
     def rest(
         self, operation: Operation, method: str, route: str, headers: Mapping[str, str]
@@ -108,11 +119,15 @@ class Tracing:
             headers: of the request.
         """
         around = propagation.from_headers(headers)
-        if around is None:
-            self._root(operation, (_http, method, route))
-            return
-        operation.baggage = headers.get(propagation.BAGGAGE)
-        self._below(operation, (_http, method, route), around, None, within=False)
+        if around is not None:
+            operation.baggage = headers.get(propagation.BAGGAGE)
+            self._below(operation, (_http, method, route), around, None, within=False)
+        elif self._tracer is not None:
+            operation.trace_id, operation.span_id, kept = self._sampling.drawn()
+            if kept:
+                self._root(self._tracer, operation, (_http, method, route))
+            else:
+                operation.new = f"00-{operation.trace_id}-{operation.span_id}-00"
 
     def _below(
         self,
@@ -131,43 +146,35 @@ class Tracing:
         elif self._sampling.keeps(int(parent.trace, 16), parent.sampled):
             links = None if around is None else [Link(_remote(around))]
             above = NonRecordingSpan(_remote(parent))
-            operation.span = span = self._start(SpanKind.SERVER, asked, above, links)
-            operation.span_id = f"{span.get_span_context().span_id:016x}"
+            span = _start(self._tracer, SpanKind.SERVER, asked, above, links)
+            operation.span, operation.span_id = span, _span_id(span)
         elif parent.sampled or not within:
             unkept = Parent(parent.trace, parent.span, False, parent.state)
             operation.passed = (unkept.traceparent, unkept.state)
 
-    def _root(self, operation: Operation, asked: tuple[Named, str, str | None]) -> None:
-        """Begin a trace."""
-        if self._tracer is None:
-            return
-        trace, span_id, kept = self._sampling.drawn()
-        operation.trace_id = trace
-        if not kept:
-            operation.span_id = span_id
-            operation.passed = (f"00-{trace}-{span_id}-00", None)
-            return
-        self._ids.drawn = int(trace, 16)
-        operation.span = span = self._start(SpanKind.SERVER, asked, None, None)
+    def _root(
+        self, tracer: Tracer, operation: Operation, asked: tuple[Named, str, str | None]
+    ) -> None:
+        """Begin a trace, under the id that the operation has."""
+        self._ids.drawn = int(operation.trace_id, 16)
+        operation.span = span = _start(tracer, SpanKind.SERVER, asked, None, None)
         self._ids.drawn = 0
-        operation.span_id = f"{span.get_span_context().span_id:016x}"
+        operation.span_id = _span_id(span)
 
     def client(self, method: str, name: str | None, operation: Operation | None) -> Span | None:
         """Begin the span of a request toward an upstream, below the client's; None: its trace is
         not kept.
         """
-        if operation is not None:
-            above = operation.span
-            if above is None:
-                return None
-            return self._start(SpanKind.CLIENT, (_mcp, method, name), above, None)
-        if self._tracer is None:
+        above = None if operation is None else operation.span
+        if self._tracer is None or (operation is not None and above is None):
             return None
-        drawn = self._sampling.drawn()  # the gateway itself asks
-        if not drawn.kept:
+        if above is not None:
+            return _start(self._tracer, SpanKind.CLIENT, (_mcp, method, name), above, None)
+        trace, _, kept = self._sampling.drawn()  # the gateway itself asks
+        if not kept:
             return None
-        self._ids.drawn = int(drawn.trace, 16)
-        span = self._start(SpanKind.CLIENT, (_mcp, method, name), None, None)
+        self._ids.drawn = int(trace, 16)
+        span = _start(self._tracer, SpanKind.CLIENT, (_mcp, method, name), None, None)
         self._ids.drawn = 0
         return span
 
@@ -186,9 +193,9 @@ class Tracing:
         """
         operation = CURRENT.get()
         above = None if operation is None else operation.span
-        if above is None:
+        if above is None or self._tracer is None:
             return await search
-        span = self._start(SpanKind.INTERNAL, (_retrieval, "", None), above, None)
+        span = _start(self._tracer, SpanKind.INTERNAL, (_retrieval, "", None), above, None)
         failure: str | None = "cancelled"
         told: dict[str, Any] = {c.QUERY: list(texts)} if self.queries else {}
         try:
@@ -202,24 +209,6 @@ class Tracing:
         finally:
             self.finish(span, told, failure)
 
-    def _start(
-        self,
-        kind: SpanKind,
-        asked: tuple[Named, str, str | None],
-        parent: Span | None,
-        links: list[Link] | None,
-    ) -> Span:
-        assert self._tracer is not None
-        named, method, of = asked
-        name, attributes = named(method, of)
-        context = _ROOT if parent is None else set_span_in_context(parent, _ROOT)
-        return self._tracer.start_span(name, context, kind, attributes, links)
-
-    def measured(self, side: Side, seconds: float, series: Series) -> None:
-        """Note how long a request took, where it was measured."""
-        if self._durations is not None:
-            self._durations.record(c.DURATION[side], seconds, series)
-
     def passed_on(
         self, params: dict[str, Raw], span: Span | None, operation: Operation | None
     ) -> dict[str, Raw]:
@@ -232,7 +221,11 @@ class Tracing:
             parent = Parent(f"{context.trace_id:032x}", f"{context.span_id:016x}", True)
             state = context.trace_state.to_header() if context.trace_state else None
             return propagation.injected(params, parent.traceparent, state, baggage)
-        if operation is None or operation.passed is None:
+        if operation is None:
+            return params
+        if operation.new:
+            return propagation.injected(params, operation.new, None, baggage)
+        if operation.passed is None:
             return params
         return propagation.injected(params, *operation.passed, baggage)
 
@@ -255,9 +248,26 @@ class Tracing:
 
     def session_ended(self, side: Side, seconds: float, version: str, transport: str) -> None:
         """Note how long a session of the legacy era lasted."""
-        if self._durations is not None:
+        if self.durations is not None:
             series = Series("", None, None, None, None, version, transport)
-            self._durations.record(c.SESSION_DURATION[side], seconds, series)
+            self.durations.record(c.SESSION_DURATION[side], seconds, series)
+
+
+def _start(
+    tracer: Tracer,
+    kind: SpanKind,
+    asked: tuple[Named, str, str | None],
+    parent: Span | None,
+    links: list[Link] | None,
+) -> Span:
+    named, method, of = asked
+    name, attributes = named(method, of)
+    context = _ROOT if parent is None else set_span_in_context(parent, _ROOT)
+    return tracer.start_span(name, context, kind, attributes, links)
+
+
+def _span_id(span: Span) -> str:
+    return f"{span.get_span_context().span_id:016x}"
 
 
 def _remote(parent: Parent) -> SpanContext:

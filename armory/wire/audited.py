@@ -114,10 +114,10 @@ def _outcome(operation: Operation, reply: Reply | None) -> tuple[str, str | None
         code = code_of(reply.error)
         refused = code in CALLERS_FAULT or code == LIMITED
         return ("refused" if refused else "error"), str(code)
-    failure = operation.failure if operation.asked else failure_of(reply)
+    failure = operation.failure if operation.upstream else failure_of(reply)
     if failure is None:
         return "ok", None
-    if operation.asked:
+    if operation.upstream:
         return (TOOL_ERROR, None) if failure == TOOL_ERROR else ("error", failure)
     code = _own_code(reply)
     return ("refused" if code in _REFUSED else "error"), code

@@ -67,22 +67,20 @@ class Dispatcher:
             OwnedByReplica: only another replica can answer.
         """
         try:
-            return await self._answer(request, method, params, verify)
+            return await self.handled(request, method, params, verify)
         except OwnedByReplica:
             raise
-        except ANSWERED as failure:
-            return Reply(error=error_object(failure), era=request.era)
         except Exception as failure:  # noqa: BLE001 a defect must not leave a request unanswered
-            _log.error("request_failed", method=method[:100], error=repr(failure), exc_info=True)
-            return Reply(error=error_object(failure), era=request.era)
+            return failed(failure, request, method)
 
-    async def _answer(
+    async def handled(
         self,
         request: ClientRequest,
         method: str,
         params: dict[str, Raw],
         verify: Verify | None,
     ) -> Reply:
+        """As `answer`, but for failures, which pass."""
         found = route(method, request.era)
         if found is None:
             return await self._pass_on(request, method, params)
@@ -120,6 +118,13 @@ class Dispatcher:
             return await start_listening(self._gateway, context, id, params)
         except ANSWERED as failure:
             return Reply(error=error_object(failure), era=request.era)
+
+
+def failed(failure: Exception, request: ClientRequest, method: str) -> Reply:
+    """The answer to a request that failed; a defect is logged."""
+    if not isinstance(failure, ANSWERED):
+        _log.error("request_failed", method=method[:100], error=repr(failure), exc_info=failure)
+    return Reply(error=error_object(failure), era=request.era)
 
 
 def _passed(context: RequestContext, params: dict[str, Raw]) -> dict[str, Raw]:

@@ -6,7 +6,6 @@ Owns: deciding which parts are replaced by watched ones. Never measures anything
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import lru_cache
 from urllib.parse import urlsplit
 
 from armory.errors import UpstreamUnavailable
@@ -39,11 +38,18 @@ def watched(
     if tracing is not None and retriever is not None:
         retriever = ObservedRetriever(retriever, tracing, catalog_version)
 
+    known: dict[str, tuple[UpstreamSpec, Address]] = {}
+
     def address(server: str) -> Address:
         try:
-            return _address_of(_place(pool.upstream(server).spec))
+            spec = pool.upstream(server).spec
         except UpstreamUnavailable:
             return Address()
+        of, found = known.get(server, (None, Address()))
+        if of is not spec:
+            found = _address_of(_place(spec))
+            known[server] = spec, found
+        return found
 
     return ObservedPool(pool, tracing, address), retriever
 
@@ -54,7 +60,6 @@ def _place(spec: UpstreamSpec) -> str | None:
     return spec.base_url or (spec.openapi if "://" in spec.openapi else None)
 
 
-@lru_cache(maxsize=1_000)
 def _address_of(url: str | None) -> Address:
     if url is None:
         return Address()

@@ -26,6 +26,7 @@ from armory.protocol.link import (
     Params,
     Refused,
     Reply,
+    Sent,
 )
 from armory.protocol.loglevels import LOG_LEVELS, loud_enough
 from armory.protocol.methods import declares_groups
@@ -251,8 +252,8 @@ class BaseLink(ABC):
 
     def stamped(self, call: Call, request_id: int) -> Params:
         """The call's parameters with the `_meta` that this hop owes the upstream's era."""
-        if call.observer is not None:
-            call.observer.sent(request_id, self.identity.protocol_version, self.session_id)
+        if call.sent is not None:
+            call.sent = Sent(request_id, self.identity.protocol_version, self.session_id)
         client = call.client
         token = None
         if client is not None and client.progress_token is not None:
@@ -260,14 +261,16 @@ class BaseLink(ABC):
         passed = call.params.get("_meta")
         if self.identity.era == "modern":
             meta = (
-                self._stamp.meta(passed, None, None, None)
+                self._stamp.meta(passed, None, None, None, call.traceparent)
                 if client is None
-                else self._stamp.meta(passed, client.capabilities, client.log_level, token)
+                else self._stamp.meta(
+                    passed, client.capabilities, client.log_level, token, call.traceparent
+                )
             )
             return {**call.params, "_meta": meta}
-        if token is None:
+        if token is None and call.traceparent is None:
             return call.params
-        meta = legacy_meta(passed, token)
+        meta = legacy_meta(passed, token, call.traceparent)
         return call.params if meta is None else {**call.params, "_meta": meta}
 
     def spawn(self, work: Coroutine[Any, Any, None], what: str) -> None:

@@ -20,7 +20,7 @@ from armory.openapi.operations import Operation, Operations
 from armory.openapi.requests import BadArguments, request_for
 from armory.openapi.results import refused, result_of
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
-from armory.protocol.link import Call, ClientChannel, Params, Reply
+from armory.protocol.link import Call, ClientChannel, Params, Reply, Sent
 from armory.protocol.rawjson import encode, object_of, text_of
 from armory.upstreams.session.base import BaseLink, Identity, LinkContext
 from armory.upstreams.transports.http_client import Answer, HttpClient
@@ -97,8 +97,8 @@ class OpenApiLink(BaseLink):
         operation = self._api.operations.by_name.get(name)
         if operation is None:
             return _error(INVALID_PARAMS, f"Unknown tool: {name[:200]}")
-        if call.observer is not None:
-            call.observer.sent(0, self.identity.protocol_version, None)
+        if call.sent is not None:
+            call.sent = Sent(0, self.identity.protocol_version, None)
         try:
             return _reply(await self._answer(call, operation))
         except BadArguments as problem:

@@ -38,3 +38,15 @@ def test_the_stamp_of_a_legacy_request() -> None:
         "a": 1,
     }
     assert legacy_meta(Raw(b'{"a":1}'), None) == Raw(b'{"a":1}')
+
+
+def test_a_trace_is_named_beside_what_is_the_hops_own() -> None:
+    stamp, trace = MetaStamp("2026-07-28", INFO), f"00-{'ab' * 16}-{'cd' * 8}-00"
+    plain = json.loads(bytes(stamp.meta(None, None, None, None)))
+    traced = {**plain, "traceparent": trace}
+    assert json.loads(bytes(stamp.meta(None, {}, None, None, trace))) == traced
+    full = json.loads(bytes(stamp.meta(None, {}, "info", 9, trace)))
+    assert (full["traceparent"], full["progressToken"]) == (trace, 9)
+    assert json.loads(bytes(legacy_meta(None, None, trace) or b"")) == {"traceparent": trace}
+    both = {"progressToken": 4, "traceparent": trace}
+    assert json.loads(bytes(legacy_meta(None, 4, trace) or b"")) == both

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from threading import Event
+from threading import Event, Thread
 from typing import Any
 
 import pytest
@@ -97,6 +97,20 @@ def test_series_beyond_the_limit_are_one(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(told) == 4
     assert told[("otel.metric.overflow", True),] == 3
     assert sum(told.values()) == 7
+
+
+def test_what_is_told_meanwhile_is_counted_once() -> None:
+    ours, count = Buckets({TEMPORALITY: "delta"}), 3 * durations.AT_ONCE + 7
+    exported: list[Any] = []
+    telling = Thread(
+        target=lambda: [ours.record(SERVER, 0.3, series(str(at % 3))) for at in range(count)]
+    )
+    telling.start()
+    while telling.is_alive():
+        exported += ours.taken()
+    telling.join(30)
+    exported += ours.taken()
+    assert sum(point["count"] for point in points(exported)) == count
 
 
 class Taking(MetricExporter):

@@ -71,7 +71,8 @@ async def test_the_environment_says_how_durations_are_put_together(
         monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", collector.url)
         async with opened_tracing(OtelSettings(), "1") as tracing:
             assert tracing is not None
-            tracing.measured("client", 0.2, series)
+            assert tracing.durations is not None
+            tracing.durations.record(c.DURATION["client"], 0.2, series)
         (point,) = collector.metrics[c.DURATION["client"]]
         assert point[c.TOOL] == "a"
         assert collector.bounds.get(c.DURATION["client"]) == bounds
