@@ -15,6 +15,31 @@ from armory.config.problems import Path, Problem, dotted
 _MAX_NODES = 200_000
 _DROPPED = {"tag:yaml.org,2002:bool", "tag:yaml.org,2002:timestamp"}
 
+_IN_WORDS = (
+    (
+        "expected <block end>",
+        "this line is indented otherwise than those above it; what belongs together begins in the"
+        " same column",
+    ),
+    (
+        "expected '<document start>'",
+        "this line is indented less than the first; what belongs together begins in the same"
+        " column",
+    ),
+    ("found unexpected end of stream", "the quotes of a text do not end"),
+    ("'\\t' that cannot start", "a tab; YAML is indented with spaces"),
+    (
+        "mapping values are not allowed",
+        "a colon that cannot stand here; is the line above indented as it should be, or does a text"
+        " need quotes?",
+    ),
+    (
+        "could not find expected ':'",
+        "a colon is missing behind the key, or the quotes of a text do not end",
+    ),
+)
+"""What the parser says of the usual mistakes, and the same for people."""
+
 
 class _Loader(yaml.SafeLoader):
     """Reads `off` and `2025-06-18` as the texts that they are; only true and false are booleans."""
@@ -133,6 +158,7 @@ def _kind(value: object) -> str:
 def _syntax(error: yaml.YAMLError) -> Problem:
     if isinstance(error, yaml.MarkedYAMLError) and error.problem_mark is not None:
         mark = error.problem_mark
-        what = error.problem or error.context or "unreadable"
+        said = error.problem or error.context or "unreadable"
+        what = next((words for part, words in _IN_WORDS if part in said), said)
         return Problem("", f"broken YAML in column {mark.column + 1}: {what}", mark.line + 1)
     return Problem("", f"broken YAML: {error}")

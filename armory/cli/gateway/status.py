@@ -54,6 +54,8 @@ def session_words(upstream: dict[str, Any]) -> str:
     """Whose its sessions are, in the words of docs/sessions.md; "" where nobody has one."""
     if not upstream.get("sessions") or "own_sessions" not in upstream:
         return ""
+    if upstream.get("state", "ready") != "ready":
+        return ""  # the one that is counted is what could not be opened
     if upstream.get("stateless"):
         return "keeps nothing between requests: nothing to share"
     parts: list[str] = []

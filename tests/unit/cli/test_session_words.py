@@ -31,6 +31,9 @@ NONE = {"sessions": 1, "max_sessions": 100, "own_sessions": 0, "shared_sessions"
         ),
         ({"sessions": 4, "stateless": True}, "keeps nothing between requests: nothing to share"),
         ({"sessions": 0}, ""),
+        ({"state": "ready"}, "1 of 100 sessions: the gateway's own"),
+        ({"state": "down"}, ""),
+        ({"state": "connecting"}, ""),
     ],
 )
 def test_it_is_said_who_shares_and_who_has_a_session_of_its_own(

@@ -92,3 +92,22 @@ def test_no_message_has_words_of_the_library_and_each_says_what_is_there(block: 
 )
 def test_what_is_expected_is_said_in_plain_words(path: Path, value: object, message: str) -> None:
     assert any(message in found for place, found in told(path, value) if place == dotted(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("upstreams:\n  a: {command: x}\n   b: 1\n", "indented otherwise"),
+        (" a: 1\nb: 2\n", "indented less"),
+        ("upstreams:\n\ta: 1\n", "a tab"),
+        ("server: port: 80\n", "a colon that cannot stand here"),
+        ("server:\n  port\nb\n", "a colon is missing"),
+        ("server: 'x\n", "quotes"),
+    ],
+)
+def test_usual_mistakes_of_yaml_are_told_in_words(text: str, said: str) -> None:
+    with pytest.raises(ConfigProblems) as caught:
+        load_text(text, environ={})
+    (problem,) = caught.value.problems
+    assert re.fullmatch(rf"broken YAML in column \d+: .*{said}.*", problem.message)
+    assert not re.search("block|token|mapping|document|stream", problem.message)
