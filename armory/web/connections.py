@@ -8,6 +8,7 @@ request is what makes room for a new one; with every one busy, only health is an
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -48,9 +49,12 @@ class Connection(Exchanges):
         unread: bytes of a large answer that is being written; it is held whole until its end.
         mark: bytes that waited in the transport when it was last seen to read.
         reserve: whether it is one beyond the cap.
+        caller: who asked last on it, as whoever serves it says; empty: nobody has.
     """
 
-    __slots__ = ("_all", "begun", "held", "mark", "reserve", "seen", "since", "stalled", "unread")
+    __slots__ = (
+        "_all", "begun", "caller", "held", "mark", "reserve", "seen", "since", "stalled", "unread",
+    )  # fmt: skip
 
     def __init__(self, owner: Connections, server: Server, **settings: Any) -> None:
         super().__init__(server, loop=owner.loop, **settings)
@@ -62,6 +66,7 @@ class Connection(Exchanges):
         self.held = 0
         self.mark = 0
         self.reserve = False
+        self.caller = ""
         self.seen: Any = None
 
     @property
@@ -249,7 +254,15 @@ class Connections:
         self._stalled[connection] = None
         self._unread += connection.held
         while self._unread > self._limits.unread_bytes and len(self._stalled) > 1:
-            self._end(next(iter(self._stalled)), "unread")
+            self._end(self._slowest(), "unread")
+
+    def _slowest(self) -> Connection:
+        """Of the caller for whom most is held, the connection that lags longest."""
+        held: Counter[str] = Counter()
+        for connection in self._stalled:
+            held[connection.caller] += connection.held
+        most = held.most_common(1)[0][0]
+        return next(one for one in self._stalled if one.caller == most)
 
     def reads(self, connection: Connection) -> None:
         """It does again, or is gone."""

@@ -28,8 +28,8 @@ class ListenSettings:
         body_timeout_s: from the end of the header to the end of the body.
         keepalive_timeout_s: how long a connection may wait for its next request.
         write_timeout_s: how long a client may take to read 64 KiB of what waits for it.
-        unread_bytes: of all answers that wait for their clients to read them; with more the one
-            that waits longest is cut.
+        unread_bytes: of all answers that wait for their clients to read them; with more, of the
+            caller for whom most is held, the one that waits longest is cut.
     """
 
     header_bytes: int = 96 * 1024

@@ -41,7 +41,8 @@ async def _read(request: web.Request) -> web.StreamResponse:
     return web.Response(text=str(len(await request.read())))
 
 
-async def _large(_request: web.Request) -> web.StreamResponse:
+async def _large(request: web.Request) -> web.StreamResponse:
+    request.protocol.caller = request.query_string  # type: ignore[attr-defined]  # as `Admission`
     return JsonAnswer((LARGE,))
 
 
@@ -209,6 +210,18 @@ async def test_what_nobody_reads_is_bounded_in_all(serve: Serve) -> None:
     for _, writer in pipes:
         writer.transport.abort()
     await until(lambda: not listening.connections.unread)
+
+
+async def test_who_holds_most_of_what_nobody_reads_is_cut(serve: Serve) -> None:
+    listening = await serve(ListenSettings(unread_bytes=4 * len(LARGE)))
+    slow = await connect(listening, posted("/large?slow"))
+    connections = listening.connections
+    await until(lambda: connections.unread >= len(LARGE))
+    for _ in range(6):
+        await connect(listening, posted("/large?greedy"))
+    await until(lambda: connections.cut.get("unread", 0) >= 3)
+    assert "slow" in {one.caller for one in connections.every()}, "it lags longest of all"
+    slow[1].transport.abort()
 
 
 @pytest.mark.parametrize("path", ["/large", "/event"])
