@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import zlib
 from collections import deque
+from copy import copy
 from typing import Any, Protocol
 
 from multidict import CIMultiDict
@@ -124,7 +125,7 @@ class Response:
         """
         while not self._chunks:
             if self._error is not None:
-                raise self._error
+                raise self._failure()
             if self._eof:
                 return b""
             await self._wait()
@@ -155,7 +156,7 @@ class Response:
         source.read_into(body, length - len(body))
         while not self._eof:
             if self._error is not None:
-                raise self._error
+                raise self._failure()
             await self._wait()
         return body
 
@@ -175,7 +176,14 @@ class Response:
         while not self.status and self._error is None:
             await self._wait()
         if self._error is not None and not self.status:
-            raise self._error
+            raise self._failure()
+
+    def _failure(self) -> Exception:
+        """What to raise. The error that is kept would hold, by its trace, who reads and all that it
+        has read, and this response by that, until garbage is collected.
+        """
+        assert self._error is not None
+        return copy(self._error)
 
     async def _wait(self) -> None:
         waiter = self._waiter = asyncio.get_running_loop().create_future()

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 LARGE_BYTES = 2 << 20
 """Buffers from this size on are memory of their own, which goes back with them."""
-TOP_BYTES = 16 << 20
+TOP_BYTES = 4 << 20
 """So much stays at the end of the heap for what comes next."""
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 

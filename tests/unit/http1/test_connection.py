@@ -1,13 +1,15 @@
 import asyncio
+import gc
 import gzip
 import tracemalloc
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from yarl import URL
 
 from armory.http1.pool import Connections, Fields
+from armory.http1.reading import read_body
 from armory.http1.response import BadAnswer, ClosedEarly, NoConnection
 
 pytestmark = pytest.mark.anyio
@@ -365,3 +367,25 @@ async def test_what_has_not_come_of_a_large_body_takes_no_memory() -> None:
         finally:
             tracemalloc.stop()
     assert most < declared // 8
+
+
+@pytest.mark.parametrize("length", [b"Content-Length: 99999999", b"Transfer-Encoding: chunked"])
+async def test_nothing_is_left_of_what_came_of_a_body_that_failed(length: bytes) -> None:
+    size = 4 << 20
+    head = b"HTTP/1.1 200 OK\r\n%b\r\n\r\n%x\r\n" % (length, size)
+    async with peer(saying(head + b"x" * (size - 1))) as (other, connections):
+        response = await connections.request("POST", other.url, {}, b"", 5)
+        gc.collect()
+        gc.disable()
+        tracemalloc.start()
+        try:
+            with suppress(ClosedEarly):
+                await read_body(response, 1 << 30)
+            del response
+            await asyncio.sleep(0)
+            left, most = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+            gc.enable()
+    assert most > size // 2
+    assert left < size // 16
