@@ -11,9 +11,10 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 from sqlalchemy import delete, func, insert, select
+from sqlalchemy.engine import Connection
 
 from armory.audit.record import CLOSED, PRUNED, Chain, Entry, parsed
 from armory.errors import BackendError, ConfigError
@@ -198,53 +199,61 @@ class DatabaseSink:
     async def write(self, entries: Sequence[Entry]) -> None:
         """As `Sink.write`."""
         now = now_ms()
-        async with self._database.write() as connection:
-            if self._database.dialect == "postgresql":
-                await connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
-            last = (await connection.execute(_LAST)).first()
-            record = parsed(last.record) if last is not None else None
-            chain = Chain() if record is None else Chain(last.seq, str(record["hash"]))  # pyright: ignore[reportOptionalMemberAccess]
-            added = list(entries)
-            if now - self._pruned_ms >= _DAY_MS:
-                kept = await self._prune(connection, now - self._retention_ms)
-                if kept is not None:
-                    added.append(own_entry(PRUNED, "retention", code=str(kept)))
-            lines = await lines_of(chain, added)
-            first = chain.seq - len(lines) + 1
-            rows = [
-                _row(first + at, entry, line)
-                for at, (entry, line) in enumerate(zip(added, lines, strict=True))
-            ]
-            await connection.execute(insert(table), rows)
+        if self._database.writes_here:
+            with self._database.write_here() as connection:
+                self._append(connection, entries, now)
+        else:
+            async with self._database.write() as connection:
+                await connection.run_sync(self._append, entries, now)
         if now - self._pruned_ms >= _DAY_MS:
             self._pruned_ms = now
 
-    async def _prune(self, connection: Any, before_ms: int) -> int | None:
-        """Delete what is too old; `seq` of the oldest that stays, None: nothing was deleted."""
-        newest = select(func.max(table.c.seq)).where(table.c.at_ms < before_ms)
-        upto = (await connection.execute(newest)).scalar()
-        if upto is None:
-            return None
-        await connection.execute(delete(table).where(table.c.seq <= upto))
-        return int(upto) + 1
+    def _append(self, connection: Connection, entries: Sequence[Entry], now: int) -> None:
+        """Do it in a transaction that nobody else writes in."""
+        if self._database.dialect == "postgresql":
+            connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
+        last = connection.execute(_LAST).first()
+        record = parsed(last.record) if last is not None else None
+        chain = Chain() if record is None else Chain(last.seq, str(record["hash"]))  # pyright: ignore[reportOptionalMemberAccess]
+        added = list(entries)
+        if now - self._pruned_ms >= _DAY_MS:
+            kept = _pruned(connection, now - self._retention_ms)
+            if kept is not None:
+                added.append(own_entry(PRUNED, "retention", code=str(kept)))
+        rows = [_row(chain, entry) for entry in added]
+        if self._database.dialect == "sqlite":  # as it is: SQLAlchemy goes over each value
+            connection.exec_driver_sql(_INSERT, rows)
+        else:
+            connection.execute(
+                insert(table), [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
+            )
 
     async def close(self) -> None:
         """As `Sink.close`."""
         await self._database.close()
 
 
+def _pruned(connection: Connection, before_ms: int) -> int | None:
+    """Delete what is too old; `seq` of the oldest that stays, None: nothing was deleted."""
+    newest = select(func.max(table.c.seq)).where(table.c.at_ms < before_ms)
+    upto = connection.execute(newest).scalar()
+    if upto is None:
+        return None
+    connection.execute(delete(table).where(table.c.seq <= upto))
+    return int(upto) + 1
+
+
+_COLUMNS = ("seq", "at_ms", "who", "tool", "record")
+_INSERT = "INSERT INTO audit (seq, at_ms, who, tool, record) VALUES (?, ?, ?, ?, ?)"
 _LAST = select(table.c.seq, table.c.record).order_by(table.c.seq.desc()).limit(1)
 _LOCK = 0x41554449
 
 
-def _row(seq: int, entry: Entry, line: bytes) -> dict[str, object]:
-    return {
-        "seq": seq,
-        "at_ms": int(entry.at * 1_000),
-        "who": entry.who[:200],
-        "tool": None if entry.tool is None else entry.tool[:200],
-        "record": line.decode(),
-    }
+def _row(chain: Chain, entry: Entry) -> tuple[object, ...]:
+    """The next record's `_COLUMNS`."""
+    line = chain.add(entry).decode()
+    tool = None if entry.tool is None else entry.tool[:200]
+    return chain.seq, int(entry.at * 1_000), entry.who[:200], tool, line
 
 
 def own_entry(method: str, instance: str, *, outcome: str = "ok", code: str | None = None) -> Entry:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import importlib.util
 import sqlite3
 import time
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
 import structlog
-from sqlalchemy import BigInteger, ColumnElement, cast, event, extract, func, text
-from sqlalchemy.engine import URL, Connection, make_url
+from sqlalchemy import BigInteger, ColumnElement, cast, create_engine, event, extract, func, text
+from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.sql import Insert
@@ -83,9 +83,9 @@ class Database:
         self._commits: sqlite3.Connection | None = None
         self._where = _where(target)
         self._engine = _engine(target, pool_size)
+        self._here: Engine | None = None
         if self.dialect == "sqlite":
-            event.listen(self._engine.sync_engine, "connect", _prepare_sqlite)
-            event.listen(self._engine.sync_engine, "begin", _begin_sqlite)
+            _listen(self._engine.sync_engine)
 
     async def open(self) -> None:
         """Connect and bring the schema up to date.
@@ -94,7 +94,7 @@ class Database:
             BackendError: it cannot be reached or upgraded.
             ConfigError: it was written by a newer Armory.
         """
-        async with self._translated():
+        with self._translated():
             if self._file is not None:
                 file = self._file
                 file.parent.mkdir(parents=True, exist_ok=True)
@@ -117,6 +117,8 @@ class Database:
         if self._commits is not None:
             self._commits.close()
             self._commits = None
+        if self._here is not None:
+            self._here.dispose()
         await self._engine.dispose()
 
     def commits(self) -> int | None:
@@ -141,8 +143,9 @@ class Database:
         Raises:
             BackendError: the database failed.
         """
-        async with self._translated(), self._engine.connect() as connection:
-            yield connection
+        with self._translated():
+            async with self._engine.connect() as connection:
+                yield connection
 
     @asynccontextmanager
     async def write(self) -> AsyncGenerator[AsyncConnection]:
@@ -152,9 +155,34 @@ class Database:
             BackendError: the database failed. `IntegrityError` passes through: it is about the
                 data, and the caller knows what it means.
         """
-        async with self._translated(), self._engine.connect() as connection:
-            await connection.execution_options(armory_write=True)
-            async with connection.begin():
+        with self._translated():
+            async with self._engine.connect() as connection:
+                await connection.execution_options(armory_write=True)
+                async with connection.begin():
+                    yield connection
+
+    @property
+    def writes_here(self) -> bool:
+        """Whether `write_here` can be used: a file can, what is reached over a network cannot."""
+        return self._file is not None
+
+    @contextmanager
+    def write_here(self) -> Generator[Connection]:
+        """As `write`, in this thread, which has to wait: for threads that have nothing else to do.
+
+        The driver for an event loop does each statement in a thread of its own: to go there and
+        back takes many times as long as the statement does.
+
+        Raises:
+            BackendError: as `write`.
+        """
+        if self._here is None:
+            url = self._engine.url.set(drivername="sqlite")
+            self._here = create_engine(url, pool_size=1)
+            _listen(self._here)
+        with self._translated(), self._here.connect() as connection:
+            connection.execution_options(armory_write=True)
+            with connection.begin():
                 yield connection
 
     @property
@@ -164,8 +192,8 @@ class Database:
             return cast(extract("epoch", func.clock_timestamp()) * 1000, BigInteger)
         return cast((func.julianday("now") - 2440587.5) * 86_400_000, BigInteger)
 
-    @asynccontextmanager
-    async def _translated(self) -> AsyncGenerator[None]:
+    @contextmanager
+    def _translated(self) -> Generator[None]:
         try:
             yield
         except IntegrityError:
@@ -224,6 +252,11 @@ def _engine(url: URL, pool_size: int) -> AsyncEngine:
         pool_pre_ping=True,
         connect_args={"timeout": _POSTGRES_TIMEOUT_S, "command_timeout": _POSTGRES_TIMEOUT_S},
     )
+
+
+def _listen(engine: Engine) -> None:
+    event.listen(engine, "connect", _prepare_sqlite)
+    event.listen(engine, "begin", _begin_sqlite)
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:
