@@ -23,6 +23,8 @@ Origin = tuple[str, str, int]
 
 _MAX_HEADERS = 256 * 1024
 _READ_BYTES = 256 * 1024
+_NOTHING = memoryview(bytes(1024 * 1024))
+"""What a body grows by before it is read into: all of 15 MB at once is a turn of 10 ms."""
 
 
 class _Scratch(threading.local):
@@ -67,6 +69,7 @@ class Connection(asyncio.BufferedProtocol):
         self._endless = False
         self._body: bytearray | None = None
         self._missing = 0
+        self._room: memoryview | None = None  # of the body, for what comes next
         self._buffer = _scratch.view
         self.idle_since = 0.0
 
@@ -110,8 +113,17 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast("asyncio.Transport", transport)  # uvloop's derive from no class
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes go."""
-        return self._buffer
+        """Where the next bytes go. The last one of a body goes through the common buffer, which has
+        room for what must not follow it.
+        """
+        body = self._body
+        if body is None or self._missing == 1:
+            return self._buffer
+        if self._room is None:  # grown here: nobody looks at the body any more
+            begin = len(body)
+            body += _NOTHING[: self._missing - 1]
+            self._room = memoryview(body)[begin:]
+        return self._room
 
     def buffer_updated(self, nbytes: int) -> None:
         """Bytes from the other side."""
@@ -127,15 +139,15 @@ class Connection(asyncio.BufferedProtocol):
                     raise BadAnswer(f"a field of more than {_MAX_HEADERS} bytes")
             except (httptools.HttpParserError, BadAnswer, zlib.error) as error:
                 self._break(BadAnswer(f"not a usable HTTP answer: {error}"))
+        elif self._room is not None:
+            self._missing -= nbytes
+            self._room = self._room[nbytes:] if nbytes < len(self._room) else None
         else:
-            missing, self._missing = self._missing, self._missing - nbytes
-            body += self._buffer[: min(nbytes, missing)]
-            if nbytes >= missing:
-                self._body = None
-                keep = nbytes == missing and self._parser.should_keep_alive()
-                # The old one still waits for a body.
-                self._parser = httptools.HttpResponseParser(self)
-                self._completed(keep=keep)
+            body += self._buffer[:1]
+            self._body = None
+            keep = nbytes == 1 and self._parser.should_keep_alive()
+            self._parser = httptools.HttpResponseParser(self)  # the old one still waits for a body
+            self._completed(keep=keep)
 
     def eof_received(self) -> bool:
         """The other side is done; close as well."""
@@ -145,7 +157,7 @@ class Connection(asyncio.BufferedProtocol):
         """The socket is closed."""
         self._on_closed(self)
         response, self._response = self._response, None
-        self._transport = self._body = None
+        self._transport = self._body = self._room = None
         if response is None:
             return
         if exc is None and response.status and self._endless:

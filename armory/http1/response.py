@@ -1,8 +1,7 @@
 """One HTTP response as it arrives: status and headers, then the body, with back-pressure.
 
-Owns: `Response` and what can go wrong on the way to one. A large body of known length grows in the
-memory where it stays: to clear room for all of it first takes one turn of the event loop, 10 ms of
-15 MB. Never imports the protocol.
+Owns: `Response` and what can go wrong on the way to one. A body of known length is read straight
+into the memory where it stays. Never imports the protocol.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from armory.http1.deadlines import Deadlines
 
 _HIGH_WATER = 1024 * 1024
 _STRAIGHT_BYTES = 64 * 1024
-"""From this many missing bytes on, reading past the parser is worth its arrangements."""
+"""From this many missing bytes on, reading straight into place is worth its arrangements."""
 
 
 class NoConnection(OSError):
