@@ -21,7 +21,6 @@ from armory.accounts.settings import AccountSettings
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, InvalidRequest, RateLimited
 from armory.storage.database import Database
-from armory.tasks import start
 
 pytestmark = pytest.mark.anyio
 SETTINGS = AccountSettings(enabled=True, plans={"free": 3, "team": None}, redact=("[0-9]{4}",))
@@ -353,32 +352,6 @@ async def test_long_queries_are_redacted_beside_the_event_loop(
     assert [record.query for record in await log.recent()] == ["[redacted]"]
     assert threads
     assert threading.get_ident() not in threads
-
-
-async def test_a_record_is_not_lost_when_its_redacting_is_cancelled(
-    replicas: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    accounts = await replicas.start()
-    log = accounts.query_log
-    begun, go_on = threading.Event(), threading.Event()
-    redacted = log.redacted
-
-    def waiting(text: str) -> str:
-        begun.set()
-        assert go_on.wait(30)
-        return redacted(text)
-
-    monkeypatch.setattr(log, "redacted", waiting)
-    log.add(QueryRecord("q", "ann", "v1", "first", (), 9, 0.5, 1.0))
-    flushing = start(log.flush(), "a flush")
-    assert await asyncio.to_thread(begun.wait, 30)
-    log.add(QueryRecord("q", "ann", "v1", "second", (), 9, 0.5, 1.0))
-    flushing.cancel()
-    go_on.set()
-    with pytest.raises(asyncio.CancelledError):
-        await flushing
-    await log.flush()
-    assert sorted(record.query for record in await log.recent()) == ["first", "second"]
 
 
 async def test_the_query_log_redacts_bounds_and_forgets(replicas: Any, stores: Any) -> None:

@@ -79,11 +79,13 @@ class Driver:
         running: set[asyncio.Task[None]] = set()
         connector = aiohttp.TCPConnector(limit=0, limit_per_host=0, keepalive_timeout=KEPT_S)
         async with aiohttp.ClientSession(
-            connector=connector, timeout=self._timeout, trace_configs=[_connecting()]
+            connector=connector, trace_configs=[_connecting()]
         ) as http:
             self._http = http
-            for _ in range(sessions):
+            timeout, self._timeout = self._timeout, aiohttp.ClientTimeout(total=60)
+            for _ in range(sessions):  # before the load: however long they take
                 self._idle.put_nowait(await self._begin())
+            self._timeout = timeout
             self._began = due = time.monotonic()
             owed = 0.0
             while not await asyncio.to_thread(stop.exists):
@@ -172,7 +174,9 @@ class Driver:
     async def _post(self, body: Any, headers: dict[str, str]) -> tuple[int, Any, str]:
         assert self._http is not None
         sent = {"Accept": "application/json, text/event-stream", **headers, **self._headers}
-        async with self._http.post(self.url, json=body, headers=sent) as response:
+        async with self._http.post(
+            self.url, json=body, headers=sent, timeout=self._timeout
+        ) as response:
             text = await response.text()
             session = response.headers.get("Mcp-Session-Id", "")
             if response.content_type == "text/event-stream":

@@ -1,0 +1,42 @@
+"""Records of queries are not lost when the gateway ends."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from armory.accounts.query_log import QueryLog, QueryRecord
+from armory.storage.database import Database
+from armory.tasks import start
+
+
+@pytest.mark.anyio
+async def test_a_record_is_not_lost_when_its_redacting_is_cancelled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'a.db'}")
+    await database.open()
+    log = QueryLog(database, enabled=True, retention_days=1)
+    begun, go_on = threading.Event(), threading.Event()
+    redacted = log.redacted
+
+    def waiting(text: str) -> str:
+        begun.set()
+        assert go_on.wait(30)
+        return redacted(text)
+
+    monkeypatch.setattr(log, "redacted", waiting)
+    log.add(QueryRecord("q", "ann", "v1", "first", (), 9, 0.5, 1.0))
+    flushing = start(log.flush(), "a flush")
+    assert await asyncio.to_thread(begun.wait, 30)
+    log.add(QueryRecord("q", "ann", "v1", "second", (), 9, 0.5, 1.0))
+    flushing.cancel()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await flushing
+    await log.flush()
+    assert sorted(record.query for record in await log.recent()) == ["first", "second"]
+    await database.close()
