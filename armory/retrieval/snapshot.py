@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from armory.domain.tool import ToolRecord
+from armory.retrieval.lexical.intents import read_names
 from armory.retrieval.lexical.postings import Postings
 from armory.retrieval.ports import IntArray, Row, VectorView
 
@@ -54,8 +55,10 @@ def words_only(
         servers = categories = None
     if others is None or servers is None or any(a.server != b.server for a, b in others):
         servers = _codes([tool.server for tool in records])
+        read_names(servers[1])
     if others is None or categories is None or any(a.category != b.category for a, b in others):
         categories = _codes([tool.category or "" for tool in records])
+        read_names(categories[1])
     return Snapshot(records, row_of, postings, None, None, servers, categories)
 
 

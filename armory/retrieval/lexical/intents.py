@@ -6,6 +6,7 @@ the tokenizer.
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Iterable
@@ -14,6 +15,7 @@ from functools import lru_cache
 from armory.retrieval.lexical.text import terms
 
 MAX_CLAUSES = 6
+_NAMES = 10_000
 _MIN_TERMS = 2
 _VERBS = """
 add analyze analyse announce archive arrange ask assign attach backup book build buy calculate call
@@ -75,11 +77,19 @@ def clauses(text: str) -> list[tuple[int, int]]:
 _STARTS = re.compile(rf"(?:{_VERB})\b", re.IGNORECASE)
 
 
-@lru_cache(maxsize=20_000)
+@lru_cache(maxsize=2 * _NAMES)
 def _name_terms(name: str) -> tuple[frozenset[str], ...]:
     """The terms of a name as it is written and in lower case, where those differ; none empty."""
-    found = dict.fromkeys((frozenset(terms(name)), frozenset(terms(name.lower()))))
+    lower = name.lower()
+    written = frozenset(terms(name))
+    found = dict.fromkeys((written, written if lower == name else frozenset(terms(lower))))
     return tuple(words for words in found if words)
+
+
+def read_names(names: Iterable[str]) -> None:
+    """Take names apart that queries may say, so that no query waits for it."""
+    for name in itertools.islice(names, _NAMES):
+        _name_terms(name)
 
 
 def named(query: str, names: Iterable[str]) -> set[str]:

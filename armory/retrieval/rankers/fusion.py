@@ -165,15 +165,16 @@ def best_of(values: FloatArray, depth: int = DEPTH) -> IntArray:
     """Positions of the greatest values, greatest first; ties in order of position."""
     if len(values) <= depth:
         return np.argsort(-values, kind="stable")
-    part = np.flatnonzero(values >= _least(values, depth))
-    if len(part) <= _GROUPS * depth:
-        part = part[np.argsort(-values[part], kind="stable")]
-        if len(part) == depth or values[part[depth]] < values[part[depth - 1]]:
-            return part[:depth]
-    least = np.partition(values, len(values) - depth)[len(values) - depth]  # many have it
+    least = _least(values, depth)
     above = np.flatnonzero(values > least)
-    above = above[np.argsort(-values[above], kind="stable")]
-    return np.concatenate([above, np.flatnonzero(values == least)[: depth - len(above)]])
+    if len(above) > _GROUPS * depth:  # not many groups, or many values in few of them
+        high = values[above]
+        least = np.partition(high, len(above) - depth)[len(above) - depth]
+        same, above = above[high == least], above[high > least]
+    else:  # of values there may be thousands that are the same
+        same = np.flatnonzero(values == least) if len(above) < depth else above[:0]
+    best = above[np.argsort(-values[above], kind="stable")]
+    return np.concatenate([best, same])[:depth]
 
 
 def _least(values: FloatArray, depth: int) -> float:
