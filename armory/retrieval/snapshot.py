@@ -55,7 +55,7 @@ def words_only(
         servers = categories = None
     if others is None or servers is None or any(a.server != b.server for a, b in others):
         servers = _codes([tool.server for tool in records])
-        read_names(servers[1])
+        read_names(dict.fromkeys([*servers[1], *(tool.server_title for tool in records)]))
     if others is None or categories is None or any(a.category != b.category for a, b in others):
         categories = _codes([tool.category or "" for tool in records])
         read_names(categories[1])
