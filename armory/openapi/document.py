@@ -1,36 +1,30 @@
-"""An OpenAPI description: reading its text, following references inside it, its servers.
+"""An OpenAPI description: reading its text, and its servers.
 
-Owns: what counts as a description, and the bounds on reading one. References that leave the
-document are never followed. Does no I/O.
+Owns: what counts as a description, how much of one is read, and where the API is. Does no I/O.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator
+from functools import cached_property
 from typing import Any, cast
-from urllib.parse import unquote, urljoin, urlsplit
+from urllib.parse import urljoin, urlsplit
 
 import msgspec
 import yaml
 
+from armory.openapi.references import BadDescription, Object, followed
+from armory.openapi.swagger import as_openapi
+from armory.openapi.yamltext import MAX_LEVELS, TOO_DEEP, read_yaml
 from armory.protocol.nesting import deeper_than
 
 MAX_BYTES = 16 * 1024 * 1024
 MAX_YAML_BYTES = 4 * 1024 * 1024
 """YAML is read a hundred times slower than JSON."""
-MAX_LEVELS = 200
-MAX_NODES = 600_000
-MAX_HOPS = 16
-Object = Mapping[str, Any]
-_TOO_DEEP = f"it is nested deeper than {MAX_LEVELS} levels"
 _VERSION = re.compile(r"3\.\d+(\.\d+)?")
 _VARIABLE = re.compile(r"\{([^{}]*)\}")
-_Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-class BadDescription(Exception):
-    """It is no description that can be used, or a part of it is none; says why."""
 
 
 class Document:
@@ -41,16 +35,16 @@ class Document:
         origin: the URL that it came from; "" for a file.
 
     Raises:
-        BadDescription: it is none of OpenAPI 3.
+        BadDescription: it is none of OpenAPI 3, nor of Swagger 2.0.
     """
 
     def __init__(self, content: Object, origin: str = "") -> None:
-        version = content.get("openapi")
-        if "swagger" in content:
-            raise BadDescription(
-                f"it is Swagger {str(content['swagger'])[:20]}; only OpenAPI 3.x is read, so "
-                "convert it (editor.swagger.io and swagger2openapi do)"
-            )
+        version: Any = content.get("openapi")
+        if "swagger" in content and "openapi" not in content:
+            if not str(content["swagger"]).startswith("2"):
+                raise BadDescription(f"it is Swagger {str(content['swagger'])[:20]}, not 2.0")
+            content = as_openapi(content)
+            version = content["openapi"]
         if not isinstance(version, str) or not _VERSION.fullmatch(version):
             shown = repr(version)[:40]
             raise BadDescription(
@@ -68,14 +62,7 @@ class Document:
         Raises:
             BadDescription: a reference leaves the document, leads nowhere or in a circle.
         """
-        for _ in range(MAX_HOPS):
-            if not isinstance(node, dict):
-                return node
-            reference = cast("dict[str, Any]", node).get("$ref")
-            if not isinstance(reference, str):
-                return cast("dict[str, Any]", node)
-            node = self._at(reference)
-        raise BadDescription("its references lead in a circle")
+        return followed(self.content, node)
 
     def object_at(self, node: Any, what: str) -> Object:
         """The same where it has to be an object.
@@ -88,22 +75,42 @@ class Document:
             raise BadDescription(f"{what} is no object")
         return cast("dict[str, Any]", found)
 
-    def _at(self, reference: str) -> Any:
-        if not reference.startswith("#"):
-            raise BadDescription(f"it refers to another document, {reference[:200]}")
-        node: Any = self.content
-        for part in reference[1:].split("/")[1:]:
-            key = unquote(part).replace("~1", "/").replace("~0", "~")
-            if isinstance(node, dict):
-                node = cast("dict[str, Any]", node).get(key)
-            elif isinstance(node, list) and key.isdigit() and len(key) < 7:
-                items = cast("list[Any]", node)
-                node = items[int(key)] if int(key) < len(items) else None
-            else:
-                node = None
-            if node is None:
-                raise BadDescription(f"it refers to {reference[:200]}, which is not there")
-        return node
+    @cached_property
+    def place(self) -> str:
+        """Where the description says that the API is, the first of its servers; where it names
+        none and came as a file, the one that most of its operations name.
+        """
+        servers = self.content.get("servers")
+        if isinstance(servers, list) and servers:
+            return self.place_of(servers)
+        own = () if self.origin else self._own_servers()  # without servers a URL is its own API's
+        named = Counter(self.place_of(servers) for servers in own)
+        return named.most_common(1)[0][0] if named else self.place_of(None)
+
+    def places(self, configured: str | None) -> set[str]:
+        """What means the API where an operation names a server.
+
+        Args:
+            configured: what the configuration says.
+        """
+        if configured is None:
+            return {self.place}
+        return {configured, self.place} if self.content.get("servers") else {configured}
+
+    def place_of(self, servers: Any) -> str:
+        """The first of some servers, as a URL."""
+        first: Any = cast("list[Any]", servers)[0] if isinstance(servers, list) and servers else {}
+        text = _filled(cast("Object", first)) if isinstance(first, dict) else ""
+        return urljoin(self.origin, text or "/")
+
+    def _own_servers(self) -> Iterator[Any]:
+        for item in cast("dict[str, Any]", self.content.get("paths") or {}).values():
+            if isinstance(item, dict):
+                operations = cast("dict[str, Any]", item)
+                for one in (operations, *operations.values()):
+                    own = cast("Object", one).get("servers") if isinstance(one, dict) else None
+                    if own:
+                        yield own
 
     def base_url(self, configured: str | None) -> str:
         """Where the API is, without a slash at the end of its path.
@@ -116,13 +123,10 @@ class Document:
         """
         if configured is not None:
             return configured
-        servers = self.content.get("servers")
-        first: Any = cast("list[Any]", servers)[0] if isinstance(servers, list) and servers else {}
-        text = _filled(cast("Object", first)) if isinstance(first, dict) else ""
-        url = urljoin(self.origin, text or "/")
+        url = self.place
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.netloc:
-            raise BadDescription(f"it does not say where the API is ({text!r}); give base_url")
+            raise BadDescription(f"it does not say where the API is ({url[:200]!r}); give base_url")
         if self.origin and urlsplit(self.origin)[:2] != parts[:2]:
             raise BadDescription(
                 f"it comes from {urlsplit(self.origin).netloc} and says that the API is at "
@@ -167,7 +171,7 @@ def _parsed(data: bytes) -> Any:
     text = data.lstrip(b"\xef\xbb\xbf \t\r\n")
     if text.startswith(b"{"):
         if deeper_than(bytes(text), MAX_LEVELS):
-            raise BadDescription(_TOO_DEEP)
+            raise BadDescription(TOO_DEEP)
         try:
             return msgspec.json.decode(text)
         except msgspec.DecodeError:
@@ -177,40 +181,7 @@ def _parsed(data: bytes) -> Any:
             f"it is YAML of {len(data):,} bytes; at most {MAX_YAML_BYTES:,} are read: give JSON"
         )
     try:
-        _check_levels(text)
-        loaded = yaml.load(text, _Loader)
-        return _plain(loaded, [0])
+        return read_yaml(text)
     except (yaml.YAMLError, ValueError) as error:
         said = " ".join(str(error).split())[:200]
         raise BadDescription(f"it is neither JSON nor YAML: {said}") from None
-
-
-def _check_levels(text: bytes) -> None:
-    """Refuse what is nested too deeply: libyaml would end the process, as it puts it together."""
-    level = 0
-    for event in yaml.parse(text, _Loader):
-        if isinstance(event, yaml.CollectionStartEvent):
-            level += 1
-            if level > MAX_LEVELS:
-                raise BadDescription(_TOO_DEEP)
-        elif isinstance(event, yaml.CollectionEndEvent):
-            level -= 1
-
-
-def _plain(node: Any, seen: list[int]) -> Any:
-    """YAML as JSON has it: keys are text, dates too; aliases that multiply are refused."""
-    seen[0] += 1
-    if seen[0] > MAX_NODES:
-        raise BadDescription("its YAML aliases multiply without end")
-    if isinstance(node, dict):
-        items = cast("dict[Any, Any]", node).items()
-        return {_key(key): _plain(child, seen) for key, child in items}
-    if isinstance(node, list):
-        return [_plain(child, seen) for child in cast("list[Any]", node)]
-    return node if node is None or isinstance(node, str | int | float | bool) else str(node)
-
-
-def _key(key: Any) -> str:
-    if isinstance(key, bool):
-        return "true" if key else "false"
-    return str(key)

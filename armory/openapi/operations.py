@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Literal, cast
 
 from armory.openapi.document import BadDescription, Document, Object
+from armory.openapi.media import FORMS, MULTIPART, files_of, is_json, plain_body, preferred
 from armory.openapi.schemas import Schemas
 
 MAX_OPERATIONS = 2_000
@@ -121,7 +122,10 @@ class Operations:
 
 
 def read_operations(
-    document: Document, include: Sequence[str] = (), exclude: Sequence[str] = ()
+    document: Document,
+    include: Sequence[str] = (),
+    exclude: Sequence[str] = (),
+    base: str | None = None,
 ) -> Operations:
     """Every operation that is wanted; one that cannot be read costs itself alone.
 
@@ -129,8 +133,10 @@ def read_operations(
         document: the description.
         include: glob patterns of names, or of `METHOD /path`; none: all.
         exclude: likewise; wins.
+        base: where the API is said to be by the configuration; None: where the description says.
     """
     found = Operations()
+    places = frozenset(place.rstrip("/") for place in document.places(base))
     for path, method, item, operation in _each(document, found):
         name = _name(method, path, operation, found.by_name)
         labels = (name, f"{method.upper()} {path}")
@@ -140,7 +146,9 @@ def read_operations(
             found.left_out.append((name, f"there are more than {MAX_OPERATIONS:,} operations"))
             continue
         try:
-            found.by_name[name] = _Reader(document, item, operation).read(name, method, path)
+            found.by_name[name] = _Reader(document, item, operation, places).read(
+                name, method, path
+            )
         except BadDescription as problem:
             found.left_out.append((name, str(problem)))
         except RecursionError:
@@ -161,11 +169,12 @@ def _each(
             continue
         for method in METHODS:
             if method in item:
-                operation: Any = item[method]
-                if isinstance(operation, dict):
-                    yield path, method, item, cast("dict[str, Any]", operation)
+                try:
+                    operation = document.object_at(item[method], "it")
+                except BadDescription as problem:
+                    found.left_out.append((f"{method.upper()} {path}", str(problem)))
                 else:
-                    found.left_out.append((f"{method.upper()} {path}", "it is no object"))
+                    yield path, method, item, cast("dict[str, Any]", operation)
 
 
 def _any(labels: Sequence[str], patterns: Sequence[str]) -> bool:
@@ -186,7 +195,14 @@ def _name(method: str, path: str, operation: Object, taken: Mapping[str, object]
 
 
 class _Reader:
-    def __init__(self, document: Document, item: Object, operation: dict[str, Any]) -> None:
+    def __init__(
+        self,
+        document: Document,
+        item: Object,
+        operation: dict[str, Any],
+        places: frozenset[str],
+    ) -> None:
+        self._places = places
         self._document = document
         self._item = item
         self._operation = operation
@@ -196,8 +212,9 @@ class _Reader:
 
     def read(self, name: str, method: str, path: str) -> Operation:
         for where in (self._item, self._operation):
-            if where.get("servers"):
-                raise BadDescription("it has servers of its own, which are not asked")
+            own = self._document.place_of(where["servers"]) if where.get("servers") else ""
+            if own and own.rstrip("/") not in self._places:
+                raise BadDescription(f"it has servers of its own, {own[:200]}, which are not asked")
         parameters = tuple(self._parameters(path))
         missing = set(_PATH_NAME.findall(path)) - {p.name for p in parameters if p.place == "path"}
         if missing:
@@ -236,6 +253,14 @@ class _Reader:
         return text if len(text) <= _TEXT_CHARS else f"{text[: _TEXT_CHARS - 3]}..."
 
     def _parameters(self, path: str) -> Iterator[Parameter]:
+        found = self._given(path)
+        if len(found) > MAX_PARAMETERS:
+            raise BadDescription(f"it has more than {MAX_PARAMETERS} parameters")
+        for (place, name), parameter in found.items():
+            yield self._parameter(cast("Place", place), name, parameter)
+
+    def _given(self, path: str) -> dict[tuple[str, str], Object]:
+        """The parameters that are described, by place and name; an operation's own win."""
         found: dict[tuple[str, str], Object] = {}
         for where in (self._item, self._operation):
             listed: Any = where.get("parameters") or []
@@ -252,10 +277,7 @@ class _Reader:
                     raise BadDescription(f"no {place} can be called {name[:80]!r}")
                 if place != "path" or f"{{{name}}}" in path:
                     found[place, name] = parameter
-        if len(found) > MAX_PARAMETERS:
-            raise BadDescription(f"it has more than {MAX_PARAMETERS} parameters")
-        for (place, name), parameter in found.items():
-            yield self._parameter(cast("Place", place), name, parameter)
+        return found
 
     def _parameter(self, place: Place, name: str, parameter: Object) -> Parameter:
         content = parameter.get("content")
@@ -265,8 +287,6 @@ class _Reader:
             schema = cast("Object", media).get("schema") if isinstance(media, dict) else None
         styles = _STYLES[place]
         style = parameter.get("style", styles[0])
-        if style not in styles:
-            raise BadDescription(f"its parameter {name!r} has the style {str(style)[:40]!r}")
         argument = name if name not in self._properties else f"{name}_{place}"
         described = self._schemas.whole(schema)
         text = parameter.get("description")
@@ -276,6 +296,10 @@ class _Reader:
         if place == "path" or parameter.get("required") is True:
             self._required.append(argument)
         explode = parameter.get("explode")
+        if style == "simple" and place == "query":  # it can only mean one text with commas
+            style, explode = "form", explode is True
+        if style not in styles:
+            raise BadDescription(f"its parameter {name!r} has the style {str(style)[:40]!r}")
         return Parameter(
             argument,
             name,
@@ -293,74 +317,15 @@ class _Reader:
         content = body.get("content")
         if not isinstance(content, dict) or not content:
             raise BadDescription("its requestBody has no content")
-        media_type, media = _preferred(cast("dict[str, Any]", content))
+        media_type, media = preferred(cast("dict[str, Any]", content))
         described = self._schemas.whole(cast("Object", media).get("schema"))
         if isinstance(body.get("description"), str):
             described.setdefault("description", body["description"].strip()[:_TEXT_CHARS])
         argument = "body" if "body" not in self._properties else "request_body"
-        binary = _files(described)
-        if not is_json(media_type) and media_type not in _FORMS:
-            described = _plain_body(media_type, described)
+        binary = files_of(described)
+        if not is_json(media_type) and media_type not in FORMS:
+            described = plain_body(media_type, described)
         self._properties[argument] = described
         if body.get("required") is True:
             self._required.append(argument)
         return Body(argument, media_type, binary if media_type == MULTIPART else frozenset())
-
-
-FORM = "application/x-www-form-urlencoded"
-MULTIPART = "multipart/form-data"
-_FORMS = (FORM, MULTIPART)
-
-
-def is_json(media_type: str) -> bool:
-    """Whether a media type is JSON, or something whose syntax is."""
-    kind = media_type.partition(";")[0].strip().lower()
-    return kind == "application/json" or kind.endswith("+json")
-
-
-def is_text(media_type: str) -> bool:
-    """Whether a media type is read as text."""
-    kind = media_type.partition(";")[0].strip().lower()
-    return kind.startswith("text/") or kind.endswith(("/xml", "+xml", "/yaml", "/x-ndjson"))
-
-
-def _preferred(content: Mapping[str, Any]) -> tuple[str, Any]:
-    """The media type to send: JSON, a form, else the first that names one."""
-    kinds = {kind: media for kind, media in content.items() if isinstance(media, dict)}
-    for wanted in (is_json, FORM.__eq__, MULTIPART.__eq__, is_text):
-        for kind, media in kinds.items():
-            if wanted(kind.partition(";")[0].strip().lower()):
-                return kind.partition(";")[0].strip().lower(), media
-    for kind, media in kinds.items():
-        if kind == "*/*":
-            return "application/json", media
-        if "*" not in kind:
-            return kind, media
-    raise BadDescription("its requestBody names no media type that can be sent")
-
-
-def _files(schema: Mapping[str, Any]) -> frozenset[str]:
-    """The members of a form that are files; their schemas are made to ask for base64."""
-    properties = schema.get("properties")
-    if not isinstance(properties, dict):
-        return frozenset()
-    found: set[str] = set()
-    for name, part in cast("dict[str, dict[str, Any]]", properties).items():
-        if part.get("format") == "binary" or "contentMediaType" in part:
-            found.add(name)
-            part.pop("format", None)
-            part["contentEncoding"] = "base64"
-    return frozenset(found)
-
-
-def _plain_body(media_type: str, described: Mapping[str, Any]) -> dict[str, Any]:
-    """The schema of a body that is neither JSON nor a form: text, or bytes as base64."""
-    kept = {k: v for k, v in described.items() if k in ("title", "description")}
-    if is_text(media_type):
-        return {**kept, "type": "string", "contentMediaType": media_type}
-    return {
-        **kept,
-        "type": "string",
-        "contentMediaType": media_type,
-        "contentEncoding": "base64",
-    }

@@ -16,7 +16,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from armory.openapi.operations import FORM, MULTIPART, Body, Operation, Parameter, is_json, is_text
+from armory.openapi.media import FORM, MULTIPART, is_json, is_text
+from armory.openapi.operations import Body, Operation, Parameter
 
 _RESERVED = ":/?#[]@!$&'()*+,;="
 

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from armory.openapi.operations import is_json, is_text
+from armory.openapi.media import is_json, is_text
 
 _ERROR_CHARS = 4_000
 _LINK_CHARS = 8_000

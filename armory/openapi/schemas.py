@@ -9,11 +9,15 @@ from __future__ import annotations
 from typing import Any, cast
 
 from armory.openapi.document import BadDescription, Document, Object
+from armory.openapi.keywords import usable
 
 MAX_NODES = 1_500
 MAX_LEVELS = 14
 _DROPPED = frozenset(
-    ("$schema", "$id", "$anchor", "$comment", "xml", "externalDocs", "discriminator", "example")
+    (
+        *("$schema", "$id", "$anchor", "$comment", "$dynamicAnchor", "$dynamicRef"),
+        *("$recursiveAnchor", "$recursiveRef", "xml", "externalDocs", "discriminator", "example"),
+    )
 )
 _SCHEMAS = frozenset(("items", "additionalProperties", "not", "contains", "propertyNames"))
 _LISTS = frozenset(("allOf", "anyOf", "oneOf", "prefixItems"))
@@ -69,7 +73,8 @@ class Schemas:
             if key not in _DROPPED and not key.startswith("x-"):
                 self._member(written, key, value, within, level)
         _require_only_shown(given, written)
-        return self._from_30(given, written) if self._document.before_31 else written
+        _as_2020(given, written)
+        return {key: value for key, value in written.items() if usable(key, value)}
 
     def _member(
         self, written: dict[str, Any], key: str, value: Any, within: tuple[str, ...], level: int
@@ -99,19 +104,19 @@ class Schemas:
             return False  # said where the schema itself is written
         return isinstance(found, dict) and cast("Object", found).get(self._hidden) is True
 
-    def _from_30(self, given: Object, written: dict[str, Any]) -> dict[str, Any]:
-        """The few words that mean something else in OpenAPI 3.0."""
-        for bound, word in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
-            exclusive = written.get(word)
-            if isinstance(exclusive, bool):
-                del written[word]
-                if exclusive and bound in written:
-                    written[word] = written.pop(bound)
-        if given.get("nullable") is True and isinstance(written.get("type"), str):
-            written["type"] = [written["type"], "null"]
-            if isinstance(written.get("enum"), list) and None not in written["enum"]:
-                written["enum"] = [*written["enum"], None]
-        return written
+
+def _as_2020(given: Object, written: dict[str, Any]) -> None:
+    """The few words that mean something else in OpenAPI 3.0; those of 3.1 have them as well."""
+    for bound, word in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        exclusive = written.get(word)
+        if isinstance(exclusive, bool):
+            del written[word]
+            if exclusive and bound in written:
+                written[word] = written.pop(bound)
+    if given.get("nullable") is True and isinstance(written.get("type"), str):
+        written["type"] = [written["type"], "null"]
+        if isinstance(written.get("enum"), list) and None not in written["enum"]:
+            written["enum"] = [*written["enum"], None]
 
 
 def _require_only_shown(given: Object, written: dict[str, Any]) -> None:

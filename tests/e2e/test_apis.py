@@ -109,7 +109,7 @@ async def rig(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Rig]:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     host = f"http://127.0.0.1:{runner.addresses[0][1]}"
     (folder / "none.yaml").write_text("openapi: 3.1.0\npaths: {/x: 7}\n")
-    (folder / "old.json").write_text('{"swagger": "2.0", "paths": {}}')
+    (folder / "old.json").write_text('{"swagger": "1.2", "paths": {}}')
     upstreams: dict[str, Any] = {
         file.stem: {"openapi": str(file), "base_url": f"{host}/{file.stem}"}
         for file in sorted(DATA.iterdir())
@@ -148,7 +148,7 @@ async def test_twenty_descriptions_and_three_that_are_none(rig: Rig) -> None:
     assert len(up) == 21
     status = rig.runtime.supervisor.status()
     reasons = {key: str(status[key]) for key in ("old", "none", "gone")}
-    assert "Swagger 2.0" in reasons["old"]
+    assert "Swagger 1.2" in reasons["old"]
     assert "no operation that can be called; /x" in reasons["none"]
     assert "not-there.yaml" in reasons["gone"]
 

@@ -115,7 +115,7 @@ def _read(place: str) -> bytes:
 def _api(spec: UpstreamSpec, data: bytes, origin: str) -> Api:
     document = read_document(data, origin)
     base = document.base_url(spec.base_url)
-    operations = read_operations(document, spec.include, spec.exclude)
+    operations = read_operations(document, spec.include, spec.exclude, spec.base_url)
     if not operations.by_name:
         name, why = operations.left_out[0] if operations.left_out else ("", "")
         because = f"; {name}: {why}" if name else ""

@@ -34,7 +34,7 @@ def post(schema: Any) -> dict[str, Any]:
         (b"{}", "'openapi' is None"),
         (b"openapi: 3", "'openapi' is 3; expected a version"),
         (b"openapi: 2.0.0", "'2.0.0'"),
-        (b"swagger: '2.0'", "Swagger 2.0"),
+        (b"swagger: '1.2'", "Swagger 1.2"),
         (b"openapi: 3.0.0\npaths: []", "'paths' is no object"),
         (b"[" * 100_000, "nested deeper than"),
         (b'{"a":' * 100_000, "nested deeper than"),

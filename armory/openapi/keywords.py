@@ -1,0 +1,112 @@
+"""Words of a JSON Schema: which of them say something that a reader can use.
+
+Owns: what each word's value has to be. Descriptions have `type: any`, `required: true` at a
+member, and patterns of other languages; a client that compiles schemas refuses a tool for one.
+Does no I/O.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from typing import Any, cast
+
+_TYPES = frozenset(("array", "boolean", "integer", "null", "number", "object", "string"))
+_PATTERN_CHARS = 1_000
+_PATTERNS_KEPT = 30_000
+_SET_SIGNS = ("[[", "--", "&&", "~~", "||")
+"""Python warns of these within a set; elsewhere they mean nothing new."""
+
+
+def usable(word: str, value: Any) -> bool:
+    """Whether a word may stand with this value."""
+    check = _CHECKS.get(word)
+    return check is None or check(value)
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _flag(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _array(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def _filled(value: Any) -> bool:
+    return isinstance(value, list) and bool(cast("list[Any]", value))
+
+
+def _object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _schema(value: Any) -> bool:
+    return isinstance(value, dict | bool)
+
+
+def _step(value: Any) -> bool:
+    return _number(value) and value > 0
+
+
+def _type(value: Any) -> bool:
+    if isinstance(value, str):
+        return value in _TYPES
+    if not isinstance(value, list):
+        return False
+    kinds = cast("list[Any]", value)
+    known = all(isinstance(kind, str) and kind in _TYPES for kind in kinds)
+    return known and 0 < len(kinds) == len(set(kinds))
+
+
+def _pattern(value: Any) -> bool:
+    return isinstance(value, str) and len(value) <= _PATTERN_CHARS and _compiles(value)
+
+
+@lru_cache(_PATTERNS_KEPT)
+def _compiles(pattern: str) -> bool:
+    if "(?P" in pattern:
+        return False
+    if any(pair in pattern for pair in _SET_SIGNS):
+        return True
+    try:
+        re.compile(pattern)
+    except (re.error, OverflowError, RecursionError):
+        return False
+    return True
+
+
+def _names(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(v, str) for v in cast("list[Any]", value))
+
+
+_CHECKS: Mapping[str, Callable[[Any], bool]] = {
+    **dict.fromkeys(("title", "description", "format", "contentEncoding"), _text),
+    **dict.fromkeys(("contentMediaType", "$comment"), _text),
+    **dict.fromkeys(("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum"), _number),
+    **dict.fromkeys(("minLength", "maxLength", "minItems", "maxItems"), _count),
+    **dict.fromkeys(("minProperties", "maxProperties", "minContains", "maxContains"), _count),
+    **dict.fromkeys(("uniqueItems", "deprecated"), _flag),
+    **dict.fromkeys(("allOf", "anyOf", "oneOf", "prefixItems"), _filled),
+    **dict.fromkeys(("properties", "patternProperties", "dependentRequired"), _object),
+    **dict.fromkeys(("items", "additionalProperties", "not", "contains", "propertyNames"), _schema),
+    **dict.fromkeys(("if", "then", "else", "unevaluatedProperties", "unevaluatedItems"), _schema),
+    "multipleOf": _step,
+    "enum": _filled,
+    "examples": _array,
+    "required": _names,
+    "pattern": _pattern,
+    "type": _type,
+}

@@ -1,0 +1,83 @@
+"""YAML as JSON has it.
+
+Owns: which plain words mean something (those of YAML 1.2: `no` and `on` are texts, so are dates),
+and the bounds on reading. Does no I/O.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, ClassVar, cast
+
+import yaml
+
+from armory.openapi.references import BadDescription
+
+MAX_LEVELS = 200
+MAX_NODES = 600_000
+TOO_DEEP = f"it is nested deeper than {MAX_LEVELS} levels"
+_Base: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+_WORDS = (
+    ("bool", r"true|True|TRUE|false|False|FALSE", "tTfF"),
+    ("null", r"~|null|Null|NULL|", ["~", "n", "N", ""]),
+    ("int", r"[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]+", "-+0123456789"),
+    ("float", r"[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?", "-+.0123456789"),
+    ("float", r"[-+]?[0-9]+[eE][-+]?[0-9]+", "-+0123456789"),
+    ("merge", r"<<", "<"),
+)
+
+
+class _Loader(_Base):
+    """As `CSafeLoader`; what is no JSON value stays a text."""
+
+    yaml_implicit_resolvers: ClassVar[dict[str, Any]] = {}
+
+
+for _kind, _pattern, _first in _WORDS:
+    _tag = f"tag:yaml.org,2002:{_kind}"
+    _Loader.add_implicit_resolver(_tag, re.compile(f"^(?:{_pattern})$"), list(_first))
+
+
+def read_yaml(text: bytes) -> Any:
+    """The value of a text.
+
+    Raises:
+        BadDescription: it is nested too deeply, or its aliases have no end.
+        yaml.YAMLError: it is no YAML; `ValueError`: nor has it values that can be read.
+    """
+    _check_levels(text)
+    return _plain(yaml.load(text, _Loader), [0])
+
+
+def _check_levels(text: bytes) -> None:
+    """Refuse what is nested too deeply: libyaml would end the process, as it puts it together."""
+    level = 0
+    for event in yaml.parse(text, _Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            level += 1
+            if level > MAX_LEVELS:
+                raise BadDescription(TOO_DEEP)
+        elif isinstance(event, yaml.CollectionEndEvent):
+            level -= 1
+
+
+def _plain(node: Any, seen: list[int]) -> Any:
+    """Keys are text; aliases that multiply are refused."""
+    seen[0] += 1
+    if seen[0] > MAX_NODES:
+        raise BadDescription("its YAML aliases multiply without end")
+    if isinstance(node, dict):
+        items = cast("dict[Any, Any]", node).items()
+        return {_key(key): _plain(child, seen) for key, child in items}
+    if isinstance(node, list):
+        return [_plain(child, seen) for child in cast("list[Any]", node)]
+    if isinstance(node, float) and not math.isfinite(node):
+        return str(node)
+    return node if node is None or isinstance(node, str | int | float | bool) else str(node)
+
+
+def _key(key: Any) -> str:
+    if isinstance(key, bool):
+        return "true" if key else "false"
+    return str(key)
