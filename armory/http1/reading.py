@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Any, Protocol, Self
-
-import aiohttp
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias
 
 from armory.http1.eventstream import Event, EventParser
 from armory.http1.response import Response
+
+if TYPE_CHECKING:
+    import aiohttp
 
 _LINGER_S = 1.0
 _PART_BYTES = 16 * 1024
@@ -22,7 +23,7 @@ events."""
 _PART_LINES = 500
 _TURN_S = 0.005
 """So long one stream may keep the event loop."""
-Answer = aiohttp.ClientResponse | Response
+Answer: TypeAlias = "aiohttp.ClientResponse | Response"
 """A response, whichever client it came by (through a proxy it is aiohttp's)."""
 
 

@@ -9,15 +9,16 @@ import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from ssl import SSLContext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote_plus
 
-import aiohttp
 import msgspec
-from aiohttp.helpers import is_ip_address
 from yarl import URL
 
 from armory.oauth.guard import NotPublic, is_public, must_be_public, public_socket
+
+if TYPE_CHECKING:
+    import aiohttp
 
 _BODY_BYTES = 1 << 20
 _decode = msgspec.json.Decoder(dict[str, Any]).decode
@@ -52,6 +53,9 @@ class Route:
         Raises:
             NotPublic: the URL names another one, and a proxy would make the connection.
         """
+        import aiohttp  # heavy, and seldom needed by a command
+        from aiohttp.helpers import is_ip_address
+
         if self.named is None or not await must_be_public(url, self.named):
             return aiohttp.TCPConnector()
         if self.proxy is None:
@@ -108,6 +112,8 @@ async def answered(
     Raises:
         NoAnswer: none came in time.
     """
+    import aiohttp  # heavy, and seldom needed by a command
+
     timeout = aiohttp.ClientTimeout(total=route.timeout_s)
     try:
         connector = await route.connector(url)

@@ -5,10 +5,9 @@ Owns: `HttpLink`, the hot path toward HTTP upstreams. Never imports a transport 
 
 from __future__ import annotations
 
-import aiohttp
-
 from armory.errors import UpstreamTimeout
 from armory.http1.eventstream import EventParser, EventTooLarge
+from armory.http1.failing import broken
 from armory.http1.pool import Fields
 from armory.http1.reading import BodyTooLarge, EventReader, let_go, read_body
 from armory.protocol import jsonrpc
@@ -96,7 +95,7 @@ class HttpLink(BaseLink):
                 f"upstream {self.server!r} did not answer {call.method} within {timeout_s:g} s",
                 upstream=self.server,
             ) from None
-        except (aiohttp.ClientError, OSError) as error:
+        except broken() as error:
             raise self._client.failed(error) from error
         except (BodyTooLarge, EventTooLarge, UnreadableMessage) as error:
             raise self.unintelligible(str(error)) from None

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import asyncio
 
-import aiohttp
-
 from armory.errors import UpstreamUnavailable
 from armory.http1.eventstream import Event, EventTooLarge
+from armory.http1.failing import broken
 from armory.http1.reading import BodyTooLarge
 from armory.protocol.outline import PIECE_BYTES
 from armory.protocol.rawjson import excerpt
@@ -26,14 +25,10 @@ from armory.upstreams.session.budget import Budget
 from armory.upstreams.transports.error_bodies import is_message
 from armory.upstreams.transports.http_failures import http_failure
 
-STREAM_ERRORS = (
-    aiohttp.ClientError,
-    OSError,
-    EventTooLarge,
-    BodyTooLarge,
-    UpstreamUnavailable,
-)
-"""What ends an event stream that is read."""
+
+def stream_errors() -> tuple[type[Exception], ...]:
+    """What ends an event stream that is read, for `except`."""
+    return (*broken(), EventTooLarge, BodyTooLarge, UpstreamUnavailable)
 
 
 async def _decoded(data: bytes | bytearray) -> list[UpstreamMessage]:

@@ -10,13 +10,13 @@ import asyncio
 import math
 import ssl
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import aiohttp
 from yarl import URL
 
 from armory.domain.principal import Principal
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.http1.failing import broken
 from armory.http1.pool import Connections, Fields
 from armory.http1.reading import Answer
 from armory.http1.response import BadAnswer, ClosedEarly, NoConnection
@@ -27,6 +27,9 @@ from armory.upstreams.oauth.tokens import Tokens
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_failures import HttpFailure, failure_of
 
+if TYPE_CHECKING:
+    import aiohttp
+
 JSON_AND_EVENTS = "application/json, text/event-stream"
 # Below the five seconds after which uvicorn and Node close an idle connection: a request must not
 # go out on a connection that the other side is closing.
@@ -36,9 +39,6 @@ _OWN_HEADERS = {"User-Agent": "armory"}
 _REDIRECTS = frozenset((307, 308))
 _REDIRECTED_S = 60.0
 """So long a redirect holds without being asked for again; an error ends it at once."""
-
-
-_UNTRUSTED = (aiohttp.ClientConnectorCertificateError, ssl.SSLCertVerificationError)
 
 
 def reusable(headers: Mapping[str, str]) -> Fields:
@@ -229,7 +229,7 @@ class HttpClient:
             )
         except TimeoutError:
             raise
-        except (aiohttp.ClientError, OSError, ValueError) as error:
+        except (*broken(), ValueError) as error:
             raise self.failed(error) from error
 
     def _timed_out(self, what: str, timeout_s: float) -> UpstreamTimeout:
@@ -244,18 +244,14 @@ class HttpClient:
     def failed(self, error: Exception) -> UpstreamUnavailable:
         """The error for a failed exchange; never shows credentials that a URL may carry."""
         where = f"{self.url.scheme}://{self.url.raw_host}:{self.url.port}"
-        if isinstance(error, _UNTRUSTED):
+        if isinstance(error, ssl.SSLCertVerificationError):
             what = f"the certificate of {where} is not trusted (see 'tls')"
         elif isinstance(error, NoConnection):
             what = f"no connection to {where} ({error})"
         elif isinstance(error, ClosedEarly | BadAnswer):
             what = f"{where}: {error}"
-        elif isinstance(error, aiohttp.ClientConnectorError):
-            what = f"no connection to {where} ({error.os_error.strerror or error.os_error})"
-        elif isinstance(error, aiohttp.ServerDisconnectedError):
-            what = f"{where} closed the connection without an answer"
         else:
-            what = f"the exchange with {where} failed ({type(error).__name__}: {error})"
+            what = _through_a_proxy(error, where)
         return UpstreamUnavailable(f"upstream {self._spec.key!r}: {what}", upstream=self._spec.key)
 
     async def failure(self, response: Answer) -> HttpFailure:
@@ -263,6 +259,8 @@ class HttpClient:
         return await failure_of(self._spec.key, response)
 
     def _open(self) -> aiohttp.ClientSession:
+        import aiohttp  # only for proxies
+
         connector = aiohttp.TCPConnector(
             limit=0, keepalive_timeout=_KEEPALIVE_S, ssl=self._ssl, ttl_dns_cache=60
         )
@@ -276,6 +274,8 @@ class HttpClient:
     def _timeout(self, timeout_s: float) -> aiohttp.ClientTimeout:
         known = self._timeouts.get(timeout_s)
         if known is None:
+            import aiohttp  # only for proxies
+
             if len(self._timeouts) > 64:
                 self._timeouts.clear()
             known = aiohttp.ClientTimeout(
@@ -342,3 +342,14 @@ def _tls(spec: UpstreamSpec) -> ssl.SSLContext | bool:
             upstream=spec.key,
         ) from None
     return context
+
+
+def _through_a_proxy(error: Exception, where: str) -> str:
+    """What aiohttp's errors say, and any that nobody knows."""
+    import aiohttp  # only for proxies
+
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"no connection to {where} ({error.os_error.strerror or error.os_error})"
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return f"{where} closed the connection without an answer"
+    return f"the exchange with {where} failed ({type(error).__name__}: {error})"

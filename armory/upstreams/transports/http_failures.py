@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import asyncio
 
-import aiohttp
-
 from armory.errors import UpstreamUnavailable
+from armory.http1.failing import broken
 from armory.http1.reading import Answer
 from armory.upstreams.transports.error_bodies import said_in
 
@@ -67,7 +66,7 @@ async def failure_of(server: str, response: Answer) -> HttpFailure:
         async with asyncio.timeout(5):
             while len(body) < 65_536 and (chunk := await response.content.readany()):
                 body += chunk
-    except (TimeoutError, aiohttp.ClientError):
+    except broken():
         pass
     finally:
         response.close()

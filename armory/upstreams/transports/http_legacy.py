@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import aiohttp
 import structlog
 
 from armory.errors import UpstreamUnavailable
 from armory.http1.eventstream import EventParser, EventTooLarge
+from armory.http1.failing import broken
 from armory.http1.pool import Fields
 from armory.http1.reading import BodyTooLarge, EventReader, let_go, read_body
 from armory.protocol import jsonrpc
@@ -124,7 +124,7 @@ class LegacyHttpLink(StatefulLink):
             return await self._in_session(call, scope)
         except TimeoutError:
             raise
-        except (aiohttp.ClientError, OSError) as error:
+        except broken() as error:
             raise self._client.failed(error) from error
         except (BodyTooLarge, EventTooLarge, UnreadableMessage) as error:
             raise self.unintelligible(str(error)) from None
@@ -224,7 +224,7 @@ class LegacyHttpLink(StatefulLink):
                                 let_go(response)
                                 return reply
                         await self.rest()
-            except (aiohttp.ClientError, OSError) as error:
+            except broken() as error:
                 log.debug("upstream_stream_broken", upstream=self.server, error=repr(error))
             response.close()
             resumes = 0 if parser.last_id != before else resumes

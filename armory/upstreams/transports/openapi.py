@@ -10,11 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-import aiohttp
 from msgspec import Raw
 from yarl import URL
 
 from armory.errors import UpstreamTimeout
+from armory.http1.failing import broken
 from armory.http1.reading import BodyTooLarge, read_body
 from armory.openapi.operations import Operation, Operations
 from armory.openapi.requests import BadArguments, request_for
@@ -128,7 +128,7 @@ class OpenApiLink(BaseLink):
                 f"upstream {self.server!r} did not answer {operation.name} within {timeout_s:g} s",
                 upstream=self.server,
             ) from None
-        except (aiohttp.ClientError, OSError) as error:
+        except broken() as error:
             raise self._client.failed(error) from error
         except BodyTooLarge as error:
             raise self.unintelligible(str(error)) from None

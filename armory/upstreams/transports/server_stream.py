@@ -16,7 +16,7 @@ from armory.protocol.headers import LAST_EVENT_ID
 from armory.protocol.upstream_messages import UpstreamMessage
 from armory.tasks import spawn, stop
 from armory.upstreams.session.base import BaseLink
-from armory.upstreams.transports.http_answers import STREAM_ERRORS, messages_in
+from armory.upstreams.transports.http_answers import messages_in, stream_errors
 from armory.upstreams.transports.http_client import HttpClient
 
 log = structlog.get_logger(__name__)
@@ -98,7 +98,7 @@ class ServerStream:
                         self._failures += 1
                 finally:
                     response.close()
-            except STREAM_ERRORS as error:
+            except stream_errors() as error:
                 self._failures += 1
                 log.debug("upstream_get_stream_lost", upstream=self._spec.key, error=str(error))
             await asyncio.sleep(pause_s(parser, self._failures))

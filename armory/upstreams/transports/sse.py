@@ -17,7 +17,7 @@ from armory.protocol.versions import VERSION_HEADER_SINCE
 from armory.tasks import spawn, stop
 from armory.upstreams.session.base import LinkContext
 from armory.upstreams.session.duplex import DuplexLink
-from armory.upstreams.transports.http_answers import STREAM_ERRORS
+from armory.upstreams.transports.http_answers import stream_errors
 from armory.upstreams.transports.http_client import HttpClient
 
 _FOREVER_S = 10 * 86_400.0
@@ -104,7 +104,7 @@ class SseLink(DuplexLink):
                         return
                     elif event.name == "message" and (pause_s := self.received(event.data)):
                         await asyncio.sleep(pause_s)
-        except STREAM_ERRORS as error:
+        except stream_errors() as error:
             reason = f"its event stream broke: {error}"
         finally:
             response.close()

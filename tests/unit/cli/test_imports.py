@@ -80,9 +80,9 @@ def loaded(arguments: tuple[str, ...], folder: Path, program: str = PROGRAM) -> 
             "armory.config.home",
             (*ARRAYS, *HTTP, *MODELS, *REMOTE),
         ),
-        (("tools", *NOWHERE), "aiohttp", (*ARRAYS, *MODELS, *REMOTE)),
-        (("call", *NOWHERE, "tool"), "aiohttp", (*ARRAYS, *MODELS, *REMOTE)),
-        (("search", *NOWHERE, "words"), "aiohttp", (*ARRAYS, *MODELS, *REMOTE)),
+        (("tools", *NOWHERE), "httptools", ("aiohttp", *ARRAYS, *MODELS, *REMOTE)),
+        (("call", *NOWHERE, "tool"), "httptools", ("aiohttp", *ARRAYS, *MODELS, *REMOTE)),
+        (("search", *NOWHERE, "words"), "httptools", ("aiohttp", *ARRAYS, *MODELS, *REMOTE)),
     ],
     ids=["keys", "validate", "status", "tools", "call", "search"],
 )
