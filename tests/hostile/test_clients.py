@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import gc
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+import weakref
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import structlog
@@ -28,7 +30,8 @@ from armory.wire.http.answers import JsonAnswer, write_event
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 20
 LARGE = b"x" * (6 << 20)
-Serve = Callable[[ListenSettings], Awaitable[Listening]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+Serve = Callable[..., Awaitable[Listening]]
 Pipe = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 CLIENTS: list[asyncio.StreamWriter] = []
 
@@ -64,7 +67,7 @@ async def _stream(request: web.Request) -> web.StreamResponse:
 async def serve() -> AsyncIterator[Serve]:
     begun: list[Listening] = []
 
-    async def begin(limits: ListenSettings) -> Listening:
+    async def begin(limits: ListenSettings, more: Mapping[str, Handler] = {}) -> Listening:
         app = make_app(body_bytes=1 << 20)
         settings = replace(limits, drain_timeout_s=0.1)
         app.router.add_get("/healthz", _health)
@@ -72,6 +75,8 @@ async def serve() -> AsyncIterator[Serve]:
         app.router.add_post("/large", _large)
         app.router.add_post("/event", _event)
         app.router.add_post("/stream", _stream)
+        for path, handler in more.items():
+            app.router.add_post(path, handler)
         begun.append(await listen(app, bind("127.0.0.1", 0), settings=settings))
         return begun[0]
 
@@ -235,6 +240,31 @@ async def test_what_is_read_of_a_large_answer_is_held_until_its_end(
     await until(lambda: listening.connections.unread >= len(LARGE))
     writer.transport.abort()
     await until(lambda: not listening.connections.unread)
+
+
+class Large(bytearray):
+    """An answer that can be watched."""
+
+
+async def test_nothing_is_left_of_an_answer_whose_client_went_away(serve: Serve) -> None:
+    left: list[weakref.ref[Large]] = []
+
+    async def answer(_request: web.Request) -> web.StreamResponse:
+        large = Large(LARGE)
+        left.append(weakref.ref(large))
+        return JsonAnswer((cast("bytes", large),))
+
+    listening = await serve(ListenSettings(), {"/watched": answer})
+    gc.collect()
+    gc.disable()
+    try:
+        _, writer = await connect(listening, posted("/watched"))
+        await until(lambda: listening.connections.unread >= len(LARGE))
+        writer.transport.abort()
+        await until(lambda: not len(listening.connections))
+        await until(lambda: left[0]() is None)
+    finally:
+        gc.enable()
 
 
 MALFORMED = {

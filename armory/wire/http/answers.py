@@ -26,6 +26,7 @@ _JOINED_BYTES = 1 << 20
 """Bodies up to this size are copied into one piece: one write costs less than several. Larger ones
 are written piece by piece as the client reads, so that nothing of them is held twice."""
 _HEAD = f"Content-Type: {JSON_TYPE}\r\nServer: {SERVER_SOFTWARE}\r\nDate: %s\r\nContent-Length: "
+_CLOSED = "the client has closed the connection"
 _lines: dict[int, bytes] = {}
 
 
@@ -118,27 +119,37 @@ class JsonAnswer(web.StreamResponse):
         head = b"%b%b%d\r\n\r\n" % (_status_line(self.status), _constant(), size)
         transport, writer = request.transport, request.writer
         if transport is None or transport.is_closing():
-            raise ConnectionResetError("the client has closed the connection")
+            raise ConnectionResetError(_CLOSED)
         writer.output_size += len(head) + size
         if size <= _JOINED_BYTES:
             transport.write(b"".join((head, *self._parts)))
         else:
-            await _write_slowly(request, transport, (head, *self._parts), len(head) + size)
+            parts, self._parts = [head, *self._parts], ()
+            await _write_slowly(request, transport, parts, len(head) + size)
         await writer.drain()
 
 
 async def _write_slowly(
-    request: web.BaseRequest, transport: asyncio.Transport, parts: Sequence[Part], size: int
+    request: web.BaseRequest, transport: asyncio.Transport, parts: list[Part], size: int
 ) -> None:
-    """Write no more than the client reads; the connection is told that all is held meanwhile."""
+    """Write no more than the client reads; the connection is told that all is held meanwhile.
+
+    Leaves nothing in `parts`: aiohttp's error, where the client goes away, is held by what it
+    waited for, and by its trace holds everybody on the way until garbage goes.
+    """
     connection = request.protocol
-    with _holding(request, size):
-        for piece in _pieces(parts):
-            transport.write(piece)
-            if connection.writing_paused:
-                await request.writer.drain()
-                if transport.is_closing():
-                    raise ConnectionResetError("the client has closed the connection")
+    piece: Part = b""
+    try:
+        with _holding(request, size):
+            for piece in _pieces(parts):
+                transport.write(piece)
+                if connection.writing_paused:
+                    await request.writer.drain()
+                    if transport.is_closing():
+                        raise ConnectionResetError(_CLOSED)
+    finally:
+        piece = b""
+        parts.clear()
 
 
 async def write_event(
