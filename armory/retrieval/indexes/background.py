@@ -43,18 +43,15 @@ class Background:
         codes = np.fromiter((zlib.crc32(k.encode("utf-8", "replace")) for k in keys), np.uint32)
         return np.sort(np.argsort(codes, kind="stable")[:SAMPLE])
 
-    def around(
-        self, queries: FloatArray, allowed: IntArray | None, rows: IntArray, cosine: FloatArray
-    ) -> VectorHits:
+    @staticmethod
+    def around(sample: Sample, rows: IntArray, cosine: FloatArray) -> VectorHits:
         """Hits of some tools, with the sample that stands for the others.
 
         Args:
-            queries: (m, d).
-            allowed: ascending rows that are searched; None: all.
+            sample: of the same queries and allowed rows.
             rows: (c,) ascending, of the allowed ones.
             cosine: (m, c) theirs; NaN where it is unknown, for which what is known here stands.
         """
-        sample = self.sample(queries, allowed)
         if sample.complete:
             places = np.searchsorted(sample.rows, rows)
             cosine = np.where(np.isnan(cosine), sample.cosine[:, places], cosine)
@@ -64,7 +61,12 @@ class Background:
         return VectorHits(rows, cosine, mean, std, sample=sample)
 
     def sample(self, queries: FloatArray, allowed: IntArray | None) -> Sample:
-        """The best cosine of the sampled tools that are allowed; of all where those are few."""
+        """The best cosine of the sampled tools that are allowed; of all where those are few.
+
+        Args:
+            queries: (m, d).
+            allowed: ascending rows that are searched; None: all.
+        """
         cosine = self.vectors.best(queries)
         if self._complete:
             if allowed is None:

@@ -98,7 +98,7 @@ class FaissView:
         cosine = _cosine(held, queries, rows)
         if len(rows) == len(every):
             return VectorHits(rows, cosine, *statistics(cosine))
-        return self._background.around(queries, allowed, rows, cosine)
+        return self._background.around(self._background.sample(queries, allowed), rows, cosine)
 
 
 def _nearest(

@@ -22,6 +22,7 @@ from armory.retrieval.indexes.base import statistics
 from armory.retrieval.indexes.qdrant_access import Missing, Searches
 from armory.retrieval.indexes.qdrant_places import Places
 from armory.retrieval.ports import FloatArray, IntArray, VectorHits
+from armory.tasks import start, stop
 
 #: Points up to which the server is asked to compare with every allowed one.
 _EXACT_BELOW = 20_000
@@ -100,37 +101,68 @@ class QdrantView:
                 np.zeros(len(queries), np.float32),
             )
             return VectorHits(every, empty, zero, zero)
-        whole = len(every) <= k
+        if len(every) <= k:
+            return await self._all(queries, every)
+        sampling = start(
+            asyncio.to_thread(self._background.sample, queries, allowed), "cosines of a sample"
+        )
+        try:  # while Qdrant searches
+            rows, hits = await self._best(queries, k, allowed, every, also)
+            known = self._background.around(await sampling, rows, hits)
+        finally:
+            await stop(sampling)
+        return replace(known, lost=self._lost(hits))
+
+    async def _all(self, queries: FloatArray, every: IntArray) -> VectorHits:
+        """Every row scored by Qdrant."""
+        scored = await self._scores(queries, every)
+        if not any(scored):
+            raise self._emptied(every)
+        hits = _side_by_side(every, scored)
+        lost, gone = self._lost(hits), np.isnan(hits).any(0)
+        mean, std = statistics(hits[:, ~gone])
+        hits[:, gone] = mean[:, None]
+        return VectorHits(every, hits, mean, std, lost)
+
+    async def _best(
+        self,
+        queries: FloatArray,
+        k: int,
+        allowed: IntArray | None,
+        every: IntArray,
+        also: IntArray | None,
+    ) -> tuple[IntArray, FloatArray]:
+        """Ascending rows (c,) of the best of each query and of those wanted also, and their (m, c)
+        cosines; NaN where Qdrant has none.
+        """
         wanted = np.zeros(0, np.int64) if also is None else also
-        if whole:
-            scored = await self._scores(queries, every)
-        elif self._reach > _MOST_REACH:
+        if self._reach > _MOST_REACH:
             scored = await self._nearest_named(queries, k, every, wanted)
         else:
             scored = await self._nearest(queries, k, allowed, every, wanted)
         found = {row for hits in scored for row in hits}
         if not found:
-            raise BackendError(
-                f"Qdrant at {self._searches.where} holds none of {len(every)} tools; the "
-                f"collection {self._searches.collection} was emptied by something else"
-            )
-        found.update(every.tolist() if whole else wanted.tolist())
+            raise self._emptied(every)
+        found.update(wanted.tolist())
         rows = np.array(sorted(found), np.int64)
         short = set[int]().union(*(found - hits.keys() for hits in scored))
-        if short and not whole and len(queries) > 1:
+        if short and len(queries) > 1:
             extra = await self._scores(queries, np.array(sorted(short)))
             scored = [{**hits, **more} for hits, more in zip(scored, extra, strict=True)]
-        hits = _side_by_side(rows, scored)
-        gone = np.isnan(hits).any(0)
-        lost = int(gone.sum())
+        return rows, _side_by_side(rows, scored)
+
+    def _lost(self, hits: FloatArray) -> int:
+        """How many of the tools have no cosine: their points are gone."""
+        lost = int(np.isnan(hits).any(0).sum())
         if lost:
             self._doubt()
-        if whole:
-            mean, std = statistics(hits[:, ~gone])
-            hits[:, gone] = mean[:, None]
-            return VectorHits(rows, hits, mean, std, lost)
-        known = await asyncio.to_thread(self._background.around, queries, allowed, rows, hits)
-        return replace(known, lost=lost)
+        return lost
+
+    def _emptied(self, every: IntArray) -> BackendError:
+        return BackendError(
+            f"Qdrant at {self._searches.where} holds none of {len(every)} tools; the "
+            f"collection {self._searches.collection} was emptied by something else"
+        )
 
     async def vectors(self, rows: IntArray) -> FloatArray:
         """(r, d) the first vector of each row."""

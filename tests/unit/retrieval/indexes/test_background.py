@@ -81,7 +81,7 @@ def test_where_all_are_known_every_tool_comes_along(some: bool) -> None:
     known = exact[:, rows].copy()
     known[:, 7] = np.nan
     back = Background(np.arange(600), Compact.of(vectors, DIM), 600)
-    hits = back.around(asked, allowed, rows, known)
+    hits = back.around(back.sample(asked, allowed), rows, known)
     np.testing.assert_array_equal(hits.rows, rows)
     found = hits.filled()
     np.testing.assert_array_equal(found.rows, every)
@@ -101,12 +101,12 @@ def test_where_only_some_are_known_they_stand_for_all() -> None:
     known = exact[:, :20].copy()
     known[0, 3] = np.nan
     back = Background(chosen, Compact.of([vectors[i] for i in chosen.tolist()], DIM), 600)
-    found = back.around(asked, np.arange(500), rows, known)
+    found = back.around(back.sample(asked, np.arange(500)), rows, known)
     assert found.sample is not None
     assert found.filled() is found
     np.testing.assert_array_equal(found.sample.rows, np.arange(0, 500, 3))
     np.testing.assert_array_equal(found.rows, rows)
     assert found.cosine[0, 3] == found.mean[0]
-    few = back.around(asked, np.arange(60), rows, known)
+    few = back.around(back.sample(asked, np.arange(60)), rows, known)
     assert few.sample is not None
     assert len(few.sample.rows) == 200
