@@ -119,6 +119,7 @@ function App({ refused }: { refused: string | null }) {
       setOpen(false);
     };
     addEventListener("hashchange", moved);
+    moved(); // to where it has gone between the first picture and now
     if (refused === null) void load();
     return () => removeEventListener("hashchange", moved);
   }, [load, refused]);
