@@ -21,8 +21,10 @@ LINGERS = 10
 """So many windows after its attack an upstream may still wait for its next attempt."""
 MAX_RSS_MB, MAX_LOG_MB = 600, 20
 MAX_GAP_MS, MAX_RATIO = 250, 1.5
-MACHINE = "control"
-"""The answers that show the machine alone: no bar is set for them."""
+MACHINE, DRIVER = "control", "client"
+"""What shows the machine alone, and the measuring process alone: no bar is set for them."""
+MIN_ANSWERS = 100
+"""Of fewer the p99 is the longest of all: one hiccup of the machine would be the figure."""
 Answer = dict[str, Any]
 
 
@@ -52,7 +54,7 @@ def _figures(windows: list[Window], answers: list[Answer], samples: list[Answer]
     times: dict[str, list[float]] = defaultdict(list)
     gaps: dict[str, float] = defaultdict(float)
     wrong: list[str] = []
-    cpu = rss = 0.0
+    cpu = rss = waited = 0.0
     for window in windows:
         inside = [a for a in answers if window.begin <= a["due"] < window.end]
         for answer in inside:
@@ -65,6 +67,7 @@ def _figures(windows: list[Window], answers: list[Answer], samples: list[Answer]
         seen = [s for s in samples if window.begin <= s["t"] < window.end]
         rss = max([rss, *(s["rss_mb"] for s in seen)])
         cpu += seen[-1]["cpu_s"] - seen[0]["cpu_s"] if seen else 0.0
+        waited += seen[-1]["waited_s"] - seen[0]["waited_s"] if seen else 0.0
     seconds = sum(window.end - window.begin for window in windows)
     return {
         "seconds": round(seconds, 1),
@@ -82,6 +85,7 @@ def _figures(windows: list[Window], answers: list[Answer], samples: list[Answer]
         "wrong_examples": sorted(set(wrong))[:5],
         "rss_most_mb": rss,
         "cpu_share": round(cpu / seconds, 3) if seconds else 0.0,
+        "waited_share": round(waited / seconds, 3) if seconds else 0.0,
     }
 
 
@@ -105,6 +109,13 @@ def _compared(under: Answer, quiet: Answer) -> dict[str, float]:
     }
 
 
+def _fewest(under: Answer, quiet: Answer) -> dict[str, int]:
+    """Answers of each kind with the attack or without, whichever are fewer."""
+    kinds = {*under["ms"], *quiet["ms"]}
+    counts = [{kind: of["answers"] for kind, of in f["ms"].items()} for f in (under, quiet)]
+    return {kind: min(count.get(kind, 0) for count in counts) for kind in sorted(kinds)}
+
+
 def _touched(windows: list[Window], samples: list[Answer]) -> dict[str, list[str]]:
     """Upstreams that were down though their own attack had not begun, or was over for long."""
     found: dict[str, set[str]] = defaultdict(set)
@@ -126,7 +137,11 @@ def _missed(attacks: dict[str, Any]) -> list[str]:
         if (gap := gaps.get("health", 0)) > MAX_GAP_MS:
             machine_ms = gaps.get(MACHINE, 0)
             found.append(f"gap of /healthz under {name}: {gap} ms (the machine: {machine_ms} ms)")
-        slow = {k: r for k, r in ratios.items() if k != MACHINE and r > MAX_RATIO}
+        few = {k: n for k, n in figures["fewest"].items() if n < MIN_ANSWERS}
+        if few:
+            said = ", ".join(f"{kind} {count}" for kind, count in few.items())
+            found.append(f"too few answers for a p99 under {name}: {said}")
+        slow = {k: r for k, r in ratios.items() if k not in (MACHINE, DRIVER) and r > MAX_RATIO}
         if slow:
             said = ", ".join(f"{kind} {ratio}" for kind, ratio in slow.items())
             found.append(f"p99 under {name}: {said} (the machine: {ratios.get(MACHINE, 1.0)})")
@@ -137,11 +152,17 @@ def long_turns(windows: list[Window], noted: dict[str, Any]) -> dict[str, Any]:
     """The longest of what `turns` noted, for each attack and for quiet, in ms of CPU time.
 
     Returns:
-        Name → `turn` (the loop's thread in one callback), `late` (the whole process while a timer
-        of the loop was late) and `collection`, each the longest with what was seen in it.
+        Name → `turn` (the loop's thread in one callback), `round` (in all that was ready), `late`
+        (the whole process while a timer of the loop was late) and `collection`, each the longest
+        with what was seen in it.
     """
     found: dict[str, Any] = defaultdict(dict)
-    for kind, key in (("turn", "turns"), ("late", "late"), ("collection", "collections")):
+    for kind, key in (
+        ("turn", "turns"),
+        ("round", "rounds"),
+        ("late", "late"),
+        ("collection", "collections"),
+    ):
         for one in noted.get(key, ()):
             for window in windows:
                 if window.begin <= one["t"] < window.end:
@@ -174,6 +195,9 @@ def report(
         under = _figures([w for w in windows if w.attack == name], answers, samples)
         beside = _figures(_quiet_around(windows, name), answers, samples)
         under["p99_ratio"] = _compared(under, beside)
+        under["p99_quiet"] = {kind: of["p99"] for kind, of in beside["ms"].items()}
+        under["fewest"] = _fewest(under, beside)
+        under["waited_quiet"] = beside["waited_share"]
         under["gap_quiet_ms"] = beside["gap_ms"]
         attacks[name] = under
     without = _figures(settled, answers, samples)

@@ -26,6 +26,13 @@ import yaml
 
 from benchmarks.attack import clients, upstream
 from benchmarks.attack.good import Authorized
+from benchmarks.attack.placing import (
+    GATEWAY_CORES,
+    OTHER_CORES,
+    Role,
+    placed,
+    waited_s,
+)
 from benchmarks.attack.report import Window, long_turns, report
 from benchmarks.load.processes import ENV, ROOT, await_port, end_on_sigterm, free_port, rss_mb
 from benchmarks.soak.watch import children
@@ -34,20 +41,6 @@ TOKENS = {name: f"{name}-{'t' * 40}" for name in ("good", "evil", "admin")}
 UPSTREAM = [sys.executable, "-m", "benchmarks.attack.upstream"]
 SAMPLE_S = 1.0
 GOOD = ("good", "pipe")
-GOOD_NICE, EVIL_NICE = 5, 15
-"""The machine is one for all: an attacker that took its cores would show nothing of the gateway."""
-_CORES = sorted(os.sched_getaffinity(0))
-EVIL_CORES, GOOD_CORES = _CORES[-1:], _CORES[:-1] or _CORES
-"""Attackers bring a machine of their own: here it is the last core, where there are several."""
-
-
-def placed(argv: list[str], *, good: bool, apart: bool) -> list[str]:
-    """The command at its priority and, with `apart`, on its cores."""
-    nice = ["nice", "-n", str(GOOD_NICE if good else EVIL_NICE)]
-    if not apart:
-        return [*nice, *argv]
-    cores = ",".join(map(str, GOOD_CORES if good else EVIL_CORES))
-    return [*nice, "taskset", "-c", cores, *argv]
 
 
 @dataclass
@@ -58,7 +51,7 @@ class House:
         folder: configuration, logs, switches.
         port: the gateway's.
         control: of a server that does nothing.
-        apart: whether attackers have a core to themselves.
+        apart: whether the gateway has cores to itself.
         upstreams: name → its entry in `armory.yaml`.
     """
 
@@ -119,16 +112,16 @@ def started(argv: list[str], log: Path, port: int = 0) -> Generator[subprocess.P
         child.wait(5)
 
 
-def serve_upstreams(house: House, stack: contextlib.ExitStack, only: str) -> None:
+def serve_upstreams(house: House, stack: contextlib.ExitStack, only: list[str]) -> None:
     """Start those that listen, and say how the gateway reaches each."""
     http = {"good": ("none", 200), "calls": ("none", 0)}
-    large = [kind for kind in upstream.LARGE_KINDS if only == f"upstream: {kind}"]
+    large = [kind for kind in upstream.LARGE_KINDS if f"upstream: {kind}" in only]
     http |= {kind: (kind, 0) for kind in (*upstream.HTTP_KINDS, *large)}
     for name, (kind, count) in http.items():
         port = free_port()
         argv = [*UPSTREAM, "--kind", kind, "--switch", str(house.switch(kind))]
         argv += ["--port", str(port), "--tools", str(count)]
-        argv = placed(argv, good=name in GOOD, apart=house.apart)
+        argv = placed(argv, Role.GOOD if name in GOOD else Role.EVIL, apart=house.apart)
         stack.enter_context(started(argv, house.folder / f"{name}.log", port))
         house.upstreams[name] = {"url": f"http://127.0.0.1:{port}/mcp"}
     for name, kind in [
@@ -137,7 +130,7 @@ def serve_upstreams(house: House, stack: contextlib.ExitStack, only: str) -> Non
         *((k, k) for k in upstream.STDIO_KINDS),
     ]:
         argv = [*UPSTREAM, "--kind", kind, "--switch", str(house.switch(kind))]
-        argv = placed(argv, good=name in GOOD, apart=house.apart)
+        argv = placed(argv, Role.GOOD if name in GOOD else Role.EVIL, apart=house.apart)
         house.upstreams[name] = {
             "command": argv[0],
             "args": argv[1:],
@@ -176,6 +169,7 @@ class Watch:
         while True:
             sample: dict[str, Any] = {"t": time.monotonic(), "rss_mb": round(rss_mb(self._pid), 1)}
             sample["cpu_s"] = self._cpu_s()
+            sample["waited_s"] = waited_s(self._pid)
             sample["children"] = children(self._pid)
             sample["log_bytes"] = (self._house.folder / "armory.log").stat().st_size
             with contextlib.suppress(OSError, EOFError, TimeoutError, ValueError):
@@ -228,7 +222,7 @@ def attack(house: House, name: str, seconds: float, stack: contextlib.ExitStack)
         if every or name == f"client: {one}":
             argv = [sys.executable, "-m", "benchmarks.attack.clients", one]
             argv += ["--base", house.base, "--token", TOKENS["evil"], "--seconds", str(seconds)]
-            argv = placed(argv, good=False, apart=house.apart)
+            argv = placed(argv, Role.EVIL, apart=house.apart)
             stack.enter_context(started(argv, house.folder / "clients.log"))
     large = [kind for kind in upstream.LARGE_KINDS if name == f"upstream: {kind}"]
     for kind in (*upstream.HTTP_KINDS, *upstream.STDIO_KINDS, *large):
@@ -254,10 +248,10 @@ async def measured(
     argv = [sys.executable, "-m", "benchmarks.attack.good", "--token", TOKENS["good"]]
     argv += ["--base", house.base, "--control", f"http://127.0.0.1:{house.control}"]
     windows: list[Window] = []
-    chosen = [name for name in ATTACKS if not args.only or args.only in name]
-    chosen += [f"upstream: {k}" for k in upstream.LARGE_KINDS if args.only == f"upstream: {k}"]
+    chosen = [n for n in ATTACKS if not args.only or any(only in n for only in args.only)]
+    chosen += [f"upstream: {k}" for k in upstream.LARGE_KINDS if f"upstream: {k}" in args.only]
     end = time.monotonic() + 60 * args.minutes
-    argv = placed(argv, good=True, apart=house.apart)
+    argv = placed(argv, Role.GOOD, apart=house.apart)
     with started(argv, house.folder / "good.jsonl"):
         await asyncio.sleep(5)
         while time.monotonic() < end and gateway.poll() is None:
@@ -281,7 +275,7 @@ def write(
     log = (house.folder / "armory.log").read_text(errors="replace")
     made = report(windows, answers, watch.samples, log, GOOD)
     made["gateway_exited"] = gateway.poll()
-    made["cores"] = {"gateway": GOOD_CORES, "attackers": EVIL_CORES} if house.apart else "shared"
+    made["cores"] = {"gateway": GATEWAY_CORES, "others": OTHER_CORES} if house.apart else "shared"
     turns = house.folder / "turns.json"
     if turns.exists():
         noted = json.loads(turns.read_text())
@@ -296,10 +290,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=60)
     parser.add_argument("--window", type=float, default=12.0, help="seconds of each attack")
-    parser.add_argument("--only", default="", help="attacks whose name holds this")
+    parser.add_argument("--only", action="append", default=[], help="attacks whose name holds this")
     parser.add_argument("--out", type=Path, default=Path("benchmarks/attack/results.json"))
     parser.add_argument(
-        "--share-cores", action="store_true", help="attackers on the same cores as the gateway"
+        "--share-cores", action="store_true", help="all on the same cores as the gateway"
     )
     parser.add_argument(
         "--turns", action="store_true", help="note long turns of the event loop, with stacks"
@@ -310,16 +304,19 @@ def main() -> None:
     with contextlib.ExitStack() as stack:
         folder = args.keep or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         folder.mkdir(exist_ok=True)
-        house = House(folder, apart=len(_CORES) > 1 and not args.share_cores)
+        apart = GATEWAY_CORES != OTHER_CORES and not args.share_cores
+        if apart:
+            os.sched_setaffinity(0, OTHER_CORES)
+        house = House(folder, apart=apart)
         serve_upstreams(house, stack, args.only)
         idle = [sys.executable, "-m", "benchmarks.attack.idle", str(house.control)]
-        idle = placed(idle, good=True, apart=house.apart)
+        idle = placed(idle, Role.GOOD, apart=house.apart)
         stack.enter_context(started(idle, folder / "idle.log", house.control))
         program = ["armory.cli.main"]
         if args.turns:
             program = ["benchmarks.attack.turns", str(folder / "turns.json")]
         serve = [sys.executable, "-m", *program, "serve", "--config", str(house.write())]
-        serve = placed(serve, good=True, apart=house.apart)
+        serve = placed(serve, Role.GATEWAY, apart=house.apart)
         running = started(serve, folder / "armory.log", house.port)
         gateway = stack.enter_context(running)
         result = asyncio.run(measured(house, args, gateway))

@@ -14,7 +14,7 @@ import sys
 import threading
 import time
 import traceback
-from collections import Counter
+from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,9 @@ LONG_S = 0.05
 SAMPLE_S = 0.01
 LATE_S = 0.02
 """By so much a timer of the loop is late when that is noted, with the stacks of other threads."""
+ROUND_S = 0.004
+"""From so much time on a round of the loop (all that was ready) is noted, with what it did: many
+short turns in one round keep others waiting as one long turn does."""
 KEPT = 2_000
 """So many turns, times of lateness and collections are kept in all, the longest."""
 _DEPTH = 12
@@ -64,6 +67,10 @@ class Turns:
         self._turns, self._late, self._collections = Longest(), Longest(), Longest()
         self._stacks: Counter[str] = Counter()
         self._beside: Counter[str] = Counter()
+        self._round: dict[str, float] = defaultdict(float)
+        self._long_rounds = Longest()
+        self._round_began: float | None = None
+        self._handles = 0
         self._collecting = 0.0
         self._due = 0.0
         self._spent = 0.0
@@ -81,17 +88,46 @@ class Turns:
             if not turns._due:
                 turns.tick(asyncio.get_running_loop())
             begun = turns._began = time.thread_time()
+            if turns._round_began is None:
+                turns._round_began = time.monotonic()
             try:
                 run(self)
             finally:
                 turns._began = None
                 took = time.thread_time() - begun
+                turns._round[_named(self)] += took
+                turns._handles += 1
                 if took > LONG_S:
                     turns._turns.note(took, what=repr(self)[:300])
 
         asyncio.Handle._run = timed  # pyright: ignore[reportPrivateUsage]
+        once = asyncio.BaseEventLoop._run_once  # pyright: ignore
+
+        def round_(self: asyncio.BaseEventLoop) -> None:
+            if threading.current_thread() is not main:
+                once(self)  # pyright: ignore
+                return
+            turns._round_began = None
+            once(self)  # pyright: ignore
+            turns._end_of_round()
+
+        asyncio.BaseEventLoop._run_once = round_  # pyright: ignore
         gc.callbacks.append(self._collection)
         threading.Thread(target=self._sample, daemon=True).start()
+
+    def _end_of_round(self) -> None:
+        done, self._round = self._round, defaultdict(float)
+        handles, self._handles = self._handles, 0
+        took, began = sum(done.values()), self._round_began
+        wall = 0.0 if began is None else time.monotonic() - began
+        if max(took, wall) > ROUND_S:
+            most = sorted(done.items(), key=lambda one: -one[1])[:4]
+            self._long_rounds.note(
+                took,
+                wall_ms=round(1_000 * wall, 1),
+                handles=handles,
+                what={name: round(1_000 * s, 1) for name, s in most},
+            )
 
     def _collection(self, phase: str, info: dict[str, int]) -> None:
         if phase == "start":
@@ -139,6 +175,7 @@ class Turns:
     def _write(self) -> None:
         found = {
             "turns": self._turns.noted,
+            "rounds": self._long_rounds.noted,
             "late": self._late.noted,
             "collections": self._collections.noted,
             "stacks": self._stacks.most_common(30),
@@ -151,6 +188,15 @@ class Turns:
 
 def _shown(stack: list[traceback.FrameSummary]) -> str:
     return " < ".join(f"{s.name}:{_short(s)}" for s in reversed(stack))
+
+
+def _named(handle: asyncio.Handle) -> str:
+    """What a turn runs: the coroutine of its task, or the function."""
+    callback: Any = handle._callback  # pyright: ignore
+    task = getattr(callback, "__self__", None)
+    if isinstance(task, asyncio.Task):
+        callback = task.get_coro()  # pyright: ignore[reportUnknownMemberType]
+    return getattr(callback, "__qualname__", None) or repr(callback)[:80]
 
 
 def _short(frame: traceback.FrameSummary) -> str:

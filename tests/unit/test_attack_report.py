@@ -10,10 +10,11 @@ QUIET, ATTACK = Window("", 0.0, 10.0), Window("client: depth", 10.0, 20.0)
 
 
 def _answers(begin: float, took: float, *, skipped: float = 0.0) -> list[dict[str, Any]]:
-    """Ten a second for ten seconds, of both kinds; `skipped` seconds of /healthz in the middle."""
+    """Twenty a second for ten seconds, of all kinds; `skipped` seconds of /healthz in between."""
     found: list[dict[str, Any]] = []
-    for place in range(100):
-        due = begin + place / 10
+    for place in range(200):
+        due = begin + place / 20
+        found.append({"kind": "client", "due": due, "came": due})
         found.append({"kind": "control", "due": due, "came": due + 0.001})
         if not begin + 5 <= due < begin + 5 + skipped:
             found.append({"kind": "health", "due": due, "came": due + took})
@@ -36,4 +37,29 @@ def test_a_p99_beyond_one_and_a_half_times_is_named() -> None:
 
 def test_a_gap_of_health_is_named() -> None:
     (missed,) = _failures(_answers(0, 0.002), _answers(10, 0.002, skipped=0.5))
-    assert missed == "gap of /healthz under client: depth: 600 ms (the machine: 100 ms)"
+    assert missed == "gap of /healthz under client: depth: 550 ms (the machine: 50 ms)"
+
+
+def test_too_few_answers_are_no_p99() -> None:
+    seldom = [
+        {"kind": "search", "due": place / 8, "came": place / 8 + 0.002} for place in range(160)
+    ]
+    (missed,) = _failures(_answers(0, 0.002), _answers(10, 0.002), seldom)
+    assert missed == "too few answers for a p99 under client: depth: search 64"
+
+
+def test_quiet_that_is_too_short_to_settle_is_no_measure_either() -> None:
+    short = [a for a in _answers(0, 0.002) if a["due"] >= 7]
+    windows = [Window("", 7.0, 10.0), ATTACK]
+    (missed,) = report(windows, [*short, *_answers(10, 0.004)], [], "", ())["failures"][:1]
+    assert missed.startswith("too few answers for a p99 under client: depth: client 20")
+
+
+def test_how_late_the_measuring_process_is_shows_and_is_no_failure() -> None:
+    late = [
+        {**a, "came": a["due"] + 0.01} if a["kind"] == "client" else a for a in _answers(10, 0.002)
+    ]
+    windows = [QUIET, ATTACK]
+    made = report(windows, [*_answers(0, 0.002), *late], [], "", ())
+    assert made["failures"] == []
+    assert made["attacks"]["client: depth"]["p99_ratio"]["client"] > 1.5
