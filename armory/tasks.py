@@ -1,23 +1,28 @@
 """Tasks that run beside whoever started them: started, watched and stopped in one way.
 
 Owns: starting a task, telling the log when one fails that nobody waits for, cancelling tasks
-until they have ended, and how often threads take turns with the event loop. Structured work
-(`asyncio.TaskGroup`, `gather`) needs none of this. Never imports anything of Armory: every room
-starts tasks.
+until they have ended, how often threads take turns with the event loop, and which of them go behind
+it. Structured work (`asyncio.TaskGroup`, `gather`) needs none of this. Never imports anything of
+Armory: every room starts tasks.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+import threading
 from collections.abc import Coroutine, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 SHORT_S = 0.0002
 """The interpreter's own 5 ms pass at each system call of the event loop while a thread computes.
 Always so short, a thread that writes rows takes the loop's turn at each row."""
+
+_LEAST = 19
+"""The lowest priority there is."""
 
 
 def start(work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
@@ -114,6 +119,15 @@ def _log() -> Any:
     import structlog  # where nothing fails, a small process starts without it
 
     return structlog.get_logger(__name__)
+
+
+def step_back(nice: int) -> None:
+    """Give the calling thread a priority so much lower, where threads have their own."""
+    if sys.platform == "linux":
+        thread = threading.get_native_id()
+        with suppress(OSError):
+            now = os.getpriority(os.PRIO_PROCESS, thread)
+            os.setpriority(os.PRIO_PROCESS, thread, min(now + nice, _LEAST))
 
 
 class Turns:

@@ -16,6 +16,7 @@ import httptools
 from multidict import CIMultiDict
 
 from armory.http1.deadlines import Deadlines
+from armory.http1.large import PIECE_BYTES, large_reads
 from armory.http1.response import BadAnswer, ClosedEarly, Response
 
 Origin = tuple[str, str, int]
@@ -71,6 +72,7 @@ class Connection(asyncio.BufferedProtocol):
         self._missing = 0
         self._room: memoryview | None = None  # of the body, for what comes next
         self._buffer = _scratch.view
+        self._large = large_reads()
         self.idle_since = 0.0
 
     @property
@@ -98,7 +100,18 @@ class Connection(asyncio.BufferedProtocol):
     def read_into(self, body: bytearray, missing: int) -> None:
         """Add the rest of the body, so many bytes, to it; past the parser."""
         self._body, self._missing = body, missing
+        self._large.begin(self)
         self.resume()
+
+    def hold(self) -> None:
+        """Read nothing for now: it is another's turn."""
+        if self._transport is not None:
+            self._transport.pause_reading()
+
+    def go_on(self) -> None:
+        """Read on, in turn."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
 
     def abort(self) -> None:
         """Close at once."""
@@ -121,7 +134,8 @@ class Connection(asyncio.BufferedProtocol):
             return self._buffer
         if self._room is None:  # grown here: nobody looks at the body any more
             begin = len(body)
-            body += _NOTHING[: self._missing - 1]
+            most = PIECE_BYTES if self._large.shared else len(_NOTHING)
+            body += _NOTHING[: min(most, self._missing - 1)]
             self._room = memoryview(body)[begin:]
         return self._room
 
@@ -142,9 +156,11 @@ class Connection(asyncio.BufferedProtocol):
         elif self._room is not None:
             self._missing -= nbytes
             self._room = self._room[nbytes:] if nbytes < len(self._room) else None
+            self._large.took(self)
         else:
             body += self._buffer[:1]
             self._body = None
+            self._large.end(self)
             keep = nbytes == 1 and self._parser.should_keep_alive()
             self._parser = httptools.HttpResponseParser(self)  # the old one still waits for a body
             self._completed(keep=keep)
@@ -156,6 +172,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """The socket is closed."""
         self._on_closed(self)
+        self._large.end(self)
         response, self._response = self._response, None
         self._transport = self._body = self._room = None
         if response is None:

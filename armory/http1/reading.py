@@ -21,7 +21,7 @@ _PART_BYTES = 16 * 1024
 """So much of a stream of many lines is taken apart before it is handed on: a MiB may be 150,000
 events."""
 _PART_LINES = 500
-_TURN_S = 0.005
+_TURN_S = 0.001
 """So long one stream may keep the event loop."""
 Answer: TypeAlias = "aiohttp.ClientResponse | Response"
 """A response, whichever client it came by (through a proxy it is aiohttp's)."""

@@ -12,7 +12,6 @@ import asyncio
 import itertools
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from types import TracebackType
 
@@ -37,6 +36,7 @@ from armory.retrieval.search.candidates import CandidateSearch, Experience, Find
 from armory.retrieval.search.dense import BACKOFF_S, DenseSide
 from armory.retrieval.search.queue import SearchQueue
 from armory.retrieval.search.scope import Scope, check_query, rows_of, scope_of
+from armory.retrieval.search.threads import SearchThreads, is_short
 from armory.retrieval.search.watch import PROBE_S
 from armory.retrieval.settings import RetrieverSettings
 from armory.retrieval.snapshot import Snapshot
@@ -44,8 +44,6 @@ from armory.tasks import TURNS, spawn, stop
 
 _log = structlog.get_logger(__name__)
 _MASKS = 512
-_SHORT_CHARS = 500
-"""Queries up to this length are taken apart in less time than a thread takes to begin."""
 _LEXICAL = "lexical"
 """The ranker that stands in for one that needs vectors while there are none."""
 
@@ -81,7 +79,7 @@ class Retriever:
         self._embedder = cached
         self._index = index
         self._rankers = dict(rankers)
-        self._pool = ThreadPoolExecutor(2, "armory-search")
+        self._threads = SearchThreads()
         self._queue = SearchQueue(self.settings.searches, self.settings.searches_per_caller)
         self._dense = DenseSide(
             cached,
@@ -90,7 +88,7 @@ class Retriever:
             lambda: None if self._snapshot is None else self._snapshot.view,
             self._mend,
         )
-        self._candidates = CandidateSearch(self._dense, experience or Experience(), self._pool)
+        self._candidates = CandidateSearch(self._dense, experience or Experience(), self._threads)
         self._indexer = Indexer(embedder, index, indexing)
         self._reorder = Reorder(reranker, self._indexer.document)
         self._snapshot: Snapshot | None = None
@@ -116,7 +114,7 @@ class Retriever:
         """Stop recovering, close embedder and index."""
         await self._dense.watch.stop()
         await stop(self._recovery)
-        self._pool.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown()
         if self._embedder is not None:
             await self._embedder.aclose()
         if self._index is not None:
@@ -196,7 +194,7 @@ class Retriever:
         caller = query.user or ""
         cost = await self._queue.enter(caller, sum(map(len, query.texts)))
         try:
-            if _is_short(query):
+            if is_short(query):
                 return await self._rank(query, visible)
             with TURNS.short():  # whatever it takes in threads, the event loop waits no 5 ms for it
                 return await self._rank(query, visible)
@@ -223,7 +221,7 @@ class Retriever:
             self._mend()
         loop = asyncio.get_running_loop()
         features, scores = await loop.run_in_executor(
-            self._pool, self._scored, scope, findings, ranker
+            self._threads.of(query), self._scored, scope, findings, ranker
         )
         order = await self._reorder.order(scope, features, scores, self.settings.diversity)
         problem = findings.problem or self.degraded
@@ -231,10 +229,10 @@ class Retriever:
 
     async def _scope(self, query: Query, snapshot: Snapshot, rows: IntArray | None) -> Scope:
         """What the query looks for; long texts are taken apart off the event loop."""
-        if _is_short(query):
+        if is_short(query):
             return scope_of(query, snapshot, rows)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, scope_of, query, snapshot, rows)
+        return await loop.run_in_executor(self._threads.of(query), scope_of, query, snapshot, rows)
 
     def _scored(
         self, scope: Scope, findings: Findings, ranker: Ranker
@@ -262,7 +260,7 @@ class Retriever:
         if known is not None and known[0] is visible:
             return known[1]
         loop = asyncio.get_running_loop()
-        rows = await loop.run_in_executor(self._pool, rows_of, snapshot, visible.names)
+        rows = await loop.run_in_executor(self._threads.usual, rows_of, snapshot, visible.names)
         if snapshot is self._snapshot:  # another one has other rows
             self._masks[id(visible)] = (visible, rows)
         return rows
@@ -355,7 +353,3 @@ class Retriever:
             else:
                 if away:
                     return
-
-
-def _is_short(query: Query) -> bool:
-    return sum(map(len, query.texts)) <= _SHORT_CHARS

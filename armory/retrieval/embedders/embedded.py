@@ -7,10 +7,8 @@ retrieval.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
-import sys
 import threading
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +21,7 @@ from armory.errors import BackendError, ConfigError
 from armory.retrieval.embedders.base import encodable, unit_rows
 from armory.retrieval.options import PartOptions
 from armory.retrieval.ports import FloatArray
+from armory.tasks import step_back
 
 SHIPPED = Path(__file__).resolve().parent.parent / "models" / "embedded"
 _CHUNK = 16
@@ -36,13 +35,6 @@ _NICE = 10
 
 def _cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _step_back() -> None:
-    """Give the calling thread a lower priority, where threads have priorities of their own."""
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
 class EmbeddedEmbedder:
@@ -83,7 +75,9 @@ class EmbeddedEmbedder:
         workers = threads or min(4, _cores())
         self._lock = threading.Lock()
         self._loaded: tuple[Any, Any] | None = None
-        self._document_pool = ThreadPoolExecutor(workers, "armory-embed-documents", _step_back)
+        self._document_pool = ThreadPoolExecutor(
+            workers, "armory-embed-documents", step_back, (_NICE,)
+        )
         self._query_pool = ThreadPoolExecutor(workers, "armory-embed-queries")
 
     @property

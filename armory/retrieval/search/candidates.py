@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import overload
 
@@ -27,6 +26,7 @@ from armory.retrieval.ports import (
 from armory.retrieval.search.dense import DenseSide
 from armory.retrieval.search.past import Past, past_of, remembered_rows
 from armory.retrieval.search.scope import Scope
+from armory.retrieval.search.threads import SearchThreads
 from armory.retrieval.search.words import Words, words_of
 
 
@@ -68,18 +68,18 @@ class CandidateSearch:
     Args:
         dense: embedder and vector store.
         experience: what calls have shown.
-        pool: where blocking work is done.
+        threads: where blocking work is done.
     """
 
-    def __init__(self, dense: DenseSide, experience: Experience, pool: Executor) -> None:
+    def __init__(self, dense: DenseSide, experience: Experience, threads: SearchThreads) -> None:
         self._dense = dense
         self._experience = experience
-        self._pool = pool
+        self._threads = threads
 
     async def find(self, scope: Scope) -> Findings:
         """Ask words and vectors beside each other; a failing dense side costs its half only."""
         loop = asyncio.get_running_loop()
-        words_soon = loop.run_in_executor(self._pool, words_of, scope)
+        words_soon = loop.run_in_executor(self._threads.of(scope.query), words_of, scope)
         vectors, problem = await self._dense.vectors(scope)
         words = await words_soon
         if vectors is None:

@@ -30,7 +30,7 @@ log = structlog.get_logger(__name__)
 
 MAX_PAGES = 2_000
 MAX_ENTRIES = 250_000
-_TURN_S = 0.005
+_TURN_S = 0.001
 """What opening entries may take of the event loop at a time."""
 
 TOOLS = "tools/list"

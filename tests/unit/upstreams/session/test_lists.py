@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -203,6 +204,27 @@ async def test_a_long_list_leaves_the_loop_to_others(
     beside.cancel()
     assert len(found.tools) == 50
     assert turns >= least
+
+
+async def test_entries_of_a_long_list_keep_the_loop_for_a_millisecond_at_a_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = itertools.count(step=0.0003)  # so long an entry takes
+    monkeypatch.setattr(lists_module, "monotonic", lambda: next(clock))
+    tools = b",".join(encode(definition(f"t{n}")) for n in range(100))
+    turns = 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    beside = asyncio.create_task(others())
+    found = await fetch(Answers({"tools": {}}, tools=[b'{"tools":[' + tools + b"]}"]))
+    beside.cancel()
+    assert len(found.tools) == 100
+    assert turns >= 100 * 0.0003 / 0.0015
 
 
 async def test_skills_are_asked_for_where_they_are_offered_and_bad_ones_left_out() -> None:

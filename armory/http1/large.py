@@ -1,0 +1,79 @@
+"""Whose turn it is to read, where several large bodies arrive at once.
+
+Owns: `LargeReads`. A piece of a large body is a turn of the event loop that nobody minds; those of
+ten bodies in one round are what every call waits for, at each of its steps. Never imports a
+connection.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Protocol
+from weakref import WeakKeyDictionary
+
+PIECE_BYTES = 256 * 1024
+"""So much of a body is read in one go while others arrive, too."""
+
+
+class Reading(Protocol):
+    """What reads a large body."""
+
+    def hold(self) -> None:
+        """Read nothing for now."""
+        ...
+
+    def go_on(self) -> None:
+        """Read on, if there is anything to read from still."""
+        ...
+
+
+class LargeReads:
+    """Lets one of those that read read in each round of the event loop. For one loop."""
+
+    def __init__(self) -> None:
+        self._reading: set[Reading] = set()
+        self._waiting: deque[Reading] = deque()
+        self._due = False
+
+    @property
+    def shared(self) -> bool:
+        """Whether there is more than one."""
+        return len(self._reading) > 1
+
+    def begin(self, one: Reading) -> None:
+        """It reads a large body from now on."""
+        self._reading.add(one)
+
+    def end(self, one: Reading) -> None:
+        """It does not any more."""
+        self._reading.discard(one)
+
+    def took(self, one: Reading) -> None:
+        """It has read a piece: the next is read when all others had their turn."""
+        if len(self._reading) < 2:
+            return
+        one.hold()
+        self._waiting.append(one)
+        if not self._due:
+            self._due = True
+            asyncio.get_running_loop().call_soon(self._next)
+
+    def _next(self) -> None:
+        self._waiting.popleft().go_on()
+        if self._waiting:
+            asyncio.get_running_loop().call_soon(self._next)
+        else:
+            self._due = False
+
+
+_of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, LargeReads] = WeakKeyDictionary()
+
+
+def large_reads() -> LargeReads:
+    """Those of the running event loop."""
+    loop = asyncio.get_running_loop()
+    found = _of_loops.get(loop)
+    if found is None:
+        found = _of_loops[loop] = LargeReads()
+    return found

@@ -1,0 +1,40 @@
+"""The threads that search: those of usual queries, and one for long ones, behind all others.
+
+Owns: `SearchThreads`. A long query computes for longer than everything else that is asked; one at a
+time, and at a lower priority, it takes no core from the event loop and no thread from usual
+queries. Never imports what searches.
+"""
+
+from __future__ import annotations
+
+from concurrent.futures import Executor, ThreadPoolExecutor
+
+from armory.domain.query import Query
+from armory.tasks import step_back
+
+SHORT_CHARS = 500
+"""Queries up to this length are taken apart in less time than a thread takes to begin."""
+LONG_NICE = 5
+"""On a core that is busy, the loop has three times as much of it as the thread of long queries."""
+
+
+class SearchThreads:
+    """Which threads search for what."""
+
+    def __init__(self) -> None:
+        self.usual: Executor = ThreadPoolExecutor(2, "armory-search")
+        self._long = ThreadPoolExecutor(1, "armory-search-long", step_back, (LONG_NICE,))
+
+    def of(self, query: Query) -> Executor:
+        """Those that search for this."""
+        return self.usual if is_short(query) else self._long
+
+    def shutdown(self) -> None:
+        """Let them end; what waits is given up."""
+        for pool in (self.usual, self._long):
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def is_short(query: Query) -> bool:
+    """Whether a query is a usual one."""
+    return sum(map(len, query.texts)) <= SHORT_CHARS
