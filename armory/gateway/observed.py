@@ -72,7 +72,8 @@ class ObservedPool:
         failure, why = None, ""
         try:
             reply = await self._pool.request(server, owner, call)
-            failure = failure_of(reply)
+            if not succeeded(reply):
+                failure = failure_of(reply)
             return reply
         except ArmoryError as error:
             failure, why = error.code, error.message
@@ -86,7 +87,7 @@ class ObservedPool:
             if tracing is not None and call.sent is not None:
                 seconds = time.perf_counter() - started
                 status = None
-                if reply is not None and reply.error is not None:
+                if failure is not None and reply is not None and reply.error is not None:
                     status = str(code_of(reply.error))
                 address = self._address(server)
                 if tracing.durations is not None:
@@ -151,9 +152,6 @@ def failure_of(reply: Reply) -> str | None:
     """What is wrong with an answer, as `error.type`; None: nothing."""
     if reply.error is not None:
         return str(code_of(reply.error))
-    outline = reply.outline if reply.short is None else reply.short
-    if reply.result is not None and b'"isError"' not in outline:  # as of most
-        return None
     return None if succeeded(reply) else c.TOOL_ERROR
 
 
@@ -164,7 +162,7 @@ def _begun(tracing: Tracing, operation: Operation | None, call: Call) -> Span | 
         kind, name = _about(call)
         span = tracing.client(call.method, None if kind == "resource" else name, operation)
     if operation is not None and operation.new and "_meta" not in call.params:
-        call.traceparent = operation.new  # no `_meta` is made that the link would open again
+        call.traceparent = operation.traceparent  # the link need not open a `_meta` made for it
     else:
         call.params = tracing.passed_on(call.params, span, operation)
     if span is not None or tracing.durations is not None:
@@ -182,13 +180,13 @@ def _about(call: Call) -> tuple[c.When | None, str | None]:
 
 def _series(call: Call, failure: str | None, status: str | None, address: Address) -> c.Key:
     """As a plain tuple: a `Series` takes ten times as long to make."""
+    method, sent = call.method, call.sent or UNSENT
     kind, name = _about(call)
     if kind == "resource":
         name = None
-    version = None if call.sent is None else call.sent.version
     host, port = address
     transport = "pipe" if host is None else "tcp"
-    return (call.method, kind, name, failure, status, version, transport, host, port)
+    return (method, kind, name, failure, status, sent.version, transport, host, port)
 
 
 def _facts(call: Call, status: str | None, address: Address) -> dict[str, Any]:

@@ -16,26 +16,35 @@ class Operation(msgspec.Struct, eq=False, gc=False):
     """One request of a client while it is served.
 
     Attributes:
-        trace_id, span_id: of its span, 32 and 16 hexadecimal digits, or of the one above it where
-            its trace is not kept; empty where there is no trace.
+        traceparent: names its span, or the one above it where its trace is not kept; empty where
+            there is no trace.
         span: its span, an OpenTelemetry object; None where its trace is not kept.
+        new: whether its trace began here and is not kept, so that what goes upstream names it.
         passed: (`traceparent`, `tracestate` or None) for what goes upstream, where there is no span
             and the request's `_meta` does not say it.
-        new: `traceparent` of a trace that began here and is not kept; empty: of any other.
         baggage: W3C baggage of the HTTP request, where its `_meta` has no trace context.
         upstream: key of the upstream that it went to last, and that answered or failed as
             `failure` says; empty: none.
         failure: `tool_error`, a JSON-RPC code or an error's own code; None: it went well.
     """
 
-    trace_id: str = ""
-    span_id: str = ""
+    traceparent: str = ""
     span: Any = None
+    new: bool = False
     passed: tuple[str, str | None] | None = None
-    new: str = ""
     baggage: str | None = None
     upstream: str = ""
     failure: str | None = None
+
+    @property
+    def trace_id(self) -> str:
+        """Id of its trace, 32 hexadecimal digits; empty where there is none."""
+        return self.traceparent[3:35]
+
+    @property
+    def span_id(self) -> str:
+        """Id of the span that `traceparent` names, 16 hexadecimal digits; empty likewise."""
+        return self.traceparent[36:52]
 
 
 CURRENT: ContextVar[Operation | None] = ContextVar("armory_operation", default=None)

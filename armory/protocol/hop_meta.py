@@ -21,7 +21,6 @@ from armory.protocol.meta import (
 from armory.protocol.rawjson import encode
 
 _TOKEN = encode(PROGRESS_TOKEN) + b":"
-_TRACED = b'%b{},"traceparent":"%b"}'
 
 
 def _meta_members(raw: Raw | None) -> bytes:
@@ -40,6 +39,7 @@ class MetaStamp:
         head = encode(own)[:-1] + b',"' + CLIENT_CAPABILITIES.encode() + b'":'
         self._head = head
         self._plain = Raw(head + b"{}}")
+        self._traced = head + b'{},"traceparent":"'
 
     def meta(
         self,
@@ -60,7 +60,7 @@ class MetaStamp:
         """
         if not capabilities and log_level is None and progress_token is None:
             if traceparent is not None:
-                return Raw(_TRACED % (self._head, traceparent.encode()))
+                return Raw(self._traced + traceparent.encode() + b'"}')
             if passed is None:
                 return self._plain
         parts = [self._head, encode(dict(capabilities or {}))]

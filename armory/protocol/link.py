@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import msgspec
 from msgspec import Raw
@@ -54,6 +54,7 @@ class Reply(msgspec.Struct, gc=False):
         short: `outline`, where that is known already.
         tail: what takes the place of the result's last byte; empty: nothing does. So something is
             put at the end of a large result without copying it.
+        well: whether the call went well; None: nobody has looked yet.
     """
 
     result: Raw | None = None
@@ -61,6 +62,7 @@ class Reply(msgspec.Struct, gc=False):
     era: Era | None = None
     short: bytes | None = None
     tail: bytes = b""
+    well: bool | None = None
 
     @property
     def parts(self) -> tuple[bytes | memoryview, ...]:
@@ -118,7 +120,7 @@ class ClientChannel(Protocol):
         ...
 
 
-class Sent(NamedTuple):
+class Sent(msgspec.Struct, frozen=True, gc=False):
     """What the link says about a call that it sent; the last time, where it sent it twice.
 
     Attributes:

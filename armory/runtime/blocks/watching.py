@@ -45,11 +45,10 @@ def watched(
             spec = pool.upstream(server).spec
         except UpstreamUnavailable:
             return Address()
-        of, found = known.get(server, (None, Address()))
-        if of is not spec:
-            found = _address_of(_place(spec))
-            known[server] = spec, found
-        return found
+        found = known.get(server)
+        if found is None or found[0] is not spec:
+            known[server] = found = spec, _address_of(_place(spec))
+        return found[1]
 
     return ObservedPool(pool, tracing, address), retriever
 

@@ -18,7 +18,7 @@ def test_an_entry_names_the_trace_that_it_is_part_of() -> None:
     operation = Operation()
     watched = CURRENT.set(operation)
     activity.called(ANONYMOUS, "a__two", ok=True, latency_ms=1.0)  # watched, and not traced
-    operation.trace_id = "0af7651916cd43dd8448eb211c80319c"
+    operation.traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00"
     activity.called(ANONYMOUS, "a__three", ok=True, latency_ms=1.0)
     CURRENT.reset(watched)
     assert [entry.trace for entry in activity.latest()] == [operation.trace_id, None, None]

@@ -99,6 +99,15 @@ def test_series_beyond_the_limit_are_one(monkeypatch: pytest.MonkeyPatch) -> Non
     assert sum(told.values()) == 7
 
 
+def test_a_delta_has_series_up_to_the_limit_each_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(durations, "LIMIT", 3)
+    ours = Buckets({TEMPORALITY: "delta"})
+    for names in ("abc", "def", "abc"):
+        for name in names:
+            ours.record(SERVER, 1.0, series(name))
+        assert [p["attributes"].get(c.TOOL) for p in points(list(ours.taken()))] == list(names)
+
+
 def test_what_is_told_meanwhile_is_counted_once() -> None:
     ours, count = Buckets({TEMPORALITY: "delta"}), 3 * durations.AT_ONCE + 7
     exported: list[Any] = []
