@@ -28,6 +28,7 @@ from armory.telemetry import conventions as c
 if TYPE_CHECKING:
     from opentelemetry.trace import Span
 
+    from armory.telemetry.durations import Durations
     from armory.telemetry.tracing import Tracing
 
 _DURATION = c.DURATION["client"]
@@ -86,14 +87,9 @@ class ObservedPool:
                 operation.failure = failure
             if tracing is not None and call.sent is not None:
                 seconds = time.perf_counter() - started
-                status = None
-                if failure is not None and reply is not None and reply.error is not None:
-                    status = str(code_of(reply.error))
-                address = self._address(server)
+                address, status = self._address(server), _status(reply)
                 if tracing.durations is not None:
-                    tracing.durations.record(
-                        _DURATION, seconds, _series(call, failure, status, address)
-                    )
+                    _measured(tracing.durations, seconds, call, address, failure, status)
                 if span is not None:
                     tracing.finish(span, _facts(call, status, address), failure, why)
 
@@ -178,15 +174,32 @@ def _about(call: Call) -> tuple[c.When | None, str | None]:
     return target[1], call.name_header or text_of(call.params, target[0])
 
 
-def _series(call: Call, failure: str | None, status: str | None, address: Address) -> c.Key:
-    """As a plain tuple: a `Series` takes ten times as long to make."""
-    method, sent = call.method, call.sent or UNSENT
-    kind, name = _about(call)
+def _status(reply: Reply | None) -> str | None:
+    """Code of the JSON-RPC error that came; None: none did."""
+    return None if reply is None or reply.error is None else str(code_of(reply.error))
+
+
+def _measured(
+    durations: Durations,
+    seconds: float,
+    call: Call,
+    address: Address,
+    failure: str | None,
+    status: str | None,
+) -> None:
+    method, name = call.method, call.name_header
+    version = None if call.sent is None else call.sent.version
+    usual = (address, method, name, version)
+    if failure is None and durations.record_usual(usual, seconds):
+        return
+    kind, about = _about(call)
     if kind == "resource":
-        name = None
+        about = None
     host, port = address
     transport = "pipe" if host is None else "tcp"
-    return (method, kind, name, failure, status, sent.version, transport, host, port)
+    series = c.Series(method, kind, about, failure, status, version, transport, host, port)
+    stands = failure is None and name == about
+    durations.record(_DURATION, seconds, series, usual if stands else None)
 
 
 def _facts(call: Call, status: str | None, address: Address) -> dict[str, Any]:

@@ -101,20 +101,6 @@ class Series(NamedTuple):
     port: int | None = None
 
 
-Key = tuple[
-    str,
-    When | None,
-    str | None,
-    str | None,
-    str | None,
-    str | None,
-    str,
-    str | None,
-    int | None,
-]
-"""A `Series` that need not be made one: as a plain tuple it is there at once."""
-
-
 ATTRIBUTES: tuple[Attribute, ...] = (
     Attribute(METHOD, "required", "always"),
     Attribute(ERROR, "conditional", "error"),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from functools import reduce
 from operator import add
 from threading import Event, Lock, Thread
@@ -33,7 +33,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from armory.telemetry import conventions as c
-from armory.telemetry.conventions import Key, Series
+from armory.telemetry.conventions import Series
 
 _log = structlog.get_logger(__name__)
 TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
@@ -54,15 +54,38 @@ Attributes = dict[str, Any]
 class Durations(Protocol):
     """Takes what was measured."""
 
-    def record(self, name: str, seconds: float, series: Key) -> None:
+    def record(
+        self, name: str, seconds: float, series: Series, usual: Hashable | None = None
+    ) -> None:
         """Count one duration.
 
         Args:
             name: of the histogram, one of `NAMES`.
             seconds: how long it took.
             series: which of its series.
+            usual: stands for this histogram and series from now on.
         """
         ...
+
+    def record_usual(self, usual: Hashable, seconds: float) -> bool:
+        """Count one duration; False: nothing stands for its series, so `record` has to.
+
+        Args:
+            usual: as `record` was told it. Less than a series is found in less time.
+            seconds: how long it took.
+        """
+        ...
+
+
+class _Told(list[float]):
+    """Durations of one series that are not counted yet."""
+
+    __slots__ = ("name", "series")
+
+    def __init__(self, name: str, series: Series) -> None:
+        super().__init__()
+        self.name = name
+        self.series = series
 
 
 class _Point:
@@ -103,41 +126,60 @@ class Buckets:
         self._delta = preferred in ("DELTA", "LOWMEMORY")
         self._began_ns = time.time_ns()
         self._lock = Lock()
-        self._told: dict[str, dict[Key, list[float]]] = {name: {} for name in NAMES}
-        self._points: dict[str, dict[Key, _Point]] = {name: {} for name in NAMES}
+        self._told: dict[str, dict[Series, _Told]] = {name: {} for name in NAMES}
+        self._usual: dict[Hashable, _Told] = {}
+        self._points: dict[str, dict[Series, _Point]] = {name: {} for name in NAMES}
 
-    def record(self, name: str, seconds: float, series: Key) -> None:
+    def record(
+        self, name: str, seconds: float, series: Series, usual: Hashable | None = None
+    ) -> None:
         """As `Durations.record`."""
         told = self._told[name].get(series)
         if told is None:
             told = self._begun(name, series)
+        if usual is not None:
+            self._usual[usual] = told
         told.append(seconds)
         if len(told) >= AT_ONCE:
-            with self._lock:
-                self._count(name, series, told)
+            self._count_full(told)
 
-    def _begun(self, name: str, series: Key) -> list[float]:
+    def record_usual(self, usual: Hashable, seconds: float) -> bool:
+        """As `Durations.record_usual`."""
+        told = self._usual.get(usual)
+        if told is None:
+            return False
+        told.append(seconds)
+        if len(told) >= AT_ONCE:
+            self._count_full(told)
+        return True
+
+    def _begun(self, name: str, series: Series) -> _Told:
         """The list of a series that has none."""
         lists = self._told[name]
         with self._lock:
             if len(lists) >= LIMIT:  # the thread that records lets go of them: it fills none now
                 self._fold()
                 lists.clear()
-            return lists.setdefault(series, [])
+                self._usual.clear()
+            return lists.setdefault(series, _Told(name, series))
+
+    def _count_full(self, told: _Told) -> None:
+        with self._lock:
+            self._count(told)
 
     def _fold(self) -> None:
         """Count what was told, by whoever holds the lock."""
-        for name, lists in self._told.items():
-            for series, told in lists.items():
-                self._count(name, series, told)
+        for lists in self._told.values():
+            for told in lists.values():
+                self._count(told)
 
-    def _count(self, name: str, series: Key, told: list[float]) -> None:
+    def _count(self, told: _Told) -> None:
         """Count one list as far as it goes now: many at once take a fraction of one by one."""
         found = told[:]
         if found:
             del told[: len(found)]
-            points = self._points[name]
-            (points.get(series) or _added(points, series)).count(found)
+            points = self._points[told.name]
+            (points.get(told.series) or _added(points, told.series)).count(found)
 
     def taken(self) -> list[Metric]:
         """What there is to export; a histogram of which nothing is known is left out."""
@@ -165,16 +207,16 @@ class Buckets:
         ]
 
 
-_Read = tuple[Key, list[int], float, float, float]
+_Read = tuple[Series, list[int], float, float, float]
 
 
-def _added(points: dict[Key, _Point], series: Key) -> _Point:
+def _added(points: dict[Series, _Point], series: Series) -> _Point:
     if len(points) >= LIMIT:
         series = _OVERFLOW
     return points.setdefault(series, _Point())
 
 
-def _read(points: Iterable[tuple[Key, _Point]]) -> list[_Read]:
+def _read(points: Iterable[tuple[Series, _Point]]) -> list[_Read]:
     return [
         (series, point.buckets.copy(), point.seconds, point.shortest, point.longest)
         for series, point in points
@@ -182,7 +224,7 @@ def _read(points: Iterable[tuple[Key, _Point]]) -> list[_Read]:
 
 
 def _exported(
-    series: Key,
+    series: Series,
     buckets: list[int],
     seconds: float,
     shortest: float,
@@ -287,14 +329,19 @@ class Instruments:
             for name in NAMES
         }
 
-    def record(self, name: str, seconds: float, series: Key) -> None:
+    def record(
+        self, name: str, seconds: float, series: Series, usual: Hashable | None = None
+    ) -> None:
         """As `Durations.record`."""
         self._histograms[name].record(seconds, labels(series), _ROOT)
 
+    def record_usual(self, usual: Hashable, seconds: float) -> bool:
+        """As `Durations.record_usual`: the SDK knows nothing that stands for a series."""
+        return False
 
-def labels(key: Key) -> Attributes:
+
+def labels(series: Series) -> Attributes:
     """Attributes of a metric; what is not there has none."""
-    series = Series._make(key)
     kind, transport = series.kind, series.transport
     found: Attributes = {c.TRANSPORT: transport}
     if series.method:

@@ -70,11 +70,13 @@ def _traces(bound: str) -> Generator[tuple[str, bool]]:
         bound: 16 hexadecimal digits; the right half of an id that is kept is less.
     """
     while True:
-        left, drawn = os.urandom(8).hex(), os.urandom(16 * _AT_ONCE)
+        head, drawn = f"00-{os.urandom(8).hex()}", os.urandom(16 * _AT_ONCE)
         for at in range(0, len(drawn), 16):
             ids = drawn[at : at + 16].hex("-", 8)
-            kept = ids < bound
-            yield f"00-{left}{ids}-{'01' if kept else '00'}", kept
+            if ids < bound:
+                yield f"{head}{ids}-01", True
+            else:
+                yield f"{head}{ids}-00", False
 
 
 def _rate(environ: Mapping[str, str]) -> float:

@@ -98,11 +98,10 @@ class ObservedDispatcher(Dispatcher):
         kind = name = None
         if target is not None and target[0] in params:
             kind, name = target[1], text_of(params, target[0])
-        operation, tracing, durations = Operation(), self._tracing, None
+        operation, tracing = Operation(), self._tracing
         if tracing is not None:
             title = None if kind == "resource" else name
             tracing.server(operation, method, title, request.meta, request.headers)
-            durations = tracing.durations
         token = CURRENT.set(operation)
         started = time.perf_counter()
         reply: Reply | None = None
@@ -117,34 +116,55 @@ class ObservedDispatcher(Dispatcher):
         finally:
             CURRENT.reset(token)
             seconds = time.perf_counter() - started
-            if durations is not None or operation.span is not None:
-                assert tracing is not None
-                failure, status = _outcome(operation, reply)
-                transport = "tcp" if request.headers else "pipe"
-                if durations is not None:
-                    known = (operation.upstream and kind != "resource") or name in META_TOOLS
-                    durations.record(
-                        _DURATION,
-                        seconds,
-                        (  # no `Series`: making one takes ten times as long
-                            method if method in METHODS else c.OTHER,
-                            kind,
-                            name if known else None,
-                            failure,
-                            status,
-                            request.version,
-                            transport,
-                            None,
-                            None,
-                        ),
-                    )
-                if operation.span is not None:
-                    facts = _facts(request, kind, name, transport)
-                    if status is not None:
-                        facts[c.STATUS_CODE] = status
-                    tracing.finish(operation.span, facts, failure)
+            if tracing is not None and (tracing.durations is not None or operation.span):
+                _told(tracing, request, (method, kind, name), operation, reply, seconds)
             if self._audit is not None and method != "ping":
                 note(self._audit, request, Asked(method, name, params), operation, reply, seconds)
+
+
+def _told(
+    tracing: Tracing,
+    request: ClientRequest,
+    asked: tuple[str, c.When | None, str | None],
+    operation: Operation,
+    reply: Reply | None,
+    seconds: float,
+) -> None:
+    """Measure a request that was answered, and end its span.
+
+    Args:
+        tracing: takes both.
+        request: whose it was, where.
+        asked: its method, what it is about and the name of that.
+        operation: which upstream it went to, how that went.
+        reply: what it was answered; None: it was cancelled.
+        seconds: how long it took.
+    """
+    method, kind, name = asked
+    failure, status = _outcome(operation, reply)
+    transport = "tcp" if request.headers else "pipe"
+    durations = tracing.durations
+    if durations is not None:
+        usual = (transport, method, name, request.version)
+        if failure or status or not durations.record_usual(usual, seconds):
+            known = method in METHODS
+            named = (operation.upstream and kind != "resource") or name in META_TOOLS
+            series = c.Series(
+                method if known else c.OTHER,
+                kind,
+                name if named else None,
+                failure,
+                status,
+                request.version,
+                transport,
+            )
+            stands = known and name == series.name and not (failure or status)
+            durations.record(_DURATION, seconds, series, usual if stands else None)
+    if operation.span is not None:
+        facts = _facts(request, kind, name, transport)
+        if status is not None:
+            facts[c.STATUS_CODE] = status
+        tracing.finish(operation.span, facts, failure)
 
 
 def _outcome(operation: Operation, reply: Reply | None) -> tuple[str | None, str | None]:
@@ -155,7 +175,7 @@ def _outcome(operation: Operation, reply: Reply | None) -> tuple[str | None, str
         code = code_of(reply.error)
         return (None if code in c.CALLERS_FAULT else str(code)), str(code)
     if operation.upstream:
-        return (c.TOOL_ERROR if operation.failure is not None else None), None
+        return (None if operation.failure is None else c.TOOL_ERROR), None
     return failure_of(reply), None
 
 

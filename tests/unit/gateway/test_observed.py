@@ -31,6 +31,30 @@ async def _answer(_call: Call, _owner: Owner) -> Reply:
 
 
 @pytest.mark.anyio
+async def test_each_tool_has_its_series_with_each_upstream_and_outcome() -> None:
+    async def answer(call: Call, _owner: Owner) -> Reply:
+        return result({"content": [], "isError": b"bad" in bytes(call.params["name"])})
+
+    taken, places = Buckets({}), {"web": Address("h", 80), "own": Address()}
+    tracing = Tracing(None, taken, Sampling({}), DrawnIds(), queries=False)
+    upstreams = {name: ScriptedUpstream(ServerLists(), answer) for name in places}
+    pool = ObservedPool(ScriptedPool(upstreams), tracing, places.__getitem__)
+    asked = [(server, name) for server in places for name in ("one", "two", "bad")]
+    for header in (True, False, True):
+        for server, name in asked:
+            call = Call("tools/call", raws({"name": name}), name_header=name if header else None)
+            await pool.request(server, Owner(ANONYMOUS), call)
+    (metric,) = taken.taken()
+    told: dict[tuple[object, ...], int] = {}
+    for point in metric.data.data_points:
+        assert isinstance(point, HistogramDataPoint)
+        of = point.attributes or {}
+        told[of.get(c.SERVER_ADDRESS), of[c.TOOL], of.get(c.ERROR)] = point.count
+    wrong = {"bad": c.TOOL_ERROR}
+    assert told == {(places[at].host, name, wrong.get(name)): 3 for at, name in asked}
+
+
+@pytest.mark.anyio
 async def test_uris_are_no_series_of_their_own() -> None:
     taken = Buckets({})
     tracing = Tracing(None, taken, Sampling({}), DrawnIds(), queries=False)

@@ -108,6 +108,23 @@ def test_a_delta_has_series_up_to_the_limit_each_time(monkeypatch: pytest.Monkey
         assert [p["attributes"].get(c.TOOL) for p in points(list(ours.taken()))] == list(names)
 
 
+def test_what_stands_for_a_series_does_until_its_list_is_let_go(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(durations, "LIMIT", 2)
+    ours = Buckets({})
+    assert not ours.record_usual("a", 1.0)
+    ours.record(SERVER, 1.0, series("a"), "a")
+    for _ in range(durations.AT_ONCE):
+        assert ours.record_usual("a", 1.0)
+    ours.record(SERVER, 1.0, series("b"), "b")
+    ours.record(SERVER, 1.0, series("c"), "c")
+    assert not ours.record_usual("a", 1.0)
+    ours.record(SERVER, 1.0, series("a"), "a")
+    told = {p["attributes"].get(c.TOOL): p["count"] for p in points(list(ours.taken()))}
+    assert told == {"a": durations.AT_ONCE + 2, "b": 1, None: 1}
+
+
 def test_what_is_told_meanwhile_is_counted_once() -> None:
     ours, count = Buckets({TEMPORALITY: "delta"}), 3 * durations.AT_ONCE + 7
     exported: list[Any] = []
