@@ -84,6 +84,8 @@ class CandidateFeatures:
         uses: (c,) float32, how many past uses stand behind `Subquery.used`; None: no memory of use.
         usage: statistics of calls, asked only for the tools that a ranker looks at; None: unknown.
         user, hour, last_tool: context of the query, see `Query`.
+        servers: (c,) a number for the server of each candidate, its own for a tool of none; None:
+            not known, or not every visible tool is a candidate.
         searched: ascending rows that were searched; None: all of the snapshot.
         sample: the same of tools that stand for all visible ones; None: the candidates are all.
     """
@@ -99,6 +101,7 @@ class CandidateFeatures:
     user: str | None = None
     hour: int | None = None
     last_tool: str | None = None
+    servers: IntArray | None = None
     searched: IntArray | None = None
     sample: CandidateFeatures | None = None
 

@@ -12,6 +12,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -186,6 +187,15 @@ class Catalog:
     vectors: Array
     starts: NDArray[np.int64]
 
+    @cached_property
+    def servers(self) -> NDArray[np.int64] | None:
+        """(n,) a number for each server, its own for a tool of none; None: all are of none."""
+        if not any(record.server for record in self.records):
+            return None
+        numbers: dict[str, int] = {}
+        named = (record.server or f"\0{record.name}" for record in self.records)
+        return np.array([numbers.setdefault(name, len(numbers)) for name in named])
+
 
 def rows_of(path: Path) -> list[dict[str, Any]]:
     """The objects of a JSONL file."""
@@ -288,4 +298,5 @@ def _features(
         postings=catalog.postings,
         visible=len(rows),
         embedder=identity,
+        servers=catalog.servers,
     )

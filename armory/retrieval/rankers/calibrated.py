@@ -15,6 +15,7 @@ from armory.retrieval.features import CandidateFeatures
 from armory.retrieval.ports import FloatArray, IntArray
 from armory.retrieval.rankers.base import RankSettings, Scores
 from armory.retrieval.rankers.leaning import kept, leaned, trust
+from armory.retrieval.rankers.servers import sided
 from armory.retrieval.scoring.calibration import calibration_for, cost_weighted, judge, sigmoid
 from armory.retrieval.scoring.ordering import descending
 from armory.retrieval.scoring.tables import SignalTable, SparseSignals
@@ -35,6 +36,7 @@ class FormulaResult:
         signals: (k,) each.
         query: signals of the query.
         plain: formula -> (k,) values, which the learned order may lean on.
+        near: (k,) how near the server of each is, see `rankers.servers`; None: it does not count.
         shown: (c,) each; further signals for explanations, which the calibration does not see.
     """
 
@@ -45,6 +47,7 @@ class FormulaResult:
     signals: SignalTable
     query: Mapping[str, float]
     plain: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
+    near: FloatArray | None = None
     shown: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
 
 
@@ -56,12 +59,15 @@ def calibrated(
     best, raw = result.best, result.raw
     asked = calibration.asked([s.vector for s in features.whole if s.vector is not None])
     wanted, refused, need = judge(calibration, result.signals, {**result.query, **asked}, len(best))
-    if result.plain and (lean := calibration.lean) is not None:
+    lean, share = calibration.lean if result.plain else None, 1.0
+    if lean is not None:
         share = trust(lean, result.query, features.visible)
         wanted = leaned(wanted, result.plain, lean.onto, share)
-        if share < 1.0:
-            onto = {name: values for name, values in result.plain.items() if name in lean.onto}
-            wanted = kept(wanted, onto)
+    if result.near is not None:
+        wanted = sided(wanted, result.near, features.visible)
+    if lean is not None and share < 1.0:
+        onto = {name: values for name, values in result.plain.items() if name in lean.onto}
+        wanted = kept(wanted, onto)
     refused = refused and not _led_somewhere(features)
     last = result.values[best[-1]]
     odds = np.minimum(result.values, last)  # of the others: as far below the worst of the best

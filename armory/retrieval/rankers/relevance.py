@@ -12,6 +12,7 @@ from armory.retrieval.rankers.calibrated import FormulaResult, calibrated, expla
 from armory.retrieval.rankers.formulas import cosine, hybrid
 from armory.retrieval.rankers.fusion import fuse
 from armory.retrieval.rankers.remembered import with_uses
+from armory.retrieval.rankers.servers import together
 from armory.retrieval.rankers.signals import candidate_signals, query_signals
 
 #: Tools up to which it judges by words alone. Among more its probabilities, learned with vectors,
@@ -35,7 +36,8 @@ class RelevanceRanker:
 
     def rank(self, features: CandidateFeatures, settings: RankSettings) -> Scores:
         """Fuse meaning and words, weigh the signals of the best hundred, calibrate; beyond a few
-        dozen tools lean on plain formulas as far as the query says.
+        dozen tools lean on plain formulas as far as the query says, and on what the tools of each
+        server say together.
 
         Memory of use says which tool; whether any is needed is judged by the descriptions.
         """
@@ -48,8 +50,11 @@ class RelevanceRanker:
             described = greatest(cosines) if cosines else None
         query = query_signals(learnt, signals, described)
         plain = plain_formulas(learnt, fusion.best) if learnt.dense else {}
+        near = None
+        if learnt.dense and features.servers is not None:
+            near = together(fusion.total, features.servers, fusion.best)
         result = FormulaResult(
-            self.name, fusion.total, None, fusion.best, signals, query, plain=plain
+            self.name, fusion.total, None, fusion.best, signals, query, plain=plain, near=near
         )
         return calibrated(result, features, settings)
 

@@ -148,6 +148,7 @@ class CandidateSearch:
             user=scope.query.user,
             hour=scope.query.hour,
             last_tool=scope.query.last_tool,
+            servers=_servers(scope, rows) if len(rows) == scope.size else None,
             searched=scope.allowed,
             sample=sample,
         )
@@ -157,6 +158,17 @@ def _cosine_moments(hits: VectorHits | None, place: int) -> Moments:
     if hits is None:
         return NO_MOMENTS
     return Moments(float(hits.mean[place]), float(hits.std[place]))
+
+
+def _servers(scope: Scope, rows: IntArray) -> IntArray | None:
+    """(r,) a number for the server of each row, its own for a tool of none; None: none has one."""
+    codes, names = scope.snapshot.servers
+    servers = codes if len(rows) == len(codes) else codes[rows]
+    if (none := names.get("")) is None:
+        return servers
+    if len(names) == 1:
+        return None
+    return np.where(servers == none, len(names) + np.arange(len(servers)), servers)
 
 
 def _rows_and_cosines(scope: Scope, findings: Findings) -> tuple[IntArray, FloatArray | None]:

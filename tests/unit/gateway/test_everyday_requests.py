@@ -1,4 +1,4 @@
-"""Fifty everyday requests over the tools of thirty real servers, with the embedder that ships."""
+"""Everyday requests over the tools of thirty real servers, with the embedder that ships."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from armory.gateway.settings import GatewaySettings
 from armory.retrieval.registry import build_retriever
 from armory.testing.front import ScriptedPool, ScriptedUpstream
 from tests.unit.gateway.conftest import Bench, echo
+from tests.unit.gateway.everyday.further import FURTHER
 from tests.unit.gateway.everyday.requests import REQUESTS
 
 pytestmark = pytest.mark.anyio
 SERVERS = Path(__file__).parent / "everyday" / "servers.json"
-RIGHT = 46
+RIGHT, FURTHER_RIGHT = 47, 80
 
 
 def recorded(tool: dict[str, Any]) -> dict[str, Any]:
@@ -31,8 +32,8 @@ def recorded(tool: dict[str, Any]) -> dict[str, Any]:
 
 async def test_the_right_server_comes_first_and_no_search_ends_empty() -> None:
     servers = json.loads(SERVERS.read_text(encoding="utf-8"))
-    assert (len(servers), len(REQUESTS)) == (30, 50)
-    assert {right for _, some in REQUESTS for right in some} <= servers.keys()
+    assert (len(servers), len(REQUESTS), len(FURTHER)) == (30, 50, 99)
+    assert {right for _, some in (*REQUESTS, *FURTHER) for right in some} <= servers.keys()
     upstreams = {
         key: ScriptedUpstream(
             ServerLists(
@@ -52,14 +53,15 @@ async def test_the_right_server_comes_first_and_no_search_ends_empty() -> None:
     await retriever.index(list(catalog.tools.values()))
     gateway.publish(catalog)
     bench = Bench(pool, retriever, gateway)  # pyright: ignore[reportArgumentType]
-    wrong: dict[str, Any] = {}
-    for query, right in REQUESTS:
-        called = await bench.call("search_tools", {"query": query})
-        found = called["structuredContent"]
-        listed = found["tools"] or found["unlikely"]
-        assert listed, query
-        first = listed[0]["name"]
-        if first.partition("__")[0] not in right:
-            wrong[query] = [entry["name"] for entry in listed[:4]]
+    for requests, least in ((REQUESTS, RIGHT), (FURTHER, FURTHER_RIGHT)):
+        wrong: dict[str, Any] = {}
+        for query, right in requests:
+            called = await bench.call("search_tools", {"query": query})
+            found = called["structuredContent"]
+            listed = found["tools"] or found["unlikely"]
+            assert listed, query
+            first = listed[0]["name"]
+            if first.partition("__")[0] not in right:
+                wrong[query] = [entry["name"] for entry in listed[:4]]
+        assert len(requests) - len(wrong) >= least, wrong
     await retriever.aclose()
-    assert len(REQUESTS) - len(wrong) >= RIGHT, wrong

@@ -92,6 +92,21 @@ def names(found: CandidateFeatures, order: np.ndarray[tuple[int], np.dtype[np.in
     return [found.records[i].name for i in order.tolist()]
 
 
+def test_of_two_tools_that_are_as_near_the_one_of_the_nearer_server_comes_first() -> None:
+    crowd = [ToolRecord(f"x__t{i}", "x", f"t{i}", {}, "0", f"Filler {i}") for i in range(500)]
+    like = {"x__t7": 0.52, "math__add": 0.5, "math__sum": 0.4, "math__mean": 0.4}
+    more = [ToolRecord(n, "math", n[6:], {}, "0", "A number") for n in ("math__sum", "math__mean")]
+    found = features(["how many is that"], like, [*tools()[:6], *more, *crowd])
+    numbers = {name: i for i, name in enumerate({r.server: 0 for r in found.records})}
+    servers = np.array([numbers[record.server] for record in found.records])
+    unknown = RelevanceRanker().rank(found, RankSettings())
+    known = RelevanceRanker().rank(replace(found, servers=servers), RankSettings())
+    assert names(found, unknown.order)[0] == "x__t7"
+    assert names(found, known.order)[0] == "math__add"
+    assert known.raw[known.order[0]] == unknown.raw[unknown.order[0]]
+    assert known.refused == unknown.refused
+
+
 @pytest.mark.parametrize("ranker", RANKERS, ids=lambda r: r.name)
 def test_every_ranker_judges_every_candidate(ranker: Ranker) -> None:
     found = features(["send an email"], {"mail__send": 0.7, "mail__list": 0.5})
