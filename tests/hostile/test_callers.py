@@ -36,6 +36,7 @@ from armory.testing.front import (
 from armory.testing.waiting import until
 from armory.wire.http.edge import HttpEdge
 from armory.wire.http.settings import HttpSettings
+from armory.wire.sessions.turns import MANY
 
 pytestmark = pytest.mark.anyio
 NAMES = ("greedy", "other")
@@ -216,6 +217,30 @@ async def test_what_batches_of_one_caller_begin_in_a_turn_of_the_loop(house: Hou
     assert all(len(said) == 6 for _, said, _ in batches.result())
     assert house.began.total() == 30
     assert max(house.began.values()) <= 2
+
+
+async def test_requests_of_a_caller_with_many_begin_one_in_a_turn_beside_others(
+    house: House,
+) -> None:
+    def call(name: str) -> Any:
+        return modern_body(1, "tools/call", {"name": f"up__{name}", "arguments": {}})
+
+    async def ask(who: str, name: str) -> int:
+        body = call(name)
+        return (await house.post(who, body, **modern_headers(body)))[0]
+
+    held = [asyncio.ensure_future(ask("greedy", "wait")) for _ in range(MANY)]
+    held.append(asyncio.ensure_future(ask("other", "wait")))
+    await until(lambda: house.waiting == MANY + 1)
+    asked = asyncio.gather(*(ask("greedy", "say") for _ in range(30)))
+    while not asked.done():
+        house.turn += 1
+        await asyncio.sleep(0)
+    assert set(asked.result()) == {200}
+    assert house.began.total() == 30
+    assert max(house.began.values()) <= 2
+    house.go.set()
+    assert set(await asyncio.gather(*held)) == {200}
 
 
 async def test_bytes_of_what_a_batch_is_answered(

@@ -42,6 +42,7 @@ from armory.wire.http.sse_front import SseFront
 from armory.wire.interaction.interactions import Interactions
 from armory.wire.observed import Observers, dispatcher_of
 from armory.wire.sessions.registry import Sessions
+from armory.wire.sessions.turns import Shares
 
 _SWEEP_S = 15.0
 
@@ -100,6 +101,7 @@ class HttpEdge:
             on_ended=observers.session_ended("tcp") if observers else None,
         )
         self.streams = OpenStreams(settings.streams, settings.streams_per_principal)
+        self._shares = Shares()
         self._keepalive = KeepaliveTimer()
         self._large = asyncio.Lock()  # large messages are looked through one after another
         shared = EdgeContext(
@@ -193,7 +195,14 @@ class HttpEdge:
         method = admitted.request.method
         version = admitted.caller.headers.get(VERSION_HEADER)
         if method == "POST":
-            return await self._post(admitted, version)
+            key = admitted.caller.principal.key
+            crowded = self._shares.enter(key)
+            try:
+                if crowded:
+                    await self._shares.turn(key)
+                return await self._post(admitted, version)
+            finally:
+                self._shares.leave(key)
         known = version is None or version in versions.LEGACY_VERSIONS
         if method == "GET" and known:
             return await self._legacy.get(admitted)
