@@ -16,7 +16,7 @@ from typing import Any
 
 from armory.domain.groups import OwnGroup
 from armory.domain.naming import expose_names, expose_uri
-from armory.domain.tool import MAX_ABOUT_CHARS, ListedRecord, ToolRecord, fingerprint
+from armory.domain.tool import MAX_ABOUT_CHARS, ListedRecord, ToolRecord, fingerprint, keywords_of
 
 Definition = Mapping[str, Any]
 
@@ -330,7 +330,9 @@ def _title(lists: ServerLists) -> str:
 
 def _about(lists: ServerLists) -> str:
     told = (lists.info.get("description"), lists.instructions)
-    return " ".join(text for text in told if isinstance(text, str) and text)[:MAX_ABOUT_CHARS]
+    about = " ".join(text for text in told if isinstance(text, str) and text)
+    # On a line of their own: a sentence that is not indexed does not take them with it.
+    return "\n".join(filter(None, (keywords_of(lists.info), about)))[:MAX_ABOUT_CHARS]
 
 
 def _tools_of(

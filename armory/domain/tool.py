@@ -14,12 +14,24 @@ from typing import Any, cast
 SEARCH_HINT = "anthropic/searchHint"
 MAX_HINT_CHARS = 500
 MAX_ABOUT_CHARS = 1_000
+MAX_KEYWORDS = 20
+MAX_KEYWORD_CHARS = 200
 
 
 def fingerprint(definition: Mapping[str, Any]) -> str:
     """SHA-256 (hex) of a definition's canonical JSON: equal content, equal fingerprint."""
     canonical = json.dumps(definition, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def keywords_of(info: Mapping[str, Any]) -> str:
+    """The keywords of a `serverInfo` (draft SEP-2614), a few of them: many would buy rank."""
+    given = info.get("keywords")
+    if not isinstance(given, list):
+        return ""
+    words = [word for word in cast("list[Any]", given) if isinstance(word, str)]
+    spaced = " ".join(word[:MAX_KEYWORD_CHARS] for word in words[:MAX_KEYWORDS])
+    return " ".join(spaced.split())[:MAX_KEYWORD_CHARS].strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,8 +49,8 @@ class ToolRecord:
         tags: from configuration and from `_meta`.
         category: from configuration, else None.
         server_about: what the upstream says that it is for, the first 1,000 characters of its
-            `serverInfo.description` and `instructions`, or ""; found by it, never shown, so that
-            clients hear nothing when it alone changes.
+            `serverInfo.keywords`, its `serverInfo.description` and `instructions`, or ""; found by
+            it, never shown, so that clients hear nothing when it alone changes.
     """
 
     name: str

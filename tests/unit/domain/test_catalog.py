@@ -10,7 +10,13 @@ from armory.domain import catalog as catalog_module
 from armory.domain.catalog import EMPTY, CatalogBuilder, ServerLists, ToolRules, build_catalog
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.domain.query import VisibleSet
-from armory.domain.tool import MAX_ABOUT_CHARS, ToolRecord, fingerprint
+from armory.domain.tool import (
+    MAX_ABOUT_CHARS,
+    MAX_KEYWORD_CHARS,
+    MAX_KEYWORDS,
+    ToolRecord,
+    fingerprint,
+)
 
 
 def tool(name: str, **more: Any) -> dict[str, Any]:
@@ -39,6 +45,23 @@ def test_records_hold_the_upstreams_json_verbatim() -> None:
     assert catalog.prompts["time__p_q"].original_name == "p.q"
     assert list(catalog.resources) == ["time+file:///a"]
     assert list(catalog.templates) == ["time+file:///{x}"]
+
+
+@pytest.mark.parametrize(
+    ("keywords", "about"),
+    [
+        (["payments", 3, " refunds\n"], "payments refunds\nFor money."),
+        ("payments", "For money."),
+        ([None], "For money."),
+        (["x" * 1_000], "x" * MAX_KEYWORD_CHARS + "\nFor money."),
+        (["k"] * 1_000, "k " * (MAX_KEYWORDS - 1) + "k\nFor money."),
+    ],
+)
+def test_a_servers_keywords_are_what_it_is_found_by(keywords: Any, about: str) -> None:
+    info = {"name": "s", "keywords": keywords, "description": "For money."}
+    catalog, problems = build_catalog({"s": ServerLists(tools=[tool("a")], info=info)})
+    assert problems == []
+    assert catalog.tools["s__a"].server_about == about
 
 
 def test_malformed_and_repeated_entries_are_left_out_and_reported() -> None:
