@@ -26,6 +26,7 @@ from armory.errors import ConfigError
 from armory.observability.logging import configure_logging
 from armory.runtime import Runtime, open_runtime
 from armory.runtime.blocks.collecting import Collector
+from armory.runtime.blocks.huge_pages import use_huge_pages
 from armory.runtime.blocks.memory import large_apart
 from armory.runtime.checking import checked
 from armory.runtime.settings import log_settings, stdio_settings
@@ -190,8 +191,9 @@ async def _serve_stdio(loaded: Loaded, announcer: Announcer) -> None:
         reloading = start(_reload_on(reload, runtime, (None, None), announcer), "reload")
         watching = start(_watch(loaded, reload), "watch the configuration")
         collecting = start(collector.run(), "collect garbage")
+        moving = start(asyncio.to_thread(use_huge_pages), "use huge pages")
         await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
-        await end(serving, stopping, reloading, watching, collecting)
+        await end(serving, stopping, reloading, watching, collecting, moving)
         if not serving.cancelled():
             serving.result()
 
@@ -227,6 +229,7 @@ async def _say_ready(runtime: Runtime, announcer: Announcer, collector: Collecto
         if keys:
             text = f"{what}: {', '.join(keys)}; `armory status` says why"
             announcer.note("upstreams_missing", text, state=what, upstreams=keys)
+    await asyncio.to_thread(use_huge_pages)
 
 
 async def _watch(loaded: Loaded, reload: asyncio.Event) -> None:
