@@ -27,13 +27,22 @@ from armory.testing.front import (
 
 pytestmark = pytest.mark.anyio
 PAGE = (Path(__file__).parents[2] / "docs" / "queries.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"```(\w+)\n(.*?)```", PAGE, re.DOTALL)
+DEFERRING, _, _REST = PAGE.partition("## Clients that search by themselves")[2].partition("\n## ")
+
+
+def blocks(page: str) -> list[tuple[str, str]]:
+    """Language and text of the snippets."""
+    return re.findall(r"```(\w+)\n(.*?)```", page, re.DOTALL)
+
+
+BLOCKS = blocks(_REST)
 CONFIGURED: list[dict[str, Any]] = [
     json.loads(text)[key]["armory"]
     for kind, text in BLOCKS
     if kind == "json"
     for key in json.loads(text)
 ]
+DEFERRAL: list[dict[str, Any]] = [json.loads(text) for _, text in blocks(DEFERRING)]
 SENT = [server for server in CONFIGURED if "8080" in json.dumps(server)]
 PYTHON = [text for kind, text in BLOCKS if kind == "python"]
 
@@ -75,6 +84,21 @@ async def test_what_clients_are_configured_with_filters_their_list(
     names = [entry["name"] for entry in listed["tools"]]
     assert "up__mail" in names
     assert "up__paint" not in names
+
+
+def test_every_vendors_own_deferral_is_switched_off_in_its_snippet() -> None:
+    claude_code, messages_api, responses = DEFERRAL
+    assert claude_code == {"env": {"ENABLE_TOOL_SEARCH": "false"}}
+    (toolset,), (server,) = messages_api["tools"], messages_api["mcp_servers"]
+    assert toolset["mcp_server_name"] == server["name"]
+    assert toolset["default_config"] == {"defer_loading": False}
+    (remote,) = responses["tools"]
+    assert remote["defer_loading"] is False
+
+
+@pytest.mark.parametrize("url", re.findall(r"https://armory\.example\.com(\S+?)\"", DEFERRING))
+async def test_and_its_url_filters_the_list(base: str, url: str) -> None:
+    await test_what_clients_are_configured_with_filters_their_list(base, {"url": f"{base}{url}"})
 
 
 @pytest.mark.parametrize("code", PYTHON)
