@@ -33,7 +33,6 @@ from armory.runtime.blocks.accounts import (
 )
 from armory.runtime.blocks.chat import chat_of
 from armory.runtime.blocks.encryption import logs_people_in
-from armory.runtime.blocks.memory import give_back
 from armory.runtime.blocks.people import follow_logins, vault_of
 from armory.runtime.blocks.pins import pinning_of
 from armory.runtime.blocks.replicas import Shared
@@ -42,6 +41,7 @@ from armory.runtime.blocks.watching import watched
 from armory.runtime.catalog import CatalogKeeper
 from armory.runtime.figures import Figures
 from armory.runtime.limits import Limits
+from armory.runtime.memory.allocator import give_back
 from armory.runtime.reloading import Reloaded, difference
 from armory.runtime.retrieval import Progress, open_retriever, retriever_settings
 from armory.runtime.settings import (

@@ -25,10 +25,10 @@ from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import ConfigError
 from armory.observability.logging import configure_logging
 from armory.runtime import Runtime, open_runtime
-from armory.runtime.blocks.collecting import Collector
-from armory.runtime.blocks.huge_pages import use_huge_pages
-from armory.runtime.blocks.memory import large_apart
 from armory.runtime.checking import checked
+from armory.runtime.memory.allocator import large_apart
+from armory.runtime.memory.collecting import Collector
+from armory.runtime.memory.huge_pages import use_huge_pages
 from armory.runtime.settings import log_settings, stdio_settings
 from armory.tasks import start
 from armory.tasks import stop as end

@@ -245,7 +245,7 @@ async def test_memory_is_given_back_once_more_when_the_index_has_let_go(
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is asked")
 def test_what_the_allocator_holds_is_given_back() -> None:
     program = """
-from armory.runtime.blocks import memory
+from armory.runtime.memory import allocator
 def resident():
     with open("/proc/self/statm") as file:
         return int(file.read().split()[1]) * 4096 / 1e6
@@ -253,7 +253,7 @@ held = [bytearray(1_000) for _ in range(200_000)]
 last = held.pop()
 full = resident()
 held.clear()
-memory.give_back()
+allocator.give_back()
 print(full - resident())
 """
     environment = {**os.environ, "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}

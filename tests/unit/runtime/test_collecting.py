@@ -9,8 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from armory.runtime.blocks import collecting
-from armory.runtime.blocks.collecting import SELDOM_S, WHOLE_S, YOUNG, Collector
+from armory.runtime.memory import collecting
+from armory.runtime.memory.collecting import SELDOM_S, WHOLE_S, YOUNG, Collector
 
 
 class Cycle:

@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from armory.runtime.blocks import huge_pages
-from armory.runtime.blocks.huge_pages import anonymous, share_present, use_huge_pages
+from armory.runtime.memory import huge_pages
+from armory.runtime.memory.huge_pages import anonymous, share_present, use_huge_pages
 
 FILLED_MB = 64
 PROGRAM = f"""
-from armory.runtime.blocks.huge_pages import use_huge_pages
+from armory.runtime.memory.huge_pages import use_huge_pages
 
 kept = [bytes(200) for _ in range({FILLED_MB} * 4_000)]
 print(use_huge_pages())

@@ -8,11 +8,11 @@ import sys
 
 import pytest
 
-from armory.runtime.blocks.memory import LARGE_BYTES, large_apart
+from armory.runtime.memory.allocator import LARGE_BYTES, large_apart
 
 ANSWERS, EACH = 20, 15_000_000
 PROGRAM = f"""
-from armory.runtime.blocks.memory import large_apart
+from armory.runtime.memory.allocator import large_apart
 
 def resident():
     with open("/proc/self/statm") as file:

@@ -1,0 +1,1 @@
+"""What the process asks of the interpreter, the allocator and the system about its memory."""
