@@ -24,8 +24,9 @@ Origin = tuple[str, str, int]
 
 _MAX_HEADERS = 256 * 1024
 _READ_BYTES = 256 * 1024
-_NOTHING = memoryview(bytes(1024 * 1024))
+_GROWTH = 1024 * 1024
 """What a body grows by before it is read into: all of 15 MB at once is a turn of 10 ms."""
+_NOTHING = memoryview(bytes(_GROWTH + 1))
 
 
 class _Scratch(threading.local):
@@ -133,10 +134,14 @@ class Connection(asyncio.BufferedProtocol):
         if body is None or self._missing == 1:
             return self._buffer
         if self._room is None:  # grown here: nobody looks at the body any more
-            begin = len(body)
-            most = PIECE_BYTES if self._large.shared else len(_NOTHING)
-            body += _NOTHING[: min(most, self._missing - 1)]
-            self._room = memoryview(body)[begin:]
+            begin, missing = len(body), self._missing
+            most = PIECE_BYTES if self._large.shared else _GROWTH
+            if missing <= most + 1:  # to its end: for one byte more, all might be copied
+                body += _NOTHING[:missing]
+                self._room = memoryview(body)[begin:-1]
+            else:
+                body += _NOTHING[:most]
+                self._room = memoryview(body)[begin:]
         return self._room
 
     def buffer_updated(self, nbytes: int) -> None:
@@ -158,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
             self._room = self._room[nbytes:] if nbytes < len(self._room) else None
             self._large.took(self)
         else:
-            body += self._buffer[:1]
+            body[-1] = self._buffer[0]
             self._body = None
             self._large.end(self)
             keep = nbytes == 1 and self._parser.should_keep_alive()

@@ -25,6 +25,10 @@ from armory.upstreams.session.budget import Budget
 from armory.upstreams.transports.error_bodies import is_message
 from armory.upstreams.transports.http_failures import http_failure
 
+_AT_ONCE_BYTES = 5 * PIECE_BYTES
+"""What is no longer is looked at in one go: a millisecond at the worst, and each turn of the event
+loop costs as much as a piece."""
+
 
 def stream_errors() -> tuple[type[Exception], ...]:
     """What ends an event stream that is read, for `except`."""
@@ -33,7 +37,7 @@ def stream_errors() -> tuple[type[Exception], ...]:
 
 async def _decoded(data: bytes | bytearray) -> list[UpstreamMessage]:
     """As `decode`; long texts in pieces, between which others have their turn."""
-    if len(data) <= PIECE_BYTES:
+    if len(data) <= _AT_ONCE_BYTES:
         return decode(data)
     steps = decoding(data)
     while True:
