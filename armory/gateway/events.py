@@ -17,6 +17,7 @@ class EventFanOut:
 
     def __init__(self, listeners: Sequence[ToolEvents]) -> None:
         self._listeners = tuple(listeners)
+        self._called = tuple(listener.called for listener in listeners)
 
     def called(
         self,
@@ -29,10 +30,8 @@ class EventFanOut:
         exchanged: Exchanged | None = None,
     ) -> None:
         """One `tools/call` was answered."""
-        for listener in self._listeners:
-            listener.called(
-                principal, tool, ok=ok, latency_ms=latency_ms, query=query, exchanged=exchanged
-            )
+        for told in self._called:
+            told(principal, tool, ok=ok, latency_ms=latency_ms, query=query, exchanged=exchanged)
 
     def listed(self, principal: Principal, listing: Listing) -> None:
         """One `tools/list` or `search_tools` was answered."""

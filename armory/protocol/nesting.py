@@ -27,6 +27,8 @@ def deeper_than(data: bytes, limit: int) -> bool:
     Brackets are counted first, which is all that a usual message costs; only one that has more of
     them than the limit is looked at closely, and only to the place where it is too deep.
     """
+    if len(data) < _LARGE_BYTES and data.count(b"{") + data.count(b"[") <= limit:
+        return False
     return any(pieces_deeper_than(data, limit))
 
 

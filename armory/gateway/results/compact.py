@@ -31,11 +31,11 @@ def wants_toon(headers: Mapping[str, str], configured: ResultFormat = "json") ->
     `X-Prefer-Format: toon` or an `Accept` that names `text/toon` asks for it, `X-Prefer-Format:
     json` declines; a request that says neither gets what is configured for the upstream.
     """
-    preferred = headers.get("X-Prefer-Format", "").strip().lower()
-    if preferred in ("toon", "json"):
-        return preferred == "toon"
-    accept = headers.get("Accept", "")
-    for part in accept.split(",") if "toon" in accept.lower() else ():
+    preferred = headers.get("X-Prefer-Format")
+    if preferred is not None and (named := preferred.strip().lower()) in ("toon", "json"):
+        return named == "toon"
+    accept = headers.get("Accept")
+    for part in accept.split(",") if accept is not None and "toon" in accept.lower() else ():
         kind, *parameters = (piece.strip().lower() for piece in part.split(";"))
         if kind == MEDIA_TYPE:
             return not any(p.replace(" ", "") in ("q=0", "q=0.0", "q=0.00") for p in parameters)

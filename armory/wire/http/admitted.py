@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from aiohttp import web
@@ -39,6 +40,7 @@ class AdmittedRequest:
     body: bytes = b""
 
 
+@lru_cache(maxsize=64)
 def accepts(header: str | None) -> tuple[bool, bool]:
     """(JSON, server-sent events) as an Accept header lists them; without one both."""
     if header is None or "*/*" in header:

@@ -215,7 +215,8 @@ class HttpEdge:
 
     async def _post(self, admitted: AdmittedRequest, version: str | None) -> web.StreamResponse:
         request, limit = admitted.request, self._settings.body_bytes
-        if request.content_type != "application/json":
+        said = admitted.caller.headers.get("Content-Type")
+        if said != "application/json" and request.content_type != "application/json":
             message = f"Content-Type is {request.content_type!r}; expected application/json"
             return refusal(415, codes.INVALID_REQUEST, message, headers=admitted.extra)
         if not (admitted.takes_json or admitted.takes_sse):
