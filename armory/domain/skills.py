@@ -65,8 +65,13 @@ def _files_problem(files: list[Any], uri: str, folder: str) -> str | None:
         size += length
     if uri not in seen:
         return "its resources lack its SKILL.md"
-    if len(seen) > MAX_FILES:
-        return f"it has {len(seen):,} files; hosts take {MAX_FILES}"
+    return size_problem(len(seen), size)
+
+
+def size_problem(files: int, size: int) -> str | None:
+    """Why no host may load a skill with so many files, of so many bytes together; None: it may."""
+    if files > MAX_FILES:
+        return f"it has {files:,} files; hosts take {MAX_FILES}"
     if size > MAX_BYTES:
         return f"it has {size:,} bytes; hosts take {MAX_BYTES:,}"
     return None

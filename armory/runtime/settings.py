@@ -117,12 +117,15 @@ def upstream_spec(key: str, block: UpstreamConfig, loaded: Loaded) -> UpstreamSp
     limits = loaded.config.server.limits
     return UpstreamSpec(
         key,
-        **values_for(UpstreamSpec, block, but=("env", "cwd", "inherit_env", "auth", "openapi")),
+        **values_for(
+            UpstreamSpec, block, but=("env", "cwd", "inherit_env", "auth", "openapi", "skills")
+        ),
         env=env,
-        cwd=None if block.cwd is None else str(loaded.folder / Path(block.cwd).expanduser()),
+        cwd=_path(block.cwd, loaded),
         inherit_env=(*loaded.config.inherit_env, *block.inherit_env),
         auth=None if block.auth is None else grant(key, block.auth, loaded.home),
         openapi=_description(block.openapi, loaded),
+        skills=_path(block.skills, loaded),
         groups=GROUPS in loaded.config.server.experimental,
         ca_file=None if block.tls.ca_file is None else str(loaded.folder / block.tls.ca_file),
         verify=block.tls.verify,
@@ -138,7 +141,11 @@ def _description(given: str | None, loaded: Loaded) -> str | None:
     """Where a description is: a URL as it stands, a path from the configuration's folder on."""
     if given is None or given.startswith(("http://", "https://")):
         return given
-    return str(loaded.folder / Path(given).expanduser())
+    return _path(given, loaded)
+
+
+def _path(given: str | None, loaded: Loaded) -> str | None:
+    return None if given is None else str(loaded.folder / Path(given).expanduser())
 
 
 def personal_lists(specs: Sequence[UpstreamSpec]) -> dict[str, Personal]:

@@ -32,9 +32,9 @@ CONCURRENT_STARTS = 8
 class UpstreamSpec:
     """One upstream: how to reach it, and within which bounds.
 
-    One of `command` (a stdio server), `url` (Streamable HTTP or HTTP+SSE) and `openapi` (an HTTP
-    API) is set. `${principal}`
-    in `args`, `env`, `headers` and `cwd` becomes a file-safe form of the caller.
+    One of `command` (a stdio server), `url` (Streamable HTTP or HTTP+SSE), `openapi` (an HTTP
+    API) and `skills` (a folder) is set. `${principal}` in `args`, `env`, `headers` and `cwd`
+    becomes a file-safe form of the caller.
 
     Attributes:
         key: name in the configuration, lower-case kebab-case.
@@ -44,6 +44,7 @@ class UpstreamSpec:
         openapi: URL or path of an OpenAPI description, whose operations are the tools.
         base_url: where that API is; None: where the description says.
         include, exclude: patterns of its operations' names, or of `METHOD /path`; none: all.
+        skills: path of a folder, below which each folder with a SKILL.md is a skill.
         groups: whether its own groups are fetched.
         transport: `auto` tries Streamable HTTP, then HTTP+SSE; with `command` it means stdio.
         headers: sent with every HTTP request.
@@ -83,6 +84,7 @@ class UpstreamSpec:
     base_url: str | None = None
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    skills: str | None = None
     transport: Transport = "auto"
     groups: bool = False
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -109,8 +111,10 @@ class UpstreamSpec:
 
     def __post_init__(self) -> None:
         where = f"upstreams.{self.key}"
-        if [self.command, self.url, self.openapi].count(None) != 2:
-            raise ConfigError("give exactly one of 'command', 'url' and 'openapi'", path=where)
+        if [self.command, self.url, self.openapi, self.skills].count(None) != 3:
+            raise ConfigError(
+                "give exactly one of 'command', 'url', 'openapi' and 'skills'", path=where
+            )
         self._check_openapi(where)
         if self.command is None and self.transport == "stdio":
             raise ConfigError("transport 'stdio' needs a 'command'", path=f"{where}.transport")
@@ -150,6 +154,8 @@ class UpstreamSpec:
     def _check_auth(self, auth: Grant, where: str) -> None:
         if self.command is not None:
             raise ConfigError("a server with a 'command' takes no access token", path=where)
+        if self.skills is not None:
+            raise ConfigError("a folder of skills takes no access token", path=where)
         if any(name.lower() == "authorization" for name in self.headers):
             raise ConfigError(
                 "the access token goes into the header Authorization, which 'headers' sets too",
@@ -171,6 +177,11 @@ class UpstreamSpec:
     def is_stdio(self) -> bool:
         """Whether the upstream is a process."""
         return self.command is not None
+
+    @property
+    def served_here(self) -> bool:
+        """Whether the gateway itself answers in place of a server."""
+        return self.openapi is not None or self.skills is not None
 
     @property
     def launcher(self) -> str | None:

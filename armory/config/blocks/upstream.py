@@ -124,7 +124,9 @@ class AuthConfig(Block):
 
 
 class UpstreamConfig(Block):
-    """One upstream: a process (`command`), a URL (`url`) or an API (`openapi`), and its bounds."""
+    """One upstream: a process (`command`), a URL (`url`), an API (`openapi`) or a folder of
+    `skills`, and its bounds.
+    """
 
     enabled: bool = True
     """false: it is checked, and neither started nor offered."""
@@ -150,6 +152,9 @@ class UpstreamConfig(Block):
     """Glob patterns of its operations' names, or of `METHOD /path`; none: all."""
     exclude: Texts = Field(default_factory=list[str])
     """The same of those that are left out."""
+    skills: str | None = Field(default=None, min_length=1)
+    """Folder of skills: each folder below it that has a SKILL.md is served as one. Changes are seen
+    within `health_interval_s`."""
     transport: Transport = _SPEC.transport
     """`auto`: stdio for a command; for a URL Streamable HTTP first, then HTTP+SSE."""
     headers: dict[str, Text] = Field(default_factory=dict[str, str])

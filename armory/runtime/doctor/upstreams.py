@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from urllib.parse import SplitResult, urlsplit
 
+from armory.domain.catalog import ServerLists
 from armory.errors import ArmoryError, UpstreamTimeout
 from armory.observability.redaction import redacted
 from armory.runtime.doctor.findings import Finding, bad, odd, well
@@ -58,7 +59,12 @@ async def upstreams(
 
 async def upstream(spec: UpstreamSpec, within_s: float) -> Finding:
     """One upstream; the first thing that cannot work is what is found."""
-    early = _process(spec) if spec.is_stdio else await _address(spec, _place(spec))
+    if spec.is_stdio:
+        early = _process(spec)
+    elif spec.skills is not None:
+        early = _folder(spec, spec.skills)
+    else:
+        early = await _address(spec, _place(spec))
     if early is not None and early.state == "failed":
         return early
     return await _answers(spec, within_s, early)
@@ -79,6 +85,13 @@ def _process(spec: UpstreamSpec) -> Finding | None:
             f"install it, or give its whole path as upstreams.{spec.key}.command",
         )
     return None
+
+
+def _folder(spec: UpstreamSpec, path: str) -> Finding | None:
+    if Path(path).is_dir():
+        return None
+    check, fix = f"upstream {spec.key}", f"correct upstreams.{spec.key}.skills"
+    return bad(check, f"its folder {path} is not there", fix)
 
 
 def _place(spec: UpstreamSpec) -> str:
@@ -185,6 +198,8 @@ async def _answers(spec: UpstreamSpec, within_s: float, early: Finding | None) -
     finally:
         await pool.close()
     speaks = f"{link.era}, revision {link.protocol_version}"
+    if spec.skills is not None:
+        return _skills(check, lists)
     detail = f"{len(lists.tools)} tools, {speaks}, connected in {connected_s:.1f} s"
     if early is not None:
         return odd(check, f"{early.detail}; {detail}", early.fix)
@@ -193,6 +208,17 @@ async def _answers(spec: UpstreamSpec, within_s: float, early: Finding | None) -
     if connected_s > _SLOW_S:
         return odd(check, detail, "install it beforehand, so that a restart need not")
     return well(check, detail)
+
+
+def _skills(check: str, lists: ServerLists) -> Finding:
+    served = f"{len(lists.skills)} skills"
+    if lists.dropped:
+        first = lists.dropped[0]
+        detail = f"{served}; {lists.dropped_count} left out, {first.entry}: {first.reason}"
+        return odd(check, detail, "correct it; `armory status` names each")
+    if not lists.skills:
+        return odd(check, served, "put folders with a SKILL.md there")
+    return well(check, served)
 
 
 def _refused(spec: UpstreamSpec, error: ArmoryError) -> Finding:

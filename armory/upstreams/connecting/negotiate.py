@@ -1,14 +1,14 @@
 """Protocol negotiation: finding what an upstream speaks, and opening links to it.
 
-Owns: the order of attempts, and remembering the verdict. A modern probe first; whatever is
-no modern answer falls back to `initialize`, and over HTTP from there to HTTP+SSE. Links with a
-handshake to an upstream that is modern as well are opened apart. Never imports the pool.
+Owns: the order of attempts. A modern probe first; whatever is no modern answer falls back to
+`initialize`, and over HTTP from there to HTTP+SSE. Links with a handshake to an upstream that is
+modern as well are opened apart; what the gateway answers itself, in place of a server, is asked
+nothing. Never imports the pool.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import structlog
@@ -17,25 +17,26 @@ from armory.domain.principal import Principal
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.protocol.link import Owner
 from armory.protocol.session_events import SessionObserver
-from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, Era
 from armory.upstreams.connecting.describing import Description
+from armory.upstreams.connecting.known import Known, adopted
 from armory.upstreams.connecting.meeting import meet
 from armory.upstreams.connecting.start_turns import Waiting
 from armory.upstreams.connecting.starting import Starting
-from armory.upstreams.connecting.verdict import NO_VERDICT, NoHandshake, Transport, Verdict, refuses
+from armory.upstreams.connecting.verdict import NO_VERDICT, NoHandshake, Verdict, refuses
 from armory.upstreams.error_output import ErrorOutput
 from armory.upstreams.oauth.people import Vault
 from armory.upstreams.session.base import BaseLink, Identity, LinkContext, Unintelligible
 from armory.upstreams.session.budget import Budget
-from armory.upstreams.session.duplex import DuplexLink
 from armory.upstreams.session.handshake import Incompatible, NotModern, discover, initialize
 from armory.upstreams.session.inflow import Inflow
+from armory.upstreams.skill_folder.folder import SkillFolder
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http import HttpLink
 from armory.upstreams.transports.http_client import HttpClient
 from armory.upstreams.transports.http_failures import HttpFailure
 from armory.upstreams.transports.http_legacy import LegacyHttpLink
 from armory.upstreams.transports.openapi import OpenApiLink
+from armory.upstreams.transports.skills import SkillsLink
 from armory.upstreams.transports.sse import SseLink
 from armory.upstreams.transports.stdio import StdioLink
 
@@ -70,14 +71,14 @@ class Connector:
         self.awaited: list[Starting | Waiting] = []
         self._errors = ErrorOutput() if errors is None else errors
         self._dies = False
-        self.verdict: Verdict | None = None
         self._budget = Budget(spec.key)
         self._silent: set[tuple[str, bytes]] = set()
         self._inflow = inflow or Inflow()
         self._client_info = client_info
         self._client: HttpClient | None = None
-        self._identity: Identity | None = None
+        self._known = Known(spec)
         self._description = Description(spec)
+        self._folder = None if spec.skills is None else SkillFolder(spec.skills)
 
     @property
     def starting(self) -> Starting | Waiting | None:
@@ -85,18 +86,14 @@ class Connector:
         return self.awaited[0] if self.awaited else None
 
     @property
-    def offer(self) -> str:
-        """The legacy revision to offer."""
-        pinned = self.spec.protocol
-        return pinned if pinned in LEGACY_VERSIONS else LEGACY_VERSIONS[-1]
+    def verdict(self) -> Verdict | None:
+        """What it was found to speak."""
+        return self._known.verdict
 
     @property
     def may_shake_hands(self) -> bool:
         """Whether a session with a handshake can be had, as far as is known."""
-        if self.spec.protocol in MODERN_VERSIONS or self.spec.openapi is not None:
-            return False
-        verdict = self.verdict
-        return verdict is None or verdict.era == "legacy" or verdict.handshake is not False
+        return self._known.may_shake_hands
 
     async def close(self) -> None:
         """Close the pooled connections; every link is to be closed before."""
@@ -127,11 +124,11 @@ class Connector:
         """
         context = self._context(owner, observer, key)
         known = self.verdict
-        if self.spec.openapi is not None:
-            return await self._connect_api(context, owner.principal, fresh=fresh)
-        if not fresh and self._identity is not None and self._client is not None:
+        if self.spec.served_here:
+            return await self._connect_here(context, owner.principal, fresh=fresh)
+        if not fresh and self._known.identity is not None and self._client is not None:
             link = HttpLink(context, self._client.as_principal(owner.principal))
-            link.adopt(self._identity)
+            link.adopt(self._known.identity)
             return link
         connect = self._connect_stdio if self.spec.is_stdio else self._connect_http
         try:
@@ -139,8 +136,7 @@ class Connector:
         except (Incompatible, Unintelligible, HttpFailure):
             if known is None:
                 raise
-            # It was another server, or another release of it, when the verdict was found.
-            self.verdict = self._identity = None
+            self._known.forget()
             return await connect(context, capabilities, owner.principal)
 
     async def connect_legacy(
@@ -159,6 +155,8 @@ class Connector:
             NoHandshake: it has none; it is not tried again.
             UpstreamUnavailable: as for `connect`.
         """
+        if self.spec.served_here:
+            raise NoHandshake
         if self.verdict is None or self.verdict.era == "legacy":
             link = await self.connect(owner, capabilities, observer, key=key)
             if link.era == "legacy":
@@ -171,10 +169,10 @@ class Connector:
             if not (refuses(error) or self.spec.is_stdio):
                 raise
             log.debug("upstream_without_handshake", upstream=self.spec.key, error=str(error))
-            self._found(handshake=False)
+            self._known.found(handshake=False)
             raise NoHandshake from None
-        self._found(handshake=True)
-        self._tell(link)
+        self._known.found(handshake=True)
+        self._known.tell(link)
         return link
 
     async def _handshaken(
@@ -183,17 +181,13 @@ class Connector:
         if self.spec.is_stdio:
             return await self._initialized(context, capabilities)
         client = self.client.as_principal(principal)
-        legacy = LegacyHttpLink(context, client, capabilities, self.offer)
+        legacy = LegacyHttpLink(context, client, capabilities, self._known.offer)
         try:
             await legacy.open()
         except BaseException:
             await legacy.close()
             raise
         return legacy
-
-    def _found(self, *, handshake: bool) -> None:
-        if self.verdict is not None:
-            self.verdict = replace(self.verdict, handshake=handshake)
 
     def _context(self, owner: Owner, observer: SessionObserver, key: str) -> LinkContext:
         return LinkContext(
@@ -208,45 +202,54 @@ class Connector:
             self._inflow,
         )
 
-    def _tries(self, era: Era) -> bool:
-        if self.spec.protocol != "auto":
-            return (self.spec.protocol in MODERN_VERSIONS) == (era == "modern")
-        return self.verdict is None or self.verdict.era == era
+    async def _connect_here(
+        self, context: LinkContext, principal: Principal, *, fresh: bool
+    ) -> BaseLink:
+        """A link that answers by itself: there is nobody to negotiate with."""
+        if self._folder is not None:
+            link: BaseLink = await SkillsLink.opened(context, self._folder)
+            self._known.verdict = Verdict("modern", "skills", handshake=False)
+        else:
+            api = await self._description.read(fresh=fresh)
+            link = OpenApiLink(context, self.client.as_principal(principal), api)
+            self._known.verdict = Verdict("modern", "openapi", handshake=False)
+        self._known.tell(link)
+        return link
 
     # --- stdio
 
     async def _connect_stdio(
         self, context: LinkContext, capabilities: Mapping[str, Any], principal: Principal
     ) -> BaseLink:
-        if self._tries("modern") and not self._dies:
+        if self._known.tries("modern") and not self._dies:
             link = StdioLink(context)
             identity = await self._started(
                 link, lambda within_s: self._met(link, capabilities, within_s)
             )
             if identity is not None:
-                return await self._settled(link, identity, "stdio")
+                return await self._known.settled(link, identity, "stdio")
             await link.close()
             log.debug("upstream_respawned_for_initialize", upstream=self.spec.key, death=link.death)
         link = StdioLink(context)
         try:
             identity = await self._shaken(link, capabilities)
         except UpstreamUnavailable:
-            died, self._dies = self._dies, link.death is not None and self._tries("modern")
+            died, self._dies = self._dies, link.death is not None and self._known.tries("modern")
             if not died or self._dies:
                 raise
             return await self._connect_stdio(context, capabilities, principal)
         self._dies = False
-        return await self._settled(link, identity, "stdio")
+        return await self._known.settled(link, identity, "stdio")
 
     async def _initialized(self, context: LinkContext, capabilities: Mapping[str, Any]) -> BaseLink:
         """A link to a process of its own that is initialised at once."""
         link = StdioLink(context)
-        await self._adopted(link, await self._shaken(link, capabilities))
+        await adopted(link, await self._shaken(link, capabilities))
         return link
 
     async def _shaken(self, link: StdioLink, capabilities: Mapping[str, Any]) -> Identity:
         return await self._started(
-            link, lambda within_s: initialize(link, self.offer, capabilities, within_s)
+            link, lambda within_s: initialize(link, self._known.offer, capabilities, within_s)
         )
 
     async def _started(self, link: StdioLink, meet: Callable[[float], Awaitable[_Found]]) -> _Found:
@@ -266,21 +269,15 @@ class Connector:
     ) -> Identity | None:
         try:
             return await meet(
-                link, self.offer if self._tries("legacy") else None, capabilities, within_s
+                link,
+                self._known.offer if self._known.tries("legacy") else None,
+                capabilities,
+                within_s,
             )
         except NotModern as sign:
-            raise self._only_legacy(sign) from None
+            raise self._known.only_legacy(sign) from None
 
     # --- HTTP
-
-    async def _connect_api(
-        self, context: LinkContext, principal: Principal, *, fresh: bool
-    ) -> BaseLink:
-        api = await self._description.read(fresh=fresh)
-        link = OpenApiLink(context, self.client.as_principal(principal), api)
-        self.verdict = Verdict("modern", "openapi", handshake=False)
-        self._tell(link)
-        return link
 
     async def _connect_http(
         self, context: LinkContext, capabilities: Mapping[str, Any], principal: Principal
@@ -288,11 +285,11 @@ class Connector:
         client = self.client.as_principal(principal)
         if self.spec.transport == "sse" or (self.verdict and self.verdict.transport == "sse"):
             return await self._connect_sse(context, capabilities, client)
-        if self._tries("modern"):
+        if self._known.tries("modern"):
             link = await self._try_modern(context, client)
             if link is not None:
                 return link
-        legacy = LegacyHttpLink(context, client, capabilities, self.offer)
+        legacy = LegacyHttpLink(context, client, capabilities, self._known.offer)
         try:
             await legacy.open()
         except HttpFailure as failure:
@@ -311,8 +308,8 @@ class Connector:
         except BaseException:
             await legacy.close()
             raise
-        self.verdict = Verdict("legacy", "streamable-http")
-        self._tell(legacy)
+        self._known.verdict = Verdict("legacy", "streamable-http")
+        self._known.tell(legacy)
         return legacy
 
     @property
@@ -327,15 +324,15 @@ class Connector:
         link = HttpLink(context, client)
         try:
             identity = await discover(link, self.spec.connect_timeout_s)
-            return await self._settled(link, identity, "streamable-http")
+            return await self._known.settled(link, identity, "streamable-http")
         except NotModern as sign:
-            if not self._tries("legacy"):
-                raise self._only_legacy(sign) from None
+            if not self._known.tries("legacy"):
+                raise self._known.only_legacy(sign) from None
         except HttpFailure as failure:
-            if failure.status in NO_VERDICT or not self._tries("legacy"):
+            if failure.status in NO_VERDICT or not self._known.tries("legacy"):
                 raise
         except (Unintelligible, UpstreamTimeout):
-            if not self._tries("legacy"):
+            if not self._known.tries("legacy"):
                 raise
         return None
 
@@ -345,50 +342,8 @@ class Connector:
         link = SseLink(context, client)
         await link.open()
         try:
-            identity = await initialize(link, self.offer, capabilities)
-            return await self._settled(link, identity, "sse")
+            identity = await initialize(link, self._known.offer, capabilities)
+            return await self._known.settled(link, identity, "sse")
         except BaseException:
             await link.close()
             raise
-
-    # ---
-
-    async def _settled(
-        self,
-        link: DuplexLink | HttpLink,
-        identity: Identity,
-        transport: Transport,
-    ) -> BaseLink:
-        await self._adopted(link, identity)
-        verdict = self.verdict
-        if verdict is None or (verdict.era, verdict.transport) != (identity.era, transport):
-            self.verdict = Verdict(identity.era, transport)
-        if link.stateless and not self.spec.templated:
-            self._identity = identity
-        self._tell(link)
-        return link
-
-    async def _adopted(self, link: DuplexLink | HttpLink, identity: Identity) -> None:
-        link.adopt(identity)
-        if identity.era == "legacy":
-            try:
-                await link.notify("notifications/initialized", {})
-            except BaseException:
-                await link.close()
-                raise
-
-    def _tell(self, link: BaseLink) -> None:
-        log.debug(
-            "upstream_connected",
-            upstream=link.server,
-            era=link.era,
-            revision=link.protocol_version,
-            transport=self.verdict.transport if self.verdict else "",
-        )
-
-    def _only_legacy(self, sign: NotModern) -> Incompatible:
-        return Incompatible(
-            f"upstream {self.spec.key!r} is pinned to {self.spec.protocol}, and does not speak it: "
-            f"{sign}; set 'protocol' to auto",
-            upstream=self.spec.key,
-        )

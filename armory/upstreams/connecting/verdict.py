@@ -16,7 +16,7 @@ from armory.upstreams.transports.http_failures import HttpFailure
 
 NO_VERDICT = frozenset((401, 403, 407, 429, 502, 503, 504))
 """HTTP statuses that say nothing about what the upstream speaks."""
-Transport = Literal["stdio", "streamable-http", "sse", "openapi"]
+Transport = Literal["stdio", "streamable-http", "sse", "openapi", "skills"]
 
 
 class NoHandshake(Exception):

@@ -11,6 +11,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import structlog
@@ -104,12 +105,13 @@ class BaseLink(ABC):
             never die, and what one of them found out holds for all.
         mirrors_params: whether parameters of a call travel as HTTP headers, too, as `x-mcp-header`
             in the tools' schemas says.
-        left_out: name and reason of each tool that the link itself could not make.
+        left_out: name and reason of each entry that the link itself could not make, by the method
+            that lists the rest.
     """
 
     stateless = False
     mirrors_params = False
-    left_out: Sequence[tuple[str, str]] = ()
+    left_out: Mapping[str, Sequence[tuple[str, str]]] = MappingProxyType({})
 
     def __init__(self, context: LinkContext) -> None:
         self.spec = context.spec

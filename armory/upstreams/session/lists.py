@@ -79,8 +79,6 @@ async def fetch_lists(
     """
     cache: dict[str, tuple[int, str]] = {}
     omitted = Omissions()
-    for name, why in link.left_out:
-        omitted.add(TOOLS, name, why)
     lists: dict[str, Entries] = {}
     for method in MEMBER:
         if not _promised(link.capabilities, method):
@@ -93,6 +91,8 @@ async def fetch_lists(
             log.warning("upstream_list_failed", upstream=link.server, list=method, error=str(error))
             lists[method] = _previous(before, method)
             continue
+        for name, why in link.left_out.get(method, ()):
+            omitted.add(method, name, why)
         if hint is not None:
             cache[method] = hint
     tools = lists.get(TOOLS, [])

@@ -59,7 +59,7 @@ class OpenApiLink(BaseLink):
         self._client = client
         self._api = api
         self._closing = False
-        self.left_out = api.operations.left_out
+        self.left_out = {"tools/list": api.operations.left_out}
         path, _, self._query = api.base.partition("?")
         self._base = path.rstrip("/")
         self.adopt(api.identity)

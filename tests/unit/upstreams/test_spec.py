@@ -6,13 +6,16 @@ import pytest
 
 from armory.domain.principal import Principal
 from armory.errors import ConfigError
+from armory.upstreams.oauth.grants import ClientCredentials
 from armory.upstreams.spec import UpstreamSpec
 
 
 @pytest.mark.parametrize(
     ("wrong", "message"),
     [
-        ({}, "exactly one of 'command', 'url' and 'openapi'"),
+        ({}, "exactly one of 'command', 'url', 'openapi' and 'skills'"),
+        ({"url": "http://x", "skills": "./s"}, "exactly one of"),
+        ({"skills": "./s", "auth": ClientCredentials("me")}, "takes no access token"),
         ({"url": "http://x", "openapi": "x.json"}, "exactly one of"),
         ({"url": "http://x", "include": ("a",)}, "it belongs to 'openapi'"),
         ({"url": "http://x", "base_url": "http://x"}, "it belongs to 'openapi'"),

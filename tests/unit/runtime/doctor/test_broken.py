@@ -161,6 +161,12 @@ SETUPS: dict[str, tuple[Callable[[Path], Config], str, str, str]] = {
         "give base_url",
         "upstreams.it.openapi",
     ),
+    "a folder of skills that is not there": (
+        lambda _: upstream(skills="nowhere"),
+        "upstream it",
+        "nowhere is not there",
+        "upstreams.it.skills",
+    ),
 }
 
 
@@ -178,6 +184,18 @@ async def test_a_broken_set_up_is_explained(
     named = [one for one in failed if one.check == check and cause in one.detail]
     assert named, failed
     assert fix in named[0].fix
+
+
+async def test_a_skill_that_cannot_be_served_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, text in (("one", "# One\n"), ("two", "---\nname: two\ndescription: It\n---\n")):
+        (tmp_path / "skills" / name).mkdir(parents=True)
+        (tmp_path / "skills" / name / "SKILL.md").write_text(text)
+    findings = await found(tmp_path, upstream(skills="skills"), monkeypatch)
+    (finding,) = [one for one in findings if one.check == "upstream it"]
+    assert finding.state == "warning"
+    assert finding.detail.startswith("1 skills; 1 left out, one: its SKILL.md does not begin")
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ class Answers:
     server = "up"
     instructions = "do"
     mirrors_params = False
-    left_out: Sequence[tuple[str, str]] = ()
+    left_out: Mapping[str, Sequence[tuple[str, str]]] = MappingProxyType({})
     server_info: Mapping[str, Any] = {"name": "n"}
 
     def __init__(self, capabilities: Mapping[str, Any], **answers: list[bytes | Exception]) -> None:
@@ -243,6 +244,6 @@ async def test_skills_are_asked_for_where_they_are_offered_and_bad_ones_left_out
 
 async def test_what_the_link_left_out_is_told() -> None:
     link = Answers({"tools": {}}, tools=[b'{"tools":[]}'])
-    link.left_out = [("op", "why")]
+    link.left_out = {"tools/list": [("op", "why")]}
     lists = await fetch_lists(link)  # pyright: ignore[reportArgumentType]
     assert [(entry.entry, entry.reason) for entry in lists.dropped] == [("op", "why")]

@@ -1,0 +1,1 @@
+"""A folder on disk whose folders with a SKILL.md are skills."""

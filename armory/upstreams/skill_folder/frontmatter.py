@@ -1,0 +1,65 @@
+"""The frontmatter of a SKILL.md.
+
+Owns: reading it, and what the Agent Skills format says of it. Does no I/O.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+import yaml
+
+from armory.openapi.references import BadDescription
+from armory.openapi.yamltext import read_yaml
+from armory.protocol.rawjson import encode
+
+MAIN = "SKILL.md"
+MAX_FRONTMATTER = 64 * 1024
+MAX_DESCRIPTION = 1_024
+MAX_NAME = 64
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_END = re.compile(rb"^---[ \t]*\r?$", re.MULTILINE)
+_SAID = 150
+
+
+class BadSkill(Exception):
+    """One skill cannot be served; says why."""
+
+
+def read_frontmatter(data: bytes) -> dict[str, Any]:
+    """What stands between the lines `---` at the beginning.
+
+    Raises:
+        BadSkill: nothing does, or it cannot be read.
+    """
+    first, newline, rest = data.removeprefix(b"\xef\xbb\xbf").partition(b"\n")
+    if first.rstrip() != b"---" or not newline:
+        raise BadSkill(f"its {MAIN} does not begin with frontmatter, which a line --- opens")
+    end = _END.search(rest[: MAX_FRONTMATTER + 1])
+    if end is None:
+        raise BadSkill(f"no line --- ends its frontmatter within {MAX_FRONTMATTER // 1024} KiB")
+    try:
+        read = read_yaml(rest[: end.start()])
+        encode(read)
+    except (yaml.YAMLError, BadDescription, ValueError, OverflowError, RecursionError) as error:
+        said = " ".join(str(error).split())[:_SAID]
+        raise BadSkill(f"its frontmatter cannot be read: {said}") from None
+    if not isinstance(read, dict):
+        raise BadSkill("its frontmatter is no object")
+    return cast("dict[str, Any]", read)
+
+
+def format_problem(frontmatter: Mapping[str, Any]) -> str | None:
+    """What the Agent Skills format says against it; None: nothing.
+
+    Args:
+        frontmatter: with `name` and `description` as texts.
+    """
+    name = frontmatter["name"]
+    if not _NAME.fullmatch(name) or len(name) > MAX_NAME:
+        return f"its name is not of a-z, 0-9 and single hyphens, {MAX_NAME} characters at most"
+    if len(frontmatter["description"]) > MAX_DESCRIPTION:
+        return f"its description has more than {MAX_DESCRIPTION:,} characters"
+    return None
