@@ -190,6 +190,24 @@ async def test_every_tool_is_listed_or_in_groups_never_both(opened: Opened) -> N
     assert not called.get("isError")
 
 
+async def test_what_stands_in_a_group_can_be_described(opened: Opened) -> None:
+    rig = await opened(["groups", "manifest"])
+    got = (await rig.result("groups/get", {"name": "git-hub"}))["contents"]["tools"]
+    names = [tool["name"] for tool in got]
+    described = await rig.result("tools/describe", {"names": [*names, "mail__echo"]})
+    assert described["tools"][:-1] == got
+    assert described["tools"][-1] == (await rig.result("tools/list"))["tools"][0]
+    entries = (await rig.result("tools/manifest"))["entries"]
+    assert [entry["name"] for entry in entries] == ["mail__echo", "search_tools", "call_tool"]
+    for asked, who, at in (
+        (["git-hub__echo"], "bob", "/mcp"),
+        (["git-hub__fail"], "ann", "/mcp/set/sums"),
+        (["git-hub__none"], "ann", "/mcp"),
+    ):
+        error = (await rig.ask("tools/describe", {"names": asked}, who=who, at=at))["error"]
+        assert (error["code"], error["data"]) == (-32602, {"unknownNames": asked})
+
+
 async def test_a_set_has_the_groups_of_its_servers(opened: Opened) -> None:
     rig = await opened(["groups"])
     groups = await rig.groups(at="/mcp/set/sums")

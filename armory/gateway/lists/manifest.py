@@ -1,8 +1,8 @@
 """`tools/manifest` and `tools/describe` (draft SEP-2636): which definitions changed, and those.
 
 Owns: both methods, and the digests. What they index is what `tools/list` shows for the same
-request, and nothing else. Only where `server.experimental` has `manifest`. Never imports a
-transport.
+request, and nothing else; what is described may stand in a group, too. Only where
+`server.experimental` has `manifest`. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ from msgspec import Raw
 
 from armory.gateway.context import RequestContext
 from armory.gateway.lists.canonical import canonical
+from armory.gateway.lists.groups import negotiated
 from armory.gateway.settings import MANIFEST
+from armory.gateway.views.definitions import Form
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
@@ -65,7 +67,8 @@ class Manifest:
         return Reply(Raw(encode(result)), era=listed.era)
 
     async def describe(self, context: RequestContext, params: dict[str, Raw]) -> Reply:
-        """Answer `tools/describe`: the definitions of some tools of `tools/list`, as asked for.
+        """Answer `tools/describe`: the definitions of some tools of `tools/list`, or of groups
+        where the client gets tools by them, as asked for.
 
         Raises:
             RpcError: manifests are not served; none, too many or unknown names.
@@ -78,6 +81,8 @@ class Manifest:
         listed, result, tools = await self._listed(context, DESCRIBE, asked)
         entries = await self._of(tools)
         found = {name: tool for (name, _), tool in zip(entries, tools, strict=True)}
+        if negotiated(context):
+            found = {**_scoped(context, names), **found}
         unknown = [name for name in dict.fromkeys(names) if name not in found]
         if unknown:  # hidden ones are no other than those that are not there
             shown = ", ".join(name[:100] for name in unknown[:5])
@@ -109,6 +114,13 @@ class Manifest:
         self._entries.update(made)
         known |= made
         return [known[key] for key, _ in keyed]
+
+
+def _scoped(context: RequestContext, names: Iterable[str]) -> dict[str, Raw]:
+    """The definitions of those that the caller may see, as `groups/get` shows them."""
+    view, form = context.view, Form(context.era)
+    visible = view.visible(context).tools.names
+    return {name: Raw(view.tool_json(name, form)) for name in names if name in visible}
 
 
 def _made(missing: Mapping[bytes, Raw]) -> dict[bytes, tuple[str, bytes]]:
