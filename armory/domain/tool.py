@@ -51,6 +51,7 @@ class ToolRecord:
         server_about: what the upstream says that it is for, the first 1,000 characters of its
             `serverInfo.keywords`, its `serverInfo.description` and `instructions`, or ""; found by
             it, never shown, so that clients hear nothing when it alone changes.
+        examples: queries that a model wrote for it; part of its hint, no news by themselves.
     """
 
     name: str
@@ -63,6 +64,7 @@ class ToolRecord:
     tags: tuple[str, ...] = ()
     category: str | None = None
     server_about: str = field(default="", compare=False)
+    examples: tuple[str, ...] = field(default=(), compare=False)
 
     @property
     def title(self) -> str:
@@ -78,6 +80,19 @@ class ToolRecord:
         meta = self.definition.get("_meta")
         hint = cast("Mapping[str, Any]", meta).get(SEARCH_HINT) if isinstance(meta, dict) else None
         return hint[:MAX_HINT_CHARS] if isinstance(hint, str) else ""
+
+    @property
+    def hint(self) -> str:
+        """What clients that search by themselves may find it by: its server's own hint, else tags,
+        category, and as many examples as have room.
+        """
+        if self.search_hint:
+            return self.search_hint
+        found = " ".join(filter(None, (*self.tags, self.category)))
+        for example in self.examples:
+            longer = f"{found}; {example}" if found else example
+            found = longer if len(longer) <= MAX_HINT_CHARS else found
+        return found
 
     @property
     def annotations(self) -> Mapping[str, Any]:

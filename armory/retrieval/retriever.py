@@ -130,6 +130,10 @@ class Retriever:
         """What is searched now."""
         return self._snapshot.records if self._snapshot is not None else ()
 
+    def examples(self, tool: ToolRecord) -> tuple[str, ...]:
+        """The queries that a model wrote for a tool which is searched now."""
+        return self._indexer.examples(tool)
+
     @property
     def degraded(self) -> str | None:
         """What searching lacks at the moment, or None."""

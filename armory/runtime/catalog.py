@@ -30,6 +30,7 @@ from armory.security.pinning import Pinning
 _log = structlog.get_logger(__name__)
 Lists = Callable[[], Mapping[str, ServerLists]]
 Publish = Callable[[Catalog], None]
+Examples = Callable[[ToolRecord], tuple[str, ...]]
 SETTLE_S = 0.02
 FIRST_INDEX_S = 20.0
 INDEX_S = 3.0
@@ -64,6 +65,8 @@ class CatalogKeeper:
         rules: what the configuration says about each upstream's tools.
         pinning: withholds tools whose definition changed; None: nothing is withheld.
         give_back: called in a thread when a snapshot has become much smaller; None: nothing is.
+        examples: gives the queries that were written for a tool once it is searchable; None: none
+            ever are.
     """
 
     def __init__(
@@ -72,7 +75,10 @@ class CatalogKeeper:
         rules: Mapping[str, ToolRules],
         pinning: Pinning | None = None,
         give_back: Callable[[], object] | None = None,
+        examples: Examples | None = None,
     ) -> None:
+        self._examples = examples
+        self._with_examples: dict[str, tuple[ToolRecord, ToolRecord]] = {}
         self._give_back = give_back
         self._trimming: asyncio.Task[None] | None = None
         self._retriever = retriever
@@ -193,6 +199,8 @@ class CatalogKeeper:
         self._catalog = catalog
         catalog = await self._without_changed(catalog)
         await self._searchable(_searched(catalog))
+        if self._examples is not None:
+            catalog = await asyncio.to_thread(self._told, catalog, self._examples)
         if large and self._prepare is not None:
             await asyncio.to_thread(self._prepare, catalog)
         publish(catalog)
@@ -225,6 +233,20 @@ class CatalogKeeper:
         except OSError as error:
             _log.error("pins_not_stored", error=str(error))
             return self._pinning.admit(catalog)  # in memory it is up to date: nothing to write
+
+    def _told(self, catalog: Catalog, examples: Examples) -> Catalog:
+        """The snapshot with what was written for its tools; records stay where nothing is new."""
+        before, self._with_examples = self._with_examples, {}
+        tools: dict[str, ToolRecord] = {}
+        for name, tool in catalog.tools.items():
+            tools[name], written = tool, examples(tool)
+            if written:
+                known = before.get(name)
+                if known is None or known[0] is not tool or known[1].examples != written:
+                    known = tool, replace(tool, examples=written)
+                self._with_examples[name] = known
+                tools[name] = known[1]
+        return replace(catalog, tools=tools) if self._with_examples else catalog
 
     async def _searchable(self, tools: Sequence[ToolRecord]) -> None:
         """Hand the tools to the indexing task and wait a little for it."""
@@ -273,6 +295,9 @@ class CatalogKeeper:
         """Whoever was told that indexing goes on is told that it has ended."""
         if self._late and not self._wanted.is_set():
             self._late = False
+            if self._examples is not None:  # the snapshot that did not wait lacks them
+                self._again = True
+                self.changed()
             _log.info("indexing_complete", tools=tools, took_s=round(took_s, 1))
 
     def _report(self, problems: Sequence[str]) -> None:

@@ -157,7 +157,11 @@ class Runtime:
         if self.retriever is not None and accounts is not None:
             self._indexing = WithRegisteredTools(self.retriever, accounts.registry, accounts.feed)
         self.keeper = CatalogKeeper(
-            self._indexing or self.retriever, parts.rules, self._pinning(loaded), give_back
+            self._indexing or self.retriever,
+            parts.rules,
+            self._pinning(loaded),
+            give_back,
+            self.retriever.examples if self.retriever is not None and generator else None,
         )
         self.supervisor = Supervisor(self.pool, self.keeper.changed)
         redact = self.accounts.query_log.redacted if self.accounts else str

@@ -48,7 +48,7 @@ def tool_bytes(record: ToolRecord, form: Form) -> bytes:
         mapped = _mapped_ui(definition.get("_meta"), record.server)
         if mapped is not None:
             changed["_meta"] = mapped
-        hint = " ".join(filter(None, (*record.tags, record.category)))
+        hint = record.hint
         if hint and not record.search_hint:
             changed["_meta"] = {**_members(changed.get("_meta")), SEARCH_HINT: hint}
     if record.description != definition.get("description", ""):

@@ -390,4 +390,4 @@ def _endpoints(catalog: Catalog, settings: GatewaySettings) -> dict[tuple[str, s
 
 
 def _same(one: ToolRecord, other: ToolRecord) -> bool:
-    return one is other or one == other
+    return one is other or (one == other and one.examples == other.examples)

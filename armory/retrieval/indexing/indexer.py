@@ -171,6 +171,10 @@ class Indexer:
         """
         return self._reader.document(name)
 
+    def examples(self, tool: ToolRecord) -> tuple[str, ...]:
+        """The queries that the generator made for a tool."""
+        return self._reader.examples(tool)
+
     def _go_on(self) -> None:
         """Raise `Superseded` where what is being indexed is outdated."""
         if self._outdated is not None and self._outdated():

@@ -78,6 +78,7 @@ class Reader:
         self._lexical = LexicalIndex()
         self._gone = 0
         self._documents: dict[str, tuple[ToolRecord, Document]] = {}
+        self._examples: dict[str, tuple[str, ...]] = {}
         self._rows: dict[str, Row] = {}
         self._listed: tuple[Sequence[ToolRecord], list[Row]] = (), []
         self._tools: Sequence[ToolRecord] = ()  # all of which were read
@@ -90,6 +91,11 @@ class Reader:
             KeyError: it was not.
         """
         return self._documents[name][1]
+
+    def examples(self, tool: ToolRecord) -> tuple[str, ...]:
+        """The queries that the generator made for a tool; none for one that was not read so."""
+        read = self._documents.get(tool.name)
+        return self._examples.get(tool.name, ()) if read is not None and read[0] == tool else ()
 
     async def read(self, tools: Sequence[ToolRecord], go_on: Callable[[], None]) -> Snapshot:
         """The tools with their words and without vectors; documents of what is new.
@@ -154,6 +160,7 @@ class Reader:
     def _forget(self, name: str) -> None:
         del self._documents[name]
         self._rows.pop(name, None)
+        self._examples.pop(name, None)
         self._lexical.remove(name)
         self._gone += 1
 
@@ -170,6 +177,9 @@ class Reader:
             document = document_of(tool, strategy, made)
             before = self._documents.get(tool.name)
             self._documents[tool.name] = (tool, document)
+            self._examples.pop(tool.name, None)
+            if made:
+                self._examples[tool.name] = tuple(made)
             self._rows.pop(tool.name, None)
             known = tool.name in self._lexical
             if not known or before is None or before[1].fields != document.fields:

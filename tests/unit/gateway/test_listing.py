@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from armory.domain.catalog import ServerLists, ToolRules, build_catalog
+from armory.domain.catalog import Catalog, ServerLists, ToolRules, build_catalog
 from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Selection
 from armory.domain.tool import ListedRecord, ToolRecord
@@ -296,6 +296,34 @@ def test_search_tools_says_what_is_behind_within_bounds() -> None:
 def test_tool_records_without_a_schema() -> None:
     record = ToolRecord("s__a", "s", "a", {"name": "a"}, "")
     assert msgspec.json.decode(tool_bytes(record, Form("modern"))) == {"name": "s__a"}
+
+
+def test_queries_that_were_written_for_a_tool_are_in_its_hint() -> None:
+    key = "anthropic/searchHint"
+    examples = ("tell ann that I am late", "x" * 480, "write to bob")
+    record = ToolRecord("s__a", "s", "a", {"name": "a"}, "", tags=("mail",), examples=examples)
+
+    def hint(shown: ToolRecord) -> Any:
+        return msgspec.json.decode(tool_bytes(shown, Form("modern"))).get("_meta")
+
+    assert hint(record) == {key: "mail; tell ann that I am late; write to bob"}
+    assert hint(replace(record, tags=())) == {key: "tell ann that I am late; write to bob"}
+    own = {"name": "a", "_meta": {key: "own"}}
+    assert hint(replace(record, definition=own)) == {key: "own"}
+
+
+def test_a_view_shows_what_was_written_since_the_last_one() -> None:
+    def view(version: int, before: View | None, *examples: str) -> View:
+        record = ToolRecord("s__a", "s", "a", {"name": "a"}, "", examples=examples)
+        catalog = Catalog(version, {}, {"s__a": record}, {}, {}, {})
+        return View(catalog, Policy(()), GatewaySettings(), before)
+
+    form = Form("modern")
+    first = view(1, None)
+    assert b"searchHint" not in first.tool_json("s__a", form)
+    second = view(2, first, "write to bob")
+    assert b"write to bob" in second.tool_json("s__a", form)
+    assert second.catalog.tools == first.catalog.tools  # nobody is told of news
 
 
 def test_tags_become_a_hint_for_clients_that_search() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -124,6 +125,10 @@ async def test_generated_queries_are_embedded_once_and_cached(tools: list[ToolRe
     await indexer.run(tools[1:])
     await indexer.run(tools)
     assert writer.calls == len(tools), "cached by content"
+    assert indexer.examples(tools[0]) == (f"someone asks for {tools[0].original_name}",)
+    assert indexer.examples(replace(tools[0], description="other")) == ()
+    await indexer.run(tools[1:])
+    assert indexer.examples(tools[0]) == ()
     assert content_key(tools[0]) != content_key(tools[1])
 
 
@@ -140,6 +145,7 @@ async def test_without_its_model_synthetic_queries_come_from_templates(
     )
     await indexer.run(tools)
     assert len(indexer.document("clock__get_time").texts) > 1
+    assert indexer.examples(tools[0]) == ()
 
 
 @pytest.mark.anyio

@@ -18,6 +18,7 @@ from armory.errors import BackendError
 from armory.runtime import catalog as catalog_module
 from armory.runtime.catalog import CatalogKeeper
 from armory.security.pinning import Pinning
+from armory.testing.waiting import until
 
 
 def lists(*names: str, **changes: str) -> ServerLists:
@@ -69,6 +70,51 @@ async def test_tools_are_searchable_before_they_are_listed() -> None:
         house.lists = {"a": lists("x"), "b": lists("y")}
         assert await house.settle() == ["a__x", "b__y"]
         assert house.index.indexed == [["a__x", "b__y"]]
+
+
+@pytest.mark.anyio
+async def test_tools_have_what_was_written_for_them_once_it_is() -> None:
+    written: dict[str, tuple[str, ...]] = {"a__x": ("do x",)}
+    house = House()
+    house.keeper = CatalogKeeper(house.index, {}, examples=lambda tool: written.get(tool.name, ()))
+    async with house:
+        house.lists = {"a": lists("x", "y")}
+        await house.settle()
+        first = house.published[-1].tools
+        assert [tool.examples for tool in first.values()] == [("do x",), ()]
+        house.lists = {"a": house.lists["a"], "b": lists("z")}
+        await house.settle()
+        again = house.published[-1]
+        assert again.tools["a__x"] is first["a__x"]
+        assert not again.diff(house.published[0]).tools.changed
+
+
+@pytest.mark.anyio
+async def test_what_is_written_too_late_for_a_snapshot_is_in_the_next(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(catalog_module, "FIRST_INDEX_S", 0.01)
+    go = asyncio.Event()
+    written: dict[str, tuple[str, ...]] = {}
+
+    class Slow(Index):
+        async def index(
+            self, tools: Sequence[ToolRecord], outdated: Callable[[], bool] | None = None
+        ) -> object:
+            await go.wait()
+            written["a__x"] = ("do x",)
+            return await super().index(tools, outdated)
+
+    house = House()
+    house.index = slow = Slow()
+    house.keeper = CatalogKeeper(slow, {}, examples=lambda tool: written.get(tool.name, ()))
+    async with house:
+        house.lists = {"a": lists("x")}
+        assert await house.settle() == ["a__x"]
+        assert house.published[-1].tools["a__x"].examples == ()
+        go.set()
+        await until(lambda: house.published[-1].tools["a__x"].examples == ("do x",))
+        assert len(house.published) == 2
 
 
 @pytest.mark.anyio
