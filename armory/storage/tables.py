@@ -175,8 +175,8 @@ audit = Table(
     metadata,
     Column("seq", BigInteger, primary_key=True, autoincrement=False),
     Column("at_ms", BigInteger, nullable=False, index=True),
-    Column("who", String(NAME_CHARS), nullable=False, index=True),
-    Column("tool", String(NAME_CHARS), nullable=True, index=True),
+    Column("who", String(NAME_CHARS), nullable=False),
+    Column("tool", String(NAME_CHARS), nullable=True),
     Column("record", Text, nullable=False),  # one line of canonical JSON, its hash included
 )
 

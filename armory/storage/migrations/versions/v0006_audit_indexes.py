@@ -1,0 +1,16 @@
+"""The audit without indexes that nothing reads: each made every row dearer to write."""
+
+from __future__ import annotations
+
+from alembic import op
+
+revision = "0006"
+down_revision = "0005"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    """Drop them."""
+    for column in ("who", "tool"):
+        op.drop_index(f"ix_audit_{column}", "audit")
