@@ -87,11 +87,15 @@ class ObservedPool:
                 operation.failure = failure
             if tracing is not None and call.sent is not None:
                 seconds = time.perf_counter() - started
-                address, status = self._address(server), _status(reply)
-                if tracing.durations is not None:
-                    _measured(tracing.durations, seconds, call, address, failure, status)
+                address, durations = self._address(server), tracing.durations
+                usual = (address, call.method, call.name_header, call.sent.version)
+                if durations is not None and (
+                    failure is not None or not durations.record_usual(usual, seconds)
+                ):
+                    _measured(durations, seconds, call, failure, _status(reply), usual)
                 if span is not None:
-                    tracing.finish(span, _facts(call, status, address), failure, why)
+                    facts = _facts(call, _status(reply), address)
+                    tracing.finish(span, facts, failure, why)
 
     async def set_subscriptions(
         self, server: str, owner: Owner, uris: frozenset[str], again: str | None = None
@@ -183,19 +187,15 @@ def _measured(
     durations: Durations,
     seconds: float,
     call: Call,
-    address: Address,
     failure: str | None,
     status: str | None,
+    usual: tuple[Address, str, str | None, str | None],
 ) -> None:
-    method, name = call.method, call.name_header
-    version = None if call.sent is None else call.sent.version
-    usual = (address, method, name, version)
-    if failure is None and durations.record_usual(usual, seconds):
-        return
+    """Count what is not counted under what is usual, which stands for it from now on."""
+    (host, port), method, name, version = usual
     kind, about = _about(call)
     if kind == "resource":
         about = None
-    host, port = address
     transport = "pipe" if host is None else "tcp"
     series = c.Series(method, kind, about, failure, status, version, transport, host, port)
     stands = failure is None and name == about

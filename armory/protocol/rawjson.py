@@ -88,6 +88,11 @@ def text_of(source: Mapping[str, Raw], name: str) -> str | None:
         return None
 
 
+def text_or_none(raw: Raw | None) -> str | None:
+    """The value when it is a string, else None."""
+    return None if raw is None else text_of({"": raw}, "")
+
+
 def need_text(params: Mapping[str, Raw], name: str) -> str:
     """The parameter `name`, which must be a string.
 

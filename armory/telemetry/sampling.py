@@ -7,6 +7,7 @@ OpenTelemetry, so it is imported only where telemetry is on.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Generator, Mapping
 
 import structlog
@@ -22,6 +23,7 @@ _KINDS = ("always_on", "always_off", "traceidratio")
 _LOW = TraceIdRatioBased.TRACE_ID_LIMIT
 _AT_ONCE = 128
 """Traces whose ids are drawn together."""
+_DRAWN = re.compile(r"[0-9a-f]{16}-[0-9a-f]{16}")
 
 
 class Sampling:
@@ -70,9 +72,8 @@ def _traces(bound: str) -> Generator[tuple[str, bool]]:
         bound: 16 hexadecimal digits; the right half of an id that is kept is less.
     """
     while True:
-        head, drawn = f"00-{os.urandom(8).hex()}", os.urandom(16 * _AT_ONCE)
-        for at in range(0, len(drawn), 16):
-            ids = drawn[at : at + 16].hex("-", 8)
+        head = f"00-{os.urandom(8).hex()}"
+        for ids in _DRAWN.findall(os.urandom(16 * _AT_ONCE).hex("-", 8)):
             if ids < bound:
                 yield f"{head}{ids}-01", True
             else:

@@ -25,6 +25,7 @@ from opentelemetry.trace import (
 )
 
 from armory.observability.operation import CURRENT, Operation
+from armory.protocol.rawjson import text_or_none
 from armory.telemetry import conventions as c
 from armory.telemetry import propagation
 from armory.telemetry.conventions import Series, Side
@@ -35,7 +36,7 @@ from armory.telemetry.sampling import DrawnIds, Sampling
 _ROOT = Context()
 _NAME_CHARS = 200
 T = TypeVar("T")
-Named = Callable[[str, str | None], tuple[str, dict[str, Any]]]
+Named = Callable[[str, Any], tuple[str, dict[str, Any]]]
 """(name, attributes) of a span, of what a request asks; called where there is a span only."""
 
 
@@ -75,7 +76,7 @@ class Tracing:
         self,
         operation: Operation,
         method: str,
-        name: str | None,
+        name: Raw | None,
         meta: Mapping[str, Raw],
         headers: Mapping[str, str],
     ) -> None:
@@ -85,7 +86,7 @@ class Tracing:
         Args:
             operation: takes the span, or what goes upstream where there is none.
             method: what is asked.
-            name: the tool or prompt.
+            name: the tool or prompt, as it came.
             meta: of the request.
             headers: of the HTTP request; empty elsewhere.
         """
@@ -131,7 +132,7 @@ class Tracing:
     def _below(
         self,
         operation: Operation,
-        asked: tuple[Named, str, str | None],
+        asked: tuple[Named, str, str | Raw | None],
         parent: Parent,
         around: Parent | None,
         *,
@@ -152,7 +153,7 @@ class Tracing:
             operation.passed = (unkept.traceparent, unkept.state)
 
     def _root(
-        self, tracer: Tracer, operation: Operation, asked: tuple[Named, str, str | None]
+        self, tracer: Tracer, operation: Operation, asked: tuple[Named, str, str | Raw | None]
     ) -> None:
         """Begin a trace, under the id that the operation has."""
         self._ids.drawn = _trace_id(operation.traceparent)
@@ -254,7 +255,7 @@ class Tracing:
 def _start(
     tracer: Tracer,
     kind: SpanKind,
-    asked: tuple[Named, str, str | None],
+    asked: tuple[Named, str, str | Raw | None],
     parent: Span | None,
     links: list[Link] | None,
 ) -> Span:
@@ -283,7 +284,9 @@ def _remote(parent: Parent) -> SpanContext:
     )
 
 
-def _mcp(method: str, name: str | None) -> tuple[str, dict[str, Any]]:
+def _mcp(method: str, name: str | Raw | None) -> tuple[str, dict[str, Any]]:
+    if isinstance(name, Raw):
+        name = text_or_none(name)
     method = method[:_NAME_CHARS]
     return method if name is None else f"{method} {name[:_NAME_CHARS]}", {c.METHOD: method}
 

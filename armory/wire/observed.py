@@ -20,7 +20,7 @@ from armory.gateway.requests import ClientRequest
 from armory.observability.operation import CURRENT, Operation
 from armory.protocol.jsonrpc import code_of
 from armory.protocol.link import Reply
-from armory.protocol.rawjson import text_of
+from armory.protocol.rawjson import text_or_none
 from armory.telemetry import conventions as c
 from armory.wire.audited import Asked, OnDenied, note, note_denied
 from armory.wire.dispatch import Dispatcher, Verify, failed
@@ -97,7 +97,7 @@ class ObservedDispatcher(Dispatcher):
         target = c.TARGETS.get(method)
         kind = name = None
         if target is not None and target[0] in params:
-            kind, name = target[1], text_of(params, target[0])
+            kind, name = target[1], params[target[0]]
         operation, tracing = Operation(), self._tracing
         if tracing is not None:
             title = None if kind == "resource" else name
@@ -119,13 +119,14 @@ class ObservedDispatcher(Dispatcher):
             if tracing is not None and (tracing.durations is not None or operation.span):
                 _told(tracing, request, (method, kind, name), operation, reply, seconds)
             if self._audit is not None and method != "ping":
-                note(self._audit, request, Asked(method, name, params), operation, reply, seconds)
+                asked = Asked(method, text_or_none(name), params)
+                note(self._audit, request, asked, operation, reply, seconds)
 
 
 def _told(
     tracing: Tracing,
     request: ClientRequest,
-    asked: tuple[str, c.When | None, str | None],
+    asked: tuple[str, c.When | None, Raw | None],
     operation: Operation,
     reply: Reply | None,
     seconds: float,
@@ -135,36 +136,48 @@ def _told(
     Args:
         tracing: takes both.
         request: whose it was, where.
-        asked: its method, what it is about and the name of that.
+        asked: its method, what it is about and the name of that, as it came.
         operation: which upstream it went to, how that went.
         reply: what it was answered; None: it was cancelled.
         seconds: how long it took.
     """
-    method, kind, name = asked
-    failure, status = _outcome(operation, reply)
+    method, kind, raw = asked
     transport = "tcp" if request.headers else "pipe"
-    durations = tracing.durations
-    if durations is not None:
-        usual = (transport, method, name, request.version)
-        if failure or status or not durations.record_usual(usual, seconds):
-            known = method in METHODS
-            named = (operation.upstream and kind != "resource") or name in META_TOOLS
-            series = c.Series(
-                method if known else c.OTHER,
-                kind,
-                name if named else None,
-                failure,
-                status,
-                request.version,
-                transport,
-            )
-            stands = known and name == series.name and not (failure or status)
-            durations.record(_DURATION, seconds, series, usual if stands else None)
-    if operation.span is not None:
+    failure, status = _outcome(operation, reply)
+    durations, span = tracing.durations, operation.span
+    usual = (transport, method, None if raw is None else bytes(raw), request.version)
+    counted = failure is status is None and (
+        durations is None or durations.record_usual(usual, seconds)
+    )
+    if counted and span is None:
+        return  # the name was not needed
+    name = text_or_none(raw)
+    if durations is not None and not counted:
+        known = method in METHODS
+        named = (operation.upstream and kind != "resource") or name in META_TOOLS
+        series = c.Series(
+            method if known else c.OTHER,
+            kind,
+            name if named else None,
+            failure,
+            status,
+            request.version,
+            transport,
+        )
+        stands = known and failure is status is None and _as_it_is(raw, series.name)
+        durations.record(_DURATION, seconds, series, usual if stands else None)
+    if span is not None:
         facts = _facts(request, kind, name, transport)
         if status is not None:
             facts[c.STATUS_CODE] = status
-        tracing.finish(operation.span, facts, failure)
+        tracing.finish(span, facts, failure)
+
+
+def _as_it_is(raw: Raw | None, name: str | None) -> bool:
+    """Whether a name came as it is usually written: of other ways there are too many to know."""
+    if raw is None or name is None:
+        return raw is name
+    return bytes(raw) == f'"{name}"'.encode()
 
 
 def _outcome(operation: Operation, reply: Reply | None) -> tuple[str | None, str | None]:
