@@ -107,7 +107,7 @@ class Kept:
         """(the operation, `_meta` of what goes upstream) of one request."""
         operation = Operation()
         tracing = self.tracing
-        tracing.server(operation, "tools/call", "a", meta or {}, headers or {})
+        tracing.server(operation, "tools/call", pack("a"), meta or {}, headers or {})
         span = tracing.client("tools/call", "a", operation)
         params: dict[str, Raw] = {}
         if meta:
