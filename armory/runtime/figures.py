@@ -171,9 +171,14 @@ def _upstream(found: UpstreamStatus) -> dict[str, Any]:
     return {
         "state": found.state,
         "tools": found.tools,
+        "skills": found.skills,
         "error": redacted(found.error),
         "awaited": redacted(found.awaited),
         "dropped": found.dropped_count,
+        "left_out": [
+            {"list": one.list, "entry": redacted(one.entry), "reason": redacted(one.reason)}
+            for one in found.dropped
+        ],
     }
 
 

@@ -55,7 +55,7 @@ class UpstreamStatus:
         error: why it is down, naming the upstream; "" otherwise.
         since: the supervisor's clock when the state was entered, seconds.
         era, protocol_version: what it speaks; None and "" while unknown.
-        tools: how many tools its last good list has.
+        tools, skills: how many its last good lists have.
         attempts: connection attempts since it was last stable.
         awaited: what it has not done yet, while its process starts; "" otherwise.
         dropped: the first of what its last good lists lack because it cannot be handled.
@@ -74,6 +74,7 @@ class UpstreamStatus:
     dropped_count: int = 0
     awaited: str = ""
     restarts: int = 0
+    skills: int = 0
 
 
 class UpstreamOwner:
@@ -266,6 +267,7 @@ class UpstreamOwner:
             lists.dropped,
             lists.dropped_count,
             restarts=self.status.restarts,
+            skills=len(lists.skills),
         )
 
     def _down(self, error: str, state: Literal["down", "login_required"] = "down") -> None:

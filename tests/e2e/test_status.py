@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 Command = Callable[..., Any]
@@ -53,6 +54,21 @@ def test_status_and_logs_tell_what_is_down_and_why(
     refused = armory("logs", "broken", "--url", served.url.replace("127.0.0.1", "localhost"))
     assert refused.returncode == 1
     assert "scope `admin`" in refused.stderr
+
+
+def test_status_tells_what_of_a_folder_of_skills_is_left_out(
+    serve: Callable[..., Any], armory: Command, tmp_path: Path
+) -> None:
+    for name, text in (("one", "# One\n"), ("two", "---\nname: two\ndescription: It\n---\n")):
+        (tmp_path / "skills" / name).mkdir(parents=True)
+        (tmp_path / "skills" / name / "SKILL.md").write_text(text)
+    serve({"upstreams": {"own": {"skills": str(tmp_path / "skills")}}}).ready()
+    (row,) = [line.split("\t") for line in armory("status").stdout.splitlines()]
+    assert row[1:3] == ["own", "ready"]
+    assert row[4].startswith("left out: one: its SKILL.md does not begin with frontmatter")
+    (whole,) = json.loads(armory("status", "--json").stdout)["gateways"]
+    assert whole["upstreams"]["own"]["skills"] == 1
+    assert [left["entry"] for left in whole["upstreams"]["own"]["left_out"]] == ["one"]
 
 
 def test_a_gateway_that_is_not_there_is_told_in_one_sentence(armory: Command) -> None:

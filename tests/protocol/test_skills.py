@@ -259,7 +259,7 @@ async def test_search_names_a_skill_where_it_fits(rig: Rig) -> None:
     assert found["skills"][0]["name"] == "git-workflow"
     assert "advice" not in found
     assert not [tool for tool in found["tools"] if "://" in tool["name"]]
-    query = {"_meta": {"dev.armory/query": "write commit messages and name branches"}}
+    query = {"query": "write commit messages and name branches"}
     listed = await rig.result("tools/list", query)
     assert not [tool for tool in listed["tools"] if "://" in tool["name"]]
 

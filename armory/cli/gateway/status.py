@@ -16,6 +16,7 @@ from armory.cli.gateway.running import Gateway, gateways
 from armory.cli.options import gateway_options, json_option
 from armory.cli.output import out, print_json, say_notice
 
+_NAMED = 5
 _STATES = {"ready": "green", "connecting": "yellow", "login_required": "yellow", "down": "red"}
 
 
@@ -46,8 +47,15 @@ def status(url: str | None, token: str | None, as_json: bool) -> None:
 
 
 def _reason(upstream: dict[str, Any]) -> str:
-    reason = upstream.get("error") or upstream.get("awaited") or ""
+    reason = upstream.get("error") or upstream.get("awaited") or _left_out(upstream)
     return " ".join(str(reason).split())
+
+
+def _left_out(upstream: dict[str, Any]) -> str:
+    named = [f"{one['entry']}: {one['reason']}" for one in upstream.get("left_out", ())]
+    more = upstream.get("dropped", 0) - len(named[:_NAMED])
+    rest = f"; and {more:,} more" if more else ""
+    return f"left out: {'; '.join(named[:_NAMED])}{rest}" if named else ""
 
 
 def session_words(upstream: dict[str, Any]) -> str:
@@ -101,6 +109,7 @@ def _show(gateway: Gateway, body: dict[str, Any]) -> None:
         row = Text(f"  {name:{width}}  ")
         row.append(f"{state.replace('_', ' '):14}", style=_STATES.get(state, ""))
         row.append(f"{upstream['tools']:5} tools" if state == "ready" else "")
+        row.append(f", {_count(skills, 'skill')}" if (skills := upstream.get("skills")) else "")
         console.print(row, soft_wrap=True)
         if told := session_words(upstream):
             console.print(Padding(Text(told, style="dim"), (0, 0, 0, 4)))
