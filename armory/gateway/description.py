@@ -18,8 +18,11 @@ from armory.gateway.views.view import View
 from armory.protocol.meta import QUERY, TOOL_RAG
 from armory.protocol.methods import GROUPS_EXTENSION, SKILLS_EXTENSION, merged_skills_settings
 
-_MAX_INSTRUCTIONS = 4_000
+_MAX_INSTRUCTIONS = 2_048
+"""Clients cut what is longer."""
 _MAX_LINE = 500
+_MIN_LINE = 160
+_MORE = "- and more"
 
 
 class Description:
@@ -84,15 +87,16 @@ class Description:
             "Armory, a gateway in front of several MCP servers. Tools are named server__tool."
             + (f" Use {SEARCH} to find tools that are not listed." if filters else "")
         ]
-        size = len(lines[0])
         shown = servers_shown(view.catalog, view.visible(context), view.tables.by_server)
+        room = _MAX_INSTRUCTIONS - len(lines[0]) - len(_MORE) - 1
+        longest = min(_MAX_LINE, max(_MIN_LINE, room // max(1, len(shown)) - 1))
         for key, lists in shown.items():
             line = f"- {key}: {' '.join(lists.instructions.split()) or purpose(key, lists)}"
-            line = line if len(line) <= _MAX_LINE else line[: _MAX_LINE - 3] + "..."
-            if size + len(line) > _MAX_INSTRUCTIONS:
-                lines.append("- and more")
+            line = line if len(line) <= longest else line[: longest - 3] + "..."
+            room -= len(line) + 1
+            if room < 0:
+                lines.append(_MORE)
                 break
-            size += len(line)
             lines.append(line)
         return "\n".join(lines)
 
