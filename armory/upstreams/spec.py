@@ -22,7 +22,7 @@ Isolation = Literal["shared", "principal", "session"]
 Whose = Literal["auto", "shared", "principal"]
 
 _PRINCIPAL = "${principal}"
-INFLOW_BYTES = 256 * 1024 * 1024
+INFLOW_BYTES = 128 * 1024 * 1024
 """Of answers that are not whole yet, of all upstreams."""
 CONCURRENT_STARTS = 8
 """Of processes, by all upstreams together."""

@@ -39,7 +39,7 @@ class ListenSettings:
     body_timeout_s: float = 60.0
     keepalive_timeout_s: float = 630.0
     write_timeout_s: float = 30.0
-    unread_bytes: int = 256 << 20
+    unread_bytes: int = 128 << 20
 
     @property
     def capacity(self) -> int:

@@ -21,7 +21,8 @@ from armory.runtime import open_runtime
 from armory.testing.waiting import until
 from armory.upstreams.pool import Pool
 from armory.upstreams.session.inflow import Inflow, Meter
-from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.spec import INFLOW_BYTES, UpstreamSpec
+from armory.web.settings import ListenSettings
 
 pytestmark = pytest.mark.anyio
 HALF = 2 * COUNTED_BYTES
@@ -67,6 +68,13 @@ def test_who_holds_most_pays_with_what_is_oldest() -> None:
     assert inflow.held == 4
     inflow.holds("other", "e", 11, given_up.append)
     assert (given_up, inflow.held) == (["b", "e"], 4)
+
+
+def test_by_default_what_arrives_and_what_waits_leave_room_for_the_rest() -> None:
+    """Beside a gateway of 190 MB, with 100,000 tools some 100 MB more, below 600 MB in all."""
+    assert INFLOW_BYTES + ListenSettings().unread_bytes <= 256 << 20
+    for most in (INFLOW_BYTES, ListenSettings().unread_bytes):
+        assert most > 100_000_000, "one large answer"
 
 
 def test_small_messages_are_not_counted() -> None:
