@@ -24,6 +24,8 @@ _MOST_COUNTED = 3
 _ALL_TERMS = 100_000
 #: So many tools, or one in so many, may differ for postings to be made from the last ones.
 _FEW = 32
+#: So many tools at most are arrays of their own, 1.4 KB each, until they are put together.
+_LOOSE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +57,10 @@ class LexicalIndex:
         self._spelling = Spelling()
         self._seen: set[str] = set()
         self._bag = self._stack([])
-        self._rows: dict[str, int] = {}
-        self._fresh: dict[str, Bag] = {}
+        self._rows: dict[str, int] = {}  # in the bag; -1 - i: the i-th that was added since
+        self._added = 0
+        self._stacks: list[Bag] = []
+        self._loose: list[Bag] = []
         self._frozen: Postings | None = None
         self._changed = False
 
@@ -68,14 +72,17 @@ class LexicalIndex:
 
     def add(self, key: str, fields: Fields) -> None:
         """Add a tool under its key, replacing what was there."""
-        self._rows.setdefault(key, -1)
-        self._fresh[key] = self._read(fields)
+        self._loose.append(self._read(fields))
+        self._added += 1
+        self._rows[key] = -self._added
         self._changed = True
+        if len(self._loose) >= _LOOSE:
+            self._stacks.append(self._stack(self._loose))
+            self._loose = []
 
     def remove(self, key: str) -> None:
         """Forget a tool; an unknown key is no error."""
         if self._rows.pop(key, None) is not None:
-            self._fresh.pop(key, None)
             self._changed = True
 
     def freeze(self, order: Iterable[str] | None = None) -> Postings:
@@ -94,9 +101,7 @@ class LexicalIndex:
 
     def _next(self, keys: tuple[str, ...]) -> Postings:
         """The postings of these keys, from the last ones where that is less work."""
-        for place, key in enumerate(self._fresh):
-            self._rows[key] = -1 - place
-        fresh, width = self._stack(list(self._fresh.values())), len(self._vocabulary)
+        fresh, width = joined([*self._stacks, self._stack(self._loose)]), len(self._vocabulary)
         source = np.fromiter(map(self._rows.__getitem__, keys), np.int64, len(keys))
         before, bag, inverted = self._frozen, self._bag, None
         if before is not None and before.bag is bag and self._few(source):
@@ -107,7 +112,7 @@ class LexicalIndex:
                 bag = joined([bag, fresh])
             bag = bag.picked(np.where(source < 0, len(self._bag) - 1 - source, source))
         if len(keys) == len(self._rows):  # else the others would be lost
-            self._bag, self._fresh = bag, {}
+            self._bag, self._added, self._stacks, self._loose = bag, 0, [], []
             self._rows.update(zip(keys, range(len(keys)), strict=True))
         return Postings(keys, bag, self._vocabulary, self._spelling, inverted)
 

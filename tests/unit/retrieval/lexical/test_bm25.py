@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -133,3 +136,36 @@ def test_an_empty_index_and_an_empty_query() -> None:
 def test_freezing_something_unknown_is_an_error() -> None:
     with pytest.raises(KeyError):
         LexicalIndex().freeze(["missing"])
+
+
+def test_tools_that_are_read_hold_little_until_they_are_frozen() -> None:
+    index, many = LexicalIndex(), 4_000
+    fields = Fields("send_mail", "post", description="sends a mail to somebody")
+    for number in range(many):  # what a name takes, and what is read but once
+        index.add(str(number), fields)
+    index.freeze()
+    gc.collect()
+    tracemalloc.start()
+    try:
+        for number in range(many):
+            index.add(str(number), fields)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 400 * many, f"{held / many:.0f} bytes a tool"
+    assert len(index.freeze()) == many
+
+
+def test_what_is_added_again_and_what_goes_before_it_is_frozen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("armory.retrieval.lexical.bm25._LOOSE", 2)
+    index = index_of({f"t{n}": Fields("old") for n in range(7)})
+    index.add("t1", Fields("fresh"))
+    index.remove("t2")
+    index.add("t2", Fields("fresh"))
+    index.remove("t5")
+    postings = index.freeze()
+    assert postings.keys == ("t0", "t1", "t3", "t4", "t6", "t2")
+    assert list(postings.search("fresh").bm25() > 0) == [False, True, False, False, False, True]
+    assert list(postings.search("old").bm25() > 0) == [True, False, True, True, True, False]
