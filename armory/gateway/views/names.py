@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 from difflib import SequenceMatcher, get_close_matches
 from functools import lru_cache
+from sys import intern
 
 from armory.domain.catalog import Catalog, replaced
 from armory.domain.tool import ToolRecord
@@ -28,19 +29,24 @@ _FILLERS = frozenset(("the", "mcp", "server", "servers", "tool", "tools", "use",
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Known:
-    """One tool: the words of its name, what it is called, what its server is called."""
+    """One tool: the words of its name, what it is called, what its server is called; none twice.
+
+    Tuples, since a set takes 216 bytes, and words that others have, too, are theirs: among 100,000
+    tools that is 60 MB.
+    """
 
     tool: ToolRecord
-    words: frozenset[str]
-    own: frozenset[str]
-    server: frozenset[str]
+    words: tuple[str, ...]
+    own: tuple[str, ...]
+    server: tuple[str, ...]
 
     @classmethod
     def of(cls, name: str, tool: ToolRecord) -> _Known:
         words = _words(name)
-        own = {" ".join(words), _called(tool.original_name), _called(tool.title)}
-        server = {_called(tool.server), _called(tool.server_title)}
-        return cls(tool, frozenset(words), frozenset(own), frozenset(server))
+        called, title = _called(tool.original_name), _called(tool.title)
+        own = tuple(dict.fromkeys(filter(None, (" ".join(words), called, title))))
+        words = dict.fromkeys(map(intern, words))
+        return cls(tool, tuple(words), own, _server_called(tool.server, tool.server_title))
 
 
 class ToolNames:
@@ -74,15 +80,11 @@ class ToolNames:
             stays = [n for n in known if n in records] == [n for n in records if n in known]
         if before is None or len(gone) + len(fresh) > _FEW or not stays:
             for name, one in self._known.items():
-                for called in one.own:
-                    self._tools.setdefault(called, []).append(name)
-                for called in one.server:
-                    self._servers.setdefault(called, []).append(name)
+                _enter(self._tools, one.own, name)
+                _enter(self._servers, one.server, name)
         else:
             self._tools, self._servers = dict(before._tools), dict(before._servers)
             self._exchange(known, gone, fresh)
-        for called_so in (self._tools, self._servers):
-            called_so.pop("", None)
 
     def _exchange(self, known: Mapping[str, _Known], gone: list[str], fresh: list[str]) -> None:
         """Take out what is gone and put in what is fresh, each where the catalog has it."""
@@ -130,9 +132,9 @@ class ToolNames:
         extra = list(also)
         if words:
             known = {own: one.words for own, one in self._known.items()}
-            known |= {other: frozenset(_words(other)) for other in extra}
+            known |= {other: tuple(_words(other)) for other in extra}
             shared = [
-                (len(words & own) / len(words | own), other)
+                (len(words.intersection(own)) / len(words.union(own)), other)
                 for other, own in known.items()
                 if not words.isdisjoint(own) and (other in among or other in extra)
             ]
@@ -145,6 +147,15 @@ class ToolNames:
                 return [other for _, other in likest[:NEAREST]]
         few = [other for other in self._known if other in among][:_COMPARED]
         return get_close_matches(name, [*extra, *few], NEAREST, 0.5)
+
+
+def _enter(table: dict[str, list[str]], called: Iterable[str], name: str) -> None:
+    for text in called:
+        names = table.get(text)
+        if names is None:
+            table[text] = [name]  # an empty one that grows would have room for four
+        else:
+            names.append(name)
 
 
 def _alike(one: str, other: str) -> float:
@@ -162,6 +173,11 @@ def _words(text: str) -> list[str]:
 @lru_cache(maxsize=1_000)
 def _called(text: str) -> str:
     return _without_fillers(_words(text))
+
+
+@lru_cache(maxsize=1_000)
+def _server_called(server: str, title: str) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(filter(None, (_called(server), _called(title)))))
 
 
 def _without_fillers(words: list[str]) -> str:

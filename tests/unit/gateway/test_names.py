@@ -1,0 +1,41 @@
+"""Tools by what they are called: what is found, and what the tables of many tools hold."""
+
+from __future__ import annotations
+
+import gc
+import tracemalloc
+
+from armory.domain.catalog import Catalog
+from armory.domain.tool import ToolRecord
+from armory.gateway.views.names import ToolNames
+
+
+def catalog_of(count: int) -> Catalog:
+    tools = {
+        f"post__tool{n}": ToolRecord(f"post__tool{n}", "post", f"tool{n}", {"name": f"tool{n}"}, "")
+        for n in range(count)
+    }
+    return Catalog(1, {}, tools, {}, {}, {})
+
+
+def test_names_are_found_by_what_they_are_called_and_by_what_comes_near() -> None:
+    names = ToolNames(catalog_of(30))
+    assert list(names.called("tool7")) == ["post__tool7"]
+    assert list(names.called("post tool7")) == ["post__tool7"]
+    assert len(names.called("the post server")) == 30
+    assert names.called("") == {}
+    assert names.nearest("tool7_post", catalog_of(30).tools.keys())[0] == "post__tool7"
+
+
+def test_the_names_of_many_tools_hold_little() -> None:
+    count = 5_000
+    catalog = catalog_of(count)
+    gc.collect()
+    tracemalloc.start()
+    try:
+        names = ToolNames(catalog)
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert names.called("tool1")
+    assert held < 850 * count, f"{held / count:.0f} bytes a tool"
