@@ -15,6 +15,7 @@ SKILLS_EXTENSION = "io.modelcontextprotocol/skills"
 GROUPS_EXTENSION = "io.modelcontextprotocol/groups"
 GROUPS_DECLARED: dict[str, Any] = {"extensions": {GROUPS_EXTENSION: {}}}
 """The capabilities of a client that has groups."""
+APPS_EXTENSION = "io.modelcontextprotocol/ui"
 DIRECTORY_READ = "directoryRead"
 """The setting of a server that lists folders."""
 
@@ -123,6 +124,12 @@ def declares_groups(capabilities: Mapping[str, Any]) -> bool:
     """Whether a client or a server declares groups."""
     declared = capabilities.get("extensions")
     return isinstance(declared, Mapping) and GROUPS_EXTENSION in declared
+
+
+def declares_apps(capabilities: Mapping[str, Any]) -> bool:
+    """Whether a client renders interfaces of tools (MCP Apps)."""
+    declared = capabilities.get("extensions")
+    return isinstance(declared, Mapping) and APPS_EXTENSION in declared
 
 
 def merged_skills_settings(servers: Iterable[Mapping[str, Any]]) -> dict[str, Any] | None:

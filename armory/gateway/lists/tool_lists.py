@@ -26,10 +26,11 @@ from armory.gateway.outcomes import Outcomes
 from armory.gateway.ports import Limiter, Retriever
 from armory.gateway.query_parsing import ListRequest, check_size, read_list_request
 from armory.gateway.settings import GatewaySettings
-from armory.gateway.views.definitions import Form, for_models
+from armory.gateway.views.definitions import Form, for_models, ui_meta
 from armory.gateway.views.view import View
 from armory.protocol.link import Reply
 from armory.protocol.meta import SELECTION
+from armory.protocol.methods import declares_apps
 from armory.protocol.rawjson import encode
 from armory.security.policy import VisibleCatalog
 
@@ -39,6 +40,8 @@ _MEMBER = b"tools"
 _BYTES_PER_TOKEN = 4
 _CALLED = 20
 """Tools that a query finds by its being a name."""
+_FOR_APPS = 16
+"""Tools for apps alone that a listing has beside those with an interface."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,8 @@ class ToolLists:
         chosen = _within_budget(view, form, view.pinned(visible), selection)
         names = _in_order(view, chosen)
         cut = len(names) < len(visible.tools)
-        body = _with_meta_tools(context, view.tools_json(names, form), cut=cut)
+        body = _with_those_for_apps(context, names, view.tools_json(names, form))
+        body = _with_meta_tools(context, body, cut=cut)
         return Filtered(selection, names, body)
 
     async def search(
@@ -242,8 +246,9 @@ def _unfiltered(context: RequestContext, request: ListRequest) -> Reply:
         return _everything(context, form)
     revealed = context.session.revealed if context.session is not None else ()
     shown = [*view.pinned(visible), *(name for name in revealed if name in visible.tools.names)]
-    body = view.tools_json(_in_order(view, shown), Form(context.era, load=True))
-    body = _with_meta_tools(context, body, cut=True)
+    names = _in_order(view, shown)
+    body = view.tools_json(names, Form(context.era, load=True))
+    body = _with_meta_tools(context, _with_those_for_apps(context, names, body), cut=True)
     return list_result(context, LIST, _MEMBER, body, kept=False)
 
 
@@ -305,6 +310,26 @@ def _within_budget(
         left -= size
         chosen.append(name)
     return chosen
+
+
+def _with_those_for_apps(context: RequestContext, shown: Sequence[str], body: bytes) -> bytes:
+    """The listed tools, and what their interfaces may call; a host calls nothing that it has not
+    seen. For clients that render interfaces: others would take them for tools of the model.
+    """
+    if not declares_apps(context.client.capabilities):
+        return body
+    view = context.view
+    tools, apps = view.catalog.tools, view.tables.apps
+    rendered = {tools[name].server for name in shown if ui_meta(tools[name])}
+    visible = view.visible(context).tools.names & apps
+    wanted = [
+        name
+        for server in sorted(rendered)
+        for name in view.tables.by_server[server]
+        if name in visible and name not in shown
+    ]
+    more = view.tools_json(wanted[:_FOR_APPS], Form(context.era))
+    return b",".join(filter(None, (body, more)))
 
 
 def _with_meta_tools(context: RequestContext, body: bytes, *, cut: bool) -> bytes:

@@ -62,6 +62,19 @@ async def test_a_search_that_finds_nothing_says_how_to_go_on(bench: Bench) -> No
     assert set(await search(bench, "number 2")) == {"tools", "returned", "visible"}
 
 
+async def test_what_an_interface_may_call_is_listed_for_hosts_that_render_it(bench: Bench) -> None:
+    asked = {"dev.armory/query": "show a chart"}
+    assert "memory__refresh" not in await bench.tools(bench.context(meta=asked))
+    bench.client.capabilities = {"extensions": {"io.modelcontextprotocol/ui": {}}}
+    listed = await bench.tools(bench.context(meta=asked))
+    assert "memory__show_chart" in listed
+    assert listed.count("memory__refresh") == 1
+    other = await bench.tools(bench.context(meta={"dev.armory/query": "number 2"}))
+    assert "memory__refresh" not in other
+    bench.gateway.reconfigure(policy=Policy([Rule(allow=("memory__show_chart",))]))
+    assert "memory__refresh" not in await bench.tools(bench.context(meta=asked))
+
+
 async def test_a_caller_who_sees_nothing_is_told_that(bench: Bench) -> None:
     bench.gateway.reconfigure(policy=Policy([Rule(allow=("nothing__*",))]))
     found = await search(bench, "anything")
