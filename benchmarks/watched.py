@@ -1,13 +1,14 @@
 """What watching costs: CPU of the gateway for a call with nothing watched, traces, the audit.
 
 `python -m benchmarks.watched [--before CHECKOUT] [--minutes N | --instructions] [--calls N]
-[--starts N] [--out FILE]`.
+[--starts N] [--only WAY …] [--out FILE]`.
 
 One gateway for each way runs beside the others; short rounds of calls go to each in turn, in an
 order that moves on by one with each round, so that whatever else the machine does falls on all
-alike. Counted is the CPU time of the gateway's process alone, to the nanosecond, until half a
-second after the last answer: the audit is written a moment after a call. It takes as many rounds as
-fit into its minutes, on a busy machine fewer. One process differs from another that runs the same
+alike. Counted is the CPU time of the gateway's process alone, to the nanosecond, with an audit
+until half a second after the last answer: it is written a moment after a call. It takes as many
+rounds as fit into its minutes, on a busy machine fewer. The more rounds the better on a machine
+whose speed changes: without an audit they may be short. One process differs from another that runs the same
 code, by some 3 %, so all are started anew a few times.
 
 With `--instructions` each gateway runs by itself below valgrind's callgrind, and what is counted is
@@ -30,7 +31,7 @@ import sys
 import tempfile
 import time
 from asyncio.subprocess import Process
-from collections.abc import AsyncGenerator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -82,8 +83,10 @@ class Way:
     config: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
-def ways(collector: str, before: Path | None) -> dict[str, Way]:
-    """The gateways by name."""
+def ways(
+    collector: str, before: Path | None, only: Collection[str] | None = None
+) -> dict[str, Way]:
+    """The gateways by name: all, or `off` and those named."""
     otel = {"OTEL_EXPORTER_OTLP_ENDPOINT": collector}
     sampled = {**otel, "OTEL_TRACES_SAMPLER": "parentbased_traceidratio"}
     found = {
@@ -96,7 +99,9 @@ def ways(collector: str, before: Path | None) -> dict[str, Way]:
         "audit_file": Way({}, {"to": "audit.jsonl"}),
         "audit_database": Way({}, {"to": "database"}),
     }
-    return {"before": Way({}, {}, before), **found} if before else found
+    if before is not None:
+        found = {"before": Way({}, {}, before), **found}
+    return {name: way for name, way in found.items() if not only or name in ("off", *only)}
 
 
 def _outputs(folder: Path) -> set[Path]:
@@ -208,13 +213,11 @@ async def calls(http: aiohttp.ClientSession, url: str, count: int) -> None:
     await asyncio.gather(*(some(count // _AT_ONCE) for _ in range(_AT_ONCE)))
 
 
-async def measured(
-    before: Path | None, minutes: float, count: int, starts: int = 1
-) -> dict[str, object]:
+async def measured(arguments: argparse.Namespace) -> dict[str, object]:
     """Microseconds a call by way, and what each adds to `off`: medians over the rounds."""
     took: dict[str, list[float]] = {}
-    for _ in range(starts):
-        await rounds(before, minutes / starts, count, took)
+    for _ in range(arguments.starts):
+        await rounds(arguments, took)
     base = took["off"]
     return {
         "bars": bars({name: statistics.median(t) for name, t in took.items()}, took),
@@ -222,25 +225,25 @@ async def measured(
         "python": sys.version.split()[0],
         "machine": f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
         "rounds": len(base),
-        "starts": starts,
-        "calls": count,
+        "starts": arguments.starts,
+        "calls": arguments.calls,
         "us_a_call": {name: round(statistics.median(t), 1) for name, t in took.items()},
         "to_off": {name: ratio(t, base) for name, t in took.items()},
     }
 
 
-async def rounds(
-    before: Path | None, minutes: float, count: int, took: dict[str, list[float]]
-) -> None:
+async def rounds(arguments: argparse.Namespace, took: dict[str, list[float]]) -> None:
     """Start the gateways, and add what a call took in each round, by way."""
+    count, minutes = arguments.calls, arguments.minutes / arguments.starts
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="armory-watched-")))
         collector = await stack.enter_async_context(Collector())
         upstream = await stack.enter_async_context(ScriptedUpstream())
         http = await stack.enter_async_context(aiohttp.ClientSession())
+        found = ways(collector.url, arguments.before, arguments.only)
         gateways = {
             name: await stack.enter_async_context(running(way, upstream.url, _made(folder / name)))
-            for name, way in ways(collector.url, before).items()
+            for name, way in found.items()
         }
         for gateway in gateways.values():
             await calls(http, gateway.url, count)
@@ -249,7 +252,8 @@ async def rounds(
             for name in names:
                 began = gateways[name].cpu_s()
                 await calls(http, gateways[name].url, count)
-                await asyncio.sleep(_WRITTEN_S)
+                if found[name].audit:
+                    await asyncio.sleep(_WRITTEN_S)
                 took.setdefault(name, []).append((gateways[name].cpu_s() - began) / count * 1e6)
             names.append(names.pop(0))
             done += 1
@@ -290,15 +294,16 @@ def ratio(took: list[float], base: list[float]) -> dict[str, float]:
     }
 
 
-async def counted(before: Path | None, count: int) -> dict[str, object]:
+async def counted(arguments: argparse.Namespace) -> dict[str, object]:
     """Thousands of instructions a call by way, and their ratio to `off`."""
+    count = arguments.calls
     found: dict[str, float] = {}
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="armory-watched-")))
         collector = await stack.enter_async_context(Collector())
         upstream = await stack.enter_async_context(ScriptedUpstream())
         http = await stack.enter_async_context(aiohttp.ClientSession())
-        for name, way in ways(collector.url, before).items():
+        for name, way in ways(collector.url, arguments.before, arguments.only).items():
             if "ARG" in "".join(way.environ):
                 never = {**way.environ, "OTEL_TRACES_SAMPLER_ARG": "0.0"}
                 way, name = Way(never, {}), name.replace("1_percent", "none_kept")
@@ -328,15 +333,11 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=4.0)
     parser.add_argument("--calls", type=int, default=240, help="of one round, to one gateway")
     parser.add_argument("--starts", type=int, default=4, help="of the gateways")
+    parser.add_argument("--only", action="append", help="a way to be measured beside `off`")
     parser.add_argument("--instructions", action="store_true", help="count them, by callgrind")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()
-    if arguments.instructions:
-        found = asyncio.run(counted(arguments.before, arguments.calls))
-    else:
-        found = asyncio.run(
-            measured(arguments.before, arguments.minutes, arguments.calls, arguments.starts)
-        )
+    found = asyncio.run((counted if arguments.instructions else measured)(arguments))
     text = json.dumps(found, indent=1)
     print(text)
     if arguments.out is not None:
