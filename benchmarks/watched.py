@@ -8,8 +8,8 @@ order that moves on by one with each round, so that whatever else the machine do
 alike. Counted is the CPU time of the gateway's process alone, to the nanosecond, with an audit
 until half a second after the last answer: it is written a moment after a call. It takes as many
 rounds as fit into its minutes, on a busy machine fewer. The more rounds the better on a machine
-whose speed changes: without an audit they may be short. One process differs from another that runs the same
-code, by some 3 %, so all are started anew a few times.
+whose speed changes: without an audit they may be short. One process differs from another that runs
+the same code, by some 3 %, so all are started anew a few times.
 
 With `--instructions` each gateway runs by itself below valgrind's callgrind, and what is counted is
 the instructions of a call: they hold on a machine that is busy with other things. Two runs of
