@@ -1,13 +1,17 @@
 """LiveMCPBench at tool level: what each way of ranking finds, and which have seen the tasks.
 
-    python -m benchmarks.quality.livemcp DATA [--base FOLDER] [--vectors FOLDER] \
-        --out benchmarks/quality/livemcp.json
+    python -m benchmarks.quality.livemcp DATA [--checkout FOLDER] [--base FOLDER] [--fold FOLDER] \
+        [--lean FILE] [--vectors FOLDER] --out benchmarks/quality/livemcp.json
 
 Owns: the rows and their JSON; `benchmarks.tables` writes the table. DATA holds one folder a
 labelled set: `livemcpbench` and, for constants that are fitted without it, the others that
-`training/README.md` names. `--base` is the untouched all-MiniLM-L6-v2 in the embedded format
-(`python -m training.export --out base --identity base`); without it only words and what ships are
-measured. `--vectors` keeps what the fit embeds: minutes the first time.
+`training/README.md` names. `--checkout` is a clone of github.com/icip-cas/LiveMCPBench, whose
+labelled tasks are all measured; without it those of DATA. `--base` is the untouched
+all-MiniLM-L6-v2 in the embedded format (`python -m training.export --out base --identity base`);
+without it only words and what ships are measured. `--fold` is the embedder that was trained without
+these tasks, `folds/b` of `training/README.md`. `--lean` is a copy of `calibration.json` into which
+`training/relevance/lean.py --write` put weights from the other sets. `--vectors` keeps what the fit
+embeds: minutes the first time.
 """
 
 from __future__ import annotations
@@ -17,7 +21,7 @@ import asyncio
 import json
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,15 +32,16 @@ import numpy as np
 
 from armory.errors import ConfigError
 from armory.evaluation.dataset import Dataset, load_dataset
-from armory.evaluation.metrics import recall_at
-from armory.evaluation.run import Result, Setup, evaluate
+from armory.evaluation.metrics import mean, ndcg_at, recall_at
+from armory.evaluation.run import Setup, evaluate
 from armory.retrieval.embedders.embedded import SHIPPED, EmbeddedEmbedder
 from armory.retrieval.indexes.exact import ExactIndex
 from armory.retrieval.rankers.base import RankSettings
 from armory.retrieval.registry import make_rankers
 from armory.retrieval.retriever import Retriever
-from armory.retrieval.scoring.calibration import calibration_for
+from armory.retrieval.scoring.calibration import calibration_for, read_calibrations
 from armory.retrieval.settings import RetrieverSettings
+from benchmarks.quality.livemcp_tasks import TASKS_FILE, TOOLS_FILE, read_checkout
 from benchmarks.quality.made import made, sha256
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -50,8 +55,11 @@ PUBLISHED = (
     ("Qwen3-Embedding-8B", 50.8),
     ("BM25 without stemming", 31.7),
 )
+_BASE = "fastembed:sentence-transformers/all-MiniLM-L6-v2"
 _CAP = 500
 _DRAWS = 2_000
+
+Ranks = tuple[Sequence[int], int]
 
 
 @dataclass(frozen=True)
@@ -62,7 +70,7 @@ class System:
         name: as the table says it.
         ranker: of the package.
         model: folder of the embedder; None: words alone.
-        seen: what of it was made with these tasks in view.
+        seen: what of it was made with tasks of DATA in view.
         calibration: constants instead of the shipped ones, by ranker and embedder.
     """
 
@@ -73,63 +81,103 @@ class System:
     calibration: dict[str, Any] | None = None
 
 
-def systems(base: Path | None, fitted: dict[str, Any] | None) -> list[System]:
-    """All that can be measured with what is there."""
+def systems(
+    base: Path | None, fold: Path | None, fitted: Mapping[Path, dict[str, Any]], lean_seen: str
+) -> list[System]:
+    """All that can be measured with what is there; `fitted` has constants by embedder."""
     found = [System("BM25", "lexical", None, "nothing")]
-    if base is not None:
-        found.append(System("base embedder, cosine", "semantic", base, "nothing"))
-        found.append(System("base embedder, `hybrid`", "hybrid", base, "nothing"))
-    if base is not None and fitted is not None:
-        seen = "three weights (`lean`) of the constants"
-        name = "base embedder, `relevance` fitted without these tasks"
-        found.append(System(name, "relevance", base, seen, fitted))
-    shipped = "embedder and constants: trained on these tasks, not zero-shot"
+    for model, name in ((base, "base embedder"), (fold, "embedder trained without these tasks")):
+        if model is None:
+            continue
+        found.append(System(f"{name}, cosine", "semantic", model, "nothing"))
+        found.append(System(f"{name}, `hybrid`", "hybrid", model, "nothing"))
+        told = f"{name}, `relevance` fitted without these tasks"
+        found.append(System(told, "relevance", model, lean_seen, fitted[model]))
+    shipped = "embedder and constants: trained on the tasks of DATA, not zero-shot there"
     found.append(System("as shipped, `relevance`", "relevance", SHIPPED, shipped))
     return found
 
 
-def fitted_without(data: Path, base: Path, vectors: Path) -> dict[str, Any]:
-    """Constants of `relevance` from all other sets as the base sees them; `lean` is the shipped."""
+def fitted_without(
+    data: Path, base: Path, fold: Path | None, lean: Path | None, vectors: Path
+) -> dict[Path, dict[str, Any]]:
+    """Constants of `relevance` from all other sets, by the embedder that they are for.
+
+    For the base as the base sees those sets. For the fold's embedder the sets that were left out
+    with these tasks as it sees them and all others as the base does: what it was trained on looks
+    nearer to it than a new catalog will.
+    """
     from training.relevance.fit import RELEVANCE, fit_calibration, gather, without
+    from training.relevance.lean import ONTO_TRAINED
     from training.relevance.need import Acts
-    from training.relevance.sets import CachedModel
+    from training.relevance.sets import FOLD_OF, SETS, CachedModel
+    from training.relevance.signals import read_all
 
-    tables, needless, identity = gather(data, base, None, vectors, _CAP)
-    others, spare = without(tables["relevance"], needless, SET)
-    fitted = fit_calibration(others, spare, RELEVANCE, Acts(CachedModel(base, vectors)))
-    known = calibration_for("relevance", "fastembed:sentence-transformers/all-MiniLM-L6-v2")
-    lean = None if known.lean is None else known.lean.to_json()
-    return {"relevance": {identity: fitted.to_json() | {"lean": lean}}}
+    tables, needless, _ = gather(data, base, None, vectors, _CAP)
+    known = calibration_for("relevance", _BASE)
+    if lean is not None:
+        known = read_calibrations(lean.read_text(encoding="utf-8"))["relevance"][_BASE]
+    assert known.lean is not None
+    weights = known.lean.to_json()
+    fits = {base: (CachedModel(base, vectors), tables["relevance"], needless, weights)}
+    if fold is not None:
+        model = CachedModel(fold, vectors)
+        own = [name for name in SETS if FOLD_OF[name] == FOLD_OF[SET]]
+        more, spare = read_all(data, model, cap=_CAP, sets=own)
+        both = {**tables["relevance"], **more["relevance"]}
+        fits[fold] = (model, both, {**needless, **spare}, weights | {"onto": ONTO_TRAINED})
+    found: dict[Path, dict[str, Any]] = {}
+    for folder, (embed, seen, spare, leaning) in fits.items():
+        constants = fit_calibration(*without(seen, spare, SET), RELEVANCE, Acts(embed))
+        embed.save()
+        found[folder] = {"relevance": {embed.identity: constants.to_json() | {"lean": leaning}}}
+    return found
 
 
-def interval(result: Result) -> tuple[float, float]:
-    """95 % of recall@5, the tasks drawn again."""
-    recall = np.array([recall_at(ranks, wanted, 5) for ranks, wanted in result.ranks])
+def interval(values: Sequence[float]) -> tuple[float, float]:
+    """95 % of the mean, the tasks drawn again."""
+    known = np.array(values)
     chance = np.random.default_rng(0)
-    draws = recall[chance.integers(0, len(recall), (_DRAWS, len(recall)))].mean(1)
+    draws = known[chance.integers(0, len(known), (_DRAWS, len(known)))].mean(1)
     low, high = np.quantile(draws, [0.025, 0.975])
     return float(low), float(high)
 
 
-async def measure(dataset: Dataset, system: System) -> dict[str, Any]:
-    """One row."""
+def figures(ranks: Sequence[Ranks]) -> dict[str, Any]:
+    """Of some tasks, in percent."""
+    recall = [recall_at(places, wanted, 5) for places, wanted in ranks]
+    low, high = interval(recall)
+    found = {
+        "recall@5": mean(recall),
+        "recall@5 low": low,
+        "recall@5 high": high,
+        "recall@10": mean([recall_at(places, wanted, 10) for places, wanted in ranks]),
+        "ndcg@10": mean([ndcg_at(places, wanted, 10) for places, wanted in ranks]),
+    }
+    return {"tasks": len(ranks)} | {name: round(100 * value, 1) for name, value in found.items()}
+
+
+async def measure(dataset: Dataset, system: System, known: Collection[str]) -> dict[str, Any]:
+    """One row; `known` are the ids of the tasks of DATA."""
     embedder = None if system.model is None else EmbeddedEmbedder(system.model)
     index = None if embedder is None else ExactIndex()
     identity = "none" if embedder is None else embedder.identity
     settings = RetrieverSettings(rank=RankSettings(calibration=system.calibration))
     async with Retriever(embedder, index, make_rankers(), settings) as retriever:
         result = await evaluate(dataset, retriever, Setup(identity, "exact", system.ranker))
-    low, high = interval(result)
+    asked = [query.id for query in dataset.queries if query.relevant]
+    ranked = list(zip(asked, result.ranks, strict=True))
+    parts = {
+        "all": [ranks for _, ranks in ranked],
+        "of DATA": [ranks for task, ranks in ranked if task in known],
+        "others": [ranks for task, ranks in ranked if task not in known],
+    }
     row = {
         "system": system.name,
         "ranker": system.ranker,
         "embedder": identity,
         "seen": system.seen,
-        "recall@5": round(100 * result.recall[5], 1),
-        "recall@5 low": round(100 * low, 1),
-        "recall@5 high": round(100 * high, 1),
-        "recall@10": round(100 * result.recall[10], 1),
-        "ndcg@10": round(100 * result.ndcg10, 1),
+        **{name: figures(part) for name, part in parts.items() if part},
     }
     print(row, flush=True)
     return row
@@ -179,7 +227,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description="LiveMCPBench at tool level.")
     parser.add_argument("data", type=Path)
+    parser.add_argument("--checkout", type=Path, help="of github.com/icip-cas/LiveMCPBench")
     parser.add_argument("--base", type=Path, help="the untouched model, embedded format")
+    parser.add_argument("--fold", type=Path, help="the embedder trained without these tasks")
+    parser.add_argument("--lean", type=Path, help="calibration file whose lean is of other sets")
     parser.add_argument("--vectors", type=Path, default=Path(".cache/relevance"))
     parser.add_argument("--out", type=Path, required=True)
     args = parser.parse_args(argv)
@@ -191,16 +242,26 @@ def main(argv: Sequence[str] | None = None) -> None:
             f"{error}\nexpected: {folder} with tools.jsonl and queries.jsonl, made of "
             "github.com/icip-cas/LiveMCPBench as training/README.md says"
         ) from error
-    fitted = None if args.base is None else fitted_without(args.data, args.base, args.vectors)
-    rows = [asyncio.run(measure(dataset, system)) for system in systems(args.base, fitted)]
+    known = {query.id for query in dataset.queries}
+    files, told = [folder / "tools.jsonl", folder / "queries.jsonl"], None
+    if args.checkout is not None:
+        dataset, told = read_checkout(args.checkout)
+        files += [args.checkout / TOOLS_FILE, args.checkout / TASKS_FILE]
+        print(json.dumps(told, indent=1), flush=True)
+    fitted: dict[Path, dict[str, Any]] = {}
+    if args.base is not None:
+        fitted = fitted_without(args.data, args.base, args.fold, args.lean, args.vectors)
+    lean_seen = "three weights (`lean`) of the constants" if args.lean is None else "nothing"
+    ways = systems(args.base, args.fold if args.base else None, fitted, lean_seen)
     found = {
         "made": made(),
         "tools": len(dataset.tools),
         "servers": len({tool.server for tool in dataset.tools}),
         "tasks": len(dataset.queries),
         "of": TASKS,
-        "sha256": {name: sha256(folder / name) for name in ("tools.jsonl", "queries.jsonl")},
-        "rows": rows,
+        "annotations": told,
+        "sha256": {path.name: sha256(path) for path in files},
+        "rows": [asyncio.run(measure(dataset, system, known)) for system in ways],
         "on record": on_record(),
         "published": [{"system": name, "recall@5": value} for name, value in PUBLISHED],
     }

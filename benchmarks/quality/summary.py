@@ -96,27 +96,31 @@ def sizes(unseen: dict[str, Any], shipped: dict[str, Any]) -> str:
 
 def livemcp(found: dict[str, Any]) -> str:
     """LiveMCPBench: what was measured, what is on record, what others published."""
+    parts = {
+        "all": f"all {found['tasks']} tasks: recall@5 (95 %) | recall@10 | nDCG@10",
+        "of DATA": "those of `DATA`: recall@5",
+        "others": "the others: recall@5",
+    }
+    there = [part for part in parts if any(part in row for row in found["rows"])]
+    there = [part for part in there if len(there) > 2 or part != "of DATA"]
+    cells = len(there) + 2
     lines = [
-        "| LiveMCPBench, tool level | recall@5 (95 %) | recall@10 | nDCG@10 "
+        f"| LiveMCPBench, tool level | {' | '.join(parts[part] for part in there)} "
         "| has seen these tasks |",
-        "|---|---:|---:|---:|---|",
+        f"|---|{'---:|' * cells}---|",
     ]
     for row in found["rows"]:
-        span = f"{row['recall@5 low']:.0f} to {row['recall@5 high']:.0f}"
-        lines.append(
-            f"| {row['system']} | {row['recall@5']:.1f} ({span}) | {row['recall@10']:.1f} "
-            f"| {row['ndcg@10']:.1f} | {row['seen']} |"
-        )
+        told = [_recall(row[part]) for part in there]
+        told[:1] = [f"{told[0]} | {row['all']['recall@10']:.1f} | {row['all']['ndcg@10']:.1f}"]
+        lines.append(f"| {row['system']} | {' | '.join(told)} | {row['seen']} |")
     for row in found["on record"]:
-        cells = [f"{row[key]:.1f}" if key in row else "" for key in ("recall@10", "ndcg@10")]
-        told = f"on record: `{row['file']}`, {row['day']}, {row['commit']}"
-        lines.append(
-            f"| {row['system']} | {row['recall@5']:.1f} | {' | '.join(cells)} "
-            f"| {row['seen']} ({told}) |"
-        )
+        told = [""] * cells
+        told[there.index("of DATA") + 2 if "of DATA" in there else 0] = f"{row['recall@5']:.1f}"
+        source = f"on record: `{row['file']}`, {row['day']}, {row['commit']}"
+        lines.append(f"| {row['system']} | {' | '.join(told)} | {row['seen']} ({source}) |")
     lines += [
         f"| toolrank 0.2.0 publishes, all {found['of']} tasks: {row['system']} "
-        f"| {row['recall@5']:.1f} | | | |"
+        f"| {row['recall@5']:.1f} |{' |' * cells}"
         for row in found["published"]
     ]
     left = found["of"] - found["tasks"]
@@ -129,14 +133,45 @@ def livemcp(found: dict[str, Any]) -> str:
     versions = ", ".join(f"{name} {value}" for name, value in found["made"].items())
     words = (
         f"Percent over {part}; {found['tools']} tools of {found['servers']} servers. The range: "
-        f"tasks drawn again, 2,000 times. `{_LIVEMCP}`; {versions}."
+        f"tasks drawn again, 2,000 times. `{_command(found)}`; {versions}."
     )
-    return "\n".join(lines) + f"\n\n{words}"
+    return "\n".join(lines) + f"\n\n{words}{_annotated(found.get('annotations'))}"
 
 
-_LIVEMCP = (
-    "python -m benchmarks.quality.livemcp DATA --base base --out benchmarks/quality/livemcp.json"
-)
+def _recall(part: dict[str, Any]) -> str:
+    span = f"{part['recall@5 low']:.0f} to {part['recall@5 high']:.0f}"
+    return f"{part['recall@5']:.1f} ({span})"
+
+
+def _annotated(told: dict[str, Any] | None) -> str:
+    """What became of the names in the annotations."""
+    if told is None:
+        return ""
+    several = told["names on several servers"]
+    return (
+        f" Of {told['annotated']} annotated tasks {told['without a tool of the catalog']} names no "
+        f"tool of the catalog and is left out. {len(told['unknown names'])} names in the "
+        f"annotations are of no tool ({', '.join(told['unknown names'])}); {len(several)} are of "
+        f"tools on several servers, {sum(several.values())} times, and then all of them are "
+        f"wanted. {told['tasks that want more than five']} tasks want more than five tools: "
+        f"recall@5 cannot exceed {told['best recall@5']:.1f}."
+    )
+
+
+def _command(found: dict[str, Any]) -> str:
+    """What makes the figures again."""
+    trained = any("trained without" in row["system"] for row in found["rows"])
+    return " ".join(
+        [
+            "python -m benchmarks.quality.livemcp DATA",
+            *(["--checkout LiveMCPBench"] if found.get("annotations") else []),
+            "--base base",
+            *(["--fold folds/b"] if trained else []),
+            "--out benchmarks/quality/livemcp.json",
+        ]
+    )
+
+
 _TOKENS = "python -m benchmarks.quality.tokens DATA --out benchmarks/quality/tokens.json"
 _RRB = "python -m benchmarks.quality.rrb DATA --base base --out benchmarks/quality/rrb.json"
 

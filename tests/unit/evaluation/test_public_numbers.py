@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.quality import livemcp, rrb, summary, tokens
+from benchmarks.quality import livemcp, livemcp_tasks, rrb, summary, tokens
 
 SAMPLE = {
     "query": "a QR code of my page",
@@ -87,3 +87,72 @@ def test_part_of_the_tasks_is_said_to_be_a_part() -> None:
     whole = summary.livemcp(found | {"tasks": 94})
     assert "all 94 tasks; 9 tools" in whole
     assert "roughly" not in whole
+
+
+def a_task(name: str, said: str) -> dict[str, Any]:
+    return {"task_id": name, "Question": f"do {name}", "Annotator Metadata": {"Tools": said}}
+
+
+def a_server(name: str, *tools: str) -> dict[str, Any]:
+    block = {"tools": [{"name": tool, "description": f"does {tool}"} for tool in tools]}
+    return {"name": name.upper(), "tools": {name: block}}
+
+
+def checked_out(folder: Path) -> Path:
+    tasks = [
+        a_task("one", "1. read\n2. chart\n3. gone"),
+        a_task("two", "1. chart"),
+        a_task("none", "1. gone"),
+    ]
+    servers = [a_server("files", "read", "write"), a_server("disk", "read"), a_server("x", "chart")]
+    for name, content in (
+        (livemcp_tasks.TASKS_FILE, tasks),
+        (livemcp_tasks.TOOLS_FILE, servers),
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(json.dumps(content), encoding="utf-8")
+    return folder
+
+
+def test_a_checkout_of_livemcpbench_gives_tasks_with_every_tool_so_named(tmp_path: Path) -> None:
+    dataset, told = livemcp_tasks.read_checkout(checked_out(tmp_path))
+    assert [tool.name for tool in dataset.tools] == [
+        "files::read",
+        "files::write",
+        "disk::read",
+        "x::chart",
+    ]
+    assert dataset.tools[2].server_title == "DISK"
+    assert {query.id: set(query.relevant) for query in dataset.queries} == {
+        "one": {"files::read", "disk::read", "x::chart"},
+        "two": {"x::chart"},
+    }
+    assert told == {
+        "annotated": 3,
+        "without a tool of the catalog": 1,
+        "unknown names": ["gone", "gone"],
+        "names on several servers": {"read": 1},
+        "tasks that want more than five": 0,
+        "best recall@5": 100.0,
+    }
+    with pytest.raises(SystemExit, match=r"expected: a checkout of .*icip-cas/LiveMCPBench"):
+        livemcp_tasks.read_checkout(tmp_path / "elsewhere")
+
+
+def test_tasks_of_a_checkout_are_told_apart_by_what_data_has(tmp_path: Path) -> None:
+    checkout, out = checked_out(tmp_path / "checkout"), tmp_path / "out.json"
+    own = tmp_path / livemcp.SET
+    own.mkdir()
+    (own / "tools.jsonl").write_text('{"id": "x::chart", "name": "chart"}\n', encoding="utf-8")
+    asked = {"id": "two", "query": "do two", "relevant": ["x::chart"]}
+    (own / "queries.jsonl").write_text(json.dumps(asked) + "\n", encoding="utf-8")
+    livemcp.main([str(tmp_path), "--checkout", str(checkout), "--out", str(out)])
+    found = json.loads(out.read_text(encoding="utf-8"))
+    for row in found["rows"]:
+        assert [row[part]["tasks"] for part in ("all", "of DATA", "others")] == [2, 1, 1]
+        assert row["others"]["recall@5"] == 100.0
+    table = summary.livemcp(found | {"of": 2})
+    assert "all 2 tasks: recall@5" in table
+    assert "1 are of tools on several servers, 1 times" in table
+    widths = {line.count("|") for line in table.splitlines() if line.startswith("|")}
+    assert len(widths) == 1
