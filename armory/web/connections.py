@@ -8,7 +8,6 @@ request is what makes room for a new one; with every one busy, only health is an
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -16,6 +15,7 @@ import structlog
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_server import Server
 
+from armory.web.arriving import Bodies, of_whom_most_is_held
 from armory.web.exchanges import Exchanges
 from armory.web.settings import RESERVED, ListenSettings
 
@@ -36,6 +36,7 @@ _NO_ACCEPT = "socket.accept() out of system resource"
 _HEAD = b"HTTP/1.1 %b\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 TIMED_OUT = _HEAD % b"408 Request Timeout"
 ENDING = _HEAD % b"503 Service Unavailable\r\nRetry-After: 1"
+_LAST_WORDS = {"header": TIMED_OUT, "body": TIMED_OUT, "arriving": ENDING}
 
 
 class Connection(Exchanges):
@@ -50,10 +51,12 @@ class Connection(Exchanges):
         mark: bytes that waited in the transport when it was last seen to read.
         reserve: whether it is one beyond the cap.
         caller: who asked last on it, as whoever serves it says; empty: nobody has.
+        arrived: bytes of a large request body that is not understood yet.
     """
 
     __slots__ = (
-        "_all", "begun", "caller", "held", "mark", "reserve", "seen", "since", "stalled", "unread",
+        "_all", "arrived", "begun", "caller", "held", "mark", "reserve", "seen", "since", "stalled",
+        "unread",
     )  # fmt: skip
 
     def __init__(self, owner: Connections, server: Server, **settings: Any) -> None:
@@ -63,6 +66,7 @@ class Connection(Exchanges):
         self.begun: float | None = None
         self.stalled: float | None = None
         self.unread = 0
+        self.arrived = 0
         self.held = 0
         self.mark = 0
         self.reserve = False
@@ -111,10 +115,17 @@ class Connection(Exchanges):
             self.cut(ENDING)
             return
         super().data_received(data)
-        if self._messages or self._current_request is not None:
+        if self._current_request is not None:
+            self.begun = None
+            self._all.arrives(self)
+        elif self._messages:
             self.begun = None
         elif self.begun is None and data:
             self.begun = self._loop.time()
+
+    def understood(self) -> None:
+        """The body of its request need not be held for as long as it is served."""
+        self._all.understood(self)
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
         """As aiohttp's; bytes that are no request are the client's mistake, not worth a trace."""
@@ -193,6 +204,7 @@ class Connections:
         self._open: dict[Connection, None] = {}
         self._stalled: dict[Connection, None] = {}
         self._unread = 0
+        self._bodies = Bodies(limits.arriving_bytes)
         self._reserved = 0
         self._logged: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -209,6 +221,11 @@ class Connections:
     def unread(self) -> int:
         """Bytes of answers that wait for their clients to read them."""
         return self._unread
+
+    @property
+    def arriving(self) -> int:
+        """Bytes of large request bodies that are not understood yet."""
+        return self._bodies.held
 
     def __call__(self) -> Connection:
         """A connection that is about to be made."""
@@ -245,6 +262,17 @@ class Connections:
             del self._open[connection]
             self._reserved -= connection.reserve
         self.reads(connection)
+        self._bodies.done(connection)
+
+    def arrives(self, connection: Connection) -> None:
+        """More of the body of its request came."""
+        self._bodies.more(connection)
+        while (one := self._bodies.too_much()) is not None:
+            self._end(one, "arriving")
+
+    def understood(self, connection: Connection) -> None:
+        """The body of its request need not be held any more."""
+        self._bodies.done(connection)
 
     def stalls(self, connection: Connection) -> None:
         """Its client does not read."""
@@ -254,15 +282,7 @@ class Connections:
         self._stalled[connection] = None
         self._unread += connection.held
         while self._unread > self._limits.unread_bytes and len(self._stalled) > 1:
-            self._end(self._slowest(), "unread")
-
-    def _slowest(self) -> Connection:
-        """Of the caller for whom most is held, the connection that lags longest."""
-        held: Counter[str] = Counter()
-        for connection in self._stalled:
-            held[connection.caller] += connection.held
-        most = held.most_common(1)[0][0]
-        return next(one for one in self._stalled if one.caller == most)
+            self._end(of_whom_most_is_held(self._stalled, lambda one: one.held), "unread")
 
     def reads(self, connection: Connection) -> None:
         """It does again, or is gone."""
@@ -281,6 +301,7 @@ class Connections:
     def _look(self) -> None:
         self._later()
         now = self.loop.time()
+        self._bodies.forget_answered()
         for connection in list(self._open):
             reason = self._overdue(connection, now)
             if reason is not None:
@@ -320,7 +341,7 @@ class Connections:
         self.cut[reason] = self.cut.get(reason, 0) + 1
         if reason != "evicted":
             self.note("connections_cut", reason=reason)
-        connection.cut(TIMED_OUT if reason in ("header", "body") else b"")
+        connection.cut(_LAST_WORDS.get(reason, b""))
         self.lost(connection)
 
     def note(self, event: str, **what: Any) -> None:

@@ -30,6 +30,8 @@ class ListenSettings:
         write_timeout_s: how long a client may take to read 64 KiB of what waits for it.
         unread_bytes: of all answers that wait for their clients to read them; with more, of the
             caller for whom most is held, the one that waits longest is cut.
+        arriving_bytes: of all large request bodies that are not understood yet; with more, of the
+            caller for whom most is held, the one that began first is cut.
     """
 
     header_bytes: int = 96 * 1024
@@ -40,6 +42,7 @@ class ListenSettings:
     keepalive_timeout_s: float = 630.0
     write_timeout_s: float = 30.0
     unread_bytes: int = 128 << 20
+    arriving_bytes: int = 64 << 20
 
     @property
     def capacity(self) -> int:

@@ -12,6 +12,7 @@ import gc
 import socket
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, cast
 
@@ -227,6 +228,70 @@ async def test_who_holds_most_of_what_nobody_reads_is_cut(serve: Serve) -> None:
     await until(lambda: connections.cut.get("unread", 0) >= 3)
     assert "slow" in {one.caller for one in connections.every()}, "it lags longest of all"
     slow[1].transport.abort()
+
+
+BODY = 1 << 20
+
+
+async def half_sent(listening: Listening, path: str = "/mcp") -> Pipe:
+    """A connection that sends 1 MiB of a body, and then nothing more."""
+    pipe = await connect(listening, posted(path, BODY + 1) + b"x" * BODY)
+    async with asyncio.timeout(PATIENCE_S):
+        with suppress(ConnectionError):
+            await pipe[1].drain()
+    return pipe
+
+
+async def test_bodies_that_do_not_end_are_bounded_in_all(serve: Serve) -> None:
+    listening = await serve(ListenSettings(arriving_bytes=3 * BODY))
+    connections = listening.connections
+    pipes = [await half_sent(listening) for _ in range(9)]
+    await until(lambda: connections.cut.get("arriving", 0) >= 6)
+    assert connections.arriving <= 3 * BODY
+    cut = await ended(pipes[0])
+    assert cut == b"" or cut.startswith(b"HTTP/1.1 503"), "who began first pays"
+    whole = await connect(listening, posted("/mcp", BODY - 1) + b"x" * (BODY - 1))
+    async with asyncio.timeout(PATIENCE_S):
+        assert await whole[0].readline() == b"HTTP/1.1 200 OK\r\n"
+    for _, writer in (*pipes, whole):
+        writer.transport.abort()
+    await until(lambda: not connections.arriving)
+
+
+async def test_who_sends_most_of_what_does_not_end_is_cut(serve: Serve) -> None:
+    async def read_for(request: web.Request) -> web.StreamResponse:
+        request.protocol.caller = request.query_string  # type: ignore[attr-defined]  # as `Admission`
+        return await _read(request)
+
+    listening = await serve(ListenSettings(arriving_bytes=4 * BODY), {"/for": read_for})
+    connections = listening.connections
+    await half_sent(listening, "/for?slow")
+    await until(lambda: connections.arriving >= BODY)
+    for _ in range(6):
+        await half_sent(listening, "/for?greedy")
+    await until(lambda: connections.cut.get("arriving", 0) >= 3)
+    assert "slow" in {one.caller for one in connections.every()}, "it is the first of all"
+
+
+async def test_a_body_that_is_understood_counts_no_more(serve: Serve) -> None:
+    served = asyncio.Event()
+
+    async def understood(request: web.Request) -> web.StreamResponse:
+        body = await request.read()
+        request.protocol.understood()  # type: ignore[attr-defined]  # as the edge
+        await served.wait()
+        return web.Response(text=str(len(body)))
+
+    listening = await serve(ListenSettings(arriving_bytes=2 * BODY), {"/slow": understood})
+    size = BODY - 1
+    pipes = [await connect(listening, posted("/slow", size) + b"x" * size) for _ in range(5)]
+    await until(lambda: sum(one.request is not None for one in listening.connections.every()) == 5)
+    await until(lambda: not listening.connections.arriving)
+    served.set()
+    for pipe in pipes:
+        async with asyncio.timeout(PATIENCE_S):
+            assert await pipe[0].readline() == b"HTTP/1.1 200 OK\r\n"
+    assert not listening.connections.cut
 
 
 @pytest.mark.parametrize("path", ["/large", "/event"])

@@ -54,6 +54,9 @@ class LimitsConfig(Block):
     unread_bytes: Count = _LISTEN.unread_bytes
     """Answers that wait for their clients to read them, in bytes and in all; with more, the client
     that lags longest is cut off."""
+    arriving_bytes: Count = _LISTEN.arriving_bytes
+    """Large request bodies that are not whole or not looked through yet, in bytes and in all; with
+    more, one of the caller for whom most is held is cut off."""
     json_depth: Annotated[int, Field(ge=8, le=512)] = _HTTP.json_depth
     """How deep the JSON of a client's message may be nested."""
     stdio_line_bytes: Count = _SPEC.message_bytes

@@ -103,6 +103,13 @@ async def read_body(request: web.Request, limit: int) -> bytes | None:
     return None
 
 
+def understood(request: web.Request) -> None:
+    """Tell the connection, where it counts them, that a large body was looked through."""
+    told = getattr(request.protocol, "understood", None)
+    if told is not None:
+        told()
+
+
 def url_of(request: web.Request) -> dict[str, list[str]]:
     """The query parameters of a request, by name."""
     if not request.rel_url.raw_query_string:

@@ -28,6 +28,7 @@ from armory.wire.http.admitted import (
     json_answer,
     read_body,
     refusal,
+    understood,
 )
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.host_checks import HostChecks
@@ -233,6 +234,7 @@ class HttpEdge:
         if len(body) > PIECE_BYTES:
             async with self._large:
                 await check_depth(body, self._settings.json_depth)
+            understood(request)
         else:
             jsonrpc.check_depth(body, self._settings.json_depth)
         admitted.body = body

@@ -29,6 +29,7 @@ def text_of(path: str, value: str) -> str:
         (f"{LIMITS}.keepalive_timeout_s", "0.5", "0"),
         (f"{LIMITS}.write_timeout_s", "0.5", "0"),
         (f"{LIMITS}.unread_bytes", "1", "0"),
+        (f"{LIMITS}.arriving_bytes", "1", "0"),
         (f"{LIMITS}.json_depth", "8", "7"),
         (f"{LIMITS}.json_depth", "512", "513"),
         (f"{LIMITS}.stdio_line_bytes", "1", "0"),
