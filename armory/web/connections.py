@@ -128,9 +128,12 @@ class Connection(Exchanges):
         self._all.understood(self)
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
-        """As aiohttp's; bytes that are no request are the client's mistake, not worth a trace."""
+        """As aiohttp's; bytes that are no request are the client's mistake, not worth a trace, nor
+        is it worth one that it is gone.
+        """
         error = kw.get("exc_info")
-        if isinstance(error, HttpProcessingError):
+        gone = self.transport is None and isinstance(error, ConnectionError)
+        if gone or isinstance(error, HttpProcessingError):
             _log.debug("request_malformed", error=type(error).__name__)
         else:
             super().log_exception(*args, **kw)

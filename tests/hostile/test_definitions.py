@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, get_args
 
 import aiohttp
@@ -92,7 +93,7 @@ class Answers:
     server = "up"
     instructions = ""
     mirrors_params = True
-    left_out = ()
+    left_out: Mapping[str, Sequence[tuple[str, str]]] = MappingProxyType({})
 
     def __init__(self, page: bytes, **face: Any) -> None:
         self.page = page

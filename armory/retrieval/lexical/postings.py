@@ -224,8 +224,10 @@ class Postings:
         cells = at[:, None] * (3 * width) + np.arange(3 * width, dtype=np.int32)
         sums = np.bincount(cells.ravel(), weights.ravel(), count * 3 * width)
         gained, said, joined = sums.reshape(count, 3, width).transpose(1, 0, 2)
+        with np.errstate(invalid="ignore"):  # BLAS looks at what lies behind so small a matrix
+            covered = (matched @ hits.idf) / asked
         return FieldHits(
-            covered=(matched @ hits.idf) / asked,
+            covered=covered,
             shares=(gained / asked).astype(np.float32),
             said=np.where(joined > 0, 1, said / np.maximum(self._masses(rows), 1e-6)).astype(
                 np.float32

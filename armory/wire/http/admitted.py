@@ -84,7 +84,11 @@ def new_stream(
 
 
 async def read_body(request: web.Request, limit: int) -> bytes | None:
-    """The body; None when it is larger than `limit` bytes."""
+    """The body; None when it is larger than `limit` bytes.
+
+    Raises:
+        ConnectionResetError: the connection ended meanwhile.
+    """
     length = request.content_length
     if length is not None and length > limit:
         return None
@@ -95,6 +99,8 @@ async def read_body(request: web.Request, limit: int) -> bytes | None:
     parts = [first]
     size = len(first)
     while size <= limit:
+        if request.transport is None:  # aiohttp would take it for a defect
+            raise ConnectionResetError("the connection ended within the body of a request")
         part = await content.readany()
         if not part:
             return b"".join(parts)
