@@ -1,9 +1,9 @@
 """Tasks that run beside whoever started them: started, watched and stopped in one way.
 
 Owns: starting a task, telling the log when one fails that nobody waits for, cancelling tasks
-until they have ended, how often threads take turns with the event loop, and which of them go behind
-it. Structured work (`asyncio.TaskGroup`, `gather`) needs none of this. Never imports anything of
-Armory: every room starts tasks.
+until they have ended, event loops in threads of their own, how often threads take turns with the
+event loop, and which of them go behind it. Structured work (`asyncio.TaskGroup`, `gather`) needs
+none of this. Never imports anything of Armory: every room starts tasks.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import os
 import sys
 import threading
 from collections.abc import Coroutine, Generator, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
@@ -108,6 +109,41 @@ class Tasks:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+class LoopThread:
+    """An event loop in a daemon thread of its own, from now on; `end` it.
+
+    Args:
+        name: the thread's, for debuggers.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._serve, name=name, daemon=True)
+        self._thread.start()
+
+    def submit(self, work: Coroutine[Any, Any, _T]) -> Future[_T]:
+        """Run `work` there; from any thread."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop)
+
+    def run(self, work: Coroutine[Any, Any, _T]) -> _T:
+        """Run `work` there and wait for it; from any other thread."""
+        return self.submit(work).result()
+
+    def end(self, timeout_s: float) -> None:
+        """Cancel what still runs there, and wait until it and the thread have ended.
+
+        Args:
+            timeout_s: so long the wait is at most.
+        """
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(timeout_s)
+
+    def _serve(self) -> None:
+        # Its end gives every task its own: one that is dropped half-way leaves connections open.
+        with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
+            runner.get_loop().run_forever()
 
 
 def _tell_failure(task: asyncio.Task[Any]) -> None:

@@ -1,6 +1,6 @@
 """A sink in a thread of its own.
 
-Owns: `Apart`, the thread and its event loop. The loop that serves calls may take long for a turn
+Owns: `Apart`. The loop that serves calls may take long for a turn
 when it is busy, and one write to a database is many turns: what a killed process loses must not
 grow with the load. Never knows what a sink does.
 """
@@ -8,12 +8,13 @@ grow with the load. Never knows what a sink does.
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Coroutine, Sequence
+from concurrent.futures import wait
 from typing import Any, TypeVar
 
 from armory.audit.record import Entry
 from armory.audit.sinks import Sink
+from armory.tasks import LoopThread
 
 T = TypeVar("T")
 _END_S = 10.0
@@ -28,23 +29,18 @@ class Apart:
 
     def __init__(self, sink: Sink) -> None:
         self._sink = sink
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._serve, name="write the audit", daemon=True)
-
-    def _serve(self) -> None:
-        try:
-            self._loop.run_forever()
-            self._loop.run_until_complete(self._loop.shutdown_default_executor())
-        finally:
-            self._loop.close()
+        self._thread: LoopThread | None = None
 
     async def open(self) -> bool:
-        """As `Sink.open`; where it fails there is nothing to close."""
-        self._thread.start()
+        """As `Sink.open`; where it fails or is cancelled there is nothing to close."""
+        self._thread = LoopThread("write the audit")
+        opening = self._thread.submit(self._sink.open())
         try:
-            return await self._there(self._sink.open())
+            return await asyncio.shield(asyncio.wrap_future(opening))
         except BaseException:
-            await self._end()
+            # Cancelled half-way, a driver's thread has a connection that nobody closes.
+            await asyncio.to_thread(wait, (opening,), _END_S)
+            await self.close()
             raise
 
     async def write(self, entries: Sequence[Entry]) -> None:
@@ -59,8 +55,11 @@ class Apart:
             await self._end()
 
     async def _there(self, work: Coroutine[Any, Any, T]) -> T:
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+        if self._thread is None:
+            work.close()
+            raise RuntimeError("used before open")
+        return await asyncio.wrap_future(self._thread.submit(work))
 
     async def _end(self) -> None:
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        await asyncio.to_thread(self._thread.join, _END_S)
+        if self._thread is not None:
+            await asyncio.to_thread(self._thread.end, _END_S)

@@ -6,11 +6,12 @@ Owns: engines, transactions, and turning the drivers' failures into
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import sqlite3
 import time
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,12 +26,15 @@ from sqlalchemy.sql.schema import Table
 from armory.errors import BackendError, ConfigError
 from armory.storage.private import mend_file, private_file
 from armory.storage.schema import bring_up_to_date
+from armory.tasks import Tasks
 
 _log = structlog.get_logger(__name__)
 _BUSY_TIMEOUT_MS = 10_000
 #: Attempts at the write-ahead log; each failed one waits until the other process is through.
 _SWITCHES = 20
 _POSTGRES_TIMEOUT_S = 10.0
+_END_S = 5.0
+"""`close` waits so long for what is in use."""
 _UPGRADE_LOCK = 0x41524D52  # any number that no other program is likely to lock
 _CONNECTING = frozenset(("08", "28", "3D", "53", "57"))
 """Classes of SQLSTATE about reaching a database at all: their messages hold no data."""
@@ -84,6 +88,9 @@ class Database:
         self._where = _where(target)
         self._engine = _engine(target, pool_size)
         self._here: Engine | None = None
+        self._users = 0
+        self._giving_back = Tasks()
+        self._unused = asyncio.Event()
         if self.dialect == "sqlite":
             _listen(self._engine.sync_engine)
 
@@ -113,7 +120,12 @@ class Database:
             self._commits = sqlite3.connect(self._file, timeout=0)
 
     async def close(self) -> None:
-        """Close every connection."""
+        """Close every connection, those in use as soon as they are given back.
+
+        One that comes back to a pool that is gone is nobody's: its driver's thread goes on.
+        """
+        with suppress(TimeoutError):
+            await asyncio.wait_for(self._all_back(), _END_S)
         if self._commits is not None:
             self._commits.close()
             self._commits = None
@@ -144,7 +156,7 @@ class Database:
             BackendError: the database failed.
         """
         with self._translated():
-            async with self._engine.connect() as connection:
+            async with self._connected() as connection:
                 yield connection
 
     @asynccontextmanager
@@ -156,10 +168,40 @@ class Database:
                 data, and the caller knows what it means.
         """
         with self._translated():
-            async with self._engine.connect() as connection:
+            async with self._connected() as connection:
                 await connection.execution_options(armory_write=True)
                 async with connection.begin():
                     yield connection
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncGenerator[AsyncConnection]:
+        self._users += 1
+        try:
+            connection = await self._engine.connect()
+            try:
+                yield connection
+            finally:
+                await self._give_back(connection)
+        finally:
+            self._users -= 1
+            if not self._users:
+                self._unused.set()
+
+    async def _all_back(self) -> None:
+        while self._users:
+            self._unused.clear()
+            await self._unused.wait()
+        await self._giving_back.ended()
+
+    async def _give_back(self, connection: AsyncConnection) -> None:
+        back = self._giving_back.start(connection.close(), "give a connection back")
+        try:
+            await asyncio.shield(back)
+        except asyncio.CancelledError:
+            await asyncio.wait((back,))
+            if back.cancelled():  # with everything else of its loop, before it had begun
+                await connection.close()
+            raise
 
     @property
     def writes_here(self) -> bool:

@@ -1,45 +1,23 @@
 """`ToolMemory` for programs without an event loop.
 
-Owns: the thread that runs one, the synchronous face. Everything else is `AsyncToolMemory`.
+Owns: the synchronous face. Everything else is `AsyncToolMemory`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import threading
-from collections.abc import Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeVar
+from typing import Any
 
 from armory.retrieval.library.memory import AsyncToolMemory, Filter, Given, ToolContext
 from armory.retrieval.library.toolbox import Handle, SelectedTool, Tool
 from armory.retrieval.options import INDEX, RANKER
 from armory.retrieval.ports import Embedder, VectorIndex
 from armory.retrieval.ranking.rerank import Reranker
+from armory.tasks import LoopThread
 
-T = TypeVar("T")
-
-
-class _Loop:
-    """An event loop in a daemon thread."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(
-            target=self._loop.run_forever, name="armory-tool-memory", daemon=True
-        )
-        self._thread.start()
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine there and wait for it."""
-        return asyncio.run_coroutine_threadsafe(work, self._loop).result()
-
-    def close(self) -> None:
-        """End the thread."""
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(timeout=10)
-        self._loop.close()
+_END_S = 10.0
 
 
 class ToolMemory:
@@ -73,7 +51,7 @@ class ToolMemory:
             diversity=diversity,
             reranker=reranker,
         )
-        self._loop = _Loop()
+        self._loop = LoopThread("armory-tool-memory")
 
     def __enter__(self) -> ToolMemory:
         return self
@@ -89,7 +67,7 @@ class ToolMemory:
     def close(self) -> None:
         """Let threads, files and connections go."""
         self._loop.run(self._memory.aclose())
-        self._loop.close()
+        self._loop.end(_END_S)
 
     def __len__(self) -> int:
         return len(self._memory)
@@ -160,7 +138,7 @@ class ToolMemory:
 class SyncToolContext:
     """See `armory.retrieval.library.memory.ToolContext`."""
 
-    def __init__(self, inner: ToolContext, loop: _Loop) -> None:
+    def __init__(self, inner: ToolContext, loop: LoopThread) -> None:
         self._inner = inner
         self._loop = loop
 

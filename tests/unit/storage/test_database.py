@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import re
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 
 import pytest
@@ -164,3 +166,56 @@ async def test_another_process_leaves_the_log_to_those_that_write(tmp_path: Path
         assert (await connection.execute(text("SELECT word FROM told"))).scalars().all() == ["kept"]
     await reader.close()
     await writer.close()
+
+
+async def test_closing_waits_for_what_is_in_use(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'a.db'}")
+    await database.open()
+    reading, go_on = asyncio.Event(), asyncio.Event()
+
+    async def read() -> int:
+        async with database.read() as connection:
+            reading.set()
+            await go_on.wait()
+            return int((await connection.execute(text("SELECT 7"))).scalar_one())
+
+    reader = asyncio.create_task(read())
+    await reading.wait()
+    closing = asyncio.create_task(database.close())
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not closing.done()
+    go_on.set()
+    assert await reader == 7
+    await closing
+
+
+def test_a_loop_that_ends_gives_connections_back(tmp_path: Path) -> None:
+    """Everything of a loop is cancelled at once, at whatever step of a statement."""
+
+    async def leave_after(steps: int) -> None:
+        database = Database(f"sqlite:///{tmp_path / 'a.db'}")
+        await database.open()
+
+        async def read() -> None:
+            async with database.read() as connection:
+                await connection.execute(text("SELECT 7"))
+
+        async def live() -> None:
+            try:
+                await asyncio.Event().wait()
+            finally:
+                await database.close()
+
+        tasks = [asyncio.create_task(live()), asyncio.create_task(read())]
+        for _ in range(steps):
+            await asyncio.sleep(0)
+            if tasks[1].done():
+                break
+
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        for steps in range(25):
+            asyncio.run(leave_after(steps))
+            gc.collect()
+    assert [str(warning.message) for warning in warned] == []
