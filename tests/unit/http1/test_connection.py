@@ -358,7 +358,7 @@ async def test_what_has_not_come_of_a_large_body_takes_no_memory() -> None:
     declared = 64 << 20
     head = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % declared
     async with peer(saying(head + BIG)) as (other, connections):
-        response = await connections.request("POST", other.url, {}, b"", 5)
+        response = await connections.request("POST", other.url, {}, b"", 60)
         tracemalloc.start()
         try:
             with pytest.raises(ClosedEarly):
@@ -374,7 +374,7 @@ async def test_nothing_is_left_of_what_came_of_a_body_that_failed(length: bytes)
     size = 4 << 20
     head = b"HTTP/1.1 200 OK\r\n%b\r\n\r\n%x\r\n" % (length, size)
     async with peer(saying(head + b"x" * (size - 1))) as (other, connections):
-        response = await connections.request("POST", other.url, {}, b"", 5)
+        response = await connections.request("POST", other.url, {}, b"", 60)
         gc.collect()
         gc.disable()
         tracemalloc.start()
