@@ -37,6 +37,8 @@ class ToolRules:
 
     def includes(self, original: str) -> bool:
         """Whether the catalog takes this tool at all."""
+        if not self.deny and "*" in self.allow:
+            return True
         if any(fnmatchcase(original, pattern) for pattern in self.deny):
             return False
         return any(fnmatchcase(original, pattern) for pattern in self.allow)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -38,6 +39,9 @@ LARGE = 2_000
 """Tools and resources from which on a snapshot is built beside the event loop: some 50 ms."""
 SHRUNK = 10_000
 """Tools and resources; where a snapshot has so many fewer, their memory is given back."""
+REPORTED = 20
+"""Problems of one upstream's lists that are logged one by one."""
+_PROBLEM_CHARS = 300
 TRIM_AFTER_S = 5.0
 """So long requests that were begun on the snapshot before may still hold it."""
 
@@ -301,10 +305,16 @@ class CatalogKeeper:
             _log.info("indexing_complete", tools=tools, took_s=round(took_s, 1))
 
     def _report(self, problems: Sequence[str]) -> None:
-        """Log what is new among the problems."""
+        """Log what is new among the problems, and of many of one server the number."""
+        new = Counter[str]()
         for problem in problems:
             if problem not in self._reported:
-                _log.warning("catalog_problem", problem=problem)
+                new[server := problem.partition(":")[0]] += 1
+                if new[server] <= REPORTED:
+                    _log.warning("catalog_problem", problem=problem[:_PROBLEM_CHARS])
+        for server, count in new.items():
+            if count > REPORTED:
+                _log.warning("catalog_problems", upstream=server, problems=count)
         self._reported = set(problems)
 
 

@@ -9,20 +9,27 @@ from __future__ import annotations
 import json
 import os
 import tempfile
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import unified_diff
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import structlog
 
 from armory.domain.catalog import Catalog
 from armory.domain.tool import ToolRecord
 from armory.errors import ConfigError
+from armory.protocol.rawjson import encode
 from armory.security.settings import PinningMode
 
 _log = structlog.get_logger(__name__)
+GONE = 1_000
+"""Definitions of one upstream that are kept although it lists them no more, those pinned first: one
+that goes and comes back changed is noticed, and new names without end are not all remembered."""
+_TOLD = 20
+"""Changes of one upstream at a time that are told one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,8 +62,7 @@ class Changed:
         return list(unified_diff(*lines, n=2, lineterm=""))[2:]
 
 
-@dataclass(frozen=True, slots=True)
-class _Pin:
+class _Pin(NamedTuple):
     fingerprint: str
     definition: Mapping[str, Any] | None = None
 
@@ -81,7 +87,7 @@ class Pinning:
         self.mode: PinningMode = mode
         self._path = path
         self._project = project
-        self._pins: dict[str, _Pin] = {}
+        self._pins: dict[str, dict[str, _Pin]] = {}  # by server and original name
         if mode != "off":
             self._pins = _read(path if path.exists() or before is None else before)
         self._told: dict[str, str] = {}
@@ -92,52 +98,69 @@ class Pinning:
         if self.mode == "off":
             return catalog
         dirty = False
-        withheld: dict[str, Changed] = {}
+        changes: list[Changed] = []
         for name, tool in catalog.tools.items():
-            key = _key(tool)
-            pinned = self._pins.get(key)
-            if pinned is not None and pinned.fingerprint == tool.fingerprint:
-                if pinned.definition is None:
-                    self._pins[key] = _Pin(tool.fingerprint, tool.definition)
-                    dirty = True
-                continue
+            pins = self._pins.setdefault(tool.server, {})
+            pinned = pins.get(tool.original_name)
             if pinned is None:
-                self._pins[key] = _Pin(tool.fingerprint, tool.definition)
+                pins[tool.original_name] = _Pin(tool.fingerprint, tool.definition)
                 dirty = True
-                continue
-            change = Changed(
-                name, pinned.fingerprint, tool.fingerprint, pinned.definition, tool.definition, key
-            )
-            self._tell(change)
-            if self.mode == "block":
-                withheld[name] = change
-            else:
-                self._pins[key] = _Pin(tool.fingerprint, tool.definition)
+            elif pinned.fingerprint != tool.fingerprint:
+                changes.append(_change(name, tool, pinned))
+                if self.mode != "block":
+                    pins[tool.original_name] = _Pin(tool.fingerprint, tool.definition)
+                    dirty = True
+            elif pinned.definition is None:
+                pins[tool.original_name] = _Pin(tool.fingerprint, tool.definition)
                 dirty = True
-        self.withheld = withheld
+        self._tell(changes)
+        self.withheld = {change.name: change for change in changes if self.mode == "block"}
+        dirty |= self._forget_gone(catalog)
         if dirty:
             self._write()
-        if not withheld:
+        if not self.withheld:
             return catalog
-        kept = {name: tool for name, tool in catalog.tools.items() if name not in withheld}
+        kept = {name: tool for name, tool in catalog.tools.items() if name not in self.withheld}
         return replace(catalog, tools=kept)
+
+    def _forget_gone(self, catalog: Catalog) -> bool:
+        """Keep few of the tools that upstreams list no more; whether any was forgotten.
+
+        An upstream that has not listed yet, or is configured no more, keeps all of its own.
+        """
+        listed: dict[str, set[str]] = {server: set() for server in catalog.servers}
+        for tool in catalog.tools.values():
+            listed[tool.server].add(tool.original_name)
+        forgotten = False
+        for server, names in listed.items():
+            pins = self._pins.get(server, {})
+            if len(pins) - len(names) > GONE:
+                gone = [name for name in pins if name not in names][GONE:]
+                for name in gone:
+                    del pins[name]
+                self._pins[server] = dict(pins)  # a table does not shrink by itself
+                forgotten = True
+                _log.info("pins_forgotten", upstream=server, tools=len(gone))
+        return forgotten
 
     def withholds(self, tool: ToolRecord) -> bool:
         """Whether a tool that only some callers have is withheld: where another one is pinned."""
         if self.mode != "block":
             return False
-        pinned = self._pins.get(_key(tool))
+        pinned = self._pins.get(tool.server, {}).get(tool.original_name)
         return pinned is not None and pinned.fingerprint != tool.fingerprint
 
     def approve(self, tool: ToolRecord) -> None:
         """Take a tool's present definition as the pinned one."""
-        self._pins[_key(tool)] = _Pin(tool.fingerprint, tool.definition)
+        pins = self._pins.setdefault(tool.server, {})
+        pins[tool.original_name] = _Pin(tool.fingerprint, tool.definition)
         self.withheld.pop(tool.name, None)
         self._write()
 
     def take(self, change: Changed) -> None:
         """Take the definition of one of `withheld` as the pinned one; `admit` lets it in."""
-        self._pins[change.key] = _Pin(change.now, change.after)
+        server, _, original = change.key.partition("/")
+        self._pins.setdefault(server, {})[original] = _Pin(change.now, change.after)
         self.withheld.pop(change.name, None)
         self._write()
 
@@ -145,28 +168,51 @@ class Pinning:
         """One line for each tool: a difference of two files shows which ones differ."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         handle, name = tempfile.mkstemp(dir=self._path.parent, prefix=self._path.name)
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(f'{{"version": 2, "project": {json.dumps(self._project)}, "tools": {{')
-            for place, (key, pin) in enumerate(sorted(self._pins.items())):
-                held = {"fingerprint": pin.fingerprint, "definition": pin.definition}
-                file.write(f"{',' if place else ''}\n{json.dumps(key)}: {json.dumps(held)}")
-            file.write("\n}}\n")
+        with os.fdopen(handle, "wb") as file:
+            file.write(b'{"version": 2, "project": %b, "tools": {' % _json(self._project))
+            between = b""
+            for server in sorted(self._pins):
+                pins = self._pins[server]
+                for original in sorted(pins):
+                    key, pin = f"{server}/{original}", pins[original]
+                    held = {"fingerprint": pin.fingerprint, "definition": pin.definition}
+                    file.write(b"%b\n%b: %b" % (between, _json(key), _json(held)))
+                    between = b","
+            file.write(b"\n}}\n")
         Path(name).replace(self._path)
 
-    def _tell(self, change: Changed) -> None:
-        if self._told.get(change.name) != change.now:
-            self._told[change.name] = change.now
-            _log.warning(
-                "tool_definition_changed",
-                tool=change.name,
-                pinned=change.pinned[:12],
-                now=change.now[:12],
-                withheld=self.mode == "block",
-            )
+    def _tell(self, changes: Sequence[Changed]) -> None:
+        """Log what changed, each state of a definition once, and of many the number."""
+        before, self._told = self._told, {change.name: change.now for change in changes}
+        told: Counter[str] = Counter()
+        for change in changes:
+            if before.get(change.name) == change.now:
+                continue
+            told[server := change.key.partition("/")[0]] += 1
+            if told[server] <= _TOLD:
+                _log.warning(
+                    "tool_definition_changed",
+                    tool=change.name,
+                    pinned=change.pinned[:12],
+                    now=change.now[:12],
+                    withheld=self.mode == "block",
+                )
+        for server, count in told.items():
+            if count > _TOLD:
+                _log.warning("tool_definitions_changed", upstream=server, tools=count)
 
 
-def _key(tool: ToolRecord) -> str:
-    return f"{tool.server}/{tool.original_name}"
+def _change(name: str, tool: ToolRecord, pinned: _Pin) -> Changed:
+    key = f"{tool.server}/{tool.original_name}"
+    now, before = tool.fingerprint, pinned.fingerprint
+    return Changed(name, before, now, pinned.definition, tool.definition, key)
+
+
+def _json(value: object) -> bytes:
+    try:
+        return encode(value)
+    except (ValueError, OverflowError):  # half a surrogate pair, an integer of more than 64 bits
+        return json.dumps(value).encode()
 
 
 def _lines(definition: Mapping[str, Any]) -> list[str]:
@@ -180,15 +226,18 @@ def _visible(character: str) -> str:
     return f"\\u{{{ord(character):x}}}"
 
 
-def _read(path: Path) -> dict[str, _Pin]:
+def _read(path: Path) -> dict[str, dict[str, _Pin]]:
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
     try:
         found: object = json.loads(text)
-        pins = cast("Mapping[str, Any]", found)["tools"]
-        return {str(key): _pin(value) for key, value in cast("dict[Any, Any]", pins).items()}
+        pins: dict[str, dict[str, _Pin]] = {}
+        for key, value in cast("Mapping[str, Any]", found)["tools"].items():
+            server, _, original = str(key).partition("/")
+            pins.setdefault(server, {})[original] = _pin(value)
+        return pins
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
             f"{path} is not a file of pinned definitions ({error}); "

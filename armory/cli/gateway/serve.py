@@ -26,7 +26,7 @@ from armory.errors import ConfigError
 from armory.observability.logging import configure_logging
 from armory.runtime import Runtime, open_runtime
 from armory.runtime.checking import checked
-from armory.runtime.memory.allocator import large_apart
+from armory.runtime.memory.allocator import keep_small, large_apart
 from armory.runtime.memory.collecting import Collector
 from armory.runtime.memory.huge_pages import use_huge_pages
 from armory.runtime.settings import log_settings, stdio_settings
@@ -144,6 +144,7 @@ async def _serve(
         tasks = [
             start(_say_ready(runtime, announcer, collector), "say when it is ready"),
             start(collector.run(), "collect garbage"),
+            start(keep_small(), "give memory back"),
             start(_watch(loaded, reload), "watch the configuration"),
             start(_reload_on(reload, runtime, given, announcer), "reload"),
         ]
@@ -191,9 +192,10 @@ async def _serve_stdio(loaded: Loaded, announcer: Announcer) -> None:
         reloading = start(_reload_on(reload, runtime, (None, None), announcer), "reload")
         watching = start(_watch(loaded, reload), "watch the configuration")
         collecting = start(collector.run(), "collect garbage")
+        trimming = start(keep_small(), "give memory back")
         moving = start(asyncio.to_thread(use_huge_pages), "use huge pages")
         await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
-        await end(serving, stopping, reloading, watching, collecting, moving)
+        await end(serving, stopping, reloading, watching, collecting, trimming, moving)
         if not serving.cancelled():
             serving.result()
 

@@ -101,15 +101,16 @@ class LexicalIndex:
 
     def _next(self, keys: tuple[str, ...]) -> Postings:
         """The postings of these keys, from the last ones where that is less work."""
-        fresh, width = joined([*self._stacks, self._stack(self._loose)]), len(self._vocabulary)
+        width = len(self._vocabulary)
         source = np.fromiter(map(self._rows.__getitem__, keys), np.int64, len(keys))
         before, bag, inverted = self._frozen, self._bag, None
         if before is not None and before.bag is bag and self._few(source):
+            fresh = joined([*self._stacks, self._stack(self._loose)])
             bag = bag.after(source, fresh)
             inverted = before.inverted.after(source, fresh, width)
         else:
-            if len(fresh):
-                bag = joined([bag, fresh])
+            if self._added:
+                bag = joined([bag, *self._stacks, self._stack(self._loose)])
             bag = bag.picked(np.where(source < 0, len(self._bag) - 1 - source, source))
         if len(keys) == len(self._rows):  # else the others would be lost
             self._bag, self._added, self._stacks, self._loose = bag, 0, [], []

@@ -35,6 +35,8 @@ those through to too us use used uses using ve very via want wants was way we we
 where whether which while who whom whose why will with within without would you your yours
 able help give show find assist currently via
 """
+_KEPT = 20_000
+"""Words whose terms are kept, 0.5 KB each: those of a language, not of every catalog there was."""
 STOP_WORDS = frozenset(_STOP.split())
 
 
@@ -55,7 +57,7 @@ class _Stemmers(threading.local):
 _STEMMERS = _Stemmers()
 
 
-@lru_cache(maxsize=100_000)
+@lru_cache(maxsize=_KEPT)
 def stem(word: str) -> str:
     """Snowball English stem of a lower-case word; other languages lose little or nothing."""
     return _STEMMERS.english.stemWord(word) if len(word) > 2 else word
@@ -84,7 +86,7 @@ def _parts(chunk: str) -> list[str]:
     return [part for part in map(fold, split_identifier(chunk)) if part]
 
 
-@lru_cache(maxsize=50_000)
+@lru_cache(maxsize=_KEPT)
 def _chunk_terms(chunk: str) -> tuple[str, ...]:
     if _IS_CJK.match(chunk):
         if len(chunk) == 1:

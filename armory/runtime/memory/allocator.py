@@ -5,7 +5,9 @@ Owns: what is asked of glibc's allocator. Never imports another room.
 
 from __future__ import annotations
 
+import asyncio
 import ctypes
+import os
 import sys
 from collections.abc import Callable
 
@@ -13,6 +15,10 @@ LARGE_BYTES = 2 << 20
 """Buffers from this size on are memory of their own, which goes back with them."""
 TOP_BYTES = 4 << 20
 """So much stays at the end of the heap for what comes next."""
+FREE_BYTES = 24 << 20
+"""From so much on what is free between what is in use is given back, if as much memory came since
+that was done last."""
+LOOK_S = 2.0
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
 
@@ -26,6 +32,52 @@ def give_back() -> bool:
     """
     trim = _glibc("malloc_trim", ctypes.c_size_t)
     return trim is not None and bool(trim(0))
+
+
+class _Held(ctypes.Structure):
+    """`struct mallinfo2`, mallinfo(3): bytes."""
+
+    _fields_ = tuple(
+        (name, ctypes.c_size_t)
+        for name in (
+            "arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks", "fsmblks", "uordblks",
+            "fordblks", "keepcost",
+        )
+    )  # fmt: skip
+
+
+def free_bytes() -> int:
+    """What the allocator holds and nothing uses, whether it was given back or not; 0 where that is
+    not told.
+    """
+    held = _glibc("mallinfo2")
+    if held is None:
+        return 0
+    held.restype = _Held  # pyright: ignore[reportFunctionMemberAccess]
+    found: _Held = held()  # pyright: ignore[reportAssignmentType]
+    return found.fordblks
+
+
+async def keep_small() -> None:
+    """Until cancelled, give back what is free between what is in use: the heap of an hour in which
+    large answers came and went is half empty, and never ends below its last small object.
+    """
+    least = resident_bytes()
+    while True:
+        await asyncio.sleep(LOOK_S)
+        least = min(least, now := resident_bytes())
+        if now - least >= FREE_BYTES and free_bytes() >= FREE_BYTES:
+            await asyncio.to_thread(give_back)
+            least = resident_bytes()
+
+
+def resident_bytes() -> int:
+    """The memory of this process; 0 where it is not told."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 0
 
 
 def large_apart() -> bool:

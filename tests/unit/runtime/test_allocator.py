@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from armory.runtime.memory.allocator import LARGE_BYTES, large_apart
+from armory.runtime.memory.allocator import LARGE_BYTES, free_bytes, large_apart
 
 ANSWERS, EACH = 20, 15_000_000
 PROGRAM = f"""
@@ -38,6 +38,34 @@ def test_large_buffers_go_back_however_small_ones_lie_between() -> None:
     assert int(done.stdout) < ANSWERS * 100_000 + 2 * LARGE_BYTES
 
 
+FREED = """
+import asyncio
+from armory.runtime.memory import allocator
+
+async def main():
+    allocator.LOOK_S = 0.01
+    keeping = asyncio.ensure_future(allocator.keep_small())
+    await asyncio.sleep(0)
+    held = [bytes(3_000) for _ in range(40_000)]
+    most = allocator.resident_bytes()
+    held = held[::50]
+    assert allocator.free_bytes() > 100_000_000
+    assert allocator.resident_bytes() > most - 20_000_000, "it goes back by itself"
+    async with asyncio.timeout(20):
+        while allocator.resident_bytes() > most - 60_000_000:
+            await asyncio.sleep(0.01)
+    keeping.cancel()
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator")
+def test_what_is_free_between_what_is_in_use_goes_back() -> None:
+    subprocess.run([sys.executable, "-c", FREED], timeout=60, check=True)
+
+
 def test_another_allocator_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert not large_apart()
+    assert not free_bytes()

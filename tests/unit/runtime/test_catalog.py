@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import structlog
 
 from armory.domain.catalog import Catalog, CatalogBuilder, ServerLists, ToolRules
 from armory.domain.tool import ToolRecord, fingerprint
 from armory.errors import BackendError
 from armory.runtime import catalog as catalog_module
-from armory.runtime.catalog import CatalogKeeper
+from armory.runtime.catalog import REPORTED, CatalogKeeper
 from armory.security.pinning import Pinning
 from armory.testing.waiting import until
 
@@ -147,6 +148,18 @@ async def test_an_index_that_fails_hides_no_tool() -> None:
         house.lists = {"a": lists("z")}
         assert await house.settle() == ["a__z"]
         assert house.index.indexed[-1] == ["a__z"]
+
+
+@pytest.mark.anyio
+async def test_of_many_problems_of_a_list_the_number_is_logged() -> None:
+    async with House() as house:
+        house.lists = {"a": lists("x"), "b": lists(*(["y" * 1_000] * 500)), "c": lists("z", "z")}
+        with structlog.testing.capture_logs() as logged:
+            await house.settle()
+    told = [line for line in logged if line["event"].startswith("catalog_problem")]
+    assert len(told) == REPORTED + 2
+    assert all(len(line.get("problem", "")) <= 300 for line in told)
+    assert {"upstream": "b", "problems": 499}.items() <= told[-1].items()
 
 
 @pytest.mark.anyio

@@ -6,10 +6,11 @@ import json
 from pathlib import Path
 
 import pytest
+import structlog
 
 from armory.domain.catalog import Catalog, ServerLists, build_catalog
 from armory.errors import ConfigError
-from armory.security.pinning import Pinning
+from armory.security.pinning import GONE, Pinning
 from armory.security.settings import PinningMode
 
 
@@ -100,3 +101,51 @@ def test_a_foreign_file_is_refused(path: Path, text: str, mode: PinningMode) -> 
     path.write_text(text)
     with pytest.raises(ConfigError, match=r"security\.pinning"):
         Pinning(path, mode)
+
+
+def named(*names: str, text: str = "") -> Catalog:
+    tools = [{"name": name, "description": text} for name in names]
+    other = ServerLists(tools=[{"name": "a"}])
+    return build_catalog({"s": ServerLists(tools=tools), "t": other})[0]
+
+
+@pytest.mark.parametrize("mode", ["warn", "block"])
+def test_names_without_end_are_not_all_remembered(path: Path, mode: PinningMode) -> None:
+    pinning = Pinning(path, mode)
+    pinning.admit(named("first"))
+    for place in range(0, 10 * GONE, GONE):
+        pinning.admit(named(*(f"t{i}" for i in range(place, place + GONE))))
+    pins = json.loads(path.read_text())["tools"]
+    assert len(pins) == 2 * GONE + 1  # those that are there, as many that are gone, and `t/a`
+    assert {"s/first", "t/a"} < pins.keys()
+
+
+def test_a_tool_that_goes_and_comes_back_changed_is_noticed(path: Path) -> None:
+    pinning = Pinning(path, "block")
+    pinning.admit(named("first"))
+    pinning.admit(named(*(f"t{i}" for i in range(2 * GONE))))
+    pinning.admit(named())
+    assert "s__first" not in Pinning(path, "block").admit(named("first", text="other")).tools
+
+
+def test_tools_of_an_upstream_that_has_not_listed_yet_stay_pinned(path: Path) -> None:
+    Pinning(path, "block").admit(named(*(f"t{i}" for i in range(2 * GONE))))
+    again = Pinning(path, "block")
+    again.admit(build_catalog({"t": ServerLists(tools=[{"name": "new"}])})[0])
+    changed = named(*(f"t{i}" for i in range(2 * GONE)), text="other")
+    assert list(again.admit(changed).tools) == ["t__a"]
+
+
+def test_many_changes_at_once_are_counted(path: Path) -> None:
+    names = [f"t{i}" for i in range(100)]
+    pinning = Pinning(path, "warn")
+    pinning.admit(named(*names))
+    with structlog.testing.capture_logs() as logged:
+        pinning.admit(named(*names, text="other"))
+    assert len(logged) < len(names) / 2
+    assert logged[-1] == {
+        "event": "tool_definitions_changed",
+        "log_level": "warning",
+        "upstream": "s",
+        "tools": len(names),
+    }
