@@ -5,8 +5,9 @@
 
 One gateway for each way runs beside the others; short rounds of calls go to each in turn, in an
 order that moves on by one with each round, so that whatever else the machine does falls on all
-alike. Counted is the CPU time of the gateway's process alone, to the nanosecond, with an audit
-until half a second after the last answer: it is written a moment after a call. It takes as many
+alike. Counted is the CPU time of the gateway's process alone, to the nanosecond, where one has an
+audit until half a second after the last answer, of all of them: it is written a moment after a
+call, and a gateway that has nothing to do takes its time as well. It takes as many
 rounds as fit into its minutes, on a busy machine fewer. The more rounds the better on a machine
 whose speed changes: without an audit they may be short. One process differs from another that runs
 the same code, by some 3 %, so all are started anew a few times.
@@ -48,7 +49,7 @@ ROOT = Path(__file__).parents[1]
 _LEAST_ROUNDS = 5
 _IDLE_S = 4.0
 _WRITTEN_S = 0.5
-"""After a round, until its last records of the audit are written: it is part of what they cost."""
+"""After a round, until the last records of an audit are written: it is part of what they cost."""
 BARS = {
     "off": ("before", 1.05),
     "traces_1_percent": ("off", 1.05),
@@ -247,12 +248,13 @@ async def rounds(arguments: argparse.Namespace, took: dict[str, list[float]]) ->
         }
         for gateway in gateways.values():
             await calls(http, gateway.url, count)
+        audited = any(way.audit for way in found.values())
         names, done, ends = list(gateways), 0, time.monotonic() + minutes * 60
         while done < _LEAST_ROUNDS or time.monotonic() < ends:
             for name in names:
                 began = gateways[name].cpu_s()
                 await calls(http, gateways[name].url, count)
-                if found[name].audit:
+                if audited:
                     await asyncio.sleep(_WRITTEN_S)
                 took.setdefault(name, []).append((gateways[name].cpu_s() - began) / count * 1e6)
             names.append(names.pop(0))

@@ -9,12 +9,12 @@ import asyncio
 import fcntl
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from sqlalchemy import delete, func, insert, select
-from sqlalchemy.engine import Connection
+from sqlalchemy import func, insert, select, text
+from sqlalchemy.engine import Connection, CursorResult
 
 from armory.audit.record import CLOSED, PRUNED, Chain, Entry, parsed
 from armory.errors import BackendError, ConfigError
@@ -200,8 +200,8 @@ class DatabaseSink:
         """As `Sink.write`."""
         now = now_ms()
         if self._database.writes_here:
-            with self._database.write_here() as connection:
-                self._append(connection, entries, now)
+            with self._database.write_here() as here:
+                here.executemany(_INSERT, self._rows(here.execute, entries, now))
         else:
             async with self._database.write() as connection:
                 await connection.run_sync(self._append, entries, now)
@@ -209,43 +209,48 @@ class DatabaseSink:
             self._pruned_ms = now
 
     def _append(self, connection: Connection, entries: Sequence[Entry], now: int) -> None:
-        """Do it in a transaction that nobody else writes in."""
         if self._database.dialect == "postgresql":
             connection.execute(select(func.pg_advisory_xact_lock(_LOCK)))
-        last = connection.execute(_LAST).first()
-        record = parsed(last.record) if last is not None else None
-        chain = Chain() if record is None else Chain(last.seq, str(record["hash"]))  # pyright: ignore[reportOptionalMemberAccess]
+
+        def run(statement: str, values: dict[str, int]) -> CursorResult[Any]:
+            return connection.execute(text(statement), values)
+
+        rows = self._rows(run, entries, now)
+        connection.execute(insert(table), [dict(zip(_COLUMNS, row, strict=True)) for row in rows])
+
+    def _rows(self, run: Run, entries: Sequence[Entry], now: int) -> list[tuple[object, ...]]:
+        """The next rows, in a transaction that nobody else writes in; prunes once a day."""
+        last: Any = run(_LAST, {}).fetchone()
+        chain = Chain()
+        if last is not None and (record := parsed(last[1])) is not None:
+            chain = Chain(last[0], str(record["hash"]))
         added = list(entries)
         if now - self._pruned_ms >= _DAY_MS:
-            kept = _pruned(connection, now - self._retention_ms)
+            kept = _pruned(run, now - self._retention_ms)
             if kept is not None:
                 added.append(own_entry(PRUNED, "retention", code=str(kept)))
-        rows = [_row(chain, entry) for entry in added]
-        if self._database.dialect == "sqlite":  # as it is: SQLAlchemy goes over each value
-            connection.exec_driver_sql(_INSERT, rows)
-        else:
-            connection.execute(
-                insert(table), [dict(zip(_COLUMNS, row, strict=True)) for row in rows]
-            )
+        return [_row(chain, entry) for entry in added]
 
     async def close(self) -> None:
         """As `Sink.close`."""
         await self._database.close()
 
 
-def _pruned(connection: Connection, before_ms: int) -> int | None:
+def _pruned(run: Run, before_ms: int) -> int | None:
     """Delete what is too old; `seq` of the oldest that stays, None: nothing was deleted."""
-    newest = select(func.max(table.c.seq)).where(table.c.at_ms < before_ms)
-    upto = connection.execute(newest).scalar()
+    newest = "SELECT max(seq) FROM audit WHERE at_ms < :before"
+    (upto,) = run(newest, {"before": before_ms}).fetchone()
     if upto is None:
         return None
-    connection.execute(delete(table).where(table.c.seq <= upto))
+    run("DELETE FROM audit WHERE seq <= :upto", {"upto": upto})
     return int(upto) + 1
 
 
+Run = Callable[[str, dict[str, int]], Any]
+"""Runs a statement with named values, and answers its cursor."""
 _COLUMNS = ("seq", "at_ms", "who", "tool", "record")
 _INSERT = "INSERT INTO audit (seq, at_ms, who, tool, record) VALUES (?, ?, ?, ?, ?)"
-_LAST = select(table.c.seq, table.c.record).order_by(table.c.seq.desc()).limit(1)
+_LAST = "SELECT seq, record FROM audit ORDER BY seq DESC LIMIT 1"
 _LOCK = 0x41554449
 
 

@@ -23,7 +23,7 @@ from armory.tasks import spawn, stop
 _log = structlog.get_logger(__name__)
 _EVERY_S = 0.25
 """What was told is written after so many seconds: a killed process loses no more."""
-_AT_ONCE = 500
+_AT_ONCE = 2_000
 """Records of one write: fewer are sooner safe, more cost less."""
 _AGAIN_S = 1.0
 _END_S = 10.0

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
-from sqlalchemy import BigInteger, ColumnElement, cast, create_engine, event, extract, func, text
+from sqlalchemy import BigInteger, ColumnElement, cast, event, extract, func, text
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
@@ -87,7 +87,7 @@ class Database:
         self._commits: sqlite3.Connection | None = None
         self._where = _where(target)
         self._engine = _engine(target, pool_size)
-        self._here: Engine | None = None
+        self._here: sqlite3.Connection | None = None
         self._users = 0
         self._giving_back = Tasks()
         self._unused = asyncio.Event()
@@ -130,7 +130,8 @@ class Database:
             self._commits.close()
             self._commits = None
         if self._here is not None:
-            self._here.dispose()
+            self._here.close()
+            self._here = None
         await self._engine.dispose()
 
     def commits(self) -> int | None:
@@ -209,23 +210,24 @@ class Database:
         return self._file is not None
 
     @contextmanager
-    def write_here(self) -> Generator[Connection]:
+    def write_here(self) -> Generator[sqlite3.Connection]:
         """As `write`, in this thread, which has to wait: for threads that have nothing else to do.
 
-        The driver for an event loop does each statement in a thread of its own: to go there and
-        back takes many times as long as the statement does.
+        The driver for an event loop does each statement in a thread of its own, and SQLAlchemy
+        takes its share of each: together many times what the statement does. Always the same thread
+        has to use it.
 
         Raises:
-            BackendError: as `write`.
+            BackendError: as `write`, whatever the driver says.
         """
-        if self._here is None:
-            url = self._engine.url.set(drivername="sqlite")
-            self._here = create_engine(url, pool_size=1)
-            _listen(self._here)
-        with self._translated(), self._here.connect() as connection:
-            connection.execution_options(armory_write=True)
-            with connection.begin():
-                yield connection
+        with self._translated():
+            if self._here is None:
+                assert self._file is not None
+                self._here = sqlite3.connect(self._file)
+                _prepare_sqlite(self._here, None)
+            self._here.execute("BEGIN IMMEDIATE")
+            with self._here:  # commits or rolls back
+                yield self._here
 
     @property
     def now_ms(self) -> ColumnElement[int]:
@@ -240,7 +242,7 @@ class Database:
             yield
         except IntegrityError:
             raise
-        except (TimeoutError, SQLAlchemyError, OSError) as error:
+        except (TimeoutError, SQLAlchemyError, sqlite3.Error, OSError) as error:
             raise BackendError(
                 f"the database {self._where} failed ({_reason(error)}); see `storage.url`"
             ) from error
