@@ -1,7 +1,7 @@
 """LiveMCPBench at tool level: what each way of ranking finds, and which have seen the tasks.
 
     python -m benchmarks.quality.livemcp DATA [--checkout FOLDER] [--base FOLDER] [--fold FOLDER] \
-        [--lean FILE] [--vectors FOLDER] --out benchmarks/quality/livemcp.json
+        [--left-out SET ...] [--lean FILE] [--vectors FOLDER] --out benchmarks/quality/livemcp.json
 
 Owns: the rows and their JSON; `benchmarks.tables` writes the table. DATA holds one folder a
 labelled set: `livemcpbench` and, for constants that are fitted without it, the others that
@@ -9,9 +9,9 @@ labelled set: `livemcpbench` and, for constants that are fitted without it, the 
 labelled tasks are all measured; without it those of DATA. `--base` is the untouched
 all-MiniLM-L6-v2 in the embedded format (`python -m training.export --out base --identity base`);
 without it only words and what ships are measured. `--fold` is the embedder that was trained without
-these tasks, `folds/b` of `training/README.md`. `--lean` is a copy of `calibration.json` into which
-`training/relevance/lean.py --write` put weights from the other sets. `--vectors` keeps what the fit
-embeds: minutes the first time.
+these tasks, `folds/b` of `training/README.md` or one whose sets `--left-out` names. `--lean` is a
+copy of `calibration.json` into which `training/relevance/lean.py --write` put weights from the
+other sets. `--vectors` keeps what the fit embeds: minutes the first time.
 """
 
 from __future__ import annotations
@@ -43,6 +43,7 @@ from armory.retrieval.scoring.calibration import calibration_for, read_calibrati
 from armory.retrieval.settings import RetrieverSettings
 from benchmarks.quality.livemcp_tasks import TASKS_FILE, TOOLS_FILE, read_checkout
 from benchmarks.quality.made import made, sha256
+from training.data import FOLDS
 
 ROOT = Path(__file__).resolve().parents[2]
 SET = "livemcpbench"
@@ -99,18 +100,23 @@ def systems(
 
 
 def fitted_without(
-    data: Path, base: Path, fold: Path | None, lean: Path | None, vectors: Path
+    data: Path,
+    base: Path,
+    fold: Path | None,
+    left_out: Collection[str],
+    lean: Path | None,
+    vectors: Path,
 ) -> dict[Path, dict[str, Any]]:
     """Constants of `relevance` from all other sets, by the embedder that they are for.
 
-    For the base as the base sees those sets. For the fold's embedder the sets that were left out
+    For the base as the base sees those sets. For the fold's embedder the sets that were `left_out`
     with these tasks as it sees them and all others as the base does: what it was trained on looks
     nearer to it than a new catalog will.
     """
     from training.relevance.fit import RELEVANCE, fit_calibration, gather, without
     from training.relevance.lean import ONTO_TRAINED
     from training.relevance.need import Acts
-    from training.relevance.sets import FOLD_OF, SETS, CachedModel
+    from training.relevance.sets import SETS, CachedModel
     from training.relevance.signals import read_all
 
     tables, needless, _ = gather(data, base, None, vectors, _CAP)
@@ -122,8 +128,7 @@ def fitted_without(
     fits = {base: (CachedModel(base, vectors), tables["relevance"], needless, weights)}
     if fold is not None:
         model = CachedModel(fold, vectors)
-        own = [name for name in SETS if FOLD_OF[name] == FOLD_OF[SET]]
-        more, spare = read_all(data, model, cap=_CAP, sets=own)
+        more, spare = read_all(data, model, cap=_CAP, sets=[n for n in SETS if n in left_out])
         both = {**tables["relevance"], **more["relevance"]}
         fits[fold] = (model, both, {**needless, **spare}, weights | {"onto": ONTO_TRAINED})
     found: dict[Path, dict[str, Any]] = {}
@@ -230,6 +235,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser.add_argument("--checkout", type=Path, help="of github.com/icip-cas/LiveMCPBench")
     parser.add_argument("--base", type=Path, help="the untouched model, embedded format")
     parser.add_argument("--fold", type=Path, help="the embedder trained without these tasks")
+    parser.add_argument("--left-out", nargs="+", default=FOLDS["b"], help="of its training")
     parser.add_argument("--lean", type=Path, help="calibration file whose lean is of other sets")
     parser.add_argument("--vectors", type=Path, default=Path(".cache/relevance"))
     parser.add_argument("--out", type=Path, required=True)
@@ -250,7 +256,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         print(json.dumps(told, indent=1), flush=True)
     fitted: dict[Path, dict[str, Any]] = {}
     if args.base is not None:
-        fitted = fitted_without(args.data, args.base, args.fold, args.lean, args.vectors)
+        fitted = fitted_without(
+            args.data, args.base, args.fold, args.left_out, args.lean, args.vectors
+        )
     lean_seen = "three weights (`lean`) of the constants" if args.lean is None else "nothing"
     ways = systems(args.base, args.fold if args.base else None, fitted, lean_seen)
     found = {
@@ -260,6 +268,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         "tasks": len(dataset.queries),
         "of": TASKS,
         "annotations": told,
+        "left out": sorted(args.left_out) if fitted and args.fold else None,
         "sha256": {path.name: sha256(path) for path in files},
         "rows": [asyncio.run(measure(dataset, system, known)) for system in ways],
         "on record": on_record(),

@@ -160,13 +160,13 @@ def _annotated(told: dict[str, Any] | None) -> str:
 
 def _command(found: dict[str, Any]) -> str:
     """What makes the figures again."""
-    trained = any("trained without" in row["system"] for row in found["rows"])
+    left_out = found.get("left out") or ()
     return " ".join(
         [
             "python -m benchmarks.quality.livemcp DATA",
             *(["--checkout LiveMCPBench"] if found.get("annotations") else []),
             "--base base",
-            *(["--fold folds/b"] if trained else []),
+            *(["--fold fold --left-out", *left_out] if left_out else []),
             "--out benchmarks/quality/livemcp.json",
         ]
     )
