@@ -27,7 +27,7 @@ from training.data import (
     view,
 )
 from training.encoder import load_encoder
-from training.evaluate import Array, Embed, bm25, torch_embedder, zscores
+from training.evaluate import Array, Embed, bm25, onnx_embedder, torch_embedder, zscores
 
 NEGATIVES = 24
 #: Documents nearer than this to a wanted tool are taken for the same thing, not for a negative.
@@ -106,10 +106,11 @@ def main() -> None:
     parser.add_argument("data", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--threads", type=int, default=2, help="1 where others use the machine")
+    parser.add_argument("--base", type=Path, help="the exported base: faster without bf16")
     parser.add_argument("--sets", nargs="+", default=[*LABELLED, *POOLS, WRITTEN])
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    embed = torch_embedder(load_encoder(fused=False))
+    embed = onnx_embedder(args.base) if args.base else torch_embedder(load_encoder(fused=False))
     args.out.mkdir(parents=True, exist_ok=True)
     for name in args.sets:
         catalog = load(args.data, name)
