@@ -26,7 +26,6 @@ from sqlalchemy.sql.schema import Table
 from armory.errors import BackendError, ConfigError
 from armory.storage.private import mend_file, private_file
 from armory.storage.schema import bring_up_to_date
-from armory.tasks import Tasks
 
 _log = structlog.get_logger(__name__)
 _BUSY_TIMEOUT_MS = 10_000
@@ -89,7 +88,6 @@ class Database:
         self._engine = _engine(target, pool_size)
         self._here: sqlite3.Connection | None = None
         self._users = 0
-        self._giving_back = Tasks()
         self._unused = asyncio.Event()
         if self.dialect == "sqlite":
             _listen(self._engine.sync_engine)
@@ -178,11 +176,8 @@ class Database:
     async def _connected(self) -> AsyncGenerator[AsyncConnection]:
         self._users += 1
         try:
-            connection = await self._engine.connect()
-            try:
+            async with self._engine.connect() as connection:
                 yield connection
-            finally:
-                await self._give_back(connection)
         finally:
             self._users -= 1
             if not self._users:
@@ -192,17 +187,6 @@ class Database:
         while self._users:
             self._unused.clear()
             await self._unused.wait()
-        await self._giving_back.ended()
-
-    async def _give_back(self, connection: AsyncConnection) -> None:
-        back = self._giving_back.start(connection.close(), "give a connection back")
-        try:
-            await asyncio.shield(back)
-        except asyncio.CancelledError:
-            await asyncio.wait((back,))
-            if back.cancelled():  # with everything else of its loop, before it had begun
-                await connection.close()
-            raise
 
     @property
     def writes_here(self) -> bool:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import re
 import subprocess
 import sys
-import warnings
 from pathlib import Path
 
 import pytest
@@ -188,34 +186,3 @@ async def test_closing_waits_for_what_is_in_use(tmp_path: Path) -> None:
     go_on.set()
     assert await reader == 7
     await closing
-
-
-def test_a_loop_that_ends_gives_connections_back(tmp_path: Path) -> None:
-    """Everything of a loop is cancelled at once, at whatever step of a statement."""
-
-    async def leave_after(steps: int) -> None:
-        database = Database(f"sqlite:///{tmp_path / 'a.db'}")
-        await database.open()
-
-        async def read() -> None:
-            async with database.read() as connection:
-                await connection.execute(text("SELECT 7"))
-
-        async def live() -> None:
-            try:
-                await asyncio.Event().wait()
-            finally:
-                await database.close()
-
-        tasks = [asyncio.create_task(live()), asyncio.create_task(read())]
-        for _ in range(steps):
-            await asyncio.sleep(0)
-            if tasks[1].done():
-                break
-
-    with warnings.catch_warnings(record=True) as warned:
-        warnings.simplefilter("always")
-        for steps in range(25):
-            asyncio.run(leave_after(steps))
-            gc.collect()
-    assert [str(warning.message) for warning in warned] == []
