@@ -16,15 +16,23 @@ from msgspec import UNSET, Raw, UnsetType
 from armory.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from armory.protocol.errors import Malformed
 from armory.protocol.nesting import deeper_than, pieces_deeper_than
-from armory.protocol.rawjson import brief, encode, excerpt, items, members, pack
+from armory.protocol.rawjson import NULL as NULL_VALUE
+from armory.protocol.rawjson import brief, encode, excerpt, items, members, pack, text_or_none
 
 NULL = b"null"
+
+
+MAX_ID_BYTES = 4 * 1024
+"""Of a longer id nothing is read: every answer repeats it, and so do logs and errors."""
+_VERSION = b'"2.0"'
+_VERSION_BYTES = 20
+"""With each of its characters escaped."""
 
 
 class Message(msgspec.Struct, gc=False):
     """One message; members that did not come are UNSET."""
 
-    jsonrpc: Any = None
+    jsonrpc: Raw | UnsetType = UNSET
     id: Raw | UnsetType = UNSET
     method: str | UnsetType = UNSET
     params: Raw | UnsetType = UNSET
@@ -92,15 +100,17 @@ def decode(body: bytes | Raw) -> Message:
         ) from None
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise Malformed(PARSE_ERROR, f"the body is not JSON: {error}") from None
-    if message.jsonrpc != "2.0":
+    if not _is_version(message.jsonrpc):
         raise Malformed(
             INVALID_REQUEST,
-            f'jsonrpc is {brief(message.jsonrpc)}; expected "2.0"',
+            f'jsonrpc is {brief(_or_null(message.jsonrpc))}; expected "2.0"',
             _valid_id(message) or NULL,
         )
     if message.id is not UNSET and _valid_id(message) is None:
         raise Malformed(
-            INVALID_REQUEST, f"id is {brief(message.id)}; expected a string or an integer"
+            INVALID_REQUEST,
+            f"id is {brief(message.id)}; expected a string or an integer of at most "
+            f"{MAX_ID_BYTES:,} bytes",
         )
     if message.method is UNSET:
         if message.id is UNSET or (message.result is UNSET) == (message.error is UNSET):
@@ -193,25 +203,40 @@ def params_of(message: Message) -> dict[str, Raw]:
         ) from None
 
 
+def _is_version(said: Raw | UnsetType) -> bool:
+    if said is UNSET:
+        return False
+    if len(memoryview(said)) > _VERSION_BYTES:
+        return False
+    return bytes(memoryview(said)) == _VERSION or text_or_none(said) == "2.0"
+
+
+def _or_null(said: Raw | UnsetType) -> Raw:
+    return NULL_VALUE if said is UNSET else said
+
+
 def _valid_id(message: Message) -> bytes | None:
-    if message.id is UNSET:
-        return None
-    try:
-        _id.decode(message.id)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return None
-    return bytes(memoryview(message.id))
+    return None if message.id is UNSET else _id_of(message.id)
 
 
 def _id_in(body: bytes | Raw) -> bytes:
     try:
         id = members(body).get("id")
-        if id is None:
-            return NULL
-        _id.decode(id)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return NULL
-    return bytes(memoryview(id))
+    return NULL if id is None else _id_of(id) or NULL
+
+
+def _id_of(raw: Raw) -> bytes | None:
+    """The id as bytes; None: it is too long, or none."""
+    view = memoryview(raw)
+    if len(view) > MAX_ID_BYTES:
+        return None
+    try:
+        _id.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return bytes(view)
 
 
 def response(id: bytes, result: bytes | Raw) -> bytes:

@@ -112,8 +112,8 @@ def need_text(params: Mapping[str, Raw], name: str) -> str:
 
 def brief(value: object) -> str:
     """What somebody sent, for a message about it: JSON as it came, cut after 80 characters."""
-    raw = bytes(memoryview(value)) if isinstance(value, Raw) else encode(value)
-    text = raw[:400].decode("utf-8", "replace")
+    raw = memoryview(value) if isinstance(value, Raw) else encode(value)
+    text = str(raw[:400], "utf-8", "replace")
     return text if len(text) <= 80 else f"{text[:77]}..."
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from contextlib import suppress
 from typing import Any
 
@@ -77,6 +78,46 @@ def test_random_objects_are_a_message_or_malformed(body: dict[str, Any]) -> None
 def test_random_bytes_are_a_message_or_malformed(body: bytes) -> None:
     with suppress(Malformed):
         jsonrpc.decode(body)  # Hypothesis takes bytes of the tests, too, and those are messages
+
+
+@pytest.mark.parametrize("id", ["9" * 4_097, '"' + "a" * 4_095 + '"', "9" * 3_000_000])
+def test_a_long_id_is_refused_unread(id: str) -> None:
+    body = f'{{"jsonrpc":"2.0","id":{id},"method":"m"}}'.encode()
+    tracemalloc.start()
+    try:
+        with pytest.raises(Malformed, match=r"id is .{80}; expected .* at most 4,096") as refused:
+            jsonrpc.decode(body)
+        copied = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert refused.value.id == jsonrpc.NULL
+    assert copied < 16_384  # neither the id nor what is said of it
+
+
+@pytest.mark.parametrize("member", ["jsonrpc", "params"])
+def test_what_is_said_of_a_long_value_is_cut_before_it_is_copied(member: str) -> None:
+    value = b"[" + b"7," * 500_000 + b"7]"
+    members = {b"jsonrpc": b'"2.0"', b"id": b"1", b"method": b'"m"', member.encode(): value}
+    body = b"{" + b",".join(b'"%b":%b' % item for item in members.items()) + b"}"
+    tracemalloc.start()
+    try:
+        with pytest.raises(Malformed, match=rf"{member} is \[7,7,.*\.\.\.; expected"):
+            jsonrpc.params_of(jsonrpc.decode(body))
+        copied = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert copied < 16_384
+
+
+@pytest.mark.parametrize("version", ['"2.0"', '"2.\\u0030"', ' "\\u0032.0" '])
+def test_a_version_is_known_however_it_is_spelled(version: str) -> None:
+    assert jsonrpc.decode(f'{{"jsonrpc":{version},"id":1,"method":"m"}}'.encode()).is_request
+
+
+@pytest.mark.parametrize("version", ["2", "null", '"2.0\\u0000"', '"2.0 "', '{"a":1}'])
+def test_other_versions_are_refused(version: str) -> None:
+    with pytest.raises(Malformed, match="jsonrpc is"):
+        jsonrpc.decode(f'{{"jsonrpc":{version},"id":1,"method":"m"}}'.encode())
 
 
 def test_params() -> None:
