@@ -36,7 +36,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def collector(clock: Clock) -> Iterator[Collector]:
-    made = Collector(spared=20_000, clock=clock)
+    made = Collector(spared=20_000, clock=clock, hidden=20_000)
     with made.in_charge():
         made.settle()
         yield made
@@ -124,7 +124,7 @@ def test_what_is_large_is_gone_through_seldom(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(collecting, "WHOLE", sys.getallocatedblocks())
-    collector = Collector(spared=20_000, clock=clock)
+    collector = Collector(spared=20_000, clock=clock, hidden=20_000)
     with collector.in_charge():
         collector.settle()
         cycle = Cycle()
@@ -143,7 +143,7 @@ def test_what_is_large_is_gone_through_seldom(
 
 
 def test_a_large_start_is_spared_and_a_small_one_is_gone_through_first(clock: Clock) -> None:
-    collector = Collector(spared=20_000, clock=clock)
+    collector = Collector(spared=20_000, clock=clock, hidden=20_000)
     full = gc.get_stats()[2]["collections"]
     with collector.in_charge():
         spared = gc.get_freeze_count()
@@ -157,3 +157,23 @@ def test_a_large_start_is_spared_and_a_small_one_is_gone_through_first(clock: Cl
         assert gc.get_freeze_count() > spared + 100_000
         assert held
     assert gc.get_stats()[2]["collections"] == full + 1
+
+
+def test_what_is_gone_through_at_a_time_is_bounded_while_more_and_more_stays() -> None:
+    passed: list[int] = []
+
+    def seen(phase: str, _info: dict[str, int]) -> None:
+        if phase == "start":
+            passed.append(len(gc.get_objects()))
+
+    collector = Collector(clock=Clock())
+    with collector.in_charge():
+        collector.settle()
+        gc.callbacks.append(seen)
+        try:
+            held = [_data(3_000) for _ in range(25) if collector.look() is None]
+        finally:
+            gc.callbacks.remove(seen)
+    assert held
+    assert len(passed) > 10
+    assert max(passed) < 30_000  # of the 150,000 that are there at the end
