@@ -25,7 +25,7 @@ from armory.upstreams.clock import Clock
 from armory.upstreams.link_pool import OWN
 from armory.upstreams.own_accounts import lists_before_login
 from armory.upstreams.session.base import BaseLink
-from armory.upstreams.session.lists import TOOLS
+from armory.upstreams.session.lists import TOOLS, alike
 from armory.upstreams.upstream import Upstream
 
 log = structlog.get_logger(__name__)
@@ -230,10 +230,12 @@ class UpstreamOwner:
         self._listed += 1
         mine = self._listed
         lists = await self.upstream.lists_over(link, self.lists)
+        compared = self.lists
+        same = await alike(lists, compared)
         if mine < self._listed and self.lists is not None and self.status.state == "ready":
             return  # a later refresh will bring, or has brought, something newer
         before, self.lists = self.lists, lists
-        if lists != before:
+        if not same or before is not compared:
             try:
                 self._on_lists(link.server, lists)
             except BaseException:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from dataclasses import replace
 from time import monotonic
 from typing import Any, TypeVar
 
@@ -22,7 +23,14 @@ from armory.protocol.headers import HEADER_KEY, annotation_problem
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import Call
 from armory.protocol.methods import skills_settings
-from armory.protocol.rawjson import NULL, encode, items, members, value
+from armory.protocol.rawjson import (
+    NULL,
+    PIECE_BYTES,
+    encode,
+    items_in_pieces,
+    members,
+    value,
+)
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.entries import MAX_LEVELS, Omissions, Unusable, fits, opened
 
@@ -32,6 +40,8 @@ MAX_PAGES = 2_000
 MAX_ENTRIES = 250_000
 _TURN_S = 0.001
 """What opening entries may take of the event loop at a time."""
+_COMPARED = 2_000
+"""So many tools are compared at a time: 0.3 ms."""
 
 TOOLS = "tools/list"
 PROMPTS = "prompts/list"
@@ -145,6 +155,8 @@ async def _fetch(
                 upstream=server,
             )
         page = _members(server, method, reply.result)
+        if len(memoryview(page.get(MEMBER[method], NULL))) > PIECE_BYTES:
+            await asyncio.sleep(0)  # to see where a large list ends took long enough
         await _collect(server, method, page, entries, omitted)
         if len(entries) > max_entries:
             raise BadList(
@@ -180,19 +192,34 @@ async def _collect(
 ) -> None:
     """Open a page's entries; a long one leaves the loop to others now and then."""
     member = MEMBER[method]
+    position = 0
     try:
-        raws = items(page.get(member, NULL))
+        for raws in items_in_pieces(page.get(member, NULL)):
+            if position:
+                await asyncio.sleep(0)
+            async for raw in _in_turns(raws):
+                try:
+                    entries.append(opened(raw, KEY[method]))
+                except Unusable as error:
+                    omitted.add_raw(method, raw, KEY[method], position, str(error))
+                position += 1
     except (msgspec.DecodeError, RecursionError):
         raise BadList(
             f"upstream {server!r}: the result of {method} has no array {member!r}", upstream=server
         ) from None
-    position = 0
-    async for raw in _in_turns(raws):
-        try:
-            entries.append(opened(raw, KEY[method]))
-        except Unusable as error:
-            omitted.add_raw(method, raw, KEY[method], position, str(error))
-        position += 1
+
+
+async def alike(lists: ServerLists, before: ServerLists | None) -> bool:
+    """Whether both are equal; with many tools the loop is left to others now and then."""
+    if before is None or len(lists.tools) != len(before.tools):
+        return False
+    for at in range(0, len(lists.tools), _COMPARED):
+        if at:
+            await asyncio.sleep(0)
+        there = slice(at, at + _COMPARED)
+        if list(lists.tools[there]) != list(before.tools[there]):
+            return False
+    return replace(lists, tools=()) == replace(before, tools=())
 
 
 async def _in_turns(entries: Sequence[_T]) -> AsyncGenerator[_T]:

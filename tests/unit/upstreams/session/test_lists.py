@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Coroutine, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -12,10 +14,12 @@ from msgspec.json import encode
 
 from armory.domain.catalog import ServerLists
 from armory.errors import UpstreamUnavailable
+from armory.protocol import rawjson
 from armory.protocol.link import Call, Reply
+from armory.protocol.rawjson import items
 from armory.testing.upstreams.exchange import definition
 from armory.upstreams.session import lists as lists_module
-from armory.upstreams.session.lists import MAX_PAGES, BadList, fetch_lists
+from armory.upstreams.session.lists import MAX_PAGES, BadList, alike, fetch_lists
 
 pytestmark = pytest.mark.anyio
 
@@ -247,3 +251,51 @@ async def test_what_the_link_left_out_is_told() -> None:
     link.left_out = {"tools/list": [("op", "why")]}
     lists = await fetch_lists(link)  # pyright: ignore[reportArgumentType]
     assert [(entry.entry, entry.reason) for entry in lists.dropped] == [("op", "why")]
+
+
+def _many(count: int) -> list[dict[str, Any]]:
+    kinds = [{"const": 1}, {"const": 2}]
+    return [
+        {"name": f"tool{i}", "description": "}, {" * 3, "inputSchema": {"anyOf": kinds}}
+        for i in range(count)
+    ]
+
+
+async def rounds_of(work: Coroutine[Any, Any, Any]) -> int:
+    """Rounds of the event loop in which others had their turn while it was done."""
+    rounds = 0
+    task = asyncio.ensure_future(work)
+    while not task.done():
+        await asyncio.sleep(0)
+        rounds += 1
+    await task
+    return rounds
+
+
+@pytest.mark.parametrize("dumps", [json.dumps, encode])
+async def test_no_turn_opens_much_of_a_large_list(
+    dumps: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def seen(raw: Raw | bytes) -> list[Raw]:
+        sizes.append(len(memoryview(raw)))
+        return items(raw)
+
+    monkeypatch.setattr(rawjson, "items", seen)
+    tools = _many(20_000)
+    said = dumps({"tools": tools})
+    page = said.encode() if isinstance(said, str) else said
+    assert (await fetch(Answers({"tools": {}}, tools=[page]))).tools == tools
+    assert len(sizes) > len(page) // (100 * 1024)
+    assert max(sizes) < 100 * 1024
+
+
+async def test_large_lists_are_compared_a_part_in_each_turn() -> None:
+    one, other = ServerLists(tools=_many(20_000)), ServerLists(tools=_many(20_000))
+    assert await alike(one, other)
+    assert await rounds_of(alike(one, other)) >= 10
+    assert not await alike(one, replace(other, tools=[*other.tools[:-1], {"name": "other"}]))
+    assert not await alike(one, replace(other, tools=other.tools[:-1]))
+    assert not await alike(one, replace(other, instructions="more"))
+    assert not await alike(one, None)

@@ -1,0 +1,45 @@
+"""Arrays that are taken apart piece by piece."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from armory.protocol.rawjson import brief, items, items_in_pieces, pack
+
+TEXTS = st.text('ab},{ []"\\', max_size=12)
+ITEMS: st.SearchStrategy[Any] = st.recursive(
+    TEXTS | st.integers(),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXTS, inner, max_size=4),
+    max_leaves=8,
+)
+
+
+@given(st.lists(ITEMS, max_size=30), st.sampled_from([(", ", ": "), (",", ":")]))
+def test_pieces_have_the_items_of_the_whole(array: list[Any], separators: tuple[str, str]) -> None:
+    raw = json.dumps(array, separators=separators).encode()
+    assert list(itertools.chain(*items_in_pieces(raw, 8))) == items(raw)
+
+
+def test_what_is_cut_inside_an_item_is_tried_so_often_alone() -> None:
+    nested = pack([{"a": [{"b": 1}] * 50_000}, {"c": 2}])
+    steps = list(items_in_pieces(nested, 1_000))
+    assert len(steps) < 300
+    assert list(itertools.chain(*steps)) == items(nested)
+
+
+@pytest.mark.parametrize("raw", [b'{"a":1}', b"[1,", b"null", b'"' + b"},{" * 100 + b'"'])
+def test_what_is_no_array_is_refused(raw: bytes) -> None:
+    with pytest.raises(msgspec.DecodeError):
+        list(items_in_pieces(raw, 8))
+
+
+def test_what_is_said_of_a_value_is_short() -> None:
+    assert brief(pack("a" * 1_000)) == '"' + "a" * 76 + "..."
+    assert brief("short") == '"short"'
