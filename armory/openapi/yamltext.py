@@ -46,7 +46,12 @@ def read_yaml(text: bytes) -> Any:
         BadDescription: it is nested too deeply, or its aliases have no end.
         yaml.YAMLError: it is no YAML; `ValueError`: nor has it values that can be read.
     """
-    _check_levels(text)
+    try:
+        _check_levels(text)
+    except yaml.YAMLError as error:
+        if "nesting depth" in str(error):  # libyaml's own bound, since its 0.2.6 (a thousand)
+            raise BadDescription(TOO_DEEP) from None
+        raise
     return _plain(yaml.load(text, _Loader), [0])
 
 
