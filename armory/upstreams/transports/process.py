@@ -20,6 +20,7 @@ import structlog
 from armory.http1.reading import Meter
 from armory.upstreams.error_output import ErrorOutput
 from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.child import ChildTransport
 from armory.upstreams.transports.environment import inherited, told_by_launcher
 from armory.upstreams.transports.lines import Lines
 
@@ -74,8 +75,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._server = server
         self._lines = Lines(server, limit_bytes, on_line, on_lost_line, self._read_output, meter)
         self._on_end = on_end
-        self._transport: asyncio.SubprocessTransport | None = None
-        self._stdin: asyncio.WriteTransport | None = None
+        self._transport: ChildTransport | None = None
         self._stderr = b""
         self._stderr_left = 0
         self._stderr_since = float("-inf")
@@ -112,17 +112,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             raise FileNotFoundError(f"working directory {spec.cwd!r} does not exist")
         kept = ErrorOutput() if errors is None else errors
         self = cls(spec.key, spec.message_bytes, on_line, on_lost_line, on_end, kept, meter)
-        await asyncio.get_running_loop().subprocess_exec(
-            lambda: self,
-            found or command,
-            *spec.args,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=env,
-            cwd=spec.cwd,
-            start_new_session=True,
-        )
+        await ChildTransport.started(self, [found or command, *spec.args], env, spec.cwd)
         return self
 
     async def write(self, line: bytes) -> None:
@@ -133,7 +123,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         """
         if not self._writable.is_set():
             await self._writable.wait()
-        stdin = self._stdin
+        stdin = self._stdin()
         if stdin is None or stdin.is_closing() or self._ended:
             raise BrokenPipeError("standard input is closed")
         # Line breaks outside JSON strings are mere white space; inside, JSON escapes them.
@@ -156,8 +146,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._writable.set()
         if self._transport is None:
             return
-        if self._stdin is not None and not self._stdin.is_closing():
-            self._stdin.close()
+        stdin = self._stdin()
+        if stdin is not None and not stdin.is_closing():
+            stdin.close()
         try:
             if not await self._exits_within(_EXIT_S):
                 self._signal(signal.SIGTERM)
@@ -185,6 +176,10 @@ class ServerProcess(asyncio.SubprocessProtocol):
             return False
         return True
 
+    def _stdin(self) -> asyncio.WriteTransport | None:
+        pipe = self._transport.get_pipe_transport(0) if self._transport is not None else None
+        return cast("asyncio.WriteTransport | None", pipe)
+
     def _signal(self, number: signal.Signals) -> None:
         if self.pid:
             with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -200,8 +195,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The process runs."""
-        self._transport = cast("asyncio.SubprocessTransport", transport)
-        self._stdin = cast("asyncio.WriteTransport", self._transport.get_pipe_transport(0))
+        self._transport = cast("ChildTransport", transport)
         self.pid = self._transport.get_pid()
 
     def pipe_data_received(self, fd: int, data: bytes | str) -> None:
@@ -267,8 +261,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     def _read_on(self, fd: int, *, on: bool) -> None:
         """Have a pipe of the process read, or let it fill."""
-        pipe = self._transport.get_pipe_transport(fd) if self._transport is not None else None
-        if isinstance(pipe, asyncio.ReadTransport) and not pipe.is_closing():
+        found = self._transport.get_pipe_transport(fd) if self._transport is not None else None
+        pipe = cast("asyncio.ReadTransport | None", found)  # uvloop's derive from no class
+        if pipe is not None and not pipe.is_closing():
             if on:
                 pipe.resume_reading()
             else:
