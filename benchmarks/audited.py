@@ -53,7 +53,7 @@ _HELLO = {
     },
 }
 _CONFIG = """\
-server: {{port: {port}, event_loop: uvloop}}
+server: {{port: {port}}}
 upstreams: {{bench: {{url: "http://127.0.0.1:{upstream}/mcp", max_concurrency: 512}}}}
 tool_rag: {{enabled: false}}
 observability: {{log_level: warning, query_log: {{enabled: false}}, audit: {{to: {to}}}}}

@@ -29,9 +29,10 @@ def own_logging() -> Iterator[None]:
 
 
 @pytest.fixture
-def anyio_backend() -> str:
-    """Armory runs on asyncio."""
-    return "asyncio"
+def anyio_backend() -> tuple[str, dict[str, bool]]:
+    """What Armory runs on by default; ARMORY_TEST_EVENT_LOOP=asyncio: Python's own event loop."""
+    wanted = os.environ.get("ARMORY_TEST_EVENT_LOOP", "uvloop")
+    return "asyncio", {"use_uvloop": wanted == "uvloop"}
 
 
 _MAY_SKIP = (

@@ -87,7 +87,7 @@ observability: {{log_level: warning, query_log: {{enabled: false}}}}
 storage: {{url: "sqlite:///{dir}/armory.db", cache_dir: "{dir}/cache"}}
 """
 
-_UVLOOP = ("{port}}}", "{port}, event_loop: uvloop}}")
+_ASYNCIO = ("{port}}}", "{port}, event_loop: asyncio}}")
 
 _FASTMCP = """\
 from fastmcp.server import create_proxy
@@ -230,11 +230,11 @@ def targets(peers: Path | None) -> list[Target]:
             stdio_files=(("armory.yaml", _ARMORY_STDIO_YAML),),
         ),
         Target(
-            "armory on uvloop",
+            "armory on asyncio",
             serve,
             tool="bench__echo",
-            files=(("armory.yaml", _ARMORY_YAML.replace(*_UVLOOP)),),
-            stdio_files=(("armory.yaml", _ARMORY_STDIO_YAML.replace(*_UVLOOP)),),
+            files=(("armory.yaml", _ARMORY_YAML.replace(*_ASYNCIO)),),
+            stdio_files=(("armory.yaml", _ARMORY_STDIO_YAML.replace(*_ASYNCIO)),),
         ),
     ]
     return found if peers is None else [*found, *_peers(peers)]

@@ -69,7 +69,7 @@ def _loop_factory(wanted: EventLoop) -> Callable[[], asyncio.AbstractEventLoop] 
     """What makes the event loop; None: asyncio's own, for `auto` where uvloop is not installed."""
     if wanted == "asyncio" or importlib.util.find_spec("uvloop") is None:
         return None
-    import uvloop  # an extra
+    import uvloop  # there is none for Windows
 
     return cast("Callable[[], asyncio.AbstractEventLoop]", uvloop.new_event_loop)
 

@@ -141,9 +141,9 @@ class ServerConfig(Block):
     """When `/readyz` says yes: `gateway`: it can answer; `any`, `all`: upstreams are there, too."""
     metrics: MetricsConfig = Field(default_factory=MetricsConfig)
     """Where `/metrics` is served."""
-    event_loop: EventLoop = "asyncio"
-    """What runs everything: `asyncio`, Python's own; `uvloop`, faster with few connections (extra
-    `uvloop`, not for Windows); `auto`: uvloop where it is installed."""
+    event_loop: EventLoop = "auto"
+    """What runs everything: `uvloop`, which is faster and comes along except on Windows; `asyncio`,
+    Python's own; `auto`: uvloop where it is installed."""
     experimental: list[Experimental] = Field(default_factory=list[Experimental])
     """Drafts of the protocol that are served: `filter` (`params.filter` of list requests), `groups`
     (`groups/list` and `groups/get`, for clients that declare them), `manifest` (`tools/manifest`

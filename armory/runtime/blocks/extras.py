@@ -18,17 +18,19 @@ from armory.telemetry.settings import OtelSettings
 
 def absent_extras(loaded: Loaded) -> list[ConfigError]:
     """One error for every extra that is asked for and not installed."""
-    return [
+    absent = [
         ConfigError(f'{what} needs an extra: pip install "armory-mcp-gateway[{extra}]"', path=path)
         for path, what, module, extra in _asked(loaded)
         if importlib.util.find_spec(module) is None
     ]
+    if loaded.config.server.event_loop == "uvloop" and importlib.util.find_spec("uvloop") is None:
+        text = "uvloop is not installed (Windows has none); with 'auto' Python's own loop stands in"
+        absent.insert(0, ConfigError(text, path="server.event_loop"))
+    return absent
 
 
 def _asked(loaded: Loaded) -> Iterator[tuple[str, str, str, str]]:
     """(path, what asks, module, extra)."""
-    if loaded.config.server.event_loop == "uvloop":
-        yield "server.event_loop", "uvloop (not for Windows)", "uvloop", "uvloop"
     rag, storage = loaded.config.tool_rag, loaded.config.storage
     if rag.enabled:
         if rag.index == "faiss":

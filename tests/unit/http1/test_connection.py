@@ -344,14 +344,21 @@ async def test_a_line_break_in_kept_headers_is_refused_every_time() -> None:
                 await connections.request("POST", other.url, kept, b"", 5)
 
 
-@pytest.mark.parametrize("anyio_backend", [("asyncio", {"use_uvloop": True})], ids=["uvloop"])
+@pytest.mark.parametrize(
+    "anyio_backend",
+    [("asyncio", {"use_uvloop": True}), ("asyncio", {"use_uvloop": False})],
+    ids=["uvloop", "asyncio"],
+)
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-async def test_another_event_loop_will_do(anyio_backend: object, host: str) -> None:
+async def test_either_event_loop_will_do(
+    anyio_backend: tuple[str, dict[str, bool]], host: str
+) -> None:
     async with peer(OK, OK) as (other, connections):
         for _ in range(2):
             assert await whole(connections, other.url.with_host(host)) == b"{}"
     assert other.connections == 1
-    assert type(asyncio.get_running_loop()).__module__.startswith("uvloop")
+    uvloop = type(asyncio.get_running_loop()).__module__.startswith("uvloop")
+    assert uvloop is anyio_backend[1]["use_uvloop"]
 
 
 async def test_what_has_not_come_of_a_large_body_takes_no_memory() -> None:
