@@ -13,6 +13,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Mapping, Sequence
+from typing import IO, Any
 
 
 class ChildTransport(asyncio.SubprocessTransport):
@@ -30,7 +31,7 @@ class ChildTransport(asyncio.SubprocessTransport):
         super().__init__()
         self._protocol = protocol
         self._process = process
-        self._files = (process.stdin, process.stdout, process.stderr)
+        self._files: tuple[Any, ...] = (process.stdin, process.stdout, process.stderr)
         self._pipes: dict[int, asyncio.BaseTransport] = {}
         self._lost: set[int] = set()
         self._exited = False
@@ -103,6 +104,8 @@ class ChildTransport(asyncio.SubprocessTransport):
             threading.Thread(target=self._process.wait, daemon=True).start()
 
     async def _connect(self, loop: asyncio.AbstractEventLoop) -> None:
+        if not isinstance(loop, asyncio.BaseEventLoop):
+            self._files = tuple(_Given(file) for file in self._files if file is not None)
         stdin, *outputs = self._files
         await loop.connect_write_pipe(lambda: _Pipe(self, 0), stdin)
         for fd, file in enumerate(outputs, 1):
@@ -187,3 +190,23 @@ class _Pipe(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._child.pipe_lost(self._fd, exc)
+
+
+class _Given:
+    """A file whose descriptor belongs to whoever asks for it. uvloop closes a descriptor and then
+    the file that it came from, when the number may be that of another thread's file already.
+    """
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._number = os.dup(file.fileno())
+        file.close()
+        self._given = False
+
+    def fileno(self) -> int:
+        self._given = True
+        return self._number
+
+    def close(self) -> None:
+        if not self._given:
+            self._given = True
+            os.close(self._number)

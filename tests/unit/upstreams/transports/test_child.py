@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import signal
 import sys
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from armory.testing.waiting import until
 from armory.upstreams.transports.child import ChildTransport
+from armory.upstreams.transports.lines import Lines
 
 pytestmark = [
     pytest.mark.anyio,
@@ -103,6 +105,48 @@ async def test_its_exit_status_is_told_after_its_last_words() -> None:
     await until(lambda: "gone" in told.events)
     assert transport.get_returncode() == 3
     assert len(told.output) == 100_001
+
+
+async def test_what_waits_for_its_turn_is_not_overtaken() -> None:
+    lines: list[bytes] = []
+    held = False
+
+    def take(line: bytes | bytearray) -> float:
+        lines.append(bytes(line))
+        return 0.0 if len(lines) % 1_000 else 0.001
+
+    def read_on(on: bool) -> None:
+        nonlocal held
+        held = not on
+        pipe = cast("asyncio.ReadTransport", transport.get_pipe_transport(1))
+        if not pipe.is_closing():
+            (pipe.resume_reading if on else pipe.pause_reading)()
+
+    class Reading(Told):
+        def pipe_data_received(self, fd: int, data: bytes | str) -> None:
+            assert isinstance(data, bytes)
+            assert not held
+            reader.take(data)
+
+    reader = Lines("up", 1 << 20, take, lambda _id, _why: None, read_on)
+    transport = await child(Reading(), "for i in range(20_000): print('line', i, 'x' * 100)")
+    await until(lambda: len(lines) == 20_000)
+    assert [int(line.split()[1]) for line in lines] == list(range(20_000))
+    transport.close()
+
+
+async def test_its_descriptors_are_closed() -> None:
+    async def one() -> None:
+        told = Told()
+        transport = await child(told, "import time; time.sleep(60)")
+        transport.close()
+        await until(lambda: "gone" in told.events)
+
+    await one()
+    before = sorted(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        await one()
+    assert sorted(os.listdir("/proc/self/fd")) == before
 
 
 async def test_what_cannot_be_started_leaves_nothing(tmp_path: Path) -> None:
