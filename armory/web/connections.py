@@ -16,6 +16,7 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_server import Server
 
 from armory.web.arriving import Bodies, of_whom_most_is_held
+from armory.web.descriptors import used_up
 from armory.web.exchanges import Exchanges
 from armory.web.settings import RESERVED, ListenSettings
 
@@ -305,6 +306,8 @@ class Connections:
         self._later()
         now = self.loop.time()
         self._bodies.forget_answered()
+        if (error := used_up()) is not None:
+            self._descriptors_used_up(error)
         for connection in list(self._open):
             reason = self._overdue(connection, now)
             if reason is not None:
@@ -355,10 +358,13 @@ class Connections:
             self._logged[kind] = now
             _log.warning(event, **what, cut=dict(self.cut), open=len(self._open))
 
+    def _descriptors_used_up(self, error: object) -> None:
+        self._evict(_EVICTED_AT_ONCE)
+        self.note("descriptors_used_up", error=str(error))
+
     def _loop_failed(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if context.get("message") == _NO_ACCEPT:  # asyncio says so a thousand times a second
-            self._evict(_EVICTED_AT_ONCE)
-            self.note("descriptors_used_up", error=str(context.get("exception")))
+            self._descriptors_used_up(context.get("exception"))
         elif self._before is not None:
             self._before(loop, context)
         else:
