@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib
+import importlib.util
 import json
 import sys
 import threading
 import time
 import traceback
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +32,15 @@ short turns in one round keep others waiting as one long turn does."""
 KEPT = 2_000
 """So many turns, times of lateness and collections are kept in all, the longest."""
 _DEPTH = 12
+_PROTOCOLS = (
+    ("armory.web.connections", "Connection", "connection_made"),
+    ("armory.web.connections", "Connection", "data_received"),
+    ("armory.web.connections", "Connection", "connection_lost"),
+    ("armory.http1.connection", "Connection", "buffer_updated"),
+    ("armory.http1.connection", "Connection", "connection_lost"),
+    ("armory.upstreams.transports.child", "_Pipe", "data_received"),
+)
+"""What uvloop calls itself: module, class, method."""
 _WAITING = ("wait", "select", "_worker", "_do_waitpid", "_connection_worker_thread")
 
 
@@ -78,42 +90,68 @@ class Turns:
 
     def start(self) -> None:
         """Watch the event loop of the main thread from now on."""
-        run = asyncio.Handle._run  # pyright: ignore[reportPrivateUsage]
-        main, turns = threading.main_thread(), self
+        self._watch_asyncio()
+        self._watch_uvloop()
+        gc.callbacks.append(self._collection)
+        threading.Thread(target=self._sample, daemon=True).start()
 
-        def timed(self: asyncio.Handle) -> None:
-            if threading.current_thread() is not main:
-                run(self)
-                return
-            if not turns._due:
-                turns.tick(asyncio.get_running_loop())
-            begun = turns._began = time.thread_time()
-            if turns._round_began is None:
-                turns._round_began = time.monotonic()
-            try:
-                run(self)
-            finally:
-                turns._began = None
-                took = time.thread_time() - begun
-                turns._round[_named(self)] += took
-                turns._handles += 1
-                if took > LONG_S:
-                    turns._turns.note(took, what=repr(self)[:300])
+    def timed(self, run: Callable[[], Any], callback: Any) -> Any:
+        """Run a turn of the loop's thread, and note what it takes."""
+        if self._began is not None or threading.current_thread() is not threading.main_thread():
+            return run()
+        if not self._due:
+            self.tick(asyncio.get_running_loop())
+        begun = self._began = time.thread_time()
+        if self._round_began is None:
+            self._round_began = time.monotonic()
+        try:
+            return run()
+        finally:
+            self._began = None
+            took = time.thread_time() - begun
+            self._round[_named(callback)] += took
+            self._handles += 1
+            if took > LONG_S:
+                self._turns.note(took, what=repr(callback)[:300])
 
-        asyncio.Handle._run = timed  # pyright: ignore[reportPrivateUsage]
+    def _watch_asyncio(self) -> None:
+        run, turns = asyncio.Handle._run, self  # pyright: ignore[reportPrivateUsage]
         once = asyncio.BaseEventLoop._run_once  # pyright: ignore
 
+        def timed(self: asyncio.Handle) -> None:
+            turns.timed(lambda: run(self), self._callback)  # pyright: ignore
+
         def round_(self: asyncio.BaseEventLoop) -> None:
-            if threading.current_thread() is not main:
+            if threading.current_thread() is not threading.main_thread():
                 once(self)  # pyright: ignore
                 return
             turns._round_began = None
             once(self)  # pyright: ignore
             turns._end_of_round()
 
+        asyncio.Handle._run = timed  # pyright: ignore[reportPrivateUsage]
         asyncio.BaseEventLoop._run_once = round_  # pyright: ignore
-        gc.callbacks.append(self._collection)
-        threading.Thread(target=self._sample, daemon=True).start()
+
+    def _watch_uvloop(self) -> None:
+        """Its handles are no Python: what they call is wrapped when it is handed in, and protocols,
+        which it calls itself, one by one.
+        """
+        if importlib.util.find_spec("uvloop") is None:
+            return
+        import uvloop
+
+        turns = self
+
+        class Watched(uvloop.Loop):
+            pass
+
+        for name, place in (("call_soon", 0), ("call_soon_threadsafe", 0), ("call_later", 1)):
+            setattr(Watched, name, _handing_in(turns, getattr(uvloop.Loop, name), place))
+        Watched.call_at = _handing_in(turns, uvloop.Loop.call_at, 1)
+        uvloop.new_event_loop = Watched
+        for module, cls, name in _PROTOCOLS:
+            owner = getattr(importlib.import_module(module), cls)
+            setattr(owner, name, _watched(turns, getattr(owner, name)))
 
     def _end_of_round(self) -> None:
         done, self._round = self._round, defaultdict(float)
@@ -139,6 +177,11 @@ class Turns:
         """Note how late a timer is, again and again, and what the process did meanwhile."""
         now, spent = time.monotonic(), time.process_time()
         late = now - self._due
+        if not isinstance(loop, asyncio.BaseEventLoop):  # uvloop does not tell where a round ends
+            self._round_began = self._due
+            if self._due and late > ROUND_S:
+                self._end_of_round()
+            self._round, self._handles = defaultdict(float), 0
         if self._due and late > LATE_S:
             seen, self._seen = self._seen, Counter()
             stacks = [stack for stack, _ in seen.most_common(2)]
@@ -186,13 +229,35 @@ class Turns:
         beside.replace(self._file)
 
 
+def _handing_in(turns: Turns, hand_in: Any, place: int) -> Any:
+    """A method of a loop that takes a callback as its argument at `place`."""
+
+    def handing_in(loop: Any, *arguments: Any, **more: Any) -> Any:
+        callback = arguments[place]
+
+        def timed(*given: Any) -> Any:
+            return turns.timed(lambda: callback(*given), callback)
+
+        return hand_in(loop, *arguments[:place], timed, *arguments[place + 1 :], **more)
+
+    return handing_in
+
+
+def _watched(turns: Turns, method: Any) -> Any:
+    """A method of a protocol, timed."""
+
+    def watched(*arguments: Any) -> Any:
+        return turns.timed(lambda: method(*arguments), method)
+
+    return watched
+
+
 def _shown(stack: list[traceback.FrameSummary]) -> str:
     return " < ".join(f"{s.name}:{_short(s)}" for s in reversed(stack))
 
 
-def _named(handle: asyncio.Handle) -> str:
+def _named(callback: Any) -> str:
     """What a turn runs: the coroutine of its task, or the function."""
-    callback: Any = handle._callback  # pyright: ignore
     task = getattr(callback, "__self__", None)
     if isinstance(task, asyncio.Task):
         callback = task.get_coro()  # pyright: ignore[reportUnknownMemberType]
