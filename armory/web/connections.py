@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import structlog
@@ -17,6 +18,7 @@ from aiohttp.web_server import Server
 
 from armory.web.arriving import Bodies, of_whom_most_is_held
 from armory.web.descriptors import used_up
+from armory.web.endings import Endings
 from armory.web.exchanges import Exchanges
 from armory.web.settings import RESERVED, ListenSettings
 
@@ -108,7 +110,7 @@ class Connection(Exchanges):
     def connection_lost(self, exc: BaseException | None) -> None:
         """As asyncio's."""
         self._all.lost(self)
-        super().connection_lost(exc)
+        self._all.endings.add(partial(super().connection_lost, exc))
 
     def data_received(self, data: bytes) -> None:
         """As asyncio's."""
@@ -189,6 +191,7 @@ class Connections:
     Attributes:
         loop: the event loop.
         cut: connections that were cut so far, by reason.
+        endings: what is left to do for connections that are lost.
         late_s: how long a connection that waits for a request is left open at the end, in seconds.
     """
 
@@ -196,6 +199,7 @@ class Connections:
         self.loop = asyncio.get_running_loop()
         self.cut: dict[str, int] = {}
         self.late_s = LATE_S
+        self.endings = Endings()
         self._limits = limits
         self._capacity = limits.capacity
         self._server = server
