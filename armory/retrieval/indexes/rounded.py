@@ -70,8 +70,6 @@ class Rounded:
             part = slice(start, start + _BLOCK)
             self._scale[part], first, second = bytes_of(segments.matrix.take(places[part], 0))
             matrix[:, 0, part], matrix[:, 1, part] = first.T, second.T
-        # what the zero point of queries adds to the products
-        self._zero = matrix.sum(0, dtype=np.int32) * (QUERY_ZERO * (QUERY_FINER + 1))
         self._session, self._held = multiplier(matrix.reshape(segments.dimension, 2 * count))
 
     def best(self, queries: FloatArray) -> FloatArray:
@@ -86,11 +84,10 @@ class Rounded:
             return np.concatenate([self._products(queries[i : i + few]) for i in parts])
         rows, step = halves(queries)
         products = multiplied(self._session, {"queries": rows})
-        products = products.reshape(2, len(queries), *self._zero.shape)
+        products = products.reshape(2, len(queries), 2, len(self._scale))
         joined = products[0]
         joined *= np.int32(QUERY_FINER)
         joined += products[1]
-        joined -= self._zero
         found = joined[:, 1].astype(np.float32)
         found *= np.float32(1 / FINER)
         found += joined[:, 0]
@@ -159,7 +156,8 @@ def unpacked() -> Any:
 
 
 def multiplier(matrix: NDArray[np.int8]) -> tuple[Any, Any]:
-    """What multiplies rows of unsigned bytes with a (d, N) matrix, and what to keep beside it.
+    """What multiplies rows of unsigned bytes, less `QUERY_ZERO`, with a (d, N) matrix, and what to
+    keep beside it.
 
     Most processors get a packed copy; where there is none, the matrix itself is read.
 
@@ -196,13 +194,17 @@ def _model(dimension: int | str, count: int | str) -> bytes:
     """`products = MatMulInteger(queries, matrix)` as ONNX, a protocol buffer.
 
     (m, d) uint8 times (d, N) int8 is (m, N) int32. The matrix is not in it: of a known size, it is
-    given with the options, which copies it once less; else it comes with the queries.
+    given with the options, which copies it once less, and `QUERY_ZERO` is taken off the queries;
+    else it comes with the queries.
     """
     uint8, int8, int32, external = 2, 3, 6, 1
-    node = _field(1, b"queries") + _field(1, b"matrix") + _field(2, b"products")
-    node += _field(4, b"MatMulInteger")
+    fixed = isinstance(dimension, int) and isinstance(count, int)
+    node = _field(1, b"queries") + _field(1, b"matrix") + (_field(1, b"zero") if fixed else b"")
+    node += _field(2, b"products") + _field(4, b"MatMulInteger")
     graph = _field(1, node) + _field(2, b"rounded")
     if isinstance(dimension, int) and isinstance(count, int):
+        zero = _field(2, uint8) + _field(8, b"zero") + _field(9, bytes([QUERY_ZERO]))
+        graph += _field(5, zero)
         matrix = _field(1, dimension) + _field(1, count) + _field(2, int8) + _field(8, b"matrix")
         place = _field(1, b"location") + _field(2, b"given with the options")
         graph += _field(5, matrix + _field(13, place) + _field(14, external))

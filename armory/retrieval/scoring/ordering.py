@@ -9,20 +9,24 @@ import numpy as np
 from numpy.typing import NDArray
 
 _MAGNITUDE = np.int32(0x7FFFFFFF)
+_BITS = 32
+_POSITION = (1 << _BITS) - 1
 
 
 def descending(values: NDArray[np.float32]) -> NDArray[np.int64]:
     """Positions of the values, greatest first, ties in order of position. No NaN.
 
-    The same as a stable sort of the negated values, which costs three to ten times as much: the
-    bits of a float count as an integer does, and integers of 16 bits are sorted stably without
-    comparing them, first by the lower half, then by the upper one.
+    The same as a stable sort of the negated values, which costs three to nine times as much: the
+    bits of a float count as an integer does, and with the position behind them all integers differ,
+    so that they may be sorted by what is quick and not stable.
     """
     bits = np.subtract(np.float32(0.0), values, dtype=np.float32).view(np.int32)
     keys = bits >> 31  # of negative floats the magnitude bits count downwards
     keys &= _MAGNITUDE
     keys ^= bits
-    order = keys.astype(np.uint16).argsort(kind="stable")
-    keys >>= 16
-    upper = keys.astype(np.int16)[order]
-    return order[upper.argsort(kind="stable")]
+    placed = keys.astype(np.int64)
+    placed <<= _BITS
+    placed |= np.arange(len(values))
+    placed.sort()
+    placed &= _POSITION
+    return placed

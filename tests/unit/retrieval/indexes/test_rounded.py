@@ -10,7 +10,7 @@ import pytest
 from armory.errors import BackendError
 from armory.retrieval.indexes.base import Segments
 from armory.retrieval.indexes.exact import ExactIndex, ExactView
-from armory.retrieval.indexes.rounded import Rounded, multiplier, worth
+from armory.retrieval.indexes.rounded import QUERY_ZERO, Rounded, multiplier, worth
 from armory.retrieval.ports import FloatArray, Row, VectorHits
 
 pytestmark = pytest.mark.anyio
@@ -111,7 +111,7 @@ def test_a_refusal_is_one_of_the_store(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_products_outlive_the_matrix_that_they_were_made_of() -> None:
     matrix = np.random.default_rng(0).integers(-127, 128, (DIM, 300), np.int8)
     rows = np.random.default_rng(1).integers(1, 128, (3, DIM), np.uint8)
-    wanted = rows.astype(np.int32) @ matrix.astype(np.int32)
+    wanted = (rows.astype(np.int32) - QUERY_ZERO) @ matrix.astype(np.int32)
     session, _ = multiplier(matrix)
     matrix[:] = 0
     np.testing.assert_array_equal(session.run(None, {"queries": rows})[0], wanted)
@@ -122,7 +122,8 @@ def test_bytes_do_not_overflow_where_pairs_are_added_in_16_bits() -> None:
     matrix[:, ::2] = -127
     rows = np.full((2, DIM), 127, np.uint8)
     found = multiplier(matrix)[0].run(None, {"queries": rows})[0]
-    np.testing.assert_array_equal(found, rows.astype(np.int32) @ matrix.astype(np.int32))
+    wanted = (rows.astype(np.int32) - QUERY_ZERO) @ matrix.astype(np.int32)
+    np.testing.assert_array_equal(found, wanted)
 
 
 def test_few_vectors_and_other_processors_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
