@@ -10,7 +10,6 @@ import itertools
 import math
 import re
 from collections.abc import Iterable
-from functools import lru_cache
 
 from armory.retrieval.lexical.text import terms
 
@@ -77,30 +76,54 @@ def clauses(text: str) -> list[tuple[int, int]]:
 _STARTS = re.compile(rf"(?:{_VERB})\b", re.IGNORECASE)
 
 
-@lru_cache(maxsize=2 * _NAMES)
-def _name_terms(name: str) -> tuple[frozenset[str], ...]:
-    """The terms of a name as it is written and in lower case, where those differ; none empty."""
-    lower = name.lower()
-    written = frozenset(terms(name))
-    found = dict.fromkeys((written, written if lower == name else frozenset(terms(lower))))
-    return tuple(words for words in found if words)
+class _Names:
+    """Names taken apart, found by the terms in them: a query asks for its own terms, not for each
+    of the names that it may say. Grows only; whoever finds a name known finds all of it.
+    """
+
+    def __init__(self) -> None:
+        self.known: dict[str, tuple[frozenset[str], ...]] = {}
+        self.holding: dict[str, list[str]] = {}
+
+    def read(self, name: str) -> None:
+        """Take a name apart, as it is written and in lower case, where those differ."""
+        lower = name.lower()
+        written = frozenset(terms(name))
+        found = dict.fromkeys((written, written if lower == name else frozenset(terms(lower))))
+        words = tuple(some for some in found if some)
+        for some in words:
+            self.holding.setdefault(min(some), []).append(name)
+        self.known[name] = words
+
+
+_read = _Names()
 
 
 def read_names(names: Iterable[str]) -> None:
     """Take names apart that queries may say, so that no query waits for it."""
     for name in itertools.islice(names, _NAMES):
-        _name_terms(name)
+        if name not in _read.known:
+            _room().read(name)
+
+
+def _room() -> _Names:
+    """The names that were read, where one more may be read; of too many none is kept."""
+    global _read
+    if len(_read.known) >= 2 * _NAMES:
+        _read = _Names()
+    return _read
 
 
 def named(query: str, names: Iterable[str]) -> set[str]:
     """The names that the query says in full: servers ("with GitHub") or categories."""
+    asked = set(names)
     said = {*terms(query), *terms(query.lower())}
-    found: set[str] = set()
-    for name in names:
-        for words in _name_terms(name):
-            if words <= said:
-                found.add(name)
-    return found
+    read = _room()
+    for name in asked:
+        if name not in read.known:
+            read.read(name)
+    held = {name for term in said for name in read.holding.get(term, ())}
+    return {name for name in held & asked if any(words <= said for words in read.known[name])}
 
 
 _REQUEST = re.compile(

@@ -31,3 +31,13 @@ def test_no_query_reads_a_server_or_a_category(monkeypatch: pytest.MonkeyPatch) 
     names = [n for t in tools for n in (t.server, t.server_title, t.category or "")]
     assert intents.named(query, names) == {"Alpha3", "Beta4 Box", "gamma5"}
     assert set(read) <= {query}
+
+
+def test_names_are_found_after_more_were_read_than_are_kept(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(intents, "_NAMES", 2)
+    for i in range(9):
+        names = {f"Alpha{i}", "Beta Box", f"Gamma{i}"}
+        assert intents.named(f"ask alpha{i} or beta box", names) == {f"Alpha{i}", "Beta Box"}
+        assert intents.named(f"ask alpha{i} or beta box", {"Beta Box"}) == {"Beta Box"}
