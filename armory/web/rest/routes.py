@@ -42,13 +42,13 @@ Text = Annotated[str, AfterValidator(storable)]
 class Shape(BaseModel):
     """A JSON object of the API: unknown members are refused."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", defer_build=True)
 
 
 class Answer(BaseModel):
     """A JSON object that the API answers with."""
 
-    model_config = ConfigDict(extra="allow")
+    model_config = ConfigDict(extra="allow", defer_build=True)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
