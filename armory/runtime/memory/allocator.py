@@ -11,6 +11,8 @@ import os
 import sys
 from collections.abc import Callable
 
+from armory.runtime.memory.file_pages import file_bytes, let_go
+
 LARGE_BYTES = 2 << 20
 """Buffers from this size on are memory of their own, which goes back with them."""
 TOP_BYTES = 4 << 20
@@ -18,6 +20,11 @@ TOP_BYTES = 4 << 20
 FREE_BYTES = 24 << 20
 """From so much on what is free between what is in use is given back, if as much memory came since
 that was done last."""
+LOADED_BYTES = 12 << 20
+"""Where so much came of files, what is mapped of them is let go of: libraries that were loaded. Twice
+as much the next time, as with a model, and so on: what is in use comes back, and may stay."""
+STILL_BYTES = 1 << 20
+"""Less than that within one look, and whatever was loaded is there."""
 LOOK_S = 2.0
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
@@ -60,11 +67,18 @@ def free_bytes() -> int:
 
 async def keep_small() -> None:
     """Until cancelled, give back what is free between what is in use: the heap of an hour in which
-    large answers came and went is half empty, and never ends below its last small object.
+    large answers came and went is half empty, and never ends below its last small object. What was
+    mapped of files is let go of once whatever was loaded is there (`file_pages`).
     """
     least = resident_bytes()
+    mapped, kept, loaded = file_bytes(), 0, LOADED_BYTES
     while True:
         await asyncio.sleep(LOOK_S)
+        last, mapped = mapped, file_bytes()
+        if mapped - kept >= loaded and mapped - last < STILL_BYTES:
+            await asyncio.to_thread(let_go)
+            mapped = kept = file_bytes()
+            loaded *= 2
         least = min(least, now := resident_bytes())
         if now - least >= FREE_BYTES and free_bytes() >= FREE_BYTES:
             await asyncio.to_thread(give_back)
