@@ -21,8 +21,8 @@ FREE_BYTES = 24 << 20
 """From so much on what is free between what is in use is given back, if as much memory came since
 that was done last."""
 LOADED_BYTES = 12 << 20
-"""Where so much came of files, what is mapped of them is let go of: libraries that were loaded. Twice
-as much the next time, as with a model, and so on: what is in use comes back, and may stay."""
+"""Where so much came of files, what is mapped of them is let go of: libraries that were loaded.
+Twice as much the next time, as with a model, and so on: what is in use comes back, and may stay."""
 STILL_BYTES = 1 << 20
 """Less than that within one look, and whatever was loaded is there."""
 LOOK_S = 2.0
