@@ -183,6 +183,25 @@ def sizing() -> str | None:
     return _markdown([*head, "listing CPU ms", "call CPU ms"], rows) + "\n\n" + words
 
 
+def light() -> str | None:
+    """Memory of an idle gateway, processor time of commands."""
+    found = _read("light.json")
+    if found is None:
+        return None
+    shown = found["demonstration"]
+    names = {"first_start": "after its first start", "again_start": "after a restart"}
+    names |= {"after_a_query": "after a restart and a query"}
+    idle = [(f"demonstration, {text}", shown[key]) for key, text in names.items()]
+    if many := found.get("many"):
+        keys = list(names)[:2]
+        idle += [(f"{many['tools']:,} tools, {names[key]}", many[key]) for key in keys]
+    figures = ("rss_mb", "own_mb", "files_mb", "peak_mb")
+    memory = [[text, *(f"{of[key]:.0f}" for key in figures)] for text, of in idle]
+    spent = [[f"`{name}`", f"{seconds:.2f}"] for name, seconds in shown["cpu_s"].items()]
+    head = ["idle", "resident MB", "its own", "of files", "most MB"]
+    return _markdown(head, memory) + "\n\n" + _markdown(["command", "CPU s"], spent)
+
+
 def quality() -> str | None:
     """Recall@5 by set and ranker."""
     found = _read("quality/results.json")
@@ -221,6 +240,7 @@ TABLES: dict[str, Callable[[], str | None]] = {
     "soak": soak,
     "disturbance": disturbance,
     "sizing": sizing,
+    "light": light,
     "quality": quality,
     "catalog-sizes": catalog_sizes,
     "livemcp": livemcp,
