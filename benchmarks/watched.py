@@ -1,7 +1,7 @@
 """What watching costs: CPU of the gateway for a call with nothing watched, traces, the audit.
 
 `python -m benchmarks.watched [--before CHECKOUT] [--minutes N | --instructions] [--calls N]
-[--starts N] [--only WAY …] [--out FILE]`.
+[--loop NAME] [--starts N] [--only WAY …] [--out FILE]`.
 
 One gateway for each way runs beside the others; short rounds of calls go to each in turn, in an
 order that moves on by one with each round, so that whatever else the machine does falls on all
@@ -96,6 +96,7 @@ def ways(
         "traces_1_percent_no_metrics": Way(
             {**sampled, "OTEL_TRACES_SAMPLER_ARG": "0.01", "OTEL_METRICS_EXPORTER": "none"}, {}
         ),
+        "metrics": Way({**otel, "OTEL_TRACES_EXPORTER": "none"}, {}),
         "traces_all": Way(otel, {}),
         "audit_file": Way({}, {"to": "audit.jsonl"}),
         "audit_database": Way({}, {"to": "database"}),
@@ -156,11 +157,19 @@ class Gateway:
 
 @contextlib.asynccontextmanager
 async def running(
-    way: Way, upstream: str, folder: Path, below: Sequence[str] = ()
+    way: Way, upstream: str, folder: Path, loop: str, below: Sequence[str] = ()
 ) -> AsyncGenerator[Gateway]:
-    """A gateway in a process of its own, until the context ends; `below` is a command before it."""
+    """A gateway in a process of its own, until the context ends.
+
+    Args:
+        way: what is watched.
+        upstream: URL of the upstream that it calls.
+        folder: where it runs.
+        loop: the event loop, as `server.event_loop` names it.
+        below: a command before it.
+    """
     config = {
-        "server": {"port": 0},
+        "server": {"port": 0, "event_loop": loop},
         "upstreams": {"web": {"url": upstream}},
         "tool_rag": {"enabled": False},
         **({"observability": {"audit": dict(way.audit)}} if way.audit else {}),
@@ -224,6 +233,7 @@ async def measured(arguments: argparse.Namespace) -> dict[str, object]:
         "bars": bars({name: statistics.median(t) for name, t in took.items()}, took),
         "armory": armory_version(),
         "python": sys.version.split()[0],
+        "event_loop": arguments.loop,
         "machine": f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
         "rounds": len(base),
         "starts": arguments.starts,
@@ -243,7 +253,9 @@ async def rounds(arguments: argparse.Namespace, took: dict[str, list[float]]) ->
         http = await stack.enter_async_context(aiohttp.ClientSession())
         found = ways(collector.url, arguments.before, arguments.only)
         gateways = {
-            name: await stack.enter_async_context(running(way, upstream.url, _made(folder / name)))
+            name: await stack.enter_async_context(
+                running(way, upstream.url, _made(folder / name), arguments.loop)
+            )
             for name, way in found.items()
         }
         for gateway in gateways.values():
@@ -310,7 +322,7 @@ async def counted(arguments: argparse.Namespace) -> dict[str, object]:
                 never = {**way.environ, "OTEL_TRACES_SAMPLER_ARG": "0.0"}
                 way, name = Way(never, {}), name.replace("1_percent", "none_kept")
             own = _made(folder / name)
-            async with running(way, upstream.url, own, _CALLGRIND) as gateway:
+            async with running(way, upstream.url, own, arguments.loop, _CALLGRIND) as gateway:
                 await calls(http, gateway.url, count)
                 idle, seconds = await gateway.instructions(own, asyncio.sleep(_IDLE_S))
                 few, few_s = await gateway.instructions(own, calls(http, gateway.url, count))
@@ -322,6 +334,7 @@ async def counted(arguments: argparse.Namespace) -> dict[str, object]:
         "bars": bars(found),
         "armory": armory_version(),
         "python": sys.version.split()[0],
+        "event_loop": arguments.loop,
         "calls": count,
         "thousand_instructions_a_call": {name: round(value, 1) for name, value in found.items()},
         "to_off": {name: round(value / found["off"], 3) for name, value in found.items()},
@@ -336,6 +349,7 @@ def main() -> None:
     parser.add_argument("--calls", type=int, default=240, help="of one round, to one gateway")
     parser.add_argument("--starts", type=int, default=4, help="of the gateways")
     parser.add_argument("--only", action="append", help="a way to be measured beside `off`")
+    parser.add_argument("--loop", default="uvloop", help="the event loop of the gateways")
     parser.add_argument("--instructions", action="store_true", help="count them, by callgrind")
     parser.add_argument("--out", type=Path)
     arguments = parser.parse_args()

@@ -76,6 +76,26 @@ class Durations(Protocol):
         """
         ...
 
+    def record_both(self, both: Hashable, server_s: float, client_s: float) -> bool:
+        """Count a client's request and the one that it became; False: nothing stands for the two.
+
+        Args:
+            both: as `stand_for` was told it.
+            server_s: how long the client waited.
+            client_s: how long the upstream took.
+        """
+        ...
+
+    def stand_for(self, both: Hashable, server: Hashable, client: Hashable) -> None:
+        """Have one key stand for two series from now on, where something stands for each.
+
+        Args:
+            both: the key.
+            server: what stands for the one of the client's request, as `record` was told it.
+            client: likewise for the one of the request upstream.
+        """
+        ...
+
 
 class _Told(list[float]):
     """Durations of one series that are not counted yet."""
@@ -128,6 +148,7 @@ class Buckets:
         self._lock = Lock()
         self._told: dict[str, dict[Series, _Told]] = {name: {} for name in NAMES}
         self._usual: dict[Hashable, _Told] = {}
+        self._both: dict[Hashable, tuple[_Told, _Told]] = {}
         self._points: dict[str, dict[Series, _Point]] = {name: {} for name in NAMES}
 
     def record(
@@ -153,6 +174,28 @@ class Buckets:
             self._count_full(told)
         return True
 
+    def record_both(self, both: Hashable, server_s: float, client_s: float) -> bool:
+        """As `Durations.record_both`."""
+        told = self._both.get(both)
+        if told is None:
+            return False
+        server, client = told
+        server.append(server_s)
+        client.append(client_s)
+        if len(server) >= AT_ONCE:
+            self._count_full(server)
+        if len(client) >= AT_ONCE:
+            self._count_full(client)
+        return True
+
+    def stand_for(self, both: Hashable, server: Hashable, client: Hashable) -> None:
+        """As `Durations.stand_for`."""
+        of_server, of_client = self._usual.get(server), self._usual.get(client)
+        if of_server is not None and of_client is not None:
+            if len(self._both) >= LIMIT:
+                self._both.clear()
+            self._both[both] = of_server, of_client
+
     def _begun(self, name: str, series: Series) -> _Told:
         """The list of a series that has none."""
         lists = self._told[name]
@@ -161,6 +204,7 @@ class Buckets:
                 self._fold()
                 lists.clear()
                 self._usual.clear()
+                self._both.clear()
             return lists.setdefault(series, _Told(name, series))
 
     def _count_full(self, told: _Told) -> None:
@@ -338,6 +382,13 @@ class Instruments:
     def record_usual(self, usual: Hashable, seconds: float) -> bool:
         """As `Durations.record_usual`: the SDK knows nothing that stands for a series."""
         return False
+
+    def record_both(self, both: Hashable, server_s: float, client_s: float) -> bool:
+        """As `Durations.record_both`, likewise."""
+        return False
+
+    def stand_for(self, both: Hashable, server: Hashable, client: Hashable) -> None:
+        """As `Durations.stand_for`: nothing stands for any."""
 
 
 def labels(series: Series) -> Attributes:

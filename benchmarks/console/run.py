@@ -80,7 +80,7 @@ async def fast_path(packages: Path, rounds: int, count: int) -> dict[str, Any]:
             (folder / name).mkdir()
             way = Way({}, {}, config=_CONFIG)
             gateways[name] = await stack.enter_async_context(
-                running(way, upstream.url, folder / name)
+                running(way, upstream.url, folder / name, "asyncio")
             )
             await calls(http, gateways[name].url, count)
         base = gateways["open"].url.removesuffix("/mcp")
