@@ -159,14 +159,8 @@ class Gateway:
 async def running(
     way: Way, upstream: str, folder: Path, loop: str, below: Sequence[str] = ()
 ) -> AsyncGenerator[Gateway]:
-    """A gateway in a process of its own, until the context ends.
-
-    Args:
-        way: what is watched.
-        upstream: URL of the upstream that it calls.
-        folder: where it runs.
-        loop: the event loop, as `server.event_loop` names it.
-        below: a command before it.
+    """A gateway in a process of its own, until the context ends; `loop` is its event loop, `below`
+    a command before it.
     """
     config = {
         "server": {"port": 0, "event_loop": loop},

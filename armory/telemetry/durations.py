@@ -13,10 +13,9 @@ from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Mapping
 from functools import reduce
 from operator import add
-from threading import Event, Lock, Thread
+from threading import Lock
 from typing import Any, Protocol
 
-import structlog
 from opentelemetry.context import Context
 from opentelemetry.metrics import Meter
 from opentelemetry.sdk.metrics.export import (
@@ -24,22 +23,14 @@ from opentelemetry.sdk.metrics.export import (
     Histogram,
     HistogramDataPoint,
     Metric,
-    MetricExporter,
-    MetricsData,
-    ResourceMetrics,
-    ScopeMetrics,
 )
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from armory.telemetry import conventions as c
 from armory.telemetry.conventions import Series
 
-_log = structlog.get_logger(__name__)
 TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
 AGGREGATION = "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION"
 EXPONENTIAL = "base2_exponential_bucket_histogram"
-INTERVAL, TIMEOUT = "OTEL_METRIC_EXPORT_INTERVAL", "OTEL_METRIC_EXPORT_TIMEOUT"
 NAMES = (*c.DURATION.values(), *c.SESSION_DURATION.values())
 DESCRIPTION = "Duration, as the MCP semantic conventions define it."
 LIMIT = 2_000
@@ -287,72 +278,6 @@ def _exported(
         min=shortest,
         max=longest,
     )
-
-
-class Exporting:
-    """Exports the histograms every now and then, from a thread of its own.
-
-    Args:
-        exporter: sends them.
-        buckets: has them.
-        resource: who it is about.
-        scope: name and version of what measures.
-        environ: says how often, and how long sending may take.
-    """
-
-    def __init__(
-        self,
-        exporter: MetricExporter,
-        buckets: Buckets,
-        resource: Resource,
-        scope: InstrumentationScope,
-        environ: Mapping[str, str] = os.environ,
-    ) -> None:
-        self._exporter = exporter
-        self._buckets = buckets
-        self._resource = resource
-        self._scope = scope
-        self._every_s = _milliseconds(environ, INTERVAL, 60_000) / 1_000
-        self._timeout_ms = _milliseconds(environ, TIMEOUT, 30_000)
-        self._sending = Lock()
-        self._ended = Event()
-        self._thread = Thread(target=self._run, name="export metrics", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._ended.wait(self._every_s):
-            self.force_flush(self._timeout_ms)
-
-    def force_flush(self, timeout_millis: float) -> None:
-        """Export what there is to export now."""
-        with self._sending:
-            metrics = self._buckets.taken()
-            if not metrics:
-                return
-            scoped = ScopeMetrics(self._scope, metrics, "")
-            about = ResourceMetrics(self._resource, [scoped], self._resource.schema_url)
-            try:
-                self._exporter.export(MetricsData([about]), timeout_millis=timeout_millis)
-            except Exception as error:  # noqa: BLE001 the next ones shall be sent all the same
-                _log.error("metrics_not_exported", error=repr(error), exc_info=True)
-
-    def shutdown(self) -> None:
-        """Export no more."""
-        self._ended.set()
-        self._exporter.shutdown()
-        self._thread.join()
-
-
-def _milliseconds(environ: Mapping[str, str], variable: str, default: float) -> float:
-    text = environ.get(variable, "").strip()
-    try:
-        value = float(text) if text else default
-    except ValueError:
-        value = 0.0
-    if 0.0 < value < float("inf"):
-        return value
-    _log.warning("milliseconds_unknown", variable=variable, value=text, instead=default)
-    return default
 
 
 class Instruments:
