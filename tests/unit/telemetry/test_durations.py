@@ -10,6 +10,7 @@ from opentelemetry.sdk.metrics import Histogram as Instrument
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
+    HistogramDataPoint,
     InMemoryMetricReader,
     MetricExporter,
     MetricExportResult,
