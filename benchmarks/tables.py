@@ -71,6 +71,12 @@ def load_all() -> str | None:
     return load_table(found["rows"]) + listed
 
 
+def loops() -> str | None:
+    """Armory on either event loop, and as it was, beside the bare proxy and nginx."""
+    found = _read("load/loops.json")
+    return None if found is None else load_table(found["rows"])
+
+
 def lists() -> str | None:
     """Filtered lists by catalog size."""
     found = _read("load/lists.json")
@@ -236,6 +242,7 @@ def rrb() -> str | None:
 TABLES: dict[str, Callable[[], str | None]] = {
     "load": load,
     "load-all": load_all,
+    "load-loops": loops,
     "lists": lists,
     "soak": soak,
     "disturbance": disturbance,

@@ -71,7 +71,7 @@ class ObservedPool:
         started = time.perf_counter()
         try:
             reply = await self._pool.request(server, owner, call)
-        except (ArmoryError, asyncio.CancelledError) as error:
+        except BaseException as error:
             self._ended(server, operation, call, span, started, None, error)
             raise
         if operation is None or span is not None or not succeeded(reply):
@@ -103,7 +103,7 @@ class ObservedPool:
         if isinstance(error, ArmoryError):
             failure, why = error.code, error.message
         elif error is not None:
-            failure = "cancelled"
+            failure = "cancelled" if isinstance(error, asyncio.CancelledError) else c.OTHER
         if operation is not None:
             operation.failure = failure
         tracing = self._tracing
