@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from armory.domain.catalog import ServerLists
@@ -69,51 +69,33 @@ class ObservedPool:
             operation.upstream = server
         span = None if tracing is None else _begun(tracing, operation, call)
         started = time.perf_counter()
+        reply: Reply | None = None
+        failure, why = None, ""
         try:
             reply = await self._pool.request(server, owner, call)
-        except BaseException as error:
-            self._ended(server, operation, call, span, started, None, error)
-            raise
-        if operation is None or span is not None or not succeeded(reply):
-            self._ended(server, operation, call, span, started, reply)
+            if not succeeded(reply):
+                failure = failure_of(reply)
             return reply
-        operation.failure = None
-        if call.sent is not None:  # its duration is wanted
-            if operation.gathers:
-                operation.gathers = False
-                operation.call, operation.call_address = call, self._address(server)
-                operation.call_s = time.perf_counter() - started
-            else:
-                self._ended(server, operation, call, span, started, reply)
-        return reply
-
-    def _ended(
-        self,
-        server: str,
-        operation: Operation | None,
-        call: Call,
-        span: Span | None,
-        started: float,
-        reply: Reply | None,
-        error: BaseException | None = None,
-    ) -> None:
-        """Note how a request upstream ended: with `reply`, or with `error`."""
-        seconds = time.perf_counter() - started
-        failure, why = None if reply is None else failure_of(reply), ""
-        if isinstance(error, ArmoryError):
+        except ArmoryError as error:
             failure, why = error.code, error.message
-        elif error is not None:
-            failure = "cancelled" if isinstance(error, asyncio.CancelledError) else c.OTHER
-        if operation is not None:
-            operation.failure = failure
-        tracing = self._tracing
-        if tracing is None or call.sent is None:
-            return
-        address, status = self._address(server), _status(reply)
-        if tracing.durations is not None:
-            count_call(tracing.durations, seconds, call, address, failure, status)
-        if span is not None:
-            tracing.finish(span, _facts(call, status, address), failure, why)
+            raise
+        except asyncio.CancelledError:
+            failure = "cancelled"
+            raise
+        finally:
+            if operation is not None:
+                operation.failure = failure
+            if tracing is not None and call.sent is not None:
+                seconds = time.perf_counter() - started
+                address, durations = self._address(server), tracing.durations
+                usual = (address, call.method, call.name_header, call.sent.version)
+                if durations is not None and (
+                    failure is not None or not durations.record_usual(usual, seconds)
+                ):
+                    _measured(durations, seconds, call, failure, _status(reply), usual)
+                if span is not None:
+                    facts = _facts(call, _status(reply), address)
+                    tracing.finish(span, facts, failure, why)
 
     async def set_subscriptions(
         self, server: str, owner: Owner, uris: frozenset[str], again: str | None = None
@@ -201,40 +183,23 @@ def _status(reply: Reply | None) -> str | None:
     return None if reply is None or reply.error is None else str(code_of(reply.error))
 
 
-def count_call(
+def _measured(
     durations: Durations,
     seconds: float,
     call: Call,
-    address: Address,
-    failure: str | None = None,
-    status: str | None = None,
-) -> Hashable:
-    """Count how long a request upstream took.
-
-    Args:
-        durations: takes it.
-        seconds: how long.
-        call: the request, which was sent.
-        address: where it went.
-        failure: its `error.type`; None: it went well.
-        status: code of the JSON-RPC error that came; None: none did.
-
-    Returns:
-        What may stand for its series, as `Durations.record` has it.
-    """
-    version, name = (call.sent or UNSENT).version, call.name_header
-    usual = (address, call.method, name, version)
-    if failure is None and durations.record_usual(usual, seconds):
-        return usual
-    host, port = address
+    failure: str | None,
+    status: str | None,
+    usual: tuple[Address, str, str | None, str | None],
+) -> None:
+    """Count what is not counted under what is usual, which stands for it from now on."""
+    (host, port), method, name, version = usual
     kind, about = _about(call)
     if kind == "resource":
         about = None
     transport = "pipe" if host is None else "tcp"
-    series = c.Series(call.method, kind, about, failure, status, version, transport, host, port)
+    series = c.Series(method, kind, about, failure, status, version, transport, host, port)
     stands = failure is None and name == about
     durations.record(_DURATION, seconds, series, usual if stands else None)
-    return usual
 
 
 def _facts(call: Call, status: str | None, address: Address) -> dict[str, Any]:

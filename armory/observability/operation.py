@@ -26,12 +26,6 @@ class Operation(msgspec.Struct, eq=False, gc=False):
         upstream: key of the upstream that it went to last, and that answered or failed as
             `failure` says; empty: none.
         failure: `tool_error`, a JSON-RPC code or an error's own code; None: it went well.
-        gathers: whether whoever serves it will count the duration of a request that went to an
-            upstream, which is left in the three below: both sides are counted with one look-up.
-            Of one request, the first that goes well: the others are counted where they end.
-        call: that request, a `Call`; None: none was left.
-        call_s: how long it took.
-        call_address: where its upstream is.
     """
 
     traceparent: str = ""
@@ -41,10 +35,6 @@ class Operation(msgspec.Struct, eq=False, gc=False):
     baggage: str | None = None
     upstream: str = ""
     failure: str | None = None
-    gathers: bool = False
-    call: Any = None
-    call_s: float = 0.0
-    call_address: Any = None
 
     @property
     def trace_id(self) -> str:

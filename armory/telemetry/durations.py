@@ -13,9 +13,10 @@ from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Mapping
 from functools import reduce
 from operator import add
-from threading import Lock
+from threading import Event, Lock, Thread
 from typing import Any, Protocol
 
+import structlog
 from opentelemetry.context import Context
 from opentelemetry.metrics import Meter
 from opentelemetry.sdk.metrics.export import (
@@ -23,14 +24,22 @@ from opentelemetry.sdk.metrics.export import (
     Histogram,
     HistogramDataPoint,
     Metric,
+    MetricExporter,
+    MetricsData,
+    ResourceMetrics,
+    ScopeMetrics,
 )
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
 from armory.telemetry import conventions as c
 from armory.telemetry.conventions import Series
 
+_log = structlog.get_logger(__name__)
 TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
 AGGREGATION = "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION"
 EXPONENTIAL = "base2_exponential_bucket_histogram"
+INTERVAL, TIMEOUT = "OTEL_METRIC_EXPORT_INTERVAL", "OTEL_METRIC_EXPORT_TIMEOUT"
 NAMES = (*c.DURATION.values(), *c.SESSION_DURATION.values())
 DESCRIPTION = "Duration, as the MCP semantic conventions define it."
 LIMIT = 2_000
@@ -64,26 +73,6 @@ class Durations(Protocol):
         Args:
             usual: as `record` was told it. Less than a series is found in less time.
             seconds: how long it took.
-        """
-        ...
-
-    def record_both(self, both: Hashable, server_s: float, client_s: float) -> bool:
-        """Count a client's request and the one that it became; False: nothing stands for the two.
-
-        Args:
-            both: as `stand_for` was told it.
-            server_s: how long the client waited.
-            client_s: how long the upstream took.
-        """
-        ...
-
-    def stand_for(self, both: Hashable, server: Hashable, client: Hashable) -> None:
-        """Have one key stand for two series from now on, where something stands for each.
-
-        Args:
-            both: the key.
-            server: what stands for the one of the client's request, as `record` was told it.
-            client: likewise for the one of the request upstream.
         """
         ...
 
@@ -139,7 +128,6 @@ class Buckets:
         self._lock = Lock()
         self._told: dict[str, dict[Series, _Told]] = {name: {} for name in NAMES}
         self._usual: dict[Hashable, _Told] = {}
-        self._both: dict[Hashable, tuple[_Told, _Told]] = {}
         self._points: dict[str, dict[Series, _Point]] = {name: {} for name in NAMES}
 
     def record(
@@ -165,28 +153,6 @@ class Buckets:
             self._count_full(told)
         return True
 
-    def record_both(self, both: Hashable, server_s: float, client_s: float) -> bool:
-        """As `Durations.record_both`."""
-        told = self._both.get(both)
-        if told is None:
-            return False
-        server, client = told
-        server.append(server_s)
-        client.append(client_s)
-        if len(server) >= AT_ONCE:
-            self._count_full(server)
-        if len(client) >= AT_ONCE:
-            self._count_full(client)
-        return True
-
-    def stand_for(self, both: Hashable, server: Hashable, client: Hashable) -> None:
-        """As `Durations.stand_for`."""
-        of_server, of_client = self._usual.get(server), self._usual.get(client)
-        if of_server is not None and of_client is not None:
-            if len(self._both) >= LIMIT:
-                self._both.clear()
-            self._both[both] = of_server, of_client
-
     def _begun(self, name: str, series: Series) -> _Told:
         """The list of a series that has none."""
         lists = self._told[name]
@@ -195,7 +161,6 @@ class Buckets:
                 self._fold()
                 lists.clear()
                 self._usual.clear()
-                self._both.clear()
             return lists.setdefault(series, _Told(name, series))
 
     def _count_full(self, told: _Told) -> None:
@@ -280,6 +245,72 @@ def _exported(
     )
 
 
+class Exporting:
+    """Exports the histograms every now and then, from a thread of its own.
+
+    Args:
+        exporter: sends them.
+        buckets: has them.
+        resource: who it is about.
+        scope: name and version of what measures.
+        environ: says how often, and how long sending may take.
+    """
+
+    def __init__(
+        self,
+        exporter: MetricExporter,
+        buckets: Buckets,
+        resource: Resource,
+        scope: InstrumentationScope,
+        environ: Mapping[str, str] = os.environ,
+    ) -> None:
+        self._exporter = exporter
+        self._buckets = buckets
+        self._resource = resource
+        self._scope = scope
+        self._every_s = _milliseconds(environ, INTERVAL, 60_000) / 1_000
+        self._timeout_ms = _milliseconds(environ, TIMEOUT, 30_000)
+        self._sending = Lock()
+        self._ended = Event()
+        self._thread = Thread(target=self._run, name="export metrics", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while not self._ended.wait(self._every_s):
+            self.force_flush(self._timeout_ms)
+
+    def force_flush(self, timeout_millis: float) -> None:
+        """Export what there is to export now."""
+        with self._sending:
+            metrics = self._buckets.taken()
+            if not metrics:
+                return
+            scoped = ScopeMetrics(self._scope, metrics, "")
+            about = ResourceMetrics(self._resource, [scoped], self._resource.schema_url)
+            try:
+                self._exporter.export(MetricsData([about]), timeout_millis=timeout_millis)
+            except Exception as error:  # noqa: BLE001 the next ones shall be sent all the same
+                _log.error("metrics_not_exported", error=repr(error), exc_info=True)
+
+    def shutdown(self) -> None:
+        """Export no more."""
+        self._ended.set()
+        self._exporter.shutdown()
+        self._thread.join()
+
+
+def _milliseconds(environ: Mapping[str, str], variable: str, default: float) -> float:
+    text = environ.get(variable, "").strip()
+    try:
+        value = float(text) if text else default
+    except ValueError:
+        value = 0.0
+    if 0.0 < value < float("inf"):
+        return value
+    _log.warning("milliseconds_unknown", variable=variable, value=text, instead=default)
+    return default
+
+
 class Instruments:
     """Histograms of the SDK: where the environment asks for exponential ones.
 
@@ -307,13 +338,6 @@ class Instruments:
     def record_usual(self, usual: Hashable, seconds: float) -> bool:
         """As `Durations.record_usual`: the SDK knows nothing that stands for a series."""
         return False
-
-    def record_both(self, both: Hashable, server_s: float, client_s: float) -> bool:
-        """As `Durations.record_both`, likewise."""
-        return False
-
-    def stand_for(self, both: Hashable, server: Hashable, client: Hashable) -> None:
-        """As `Durations.stand_for`: nothing stands for any."""
 
 
 def labels(series: Series) -> Attributes:

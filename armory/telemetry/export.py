@@ -159,7 +159,6 @@ def _metrics(resource: Any, version: str) -> tuple[Durations, Any]:
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
     from armory.telemetry import durations as d
-    from armory.telemetry.exporting import Exporting
 
     exporter = OTLPMetricExporter()
     if os.environ.get(d.AGGREGATION, "").strip().lower() == d.EXPONENTIAL:
@@ -168,4 +167,4 @@ def _metrics(resource: Any, version: str) -> tuple[Durations, Any]:
         return d.Instruments(provider.get_meter("armory", version)), provider
     buckets = d.Buckets()
     scope = InstrumentationScope("armory", version)
-    return buckets, Exporting(exporter, buckets, resource, scope)
+    return buckets, d.Exporting(exporter, buckets, resource, scope)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Mapping
-from itertools import chain
 
 import structlog
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
@@ -47,8 +46,7 @@ class Sampling:
         self._by_parent = name.startswith(_PARENT_BASED)
         rate = {"always_on": 1.0, "always_off": 0.0}.get(kind)
         self._bound = TraceIdRatioBased(_rate(environ) if rate is None else rate).bound
-        bound = "g" if self._bound > _LOW else f"{self._bound:016x}"
-        self.drawn = chain.from_iterable(_traces(bound)).__next__
+        self.drawn = _traces("g" if self._bound > _LOW else f"{self._bound:016x}").__next__
 
     def keeps(self, trace_id: int, parent: bool | None) -> bool:
         """Whether a trace is kept.
@@ -62,8 +60,8 @@ class Sampling:
         return (trace_id & _LOW) < self._bound
 
 
-def _traces(bound: str) -> Generator[list[tuple[str, bool]]]:
-    """Some of what `Sampling.drawn` answers, again and again: (`traceparent`, kept).
+def _traces(bound: str) -> Generator[tuple[str, bool]]:
+    """As `Sampling.drawn`, again and again: (`traceparent`, kept).
 
     The halves of trace ids on the left, of which nothing depends, are the same for the traces that
     are drawn together. That an id is zero, which means none, happens once in 2**64 times.
@@ -74,11 +72,12 @@ def _traces(bound: str) -> Generator[list[tuple[str, bool]]]:
     while True:
         head = f"00-{os.urandom(8).hex()}"
         drawn = os.urandom(16 * _AT_ONCE).hex("-", 8)
-        halves = [drawn[at : at + 33] for at in range(0, len(drawn), 34)]
-        yield [
-            (f"{head}{ids}-01", True) if ids < bound else (f"{head}{ids}-00", False)
-            for ids in halves
-        ]
+        for at in range(0, len(drawn), 34):
+            ids = drawn[at : at + 33]
+            if ids < bound:
+                yield f"{head}{ids}-01", True
+            else:
+                yield f"{head}{ids}-00", False
 
 
 def _rate(environ: Mapping[str, str]) -> float:

@@ -15,11 +15,11 @@ from msgspec import Raw
 
 from armory.gateway.gateway import Gateway
 from armory.gateway.metatools.definitions import META_TOOLS
-from armory.gateway.observed import count_call, failure_of
+from armory.gateway.observed import failure_of
 from armory.gateway.requests import ClientRequest
 from armory.observability.operation import CURRENT, Operation
 from armory.protocol.jsonrpc import code_of
-from armory.protocol.link import UNSENT, Reply
+from armory.protocol.link import Reply
 from armory.protocol.rawjson import text_or_none
 from armory.telemetry import conventions as c
 from armory.wire.audited import Asked, OnDenied, note, note_denied
@@ -31,12 +31,9 @@ from armory.wire.sessions.registry import OnEnded
 
 if TYPE_CHECKING:
     from armory.audit.writer import AuditLog
-    from armory.telemetry.durations import Durations
     from armory.telemetry.tracing import Tracing
 
 _DURATION = c.DURATION["server"]
-_WELL = (None, None)
-"""What `_outcome` says of a request that went well."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +100,6 @@ class ObservedDispatcher(Dispatcher):
             kind, name = target[1], params[target[0]]
         operation, tracing = Operation(), self._tracing
         if tracing is not None:
-            operation.gathers = tracing.durations is not None
             title = None if kind == "resource" else name
             tracing.server(operation, method, title, request.meta, request.headers)
         token = CURRENT.set(operation)
@@ -145,74 +141,36 @@ def _told(
         reply: what it was answered; None: it was cancelled.
         seconds: how long it took.
     """
-    outcome, span = _outcome(operation, reply), operation.span
-    if tracing.durations is not None:
-        _counted(tracing.durations, request, asked, operation, outcome, seconds)
+    method, kind, raw = asked
+    transport = "tcp" if request.headers else "pipe"
+    failure, status = _outcome(operation, reply)
+    durations, span = tracing.durations, operation.span
+    usual = (transport, method, None if raw is None else bytes(raw), request.version)
+    counted = failure is status is None and (
+        durations is None or durations.record_usual(usual, seconds)
+    )
+    if counted and span is None:
+        return  # the name was not needed
+    name = text_or_none(raw)
+    if durations is not None and not counted:
+        known = method in METHODS
+        named = (operation.upstream and kind != "resource") or name in META_TOOLS
+        series = c.Series(
+            method if known else c.OTHER,
+            kind,
+            name if named else None,
+            failure,
+            status,
+            request.version,
+            transport,
+        )
+        stands = known and failure is status is None and _as_it_is(raw, series.name)
+        durations.record(_DURATION, seconds, series, usual if stands else None)
     if span is not None:
-        (_, kind, raw), (failure, status) = asked, outcome
-        transport = "tcp" if request.headers else "pipe"
-        facts = _facts(request, kind, text_or_none(raw), transport)
+        facts = _facts(request, kind, name, transport)
         if status is not None:
             facts[c.STATUS_CODE] = status
         tracing.finish(span, facts, failure)
-
-
-def _counted(
-    durations: Durations,
-    request: ClientRequest,
-    asked: tuple[str, c.When | None, Raw | None],
-    operation: Operation,
-    outcome: tuple[str | None, str | None],
-    seconds: float,
-) -> None:
-    """Count how long a request took, and the one upstream that was left to be counted with it.
-
-    Nearly all requests are a call like one before: then one look-up finds the series of both.
-    """
-    method, _, raw = asked
-    transport = "tcp" if request.headers else "pipe"
-    usual = (transport, method, None if raw is None else bytes(raw), request.version)
-    well, call = outcome == _WELL, operation.call
-    operation.gathers = False  # what ends later is counted where it ends
-    if call is None:
-        if not (well and durations.record_usual(usual, seconds)):
-            _count(durations, request, asked, operation, outcome, seconds, usual)
-        return
-    address = operation.call_address
-    both = (usual, address, call.method, call.name_header, (call.sent or UNSENT).version)
-    if well and durations.record_both(both, seconds, operation.call_s):
-        return
-    if not (well and durations.record_usual(usual, seconds)):
-        _count(durations, request, asked, operation, outcome, seconds, usual)
-    of_call = count_call(durations, operation.call_s, call, address)
-    if well:
-        durations.stand_for(both, usual, of_call)
-
-
-def _count(
-    durations: Durations,
-    request: ClientRequest,
-    asked: tuple[str, c.When | None, Raw | None],
-    operation: Operation,
-    outcome: tuple[str | None, str | None],
-    seconds: float,
-    usual: tuple[str, str, bytes | None, str],
-) -> None:
-    """Count what is not counted under what is usual, which stands for it from now on."""
-    (method, kind, raw), (failure, status) = asked, outcome
-    name, known = text_or_none(raw), method in METHODS
-    named = (operation.upstream and kind != "resource") or name in META_TOOLS
-    series = c.Series(
-        method if known else c.OTHER,
-        kind,
-        name if named else None,
-        failure,
-        status,
-        request.version,
-        usual[0],
-    )
-    stands = known and outcome == _WELL and _as_it_is(raw, series.name)
-    durations.record(_DURATION, seconds, series, usual if stands else None)
 
 
 def _as_it_is(raw: Raw | None, name: str | None) -> bool:

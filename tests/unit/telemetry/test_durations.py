@@ -10,7 +10,6 @@ from opentelemetry.sdk.metrics import Histogram as Instrument
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import (
     AggregationTemporality,
-    HistogramDataPoint,
     InMemoryMetricReader,
     MetricExporter,
     MetricExportResult,
@@ -23,8 +22,7 @@ from structlog.testing import capture_logs
 from armory.telemetry import conventions as c
 from armory.telemetry import durations
 from armory.telemetry.conventions import Series
-from armory.telemetry.durations import LIMIT, TEMPORALITY, Buckets, Instruments
-from armory.telemetry.exporting import INTERVAL, Exporting
+from armory.telemetry.durations import LIMIT, TEMPORALITY, Buckets, Exporting, Instruments
 
 SERVER = c.DURATION["server"]
 SCOPE = InstrumentationScope("armory", "1")
@@ -199,21 +197,4 @@ def test_it_is_sent_every_now_and_then_even_when_sending_failed_before() -> None
 def test_an_interval_that_is_none_is_told() -> None:
     with capture_logs() as logs:
         exporting(Taking(), Buckets({}), OTEL_METRIC_EXPORT_INTERVAL="often").shutdown()
-    assert [(log["variable"], log["instead"]) for log in logs] == [(INTERVAL, 60_000)]
-
-
-def test_one_key_counts_both_sides() -> None:
-    ours = Buckets({})
-    server, client = (Series("tools/call", "tool", at, None, None, "1", "tcp") for at in "ab")
-    ours.stand_for("both", "s", "c")
-    assert not ours.record_both("both", 1.0, 0.5)  # nothing stood for either
-    ours.record(c.DURATION["server"], 1.0, server, "s")
-    ours.record(c.DURATION["client"], 0.5, client, "c")
-    ours.stand_for("both", "s", "c")
-    for _ in range(300):  # more than are counted together
-        assert ours.record_both("both", 1.0, 0.5)
-    counted = {metric.name: metric.data.data_points[0] for metric in ours.taken()}
-    for name, seconds in ((c.DURATION["server"], 1.0), (c.DURATION["client"], 0.5)):
-        point = counted[name]
-        assert isinstance(point, HistogramDataPoint)
-        assert (point.count, point.sum) == (301, 301 * seconds)
+    assert [(log["variable"], log["instead"]) for log in logs] == [(durations.INTERVAL, 60_000)]
