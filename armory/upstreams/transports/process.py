@@ -176,9 +176,11 @@ class ServerProcess(asyncio.SubprocessProtocol):
             return False
         return True
 
+    def _pipe(self, fd: int) -> asyncio.BaseTransport | None:
+        return self._transport.get_pipe_transport(fd) if self._transport is not None else None
+
     def _stdin(self) -> asyncio.WriteTransport | None:
-        pipe = self._transport.get_pipe_transport(0) if self._transport is not None else None
-        return cast("asyncio.WriteTransport | None", pipe)
+        return cast("asyncio.WriteTransport | None", self._pipe(0))
 
     def _signal(self, number: signal.Signals) -> None:
         if self.pid:
@@ -261,8 +263,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     def _read_on(self, fd: int, *, on: bool) -> None:
         """Have a pipe of the process read, or let it fill."""
-        found = self._transport.get_pipe_transport(fd) if self._transport is not None else None
-        pipe = cast("asyncio.ReadTransport | None", found)  # uvloop's derive from no class
+        # uvloop's transports derive from no class that could be asked for
+        pipe = cast("asyncio.ReadTransport | None", self._pipe(fd))
         if pipe is not None and not pipe.is_closing():
             if on:
                 pipe.resume_reading()
