@@ -9,6 +9,7 @@ import asyncio
 import ctypes
 import os
 import sys
+import time
 from collections.abc import Callable
 
 from armory.runtime.memory.file_pages import file_bytes, let_go
@@ -22,9 +23,9 @@ FREE_BYTES = 24 << 20
 that was done last."""
 LOADED_BYTES = 12 << 20
 """Where so much came of files, what is mapped of them is let go of: libraries that were loaded.
-Twice as much the next time, as with a model, and so on: what is in use comes back, and may stay."""
-STILL_BYTES = 1 << 20
-"""Less than that within one look, and whatever was loaded is there."""
+Twice as much from then on, as with a model and its first catalogue: what is in use comes back."""
+IDLE_SHARE = 0.25
+"""Less of a core than that within one look, and what was loading, or embedding, is done."""
 LOOK_S = 2.0
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
 
@@ -68,17 +69,17 @@ def free_bytes() -> int:
 async def keep_small() -> None:
     """Until cancelled, give back what is free between what is in use: the heap of an hour in which
     large answers came and went is half empty, and never ends below its last small object. What was
-    mapped of files is let go of once whatever was loaded is there (`file_pages`).
+    mapped of files is let go of once the process does little (`file_pages`).
     """
     least = resident_bytes()
-    mapped, kept, loaded = file_bytes(), 0, LOADED_BYTES
+    kept, loaded = 0, LOADED_BYTES
     while True:
+        used, began = time.process_time(), time.monotonic()
         await asyncio.sleep(LOOK_S)
-        last, mapped = mapped, file_bytes()
-        if mapped - kept >= loaded and mapped - last < STILL_BYTES:
+        idle = time.process_time() - used < IDLE_SHARE * (time.monotonic() - began)
+        if idle and file_bytes() - kept >= loaded:
             await asyncio.to_thread(let_go)
-            mapped = kept = file_bytes()
-            loaded *= 2
+            kept, loaded = file_bytes(), 2 * LOADED_BYTES
         least = min(least, now := resident_bytes())
         if now - least >= FREE_BYTES and free_bytes() >= FREE_BYTES:
             await asyncio.to_thread(give_back)
