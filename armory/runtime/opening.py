@@ -1,27 +1,24 @@
-"""From a configuration to a running gateway, and back: the order in which things open and close.
+"""From a configuration to a running gateway, and back.
 
-Owns: `open_runtime`. Never makes a part itself.
+Owns: `open_runtime`: the ports first, then everything else, which takes most of a start. Imports
+nothing but what a port needs until it is open.
 """
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+import asyncio
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING
 
-from armory.accounts.opening import opened
 from armory.config import Loaded
-from armory.runtime.blocks.auditing import open_audit
-from armory.runtime.blocks.replicas import Shared, shared
-from armory.runtime.health import bind_metrics
-from armory.runtime.retrieval import Progress
-from armory.runtime.running import Runtime
-from armory.runtime.serving import serve
-from armory.runtime.settings import base_path, otel_settings
-from armory.runtime.version import armory_version
+from armory.runtime.doors import Doors, open_doors
 from armory.storage.private import private_folder
-from armory.telemetry.export import opened_tracing
-from armory.web.binding import Bound, bind
-from armory.wire.observed import Observers
+from armory.web.app import Listening
+
+if TYPE_CHECKING:
+    from armory.runtime.retrieval import Progress
+    from armory.runtime.running import Runtime
 
 
 @asynccontextmanager
@@ -31,51 +28,38 @@ async def open_runtime(
     address: tuple[str, int] | None = None,
     trusted: bool = False,
     on_progress: Progress | None = None,
+    on_listening: Callable[[Listening], None] | None = None,
 ) -> AsyncGenerator[Runtime]:
     """A running gateway for as long as the context lasts.
 
-    The port is bound before anything is started, so that a taken one starts nothing; upstreams
-    begin to connect, then it is served, so that health answers from the start; requests to MCP
-    endpoints wait for the first snapshot. Leaving drains and closes in reverse.
+    The port is bound before anything is started, so that a taken one starts nothing, and accepts
+    connections: `/healthz` is answered from then on, whatever else is asked waits for the gateway;
+    requests to MCP endpoints wait for the first snapshot as well.
 
     Args:
         loaded: the configuration.
         address: (host, port) to listen on; None: serve nobody (`Runtime.gateway` can be used).
         trusted: whether policies are left out, for the operator's own commands.
         on_progress: called with (texts embedded, texts to embed) while tools are indexed.
+        on_listening: called as soon as the port accepts connections.
 
     Raises:
         ConfigError: something in the configuration does not work out here.
     """
-    bound = None if address is None else bind(*address)
     async with AsyncExitStack() as stack:
-        apart: Bound | None = None
-        joined = Shared()
-        if bound is not None:
-            stack.callback(bound.close)
-            apart = bind_metrics(loaded, bound.host)
-            if apart is not None:
-                stack.callback(apart.close)
-            prefix = base_path(loaded.config)
-            joined = await shared(loaded.config, stack, bound.host, bound.port, prefix)
-        private_folder(loaded.home)
-        observers = Observers()
-        if not trusted:
-            sending = opened_tracing(otel_settings(loaded.config), armory_version())
-            observers = Observers(
-                await stack.enter_async_context(sending), await open_audit(loaded, stack)
-            )
-        runtime = Runtime(
-            loaded, joined, trusted=trusted, on_progress=on_progress, observers=observers
-        )
-        if runtime.accounts is not None:
-            runtime.opening = await stack.enter_async_context(opened(runtime.accounts))
-        stack.push_async_callback(runtime.stop_upstreams)
-        if runtime.learning is not None:
-            await runtime.learning.start()
-            stack.push_async_callback(runtime.learning.close)
-        await runtime.start_upstreams()
-        await runtime.open_agent(stack)
-        if bound is not None:
-            await serve(runtime, stack, bound, apart)
-        yield runtime
+        doors: Doors | None = None
+        if address is None:
+            private_folder(loaded.home)
+        else:
+            doors = await open_doors(loaded, address, stack)
+            if on_listening is not None:
+                on_listening(doors.listening)
+        assembled = await asyncio.to_thread(_assembled)
+        yield await assembled(loaded, stack, doors, trusted=trusted, on_progress=on_progress)
+
+
+def _assembled() -> Callable[..., Awaitable[Runtime]]:
+    """Nearly all modules: imported apart, while the event loop answers for health."""
+    from armory.runtime.assembling import assembled
+
+    return assembled

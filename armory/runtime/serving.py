@@ -1,7 +1,6 @@
 """Serving a running gateway: MCP, REST, health and metrics on the ports that are bound.
 
-Owns: which application gets which routes, and the order in which they open and close. Never makes
-a part of the gateway.
+Owns: which application gets which routes. Never makes a part of the gateway, nor opens a port.
 """
 
 from __future__ import annotations
@@ -19,38 +18,34 @@ from armory.runtime.blocks.authorization import (
 )
 from armory.runtime.blocks.encryption import logs_people_in
 from armory.runtime.blocks.people import connect_services
+from armory.runtime.doors import Doors
 from armory.runtime.health import make_health, serve_apart
-from armory.runtime.local_access import announced, operator_token
 from armory.runtime.rest import rest_services
 from armory.runtime.running import Runtime
 from armory.runtime.settings import (
     authenticator,
     base_path,
     http_settings,
-    listen_settings,
     upstream_specs,
 )
-from armory.web.app import Shortcut, listen, make_app
-from armory.web.binding import Bound
+from armory.web.app import Shortcut, make_app
 from armory.web.console.pages import register_console
 from armory.web.rest.api import register_rest
 from armory.wire.http.edge import HttpEdge
 
 
-async def serve(
-    runtime: Runtime, stack: AsyncExitStack, bound: Bound, apart: Bound | None = None
-) -> None:
-    """Serve on the bound port, metrics on the one `apart`; undone when `stack` unwinds.
+async def serve(runtime: Runtime, stack: AsyncExitStack, doors: Doors) -> None:
+    """Serve at the open ports; undone when `stack` unwinds.
 
     Raises:
         ConfigError: nobody could or everybody would be served.
     """
     config = runtime.loaded.config
-    operator, known = operator_token(), schemes(config, runtime.accounts)
+    apart, known = doors.apart, schemes(config, runtime.accounts)
     logging_in = authorization_server(runtime.loaded, runtime.accounts)
     if logging_in is not None:
         known.append(logging_in.scheme)
-    checks = authenticator(config, known, runtime.packs(), also=[operator])
+    checks = authenticator(config, known, runtime.packs(), also=[doors.operator])
     people = logs_people_in(upstream_specs(runtime.loaded))
     edge = HttpEdge(
         runtime.gateway,
@@ -68,7 +63,8 @@ async def serve(
     health = make_health(runtime.loaded, runtime.readiness, runtime.figures.metrics_text, checks)
     health.register(app, prefix, metrics=apart is None)
     if apart is not None:
-        await serve_apart(health, config.server, stack, apart)
+        await serve_apart(health, apart)
+        stack.push_async_callback(apart.close)
     if people:
         from armory.web.connect.handlers import Connect  # only where people log in
 
@@ -91,16 +87,11 @@ async def serve(
     app.on_shutdown.append(end_streams)
     await edge.start()
     stack.push_async_callback(edge.close)
-    listening = await listen(
-        app,
-        bound,
-        settings=listen_settings(config.server),
-        base_path=prefix,
-        shortcut=None if logs else Shortcut(edge.straight(), runtime.first_snapshot.is_set),
+    await doors.listening.serve(
+        app, None if logs else Shortcut(edge.straight(), runtime.first_snapshot.is_set)
     )
-    stack.push_async_callback(listening.close)
-    stack.enter_context(announced(runtime.loaded.home, listening.url, operator.token))
-    runtime.edge, runtime.listening = edge, listening
+    stack.push_async_callback(doors.close)
+    runtime.edge, runtime.listening = edge, doors.listening
 
 
 def _follow_keys(accounts: Accounts, edge: HttpEdge) -> None:

@@ -19,6 +19,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from armory.web.binding import Bound, cannot_bind
 from armory.web.connections import LATE_AMONG_REPLICAS_S, Connection, Connections
+from armory.web.early import Early
 from armory.web.settings import ListenSettings
 
 _log = structlog.get_logger(__name__)
@@ -72,9 +73,16 @@ async def _full() -> web.StreamResponse:
     )
 
 
-@dataclass(slots=True)
 class Listening:
-    """A bound server.
+    """A bound server: it accepts connections, then an application answers on them.
+
+    Requests that come in between wait, but for `/healthz`.
+
+    Args:
+        bound: the port; closed with the server.
+        settings: bounds of requests and of the end.
+        base_path: path under which everything is registered, for the URL.
+        body_bytes: the largest body of a request that comes before the application does.
 
     Attributes:
         url: where it is reached, base path included.
@@ -82,12 +90,27 @@ class Listening:
         connections: those of its clients.
     """
 
-    url: str
-    host: str
-    port: int
-    connections: Connections
-    _runner: web.AppRunner
-    _leaving: Leaving
+    def __init__(
+        self,
+        bound: Bound,
+        settings: ListenSettings | None = None,
+        base_path: str = "",
+        body_bytes: int = 0,
+    ) -> None:
+        settings = settings or ListenSettings()
+        self.host, self.port = bound.host, bound.port
+        shown = "127.0.0.1" if self.everywhere else _bracketed(self.host)
+        self.url = f"http://{shown}:{self.port}{base_path}"
+        self._bound = bound
+        self._leaving = Leaving()
+        self._early = Early(body_bytes + BODY_MARGIN, base_path)
+        self._server = web.Server(
+            self._leaving.around(self._early.handle, None),  # pyright: ignore[reportArgumentType]
+            request_factory=self._early.request,  # requests of the kind that the handler takes
+            handler_cancellation=True,
+        )
+        self._runner = _Runner(self._server, shutdown_timeout=settings.drain_timeout_s)
+        self.connections = Connections(settings, self._server)
 
     @property
     def everywhere(self) -> bool:
@@ -99,16 +122,67 @@ class Listening:
         """What it is bound to: `127.0.0.1:8080`, `[::]:8080`."""
         return f"{_bracketed(self.host)}:{self.port}"
 
+    async def begin(self) -> None:
+        """Accept connections.
+
+        Raises:
+            ConfigError: another program took the port in the same moment.
+        """
+        await self._runner.setup()
+        try:
+            for taken in self._bound.sockets:
+                await _Site(self._runner, taken, self.connections).start()
+        except OSError as error:
+            await self._runner.cleanup()
+            raise cannot_bind(error, self.host, self.port) from None
+        self.connections.start()
+
+    async def serve(self, app: web.Application, shortcut: Shortcut | None = None) -> None:
+        """Let an application answer, also the requests that wait for it.
+
+        Args:
+            app: the finished application.
+            shortcut: paths that need no router.
+        """
+        runner = web.AppRunner(app)
+        await runner.setup()
+        made = runner.server
+        assert made is not None
+        handler: Handler = made.request_handler  # pyright: ignore
+        # A connection keeps what it has found here when it was made.
+        self._server.request_handler = self._leaving.around(handler, shortcut)  # pyright: ignore
+        self._server.request_factory = made.request_factory
+        self._runner.app = app
+        self._early.serve(handler)
+
     def leave(self) -> None:
         """From now on close each connection after its answer; new ones are served."""
         self._leaving.begun = True
         self.connections.late_s = LATE_AMONG_REPLICAS_S
 
     async def close(self) -> None:
-        """Stop accepting, let requests in flight end within the drain time, end the rest."""
+        """Stop accepting, let requests in flight end within the drain time, end the rest.
+
+        What has ended already stays so.
+        """
         self._leaving.begun = True
+        self._early.give_up()
         await self._runner.cleanup()
+        app, self._runner.app = self._runner.app, None
+        if app is not None:
+            await app.cleanup()
         self.connections.stop()
+
+
+class _Runner(web.ServerRunner):
+    """Tells the application that the end has begun, once it no longer accepts connections."""
+
+    app: web.Application | None = None
+
+    async def shutdown(self) -> None:
+        """As aiohttp's, between the last connection and waiting for those that are busy."""
+        if self.app is not None:
+            await self.app.shutdown()
 
 
 def make_app(
@@ -216,37 +290,16 @@ async def listen(
     Raises:
         ConfigError: another program took the port in the same moment.
     """
-    settings = settings or ListenSettings()
-    runner = web.AppRunner(
-        app,
-        access_log=None,
-        handler_cancellation=True,
-        shutdown_timeout=settings.drain_timeout_s,
-    )
-    await runner.setup()
-    leaving = Leaving()
-    server = runner.server
-    assert server is not None
-    handler: Handler = server.request_handler  # pyright: ignore
-    server.request_handler = leaving.around(handler, shortcut)  # pyright: ignore
-    connections = Connections(settings, server)
-    try:
-        for taken in bound.sockets:
-            await _Site(runner, taken, connections).start()
-    except OSError as error:
-        await runner.cleanup()
-        raise cannot_bind(error, bound.host, bound.port) from None
-    connections.start()
-    host = bound.host
-    shown = "127.0.0.1" if host in _EVERYWHERE else _bracketed(host)
-    url = f"http://{shown}:{bound.port}{base_path}"
-    return Listening(url, host, bound.port, connections, runner, leaving)
+    listening = Listening(bound, settings, base_path)
+    await listening.serve(app, shortcut)
+    await listening.begin()
+    return listening
 
 
 class _Site(web.BaseSite):
     """A bound socket whose connections are looked after."""
 
-    def __init__(self, runner: web.AppRunner, taken: socket.socket, made: Connections) -> None:
+    def __init__(self, runner: web.BaseRunner, taken: socket.socket, made: Connections) -> None:
         super().__init__(runner)
         self._socket = taken
         self._made = made

@@ -14,6 +14,8 @@ from typing import Any
 
 from aiohttp import web
 
+HEALTH_PATH = "/healthz"
+
 
 @dataclass(frozen=True, slots=True)
 class Readiness:
@@ -61,14 +63,14 @@ class Health:
             base_path: before each path.
             metrics: whether `/metrics` is among them.
         """
-        app.router.add_get(f"{base_path}/healthz", self.healthz)
+        app.router.add_get(base_path + HEALTH_PATH, self.healthz)
         app.router.add_get(f"{base_path}/readyz", self.readyz)
         if metrics and self._metrics is not None:
             app.router.add_get(f"{base_path}/metrics", self.metrics)
 
     async def healthz(self, _request: web.Request) -> web.Response:
         """The process lives and its event loop turns."""
-        return _json(200, {"status": "ok"})
+        return alive()
 
     async def readyz(self, request: web.Request) -> web.Response:
         """200 once the first snapshot is there; says what is not ready to whoever may know it."""
@@ -91,6 +93,11 @@ class Health:
             )
         body, content_type = self._metrics()
         return web.Response(body=body, headers={"Content-Type": content_type})
+
+
+def alive() -> web.Response:
+    """The answer of a process whose event loop turns."""
+    return _json(200, {"status": "ok"})
 
 
 def _json(status: int, body: Mapping[str, Any]) -> web.Response:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import cast
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -24,16 +24,19 @@ from armory.config import Loaded, find_config
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import ConfigError
 from armory.observability.logging import configure_logging
-from armory.runtime import Runtime, open_runtime
 from armory.runtime.checking import checked
 from armory.runtime.memory.allocator import keep_small, large_apart
 from armory.runtime.memory.collecting import Collector
 from armory.runtime.memory.huge_pages import use_huge_pages
+from armory.runtime.opening import open_runtime
 from armory.runtime.settings import log_settings, stdio_settings
 from armory.tasks import start
 from armory.tasks import stop as end
+from armory.web.app import Listening
 from armory.web.settings import EventLoop
-from armory.wire.stdio import serve_stdio
+
+if TYPE_CHECKING:
+    from armory.runtime.running import Runtime
 
 WATCH_S = 1.0
 PROGRESS_S = 15.0
@@ -130,17 +133,13 @@ async def _serve(
     async with AsyncExitStack() as stack:
         stack.enter_context(collector.in_charge())
         runtime = await stack.enter_async_context(
-            open_runtime(loaded, address=address, on_progress=Indexing(announcer).shown)
+            open_runtime(
+                loaded,
+                address=address,
+                on_progress=Indexing(announcer).shown,
+                on_listening=lambda bound: _say_listening(bound, announcer, as_json),
+            )
         )
-        assert runtime.listening is not None
-        url = f"{runtime.listening.url}/mcp"
-        bound = runtime.listening
-        if as_json:
-            told = {"url": url, "host": bound.host, "port": bound.port, "pid": os.getpid()}
-            print_json(told)
-        else:
-            also = f" (bound to {bound.address}: every address)" if bound.everywhere else ""
-            announcer.say("listening", f"listening on {url}{also}", url=url, pid=os.getpid())
         tasks = [
             start(_say_ready(runtime, announcer, collector), "say when it is ready"),
             start(collector.run(), "collect garbage"),
@@ -157,6 +156,16 @@ async def _serve(
         finally:
             await end(*tasks)
         announcer.say("shutting_down", "shutting down, calls in flight may finish")
+
+
+def _say_listening(bound: Listening, announcer: Announcer, as_json: bool) -> None:
+    url = f"{bound.url}/mcp"
+    if as_json:
+        told = {"url": url, "host": bound.host, "port": bound.port, "pid": os.getpid()}
+        print_json(told)
+    else:
+        also = f" (bound to {bound.address}: every address)" if bound.everywhere else ""
+        announcer.say("listening", f"listening on {url}{also}", url=url, pid=os.getpid())
 
 
 async def _serve_stdio(loaded: Loaded, announcer: Announcer) -> None:
@@ -178,6 +187,8 @@ async def _serve_stdio(loaded: Loaded, announcer: Announcer) -> None:
         collector = Collector()
         stack.enter_context(collector.in_charge())
         runtime = await stack.enter_async_context(open_runtime(loaded))
+        from armory.wire.stdio import serve_stdio  # the gateway has been loaded by then
+
         await runtime.admit(principal)
         await runtime.ready()
         collector.begun()

@@ -18,8 +18,24 @@ finally:
     print("\\nloaded", *sys.modules)
 """
 SERVE = """
-import armory.cli.gateway.serve, sys
-print("\\nloaded", *sys.modules)
+import asyncio, pathlib, sys
+import armory.cli.gateway.serve
+from armory.config import find_config
+from armory.runtime.checking import checked
+from armory.runtime.opening import open_runtime
+
+loaded = {}
+
+def listening(_):
+    loaded["before"] = list(sys.modules)
+
+async def serve():
+    file = checked(find_config(None))
+    async with open_runtime(file, address=("127.0.0.1", 0), on_listening=listening):
+        loaded["after"] = list(sys.modules)
+
+asyncio.run(serve())
+print("\\nloaded", *loaded[sys.argv[1]])
 """
 SPARED = """
 import atexit, gc, sys
@@ -94,8 +110,33 @@ def test_a_command_loads_only_what_it_needs(
     assert modules.isdisjoint(unwanted), sorted(modules.intersection(unwanted))
 
 
+def test_serving_loads_what_a_port_needs_until_it_listens(tmp_path: Path) -> None:
+    modules = loaded(("before",), tmp_path, SERVE)
+    late = (
+        *SDKS,
+        *DATABASE,
+        *ARRAYS,
+        "httptools",
+        "prometheus_client",
+        "rapidfuzz",
+        "toon_format",
+        "armory.accounts.service",
+        "armory.agent.loop",
+        "armory.gateway.gateway",
+        "armory.openapi",
+        "armory.retrieval.retriever",
+        "armory.runtime.running",
+        "armory.upstreams.pool",
+        "armory.web.rest",
+        "armory.wire.dispatch",
+        "armory.wire.http.edge",
+    )
+    assert "armory.web.app" in modules
+    assert modules.isdisjoint(late), sorted(modules.intersection(late))
+
+
 def test_serving_loads_what_calls_need_and_the_rest_when_it_is_wanted(tmp_path: Path) -> None:
-    modules = loaded((), tmp_path, SERVE)
+    modules = loaded(("after",), tmp_path, SERVE)
     late = (
         *SDKS,
         "alembic",

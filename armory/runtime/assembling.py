@@ -1,0 +1,68 @@
+"""What is behind a gateway's ports: the order in which it opens and closes.
+
+Owns: `assembled`. Never makes a part itself.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+
+from armory.accounts.opening import opened
+from armory.config import Loaded
+from armory.runtime.blocks.auditing import open_audit
+from armory.runtime.blocks.replicas import Shared, shared
+from armory.runtime.doors import Doors
+from armory.runtime.retrieval import Progress
+from armory.runtime.running import Runtime
+from armory.runtime.serving import serve
+from armory.runtime.settings import base_path, otel_settings
+from armory.runtime.version import armory_version
+from armory.telemetry.export import opened_tracing
+from armory.wire.observed import Observers
+
+
+async def assembled(
+    loaded: Loaded,
+    stack: AsyncExitStack,
+    doors: Doors | None,
+    *,
+    trusted: bool = False,
+    on_progress: Progress | None = None,
+) -> Runtime:
+    """A gateway that runs until `stack` unwinds, which drains and closes in reverse.
+
+    Upstreams begin to connect, then it is served, so that health says from the start what is
+    missing.
+
+    Args:
+        loaded: the configuration.
+        stack: closes what is opened here.
+        doors: where it is served; None: nowhere.
+        trusted: as `opening.open_runtime`.
+        on_progress: likewise.
+
+    Raises:
+        ConfigError: something in the configuration does not work out here.
+    """
+    joined = Shared()
+    if doors is not None:
+        host, port = doors.listening.host, doors.listening.port
+        joined = await shared(loaded.config, stack, host, port, base_path(loaded.config))
+    observers = Observers()
+    if not trusted:
+        sending = opened_tracing(otel_settings(loaded.config), armory_version())
+        observers = Observers(
+            await stack.enter_async_context(sending), await open_audit(loaded, stack)
+        )
+    runtime = Runtime(loaded, joined, trusted=trusted, on_progress=on_progress, observers=observers)
+    if runtime.accounts is not None:
+        runtime.opening = await stack.enter_async_context(opened(runtime.accounts))
+    stack.push_async_callback(runtime.stop_upstreams)
+    if runtime.learning is not None:
+        await runtime.learning.start()
+        stack.push_async_callback(runtime.learning.close)
+    await runtime.start_upstreams()
+    await runtime.open_agent(stack)
+    if doors is not None:
+        await serve(runtime, stack, doors)
+    return runtime

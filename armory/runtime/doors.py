@@ -1,0 +1,90 @@
+"""The ports of a gateway, and the note for commands on this machine: open before the gateway is.
+
+Owns: opening them in order, and closing them before what is behind them. Imports no room that
+answers a request.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack, ExitStack
+from dataclasses import dataclass, replace
+
+from armory.config import Loaded
+from armory.errors import ConfigError
+from armory.runtime.local_access import announced, operator_token
+from armory.runtime.settings import base_path, listen_settings
+from armory.security.authentication import StaticToken
+from armory.storage.private import private_folder
+from armory.web.app import Listening
+from armory.web.binding import Bound, bind
+
+_METRICS_PORT = "server.metrics.port"
+
+
+@dataclass(frozen=True, slots=True)
+class Doors:
+    """What is open already.
+
+    Attributes:
+        listening: the port of clients.
+        apart: the port of health and metrics; None where they have none of their own.
+        operator: the token that the note holds.
+    """
+
+    listening: Listening
+    apart: Listening | None
+    operator: StaticToken
+    _note: ExitStack
+
+    async def close(self) -> None:
+        """Take the note away, then close the port of clients."""
+        self._note.close()
+        await self.listening.close()
+
+
+async def open_doors(loaded: Loaded, address: tuple[str, int], stack: AsyncExitStack) -> Doors:
+    """Bind the ports, before anything else is started, and accept connections.
+
+    Args:
+        loaded: the configuration.
+        address: (host, port) of the port of clients.
+        stack: closes at last what is open then.
+
+    Raises:
+        ConfigError: a port cannot be had.
+    """
+    server = loaded.config.server
+    settings, prefix = listen_settings(server), base_path(loaded.config)
+    bound = bind(*address)
+    stack.callback(bound.close)
+    bound_apart = _bind_metrics(loaded, bound.host)
+    apart: Listening | None = None
+    if bound_apart is not None:
+        stack.callback(bound_apart.close)
+        apart = Listening(bound_apart, replace(settings, drain_timeout_s=1.0))
+        stack.push_async_callback(apart.close)
+        await apart.begin()
+    private_folder(loaded.home)
+    listening = Listening(bound, settings, prefix, server.limits.body_bytes)
+    note = stack.enter_context(ExitStack())
+    doors = Doors(listening, apart, operator_token(), note)
+    stack.push_async_callback(doors.close)
+    await listening.begin()
+    note.enter_context(announced(loaded.home, listening.url, doors.operator.token))
+    return doors
+
+
+def _bind_metrics(loaded: Loaded, host: str) -> Bound | None:
+    """The port of the metrics, taken; None where they have none of their own.
+
+    Raises:
+        ConfigError: it cannot be had.
+    """
+    port = loaded.config.server.metrics.port
+    if port is None or not loaded.config.observability.metrics:
+        return None
+    try:
+        return bind(host, port)
+    except ConfigError as error:
+        said = error.message.removeprefix(f"{error.path}: ")
+        raise ConfigError(said, path=_METRICS_PORT) from None
