@@ -3,7 +3,7 @@
 Owns: starting a task, telling the log when one fails that nobody waits for, cancelling tasks
 until they have ended, event loops in threads of their own, how often threads take turns with the
 event loop, and which of them go behind it. Structured work (`asyncio.TaskGroup`, `gather`) needs
-none of this. Never imports anything of Armory: every room starts tasks.
+none of this. Never imports a room: every one starts tasks.
 """
 
 from __future__ import annotations
@@ -17,6 +17,9 @@ from concurrent.futures import Future
 from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
+from armory.logger import Logger
+
+_log = Logger(__name__)
 _T = TypeVar("_T")
 SHORT_S = 0.0002
 """The interpreter's own 5 ms pass at each system call of the event loop while a thread computes.
@@ -68,7 +71,7 @@ async def stop(*tasks: asyncio.Task[Any] | None, timeout_s: float | None = None)
         if not task.cancelled():
             task.exception()  # fetched, or asyncio complains that nobody did
     if late:
-        _log().warning("tasks_still_running", tasks=sorted(task.get_name() for task in late))
+        _log.warning("tasks_still_running", tasks=sorted(task.get_name() for task in late))
 
 
 class Tasks:
@@ -148,13 +151,7 @@ class LoopThread:
 
 def _tell_failure(task: asyncio.Task[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        _log().error("task_failed", task=task.get_name(), exc_info=error)
-
-
-def _log() -> Any:
-    import structlog  # where nothing fails, a small process starts without it
-
-    return structlog.get_logger(__name__)
+        _log.error("task_failed", task=task.get_name(), exc_info=error)
 
 
 def step_back(nice: int) -> None:

@@ -10,6 +10,7 @@ import hypothesis
 import pytest
 import structlog
 
+from armory.logger import before_first
 from tests.sockets import remember_makers
 
 remember_makers()
@@ -26,6 +27,7 @@ def own_logging() -> Iterator[None]:
     root.handlers[:] = handlers
     root.setLevel(level)
     structlog.reset_defaults()
+    before_first(None)
 
 
 @pytest.fixture

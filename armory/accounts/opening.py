@@ -9,13 +9,12 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-import structlog
-
 from armory.accounts.service import Accounts
 from armory.errors import ArmoryError, BackendError
+from armory.logger import Logger
 from armory.tasks import spawn, stop
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 FIRST_CHANGE_S = 5.0
 AGAIN_S = 2.0
 """Seconds between two attempts to open a database that is away."""

@@ -16,17 +16,17 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-import structlog
 from sqlalchemy import select
 
 from armory.accounts.users import USER
 from armory.errors import BackendError, RateLimited
+from armory.logger import Logger
 from armory.storage.cache import SingleFlight
 from armory.storage.changes import ChangeFeed
 from armory.storage.database import Database
 from armory.storage.tables import query_months, users
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 TTL_S = 10.0
 
 

@@ -9,15 +9,14 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
-import structlog
-
 from armory.accounts.registry import TOOLS, ToolRegistry
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError
+from armory.logger import Logger
 from armory.storage.changes import ChangeFeed
 from armory.tasks import spawn, stop
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 
 
 class Searchable(Protocol):

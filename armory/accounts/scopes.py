@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import structlog
 from sqlalchemy import select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -18,13 +17,14 @@ from armory.accounts.packs import PACK
 from armory.accounts.users import USER
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, BackendError
+from armory.logger import Logger
 from armory.security.policy import NamedPack, PackView
 from armory.storage.cache import SingleFlight
 from armory.storage.changes import ChangeFeed
 from armory.storage.database import Database
 from armory.storage.tables import installations, pack_entries, packs, users
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 NOTHING = PackView("none")
 
 

@@ -12,8 +12,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping
 from uuid import uuid4
 
-import structlog
-
 from armory.accounts.keys import ApiKeys
 from armory.accounts.packs import Packs
 from armory.accounts.query_log import QueryLog, QueryRecord
@@ -26,11 +24,12 @@ from armory.accounts.users import Users
 from armory.domain.principal import Principal
 from armory.domain.results import Exchanged, Listing
 from armory.errors import BackendError
+from armory.logger import Logger
 from armory.storage.cache import Cache
 from armory.storage.changes import ChangeFeed
 from armory.storage.database import Database
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 FLUSH_S = 2.0
 REFRESH_S = 10.0
 PRUNE_S = 3_600.0

@@ -12,18 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import structlog
 from numpy.typing import NDArray
 
 from armory.agent.chunks import OVERLAP_WORDS, Ask, Chunk, Hit, cut
 from armory.agent.labels import Search
 from armory.errors import BackendError, ConfigError
+from armory.logger import Logger
 from armory.retrieval.indexing.document import Fields
 from armory.retrieval.lexical.bm25 import LexicalIndex
 from armory.retrieval.lexical.postings import Postings
 from armory.retrieval.ports import Embedder
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 
 MAX_FILE_BYTES = 50_000_000
 _TEXT = frozenset({".md", ".markdown", ".mdx", ".txt", ".text", ".rst"})

@@ -13,8 +13,6 @@ from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
-import structlog
-
 from armory.agent.chunks import Ask, ChunkSource, Hit, Tracker
 from armory.agent.findings import AgentResult, Event, Kind, Stop, tools_of
 from armory.agent.labels import SEARCHES, Search
@@ -25,8 +23,9 @@ from armory.domain.query import VisibleSet
 from armory.errors import BackendError, InvalidRequest
 from armory.llm.client import Completion, Message
 from armory.llm.errors import ChatError, ChatTimeout
+from armory.logger import Logger
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 
 _MAX_TOP_K = 50
 _STOP_WORDS = ("\nObservation:",)

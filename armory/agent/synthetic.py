@@ -13,8 +13,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-import structlog
-
 from armory.agent.catalog import tool_text
 from armory.agent.chunks import text_digest
 from armory.agent.loop import Chat
@@ -22,8 +20,9 @@ from armory.domain.tool import ToolRecord
 from armory.errors import BackendError
 from armory.llm.errors import ChatMalformed
 from armory.llm.tokens import estimate_tokens
+from armory.logger import Logger
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 
 PER_TOOL = 5
 _MAX_DOCUMENT_CHARS = 4_000

@@ -12,15 +12,14 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-import structlog
-
 from armory.audit.record import CLOSED, DROPPED, OPENED, UNCLEAN, Entry
 from armory.audit.settings import Arguments, AuditSettings, Results
 from armory.audit.sinks import Sink, own_entry
 from armory.errors import ArmoryError
+from armory.logger import Logger
 from armory.tasks import spawn, stop
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 _EVERY_S = 0.25
 """What was told is written after so many seconds: a killed process loses no more."""
 _AT_ONCE = 2_000

@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from typing import Any
 
 import jwt
-import structlog
 
 from armory.authserver.clients import Client
 from armory.authserver.errors import OAuthError
 from armory.authserver.provider import Identity, named
 from armory.authserver.settings import ProxySettings
 from armory.errors import AuthenticationFailed
+from armory.logger import Logger
 from armory.oauth.metadata import same_issuer, text
 from armory.security.claims import MAX_TOKEN_CHARS, audience_of, expiry_of, scopes_of
 from armory.security.issuer import Issuer, issuer_of, reason
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 PROFILE = "urn:ietf:params:oauth:grant-profile:id-jag"
 _TYPES = frozenset(("oauth-id-jag+jwt", "application/oauth-id-jag+jwt"))

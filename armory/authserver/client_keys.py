@@ -12,19 +12,19 @@ from typing import Any, Final
 
 import jwt
 import msgspec
-import structlog
 from cachetools import LRUCache
 
 from armory.authserver.clients import Client
 from armory.authserver.errors import UnusableClient
 from armory.errors import AuthenticationFailed, BackendError
+from armory.logger import Logger
 from armory.oauth.exchange import NoAnswer, Route, answered
 from armory.oauth.metadata import text
 from armory.security.claims import MAX_TOKEN_CHARS, expiry_of
 from armory.security.issuer import ALGORITHMS
 from armory.security.keys import KeySet
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 KIND = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
 METHOD: Final = "private_key_jwt"
 _TYPES = frozenset(("jwt", "client-authentication+jwt", "application/client-authentication+jwt"))

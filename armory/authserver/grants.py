@@ -19,17 +19,17 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import msgspec
-import structlog
 
 from armory.authserver.assertions import Vouched
 from armory.authserver.clients import Client, Seal, decoded, encoded
 from armory.authserver.errors import OAuthError
 from armory.authserver.provider import Identity, Provider
 from armory.authserver.requests import Request
+from armory.logger import Logger
 from armory.upstreams.oauth.client import NoToken, TokenRefused
 from armory.upstreams.oauth.logins import Login
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 ACCESS_PREFIX = "armory_at_"
 _CODE_PREFIX, _REFRESH_PREFIX = "armory_code_", "armory_rt_"
 _ACCESS, _CODE, _REFRESH = "oauth access token", "oauth code", "oauth refresh token"

@@ -11,12 +11,12 @@ from typing import Any
 
 import jwt
 import msgspec
-import structlog
 from yarl import URL
 
 from armory.authserver.settings import ProxySettings
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, BackendError
+from armory.logger import Logger
 from armory.oauth.exchange import json_object
 from armory.oauth.metadata import Undiscovered, is_secure, server_metadata, text
 from armory.security.claims import audience_of, scopes_of, user_of
@@ -27,7 +27,7 @@ from armory.upstreams.oauth.discovery import AuthServerMetadata, Challenge, plac
 from armory.upstreams.oauth.grants import AuthorizationCode
 from armory.upstreams.oauth.logins import Login
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 _OPENID = ("openid", "profile", "email")
 _NOT_SAID = "the provider does not say who it is"
 

@@ -22,7 +22,7 @@ from armory.cli.output import say_failure
 from armory.config.home import armory_home
 from armory.config.problems import nearest
 from armory.errors import ArmoryError, ConfigError, InvalidRequest, UpstreamUnavailable
-from armory.observability.logging import configure_logging
+from armory.observability.deferred import log_later
 from armory.observability.settings import LogSettings
 
 FAILED, USAGE, UNREACHABLE, INTERRUPTED = 1, 2, 3, 130
@@ -96,7 +96,7 @@ def cli() -> None:
 
     Configuration: --config, else $ARMORY_CONFIG, else ./armory.yaml.
     """
-    configure_logging(LogSettings("debug" if os.environ.get("ARMORY_DEBUG") else "error"))
+    log_later(LogSettings("debug" if os.environ.get("ARMORY_DEBUG") else "error"))
 
 
 def exit_code(error: ArmoryError) -> int:

@@ -1,6 +1,7 @@
 """What commands print: answers on standard output, everything else on standard error.
 
-Owns: consoles, JSON output and progress. Never imports a room.
+Owns: consoles, JSON output and progress. Imports rich where something is shown to a person. Never
+imports a room.
 """
 
 from __future__ import annotations
@@ -10,23 +11,27 @@ import re
 import sys
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from rich.cells import cell_len
-from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
-from rich.table import Table
-from rich.text import Text
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.table import Table
+    from rich.text import Text
 
 
 def out() -> Console:
     """Standard output, for answers; wide where nobody looks at it, so that nothing is cut."""
+    from rich.console import Console
+
     console = Console(highlight=False)
     return console if console.is_terminal else Console(highlight=False, width=200)
 
 
 def err() -> Console:
     """Standard error, for progress and problems."""
+    from rich.console import Console
+
     return Console(stderr=True, highlight=False)
 
 
@@ -38,6 +43,8 @@ def tell(text: str | Text, *, hang: int = 0, console: Console | None = None) -> 
         hang: so far further lines are indented.
         console: standard output when None.
     """
+    from rich.text import Text
+
     console = console or out()
     shown = Text(text) if isinstance(text, str) else text
     if console.is_terminal:
@@ -48,6 +55,8 @@ def tell(text: str | Text, *, hang: int = 0, console: Console | None = None) -> 
 
 def _wrapped(text: Text, width: int) -> Generator[Text]:
     """Lines of whole words; a longer word, which may be a URL to copy, is left as it is."""
+    from rich.cells import cell_len
+
     for line in text.split(allow_blank=True):
         plain, begin, cuts = line.plain, 0, list[int]()
         for word in list(_WORD.finditer(plain))[1:]:
@@ -66,6 +75,8 @@ def columns(*names: str, whole: Collection[str] = ()) -> Table:
         names: of its columns.
         whole: those that stay in one line as long as there is any room: identifiers to copy.
     """
+    from rich.table import Table
+
     table = Table(box=None, pad_edge=False)
     for name in names:
         table.add_column(name, no_wrap=name in whole, overflow="fold")
@@ -79,6 +90,8 @@ def print_json(value: Any) -> None:
 
 def say_error(message: str) -> None:
     """A problem, on standard error."""
+    from rich.text import Text
+
     tell(Text.assemble(("error:", "bold red"), f" {message}"), console=err())
 
 
@@ -99,6 +112,8 @@ def say_failure(told: Mapping[str, Any], *, as_json: bool) -> None:
 
 def say_notice(message: str) -> None:
     """Something worth knowing, on standard error."""
+    from rich.text import Text
+
     tell(Text.assemble(("note:", "yellow"), f" {message}"), console=err())
 
 
@@ -147,6 +162,8 @@ def waiting(text: str) -> Generator[Waiting]:
     if not console.is_terminal:
         yield Waiting(None, text)
         return
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn
+
     with Progress(
         SpinnerColumn(),
         TextColumn("{task.description}"),

@@ -20,7 +20,6 @@ from itertools import islice
 from typing import Any, Protocol
 
 import numpy as np
-import structlog
 
 from armory.domain.principal import Principal
 from armory.domain.results import Exchanged, Listing
@@ -28,12 +27,13 @@ from armory.errors import ArmoryError
 from armory.feedback.attribution import NO_LEARNING
 from armory.feedback.store import StoredUse, StoredUses
 from armory.feedback.vectors import FeedbackVectors, UseEntry
+from armory.logger import Logger
 from armory.retrieval.embedders.base import text_hash
 from armory.retrieval.ports import Embedder, FloatArray
 from armory.storage.changes import LEARNED_USES, ChangeFeed
 from armory.tasks import spawn, stop
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 BATCH_S = 1.0
 REFRESH_S = 60.0
 PRUNE_S = 3_600.0

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
-import structlog
-
 from armory.domain.catalog import EMPTY, Catalog
 from armory.domain.principal import Principal
 from armory.feedback.attribution import QueryAttribution
@@ -52,10 +50,11 @@ from armory.gateway.views.declared_lists import DeclaredLists
 from armory.gateway.views.principal_lists import PrincipalLists
 from armory.gateway.views.principal_views import PlainPrivateTools, PrincipalViews
 from armory.gateway.views.view import View
+from armory.logger import Logger
 from armory.protocol.session_events import Notified, SessionEvent
 from armory.security.policy import Policy
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 RELIST_S = 10.0
 OwnLists = Literal["unused", "known", "current"]
 

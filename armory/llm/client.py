@@ -14,7 +14,6 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypedDict
 
-import structlog
 from openai import (
     APIConnectionError,
     APIError,
@@ -34,11 +33,12 @@ from armory.llm.errors import (
     ChatUnavailable,
 )
 from armory.llm.tokens import estimate_tokens
+from armory.logger import Logger
 
 if TYPE_CHECKING:
     from openai.types.chat import ChatCompletionMessageParam
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 
 Role = Literal["system", "user", "assistant"]
 

@@ -13,9 +13,10 @@ from typing import Any, TextIO
 
 import structlog
 
+from armory.logger import before_first
 from armory.observability.operation import CURRENT
 from armory.observability.redaction import redacted_value
-from armory.observability.settings import LogSettings
+from armory.observability.settings import LogSettings, logs_json
 from armory.observability.terminal import TerminalRenderer
 
 _NOISY = ("aiohttp.access", "asyncio", "alembic", "httpx", "openai", "qdrant_client")
@@ -28,6 +29,7 @@ def configure_logging(settings: LogSettings, *, stream: TextIO | None = None) ->
         settings: what is written, and how.
         stream: where to; standard error by default, since standard output belongs to answers.
     """
+    before_first(None)
     out: TextIO = stream or sys.stderr
     number = getattr(logging, settings.log_level.upper())
     shared: list[Any] = [
@@ -63,12 +65,6 @@ def configure_logging(settings: LogSettings, *, stream: TextIO | None = None) ->
     root.setLevel(logging.WARNING if number > logging.DEBUG else logging.INFO)
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
-
-
-def logs_json(settings: LogSettings, stream: TextIO | None = None) -> bool:
-    """Whether each line of the log is a JSON object."""
-    chosen = settings.log_format
-    return chosen == "json" or (chosen == "auto" and not (stream or sys.stderr).isatty())
 
 
 def trace_ids(

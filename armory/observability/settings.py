@@ -5,8 +5,9 @@ Owns: `LogSettings`, `ActivitySettings` and their defaults. Never imports anythi
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, TextIO
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 LogFormat = Literal["auto", "console", "json"]
@@ -36,3 +37,9 @@ class ActivitySettings:
 
     arguments: bool = False
     results: bool = False
+
+
+def logs_json(settings: LogSettings, stream: TextIO | None = None) -> bool:
+    """Whether each line of the log is a JSON object."""
+    chosen = settings.log_format
+    return chosen == "json" or (chosen == "auto" and not (stream or sys.stderr).isatty())

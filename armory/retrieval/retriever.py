@@ -15,13 +15,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import TracebackType
 
-import structlog
 from cachetools import LRUCache
 
 from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Selection
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError, InvalidRequest
+from armory.logger import Logger
 from armory.retrieval.embedders.cache import CachedEmbedder
 from armory.retrieval.features import CandidateFeatures
 from armory.retrieval.indexing.indexer import Indexer, Indexing, IndexReport, Superseded
@@ -42,7 +42,7 @@ from armory.retrieval.settings import RetrieverSettings
 from armory.retrieval.snapshot import Snapshot
 from armory.tasks import TURNS, spawn, stop
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 _MASKS = 512
 _LEXICAL = "lexical"
 """The ranker that stands in for one that needs vectors while there are none."""

@@ -11,7 +11,7 @@ from armory.accounts.opening import opened
 from armory.config import Loaded
 from armory.runtime.blocks.auditing import open_audit
 from armory.runtime.blocks.replicas import Shared, shared
-from armory.runtime.doors import Doors
+from armory.runtime.entry.doors import Doors
 from armory.runtime.retrieval import Progress
 from armory.runtime.running import Runtime
 from armory.runtime.serving import serve

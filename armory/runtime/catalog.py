@@ -13,8 +13,6 @@ from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
-import structlog
-
 from armory import tasks
 from armory.domain.catalog import (
     EMPTY,
@@ -26,9 +24,10 @@ from armory.domain.catalog import (
 )
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError
+from armory.logger import Logger
 from armory.security.pinning import Pinning
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 Lists = Callable[[], Mapping[str, ServerLists]]
 Publish = Callable[[Catalog], None]
 Examples = Callable[[ToolRecord], tuple[str, ...]]

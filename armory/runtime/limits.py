@@ -11,8 +11,6 @@ from collections.abc import Callable
 from functools import partial
 from math import ceil
 
-import structlog
-
 from armory.config import Config
 from armory.domain.limits import Counted, Demand, Exceeded, PerDay, Rate, Taken
 from armory.domain.principal import Principal
@@ -21,11 +19,12 @@ from armory.gateway.calls.meta_tools import CALL_METHOD
 from armory.gateway.lists.tool_lists import LIST
 from armory.gateway.metatools.definitions import FIND, SEARCH
 from armory.gateway.ports import Hold, Limiter
+from armory.logger import Logger
 from armory.security.counts import LocalCounts
 from armory.security.quotas import Quota, Quotas
 from armory.storage.shared_counts import SharedCounts
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 _AGAIN_S = 1.0
 """So long Redis is not asked after it failed: every call would wait for its deadline."""
 

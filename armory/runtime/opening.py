@@ -12,7 +12,8 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from armory.config import Loaded
-from armory.runtime.doors import Doors, open_doors
+from armory.logger import set_up
+from armory.runtime.entry.doors import Doors, open_doors
 from armory.storage.private import private_folder
 from armory.web.app import Listening
 
@@ -62,4 +63,5 @@ def _assembled() -> Callable[..., Awaitable[Runtime]]:
     """Nearly all modules: imported apart, while the event loop answers for health."""
     from armory.runtime.assembling import assembled
 
+    set_up()  # a gateway has something to log
     return assembled

@@ -1,15 +1,20 @@
 """Serving a running gateway: MCP, REST, health and metrics on the ports that are bound.
 
-Owns: which application gets which routes. Never makes a part of the gateway, nor opens a port.
+Owns: which application gets which routes, and who may see details of health. Never makes a
+part of the gateway, nor opens a port.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
 from armory.accounts.service import Accounts
 from armory.accounts.users import ENDED
+from armory.config import Loaded
+from armory.errors import ArmoryError
+from armory.logger import Logger
 from armory.runtime.blocks.accounts import schemes
 from armory.runtime.blocks.authorization import (
     authorization_server,
@@ -18,8 +23,7 @@ from armory.runtime.blocks.authorization import (
 )
 from armory.runtime.blocks.encryption import logs_people_in
 from armory.runtime.blocks.people import connect_services
-from armory.runtime.doors import Doors
-from armory.runtime.health import make_health, serve_apart
+from armory.runtime.entry.doors import Doors
 from armory.runtime.rest import rest_services
 from armory.runtime.running import Runtime
 from armory.runtime.settings import (
@@ -28,10 +32,14 @@ from armory.runtime.settings import (
     http_settings,
     upstream_specs,
 )
-from armory.web.app import Shortcut, make_app
+from armory.security.authentication import ADMIN, Authenticator
+from armory.web.app import Listening, Shortcut, make_app
 from armory.web.console.pages import register_console
+from armory.web.health import Health, Readiness
 from armory.web.rest.api import register_rest
 from armory.wire.http.edge import HttpEdge
+
+_log = Logger(__name__)
 
 
 async def serve(runtime: Runtime, stack: AsyncExitStack, doors: Doors) -> None:
@@ -60,10 +68,10 @@ async def serve(runtime: Runtime, stack: AsyncExitStack, doors: Doors) -> None:
     )
     edge.register(app)
     prefix = base_path(config)
-    health = make_health(runtime.loaded, runtime.readiness, runtime.figures.metrics_text, checks)
+    health = _make_health(runtime.loaded, runtime.readiness, runtime.figures.metrics_text, checks)
     health.register(app, prefix, metrics=apart is None)
     if apart is not None:
-        await serve_apart(health, apart)
+        await _serve_apart(health, apart)
         stack.push_async_callback(apart.close)
     if people:
         from armory.web.connect.handlers import Connect  # only where people log in
@@ -101,3 +109,35 @@ def _follow_keys(accounts: Accounts, edge: HttpEdge) -> None:
         await edge.end_principal(f"api_key:{key_id}")
 
     accounts.feed.subscribe(ENDED, key_ended)
+
+
+def _make_health(
+    loaded: Loaded,
+    readiness: Callable[[], Readiness],
+    metrics: Callable[[], tuple[bytes, str]],
+    checks: Authenticator,
+) -> Health:
+    """The routes, as the configuration wants them; details are for the scope `admin`."""
+
+    async def sees_details(headers: Mapping[str, str], remote: str | None) -> bool:
+        try:
+            who = await checks.authenticate(headers, remote)
+        except ArmoryError:
+            return False
+        return ADMIN in who.scopes
+
+    token = loaded.config.server.metrics.token
+    return Health(
+        readiness,
+        metrics if loaded.config.observability.metrics else None,
+        None if token is None else token.get_secret_value(),
+        sees_details,
+    )
+
+
+async def _serve_apart(health: Health, listening: Listening) -> None:
+    """Serve health and metrics on a port of their own."""
+    app = make_app(body_bytes=1)
+    health.register(app)
+    await listening.serve(app)
+    _log.info("metrics_listening", host=listening.host, port=listening.port)

@@ -9,11 +9,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-import structlog
-
 from armory.errors import AuthenticationFailed
+from armory.logger import Logger
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 FORM = re.compile(r"[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+")
 """The form of a signed JWT."""
 MAX_TOKEN_CHARS = 16_384

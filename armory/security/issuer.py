@@ -13,16 +13,16 @@ from functools import partial
 from typing import Any, cast
 
 import jwt
-import structlog
 
 from armory.errors import BackendError
+from armory.logger import Logger
 from armory.oauth.exchange import DIRECT, NoAnswer, Route, basic, exchange, json_object
 from armory.oauth.metadata import Undiscovered, is_secure, server_metadata, text
 from armory.security.keys import Fetch, KeySet, NoDocument
 from armory.security.keys import fetch as document
 from armory.security.settings import IntrospectionSettings
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 ALGORITHMS = (
     "RS256",
     "RS384",

@@ -13,16 +13,16 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import jwt
-import structlog
 from cachetools import TLRUCache
 
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, ConfigError
+from armory.logger import Logger
 from armory.security.claims import FORM, MAX_TOKEN_CHARS, REFUSED, expiry_of, scopes_of, user_of
 from armory.security.keys import Fetch, KeySet, fetch
 from armory.security.settings import JwtSettings
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 _FAMILIES = ("HS", "RS", "PS", "ES")
 _ALGORITHMS = frozenset(
     {"EdDSA"} | {f"{family}{bits}" for family in _FAMILIES for bits in (256, 384, 512)}

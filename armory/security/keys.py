@@ -12,12 +12,12 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 import jwt
-import structlog
 
 from armory.errors import BackendError
+from armory.logger import Logger
 from armory.oauth.exchange import NoAnswer, Route, exchange
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 Fetch = Callable[[str], Awaitable[bytes]]
 _KEY_TYPES = {"RS": "RSA", "PS": "RSA", "ES": "EC", "Ed": "OKP"}
 _MAX_JWKS_BYTES = 1_048_576

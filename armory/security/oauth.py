@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jwt
-import structlog
 from cachetools import TLRUCache
 
 from armory.domain.principal import Principal
 from armory.errors import AuthenticationFailed, InsufficientScope
+from armory.logger import Logger
 from armory.oauth.metadata import same_issuer, text
 from armory.security.claims import (
     FORM,
@@ -30,7 +30,7 @@ from armory.security.claims import (
 from armory.security.issuer import Issuer, issuer_of, reason
 from armory.security.settings import OAuthSettings
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 _CHECKED_S = 60.0
 _REFUSED_S = 10.0
 

@@ -16,15 +16,14 @@ from difflib import unified_diff
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
-import structlog
-
 from armory.domain.catalog import Catalog
 from armory.domain.tool import ToolRecord
 from armory.errors import ConfigError
+from armory.logger import Logger
 from armory.protocol.rawjson import encode
 from armory.security.settings import PinningMode
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 GONE = 1_000
 """Definitions of one upstream that are kept although it lists them no more, those pinned first: one
 that goes and comes back changed is noticed, and new names without end are not all remembered."""

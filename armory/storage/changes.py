@@ -20,11 +20,11 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import msgspec
-import structlog
 from sqlalchemy import delete, func, insert, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from armory.errors import BackendError
+from armory.logger import Logger
 from armory.storage.cache import Cache
 from armory.storage.database import Database
 from armory.storage.tables import changes
@@ -32,7 +32,7 @@ from armory.storage.tables import changes
 LEARNED_USES = "uses"
 """Topic: some of what was learned from use is forgotten."""
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 Handler = Callable[[str], Awaitable[None]]
 CHANNEL = "changes"
 POLL_S = 0.25

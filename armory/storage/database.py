@@ -15,7 +15,6 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import structlog
 from sqlalchemy import BigInteger, ColumnElement, cast, event, extract, func, text
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
@@ -24,10 +23,11 @@ from sqlalchemy.sql import Insert
 from sqlalchemy.sql.schema import Table
 
 from armory.errors import BackendError, ConfigError
+from armory.logger import Logger
 from armory.storage.private import mend_file, private_file
 from armory.storage.schema import bring_up_to_date
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 _BUSY_TIMEOUT_MS = 10_000
 #: Attempts at the write-ahead log; each failed one waits until the other process is through.
 _SWITCHES = 20

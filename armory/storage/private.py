@@ -10,9 +10,9 @@ import os
 import stat
 from pathlib import Path
 
-import structlog
+from armory.logger import Logger
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 _FILE = 0o600
 _FOLDER = 0o700
 

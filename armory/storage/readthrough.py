@@ -11,14 +11,14 @@ from contextlib import suppress
 from typing import Generic, TypeVar
 
 import msgspec
-import structlog
 from cachetools import TLRUCache
 
 from armory.errors import BackendError
+from armory.logger import Logger
 from armory.storage.cache import Cache, SingleFlight
 from armory.storage.changes import ChangeFeed
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 T = TypeVar("T")
 _TOMBSTONE = b"\x00"
 _TOMBSTONE_S = 15.0  # longer than any lookup that began before the change can take

@@ -13,13 +13,12 @@ import secrets
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-import structlog
-
 from armory.domain.limits import SLOT_WAIT_S, Demand, Taken
 from armory.errors import BackendError
+from armory.logger import Logger
 from armory.tasks import Tasks, spawn, stop
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 LEASE_S = 60.0
 """A slot of a replica that was killed is free again after so long."""
 _GIVE_BACK_S = 2.0

@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import asyncio
 
-import structlog
-
 from armory.errors import BackendError
+from armory.logger import Logger
 from armory.storage.cache import Cache
 from armory.tasks import spawn, stop
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 PROBE_S = 1.0
 _KEY = "watch"
 

@@ -16,7 +16,6 @@ from operator import add
 from threading import Event, Lock, Thread
 from typing import Any, Protocol
 
-import structlog
 from opentelemetry.context import Context
 from opentelemetry.metrics import Meter
 from opentelemetry.sdk.metrics.export import (
@@ -32,10 +31,11 @@ from opentelemetry.sdk.metrics.export import (
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
+from armory.logger import Logger
 from armory.telemetry import conventions as c
 from armory.telemetry.conventions import Series
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
 AGGREGATION = "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION"
 EXPONENTIAL = "base2_exponential_bucket_histogram"

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Mapping
 
-import structlog
 from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
 
-_log = structlog.get_logger(__name__)
+from armory.logger import Logger
+
+_log = Logger(__name__)
 SAMPLER = "OTEL_TRACES_SAMPLER"
 ARGUMENT = "OTEL_TRACES_SAMPLER_ARG"
 DEFAULT = "parentbased_always_on"

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
-import structlog
 
 from armory.domain.principal import INTERNAL
 from armory.errors import UpstreamOverloaded, UpstreamUnavailable
+from armory.logger import Logger
 from armory.protocol.link import Owner, Refused
 from armory.protocol.methods import may_be_asked
 from armory.protocol.session_events import Ended, Lost, SessionEvent, SessionObserver
@@ -28,7 +28,7 @@ from armory.upstreams.link_slot import LinkSlot, SessionCounts, count_sessions
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.spec import UpstreamSpec
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 OWN = ""
 """Owner key of the gateway's own session, and of everybody's where they are shared."""

@@ -12,10 +12,10 @@ from types import MappingProxyType
 from typing import Any
 
 import msgspec
-import structlog
 from msgspec import Raw
 
 from armory.domain.groups import OwnGroup
+from armory.logger import Logger
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import Answer, Call, ClientGone, Params
 from armory.protocol.methods import GROUPS_DECLARED, declares_groups
@@ -23,7 +23,7 @@ from armory.protocol.rawjson import NULL, encode, items, members, text_of
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.entries import Unusable, opened
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 MAX_GROUPS = 500
 MAX_LEVELS = 8

@@ -13,10 +13,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-import structlog
-
 from armory.domain.catalog import Dropped, ServerLists
 from armory.errors import LoginNeeded, UpstreamUnavailable
+from armory.logger import Logger
 from armory.observability.redaction import redacted
 from armory.protocol.session_events import Ended, Lost, Notified, SessionEvent
 from armory.protocol.versions import Era
@@ -28,7 +27,7 @@ from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.lists import TOOLS, alike
 from armory.upstreams.upstream import Upstream
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 State = Literal["connecting", "ready", "down", "login_required"]
 OnLists = Callable[[str, ServerLists], None]

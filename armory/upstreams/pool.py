@@ -11,10 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
 from armory.domain.catalog import ServerLists
 from armory.errors import LoginNeeded, UpstreamUnavailable
+from armory.logger import Logger
 from armory.protocol.link import (
     Call,
     ClientChannel,
@@ -36,7 +35,7 @@ from armory.upstreams.session.inflow import Inflow
 from armory.upstreams.spec import CONCURRENT_STARTS, INFLOW_BYTES, UpstreamSpec
 from armory.upstreams.upstream import Upstream, declared_by
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 CLIENT_INFO: Mapping[str, Any] = {"name": "armory", "version": "0"}
 _DRAIN_S = 30.0

@@ -9,17 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
 
-import structlog
-
 from armory.domain.catalog import ServerLists
 from armory.errors import UpstreamUnavailable
+from armory.logger import Logger
 from armory.tasks import start, stop
 from armory.upstreams.clock import Clock, SystemClock
 from armory.upstreams.owner import OnLists, UpstreamOwner, UpstreamStatus
 from armory.upstreams.pool import Pool
 from armory.upstreams.spec import UpstreamSpec
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 TELL_S = 15.0
 """After so long the log says which starts are waited for, then after twice as long, and so on."""

@@ -10,12 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import structlog
-
 from armory.domain.catalog import ServerLists
 from armory.domain.groups import OwnGroup
 from armory.domain.principal import INTERNAL, Principal
 from armory.errors import UpstreamOverloaded, UpstreamTimeout, UpstreamUnavailable
+from armory.logger import Logger
 from armory.protocol.link import Call, Owner, Reply
 from armory.protocol.methods import GROUPS_DECLARED, declares_groups
 from armory.protocol.session_events import SessionObserver, SessionObservers
@@ -40,7 +39,7 @@ from armory.upstreams.session.lists import fetch_lists
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_failures import HttpFailure
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 _BREAKERS = 10_000
 _LISTING = "\0listing"

@@ -13,16 +13,16 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import cast
 
-import structlog
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
+from armory.logger import Logger
 from armory.web.binding import Bound, cannot_bind
 from armory.web.connections import LATE_AMONG_REPLICAS_S, Connection, Connections
 from armory.web.early import Early
 from armory.web.settings import ListenSettings
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 ALWAYS_ANSWERED = ("/healthz", "/readyz", "/metrics")
 _EVERYWHERE = ("0.0.0.0", "::")
 _ACCEPTED_AT_ONCE = 64

@@ -12,17 +12,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import structlog
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_server import Server
 
+from armory.logger import Logger
 from armory.web.arriving import Bodies, of_whom_most_is_held
 from armory.web.descriptors import used_up
 from armory.web.endings import Endings
 from armory.web.exchanges import Exchanges
 from armory.web.settings import RESERVED, ListenSettings
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 _TICK_S = 1.0
 LATE_S = 0.1
 LATE_AMONG_REPLICAS_S = 1.0

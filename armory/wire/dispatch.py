@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import structlog
 from msgspec import Raw
 
 from armory.gateway.context import RequestContext
 from armory.gateway.gateway import Gateway
 from armory.gateway.requests import ClientRequest
+from armory.logger import Logger
 from armory.protocol.codes import METHOD_NOT_FOUND
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
@@ -26,7 +26,7 @@ from armory.wire.listening import Listening, start_listening
 from armory.wire.logins import asking_for_logins
 from armory.wire.methods import METHODS, Handler, Route, exists_elsewhere, route
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 Verify = Callable[[RequestContext, Mapping[str, Raw]], None]
 
 

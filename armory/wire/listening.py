@@ -9,7 +9,6 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import structlog
 from msgspec import Raw
 
 from armory.errors import ArmoryError
@@ -19,6 +18,7 @@ from armory.gateway.context import RequestContext
 from armory.gateway.gateway import Gateway
 from armory.gateway.lists.groups import negotiated as groups_negotiated
 from armory.gateway.subscription import Subscription
+from armory.logger import Logger
 from armory.protocol import codes, jsonrpc
 from armory.protocol import meta as meta_keys
 from armory.protocol.errors import RpcError
@@ -27,7 +27,7 @@ from armory.protocol.methods import ACKNOWLEDGED, GROUPS_CHANGED, LISTENED
 from armory.protocol.rawjson import encode, members_or_none, pack, value
 from armory.wire.streams import EventStream
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 _TRUE = Raw(b"true")
 _BEHIND = 256
 _TASKS = 256

@@ -10,11 +10,10 @@ import os
 import sys
 from typing import BinaryIO
 
-import structlog
-
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.gateway.endpoint import ALL, Endpoint
 from armory.gateway.gateway import Gateway
+from armory.logger import Logger
 from armory.protocol import codes
 from armory.tasks import spawn, start
 from armory.wire.caller import Caller
@@ -25,7 +24,7 @@ from armory.wire.sessions.registry import Sessions
 from armory.wire.settings import StdioSettings
 from armory.wire.streams import EventStream
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 
 
 async def serve_stdio(

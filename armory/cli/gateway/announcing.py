@@ -11,9 +11,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from armory.cli.output import err, say_error, say_notice
-from armory.observability.logging import logs_json
 from armory.observability.redaction import redacted
-from armory.observability.settings import LogSettings
+from armory.observability.settings import LogSettings, logs_json
 
 
 class Announcer:

@@ -21,7 +21,7 @@ from armory.errors import (
     UpstreamUnavailable,
 )
 from armory.errors import UnknownTool as NotFound
-from armory.runtime.local_access import running
+from armory.runtime.entry.local_access import running
 
 _WITHIN_S = 15.0
 

@@ -23,7 +23,7 @@ from armory.cli.output import print_json
 from armory.config import Loaded, find_config
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import ConfigError
-from armory.observability.logging import configure_logging
+from armory.observability.deferred import log_later
 from armory.runtime.checking import checked
 from armory.runtime.memory.allocator import keep_small, large_apart
 from armory.runtime.memory.collecting import Collector
@@ -58,7 +58,7 @@ def serve(
     configuration in force.
     """
     loaded = _with_address(checked(find_config(config)), host, port)
-    configure_logging(log_settings(loaded.config))
+    log_later(log_settings(loaded.config))
     announcer = Announcer(log_settings(loaded.config))
     for line in notices_of(loaded):
         announcer.note("configuration", line)

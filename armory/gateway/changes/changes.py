@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import structlog
-
 from armory import tasks
 from armory.domain.naming import expose_uri
 from armory.errors import BackendError
@@ -20,6 +18,7 @@ from armory.gateway.ports import Pool
 from armory.gateway.results.uri_rewriting import expose_params
 from armory.gateway.subscription import Subscription
 from armory.gateway.tasks.register import Place, TaskRegister
+from armory.logger import Logger
 from armory.protocol.link import Owner, Params
 from armory.protocol.meta import RELATED_TASK
 from armory.protocol.methods import (
@@ -33,7 +32,7 @@ from armory.protocol.methods import (
 from armory.protocol.rawjson import members_or_none, pack, text_of
 from armory.protocol.session_events import Notified
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 MayUse = Callable[[Subscription, str], bool]
 _RELAYED = ABOUT_TASKS | {ELICITATION_COMPLETE, LOGGED}
 _MADE_WITHIN_S = 2.0

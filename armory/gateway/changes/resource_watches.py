@@ -9,13 +9,12 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-import structlog
-
 from armory.errors import ArmoryError
 from armory.gateway.ports import Pool
 from armory.gateway.subscription import Subscription
+from armory.logger import Logger
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 
 
 class ResourceWatches:

@@ -10,7 +10,6 @@ import time
 from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 
-import structlog
 from msgspec import Raw
 
 from armory.domain.query import Query, VisibleSet
@@ -28,13 +27,14 @@ from armory.gateway.query_parsing import ListRequest, check_size, read_list_requ
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.views.definitions import Form, for_models, ui_meta
 from armory.gateway.views.view import View
+from armory.logger import Logger
 from armory.protocol.link import Reply
 from armory.protocol.meta import SELECTION
 from armory.protocol.methods import declares_apps
 from armory.protocol.rawjson import encode
 from armory.security.policy import VisibleCatalog
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 LIST = "tools/list"
 _MEMBER = b"tools"
 _BYTES_PER_TOKEN = 4

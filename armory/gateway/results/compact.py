@@ -10,15 +10,15 @@ import asyncio
 from collections.abc import Mapping
 
 import msgspec
-import structlog
 from msgspec import Raw
 
 from armory.gateway.ports import OnCompacted
 from armory.gateway.results.toon import Saving, encode_text
 from armory.gateway.settings import ResultFormat
+from armory.logger import Logger
 from armory.protocol.rawjson import encode, items, members_or_none, pack, text_of, value
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 
 MEDIA_TYPE = "text/toon"
 #: Above this, encoding is worth a thread of its own, so that the event loop goes on.

@@ -14,12 +14,12 @@ import json
 from dataclasses import dataclass
 from typing import Any, cast
 
-import structlog
 import toon_format
 
 from armory.llm.tokens import estimate_tokens
+from armory.logger import Logger
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 
 #: Estimates of JSON and TOON differ by a few percent: a smaller saving may be none.
 _LEAST_SAVING = 0.05

@@ -14,13 +14,12 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from typing import NamedTuple, Protocol
 
-import structlog
-
 from armory.errors import BackendError, RateLimited
 from armory.gateway.settings import TASKS_PER_PRINCIPAL
 from armory.gateway.tasks.entries import Entries, Entry
+from armory.logger import Logger
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 LEAST_S = 3_600.0
 """So long a task is remembered at least, whatever its own time to live; asking renews that."""
 MOST_S = 7 * 86_400.0

@@ -13,8 +13,6 @@ import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-import structlog
-
 from armory import tasks
 from armory.domain.catalog import ServerLists
 from armory.errors import ArmoryError
@@ -22,9 +20,10 @@ from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import Pool
 from armory.gateway.views.principal_lists import changed_lists
 from armory.gateway.views.view import View
+from armory.logger import Logger
 from armory.protocol.methods import EVERYTHING, HANDSHAKE, SHOWN_ALL, declaration
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 FETCH_S = 5.0
 """So long a client's first listing waits for what is offered to one like it; it is told later."""
 PAUSE_S = 30.0

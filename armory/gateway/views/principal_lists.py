@@ -13,14 +13,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import structlog
-
 from armory import tasks
 from armory.domain.catalog import ServerLists
 from armory.errors import ArmoryError
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import Pool
 from armory.gateway.views.view import View
+from armory.logger import Logger
 from armory.protocol.link import Owner
 from armory.protocol.methods import (
     GROUPS_CHANGED,
@@ -30,7 +29,7 @@ from armory.protocol.methods import (
     answers_of,
 )
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 FETCH_S = 5.0
 """So long a caller's first request waits for its lists; of later ones its clients are told."""
 FRESH_S = 30.0

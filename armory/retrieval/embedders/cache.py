@@ -10,15 +10,15 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import numpy as np
-import structlog
 from cachetools import LRUCache
 
 from armory.errors import BackendError
+from armory.logger import Logger
 from armory.retrieval.embedders.base import text_hash, vector_of
 from armory.retrieval.ports import ClauseReader, Embedder, FloatArray, Passage
 from armory.tasks import Tasks
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 
 
 class ByteStore(Protocol):

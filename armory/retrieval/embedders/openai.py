@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import structlog
 from openai import (
     APIConnectionError,
     APIError,
@@ -29,11 +28,12 @@ from openai import (
 
 from armory.errors import BackendError, ConfigError
 from armory.llm.tokens import estimate_tokens
+from armory.logger import Logger
 from armory.retrieval.embedders.base import encodable, unit_rows
 from armory.retrieval.options import PartOptions
 from armory.retrieval.ports import FloatArray
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 
 #: Dimension and price (US dollars a million tokens) of the models that OpenAI sells.
 _MODELS = {

@@ -22,10 +22,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from urllib.parse import urlsplit
 
 import numpy as np
-import structlog
 from qdrant_client import QdrantClient
 
 from armory.errors import BackendError, ConfigError
+from armory.logger import Logger
 from armory.retrieval.embedders.base import text_hash
 from armory.retrieval.indexes.background import Background
 from armory.retrieval.indexes.base import check_vectors
@@ -39,7 +39,7 @@ from armory.retrieval.indexes.qdrant_view import QdrantView
 from armory.retrieval.options import PartOptions, QdrantSettings
 from armory.retrieval.ports import Embedder, FloatArray, IntArray, Row, VectorView
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 
 LOCAL_LIMIT = 20_000
 _FETCHED = 64

@@ -16,16 +16,16 @@ import time
 import uuid
 from collections.abc import Callable, Collection
 
-import structlog
 from qdrant_client import QdrantClient, models
 from qdrant_client.http.exceptions import UnexpectedResponse
 
 from armory.errors import BackendError
+from armory.logger import Logger
 from armory.retrieval.indexes.qdrant_access import Access
 from armory.retrieval.indexes.qdrant_points import LAYOUT, MARK_S, USED, Points
 from armory.tasks import spawn, stop
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 
 #: Seconds to the first round of a gateway, between two, and after a failed one; and how long a
 #: turn lasts.

@@ -12,12 +12,11 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
-import structlog
-
+from armory.logger import Logger
 from armory.retrieval.embedders.base import vector_of
 from armory.retrieval.ports import FloatArray
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 _CHUNK = 500
 _LIMIT_BYTES = 4 * 1024**3
 _SCHEMA = """

@@ -11,10 +11,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import structlog
 
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError
+from armory.logger import Logger
 from armory.retrieval.embedders.base import text_hash
 from armory.retrieval.indexing.cache import DocumentCache
 from armory.retrieval.indexing.document import Document
@@ -23,7 +23,7 @@ from armory.retrieval.options import STRATEGY, Strategy
 from armory.retrieval.ports import Embedder, FloatArray, Row, Sampling, VectorIndex, VectorView
 from armory.retrieval.snapshot import Snapshot, with_vectors
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 _CHUNK = 256
 #: Texts from which on a changed catalog is searchable by words before it is embedded: a few are
 #: embedded within seconds, and the last snapshot serves meanwhile.

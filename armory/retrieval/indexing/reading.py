@@ -12,10 +12,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
-import structlog
-
 from armory.domain.tool import ToolRecord
 from armory.errors import BackendError
+from armory.logger import Logger
 from armory.retrieval.embedders.base import text_hash
 from armory.retrieval.indexing.cache import DocumentCache
 from armory.retrieval.indexing.document import Document, document_of
@@ -25,7 +24,7 @@ from armory.retrieval.ports import Row
 from armory.retrieval.snapshot import Snapshot, words_only
 from armory.retrieval.states import differing
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 _SLICE = 200
 #: How long pure Python may keep other threads waiting, and how long it then steps aside, seconds.
 _TURN_S = 0.001

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import numpy as np
-import structlog
 
 from armory.errors import BackendError
+from armory.logger import Logger
 from armory.retrieval.ports import FloatArray, IntArray
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 
 
 class Reranker(Protocol):

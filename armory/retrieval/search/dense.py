@@ -13,16 +13,16 @@ import time
 from collections.abc import Callable
 
 import numpy as np
-import structlog
 
 from armory.errors import BackendError
+from armory.logger import Logger
 from armory.retrieval.embedders.cache import CachedEmbedder
 from armory.retrieval.ports import FloatArray, IntArray, VectorHits
 from armory.retrieval.search.scope import Scope
 from armory.retrieval.search.watch import StoreWatch
 from armory.retrieval.snapshot import Snapshot
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 
 BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 #: Failures in a row after which the tools are indexed again.

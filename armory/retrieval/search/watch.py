@@ -11,13 +11,12 @@ import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-import structlog
-
 from armory.errors import BackendError
+from armory.logger import Logger
 from armory.retrieval.ports import Probed
 from armory.tasks import spawn, stop
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 
 #: Seconds between probes while there are searches, or the store is away; and otherwise.
 PROBE_S = 1.0

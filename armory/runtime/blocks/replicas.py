@@ -11,17 +11,16 @@ import socket
 from contextlib import AsyncExitStack
 from typing import NamedTuple
 
-import structlog
-
 from armory.config.model import Config
 from armory.errors import BackendError
+from armory.logger import Logger
 from armory.storage.cache import Cache
 from armory.storage.opening import make_cache, make_counts
 from armory.storage.shared_counts import SharedCounts
 from armory.storage.watch import CacheWatch
 from armory.wire.http.replicas import Replicas
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 REPLICA_URL = "ARMORY_REPLICA_URL"
 """Environment variable: the base URL at which the other replicas reach this one."""
 

@@ -18,7 +18,7 @@ from armory.config import Loaded
 from armory.errors import ConfigError
 from armory.runtime.blocks.auditing import audit_file
 from armory.runtime.doctor.findings import Finding, bad, odd, well
-from armory.runtime.local_access import running
+from armory.runtime.entry.local_access import running
 from armory.runtime.version import armory_version
 from armory.web.binding import bind
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import structlog
-
+from armory.logger import Logger
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, Era
 from armory.upstreams.connecting.verdict import Transport, Verdict
 from armory.upstreams.session.base import BaseLink, Identity
@@ -18,7 +17,7 @@ from armory.upstreams.session.handshake import Incompatible, NotModern
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http import HttpLink
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class Known:

@@ -9,15 +9,14 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import structlog
-
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.logger import Logger
 from armory.tasks import start, stop
 from armory.upstreams.session.base import Identity
 from armory.upstreams.session.handshake import Incompatible, NotModern, discover, initialize
 from armory.upstreams.transports.stdio import StdioLink
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 async def meet(

@@ -11,10 +11,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, TypeVar
 
-import structlog
-
 from armory.domain.principal import Principal
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.logger import Logger
 from armory.protocol.link import Owner
 from armory.protocol.session_events import SessionObserver
 from armory.upstreams.connecting.describing import Description
@@ -40,7 +39,7 @@ from armory.upstreams.transports.skills import SkillsLink
 from armory.upstreams.transports.sse import SseLink
 from armory.upstreams.transports.stdio import StdioLink
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 _Found = TypeVar("_Found")
 

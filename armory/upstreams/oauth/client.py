@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from ssl import SSLContext
 from typing import Any
 
-import structlog
-
 from armory.errors import UpstreamUnavailable
+from armory.logger import Logger
 from armory.oauth.exchange import NoAnswer, Route, basic, exchange, json_object
 from armory.oauth.metadata import CannotAnswer, text
 from armory.upstreams.oauth.discovery import AuthServerMetadata
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 LEAD_S = 30.0
 """So long before it expires a token is renewed."""
 

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Protocol
 
 import msgspec
-import structlog
 
-_log = structlog.get_logger(__name__)
+from armory.logger import Logger
+
+_log = Logger(__name__)
 
 
 class Login(msgspec.Struct, frozen=True):

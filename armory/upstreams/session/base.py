@@ -14,11 +14,11 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
-import structlog
 from msgspec import Raw
 
 from armory.errors import UpstreamUnavailable
 from armory.http1.reading import BodyTooLarge, give_up
+from armory.logger import Logger
 from armory.observability.redaction import redacted
 from armory.protocol.hop_meta import MetaStamp, legacy_meta
 from armory.protocol.link import (
@@ -41,7 +41,7 @@ from armory.upstreams.session.inflow import GIVEN_UP, Inflow, Meter
 from armory.upstreams.session.listening import Listening
 from armory.upstreams.spec import UpstreamSpec
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 _END_S = 5.0
 

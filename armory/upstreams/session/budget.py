@@ -10,9 +10,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import structlog
+from armory.logger import Logger
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 RATE = 1_000.0
 """Units a second. A notification costs one, and one more for each KiB."""

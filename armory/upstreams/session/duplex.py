@@ -8,9 +8,8 @@ from __future__ import annotations
 import asyncio
 from abc import abstractmethod
 
-import structlog
-
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.logger import Logger
 from armory.protocol import jsonrpc
 from armory.protocol.link import Call, Params, Reply
 from armory.protocol.upstream_messages import UnreadableMessage, decode
@@ -20,7 +19,7 @@ from armory.upstreams.session.multiplexer import cancelled_params
 from armory.upstreams.session.pending import Note
 from armory.upstreams.session.stateful import StatefulLink
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 _WRITE_S = 10.0
 _UNCANCELLABLE = frozenset(("initialize", "server/discover"))

@@ -11,12 +11,11 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-import structlog
-
 from armory.http1.reading import COUNTED_BYTES
+from armory.logger import Logger
 from armory.upstreams.spec import INFLOW_BYTES
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 GIVEN_UP = (
     "its answer was given up: what upstreams have sent of answers that are not whole yet exceeds "

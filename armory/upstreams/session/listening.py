@@ -10,10 +10,10 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
-import structlog
 from msgspec import Raw
 
 from armory.errors import UpstreamUnavailable
+from armory.logger import Logger
 from armory.protocol.codes import METHOD_NOT_FOUND
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import Answer, Call, ClientGone, Params, Reply
@@ -22,7 +22,7 @@ from armory.protocol.methods import GROUPS_CHANGED, GROUPS_DECLARED
 from armory.protocol.rawjson import encode, object_of
 from armory.tasks import spawn, start, stop
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 LISTS = (

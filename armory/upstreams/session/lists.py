@@ -12,12 +12,12 @@ from time import monotonic
 from typing import Any, TypeVar
 
 import msgspec
-import structlog
 from msgspec import Raw
 
 from armory.domain.catalog import ServerLists
 from armory.domain.skills import skill_problem
 from armory.errors import UpstreamUnavailable
+from armory.logger import Logger
 from armory.protocol.codes import METHOD_NOT_FOUND
 from armory.protocol.headers import HEADER_KEY, annotation_problem
 from armory.protocol.jsonrpc import error_of
@@ -34,7 +34,7 @@ from armory.protocol.rawjson import (
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.entries import MAX_LEVELS, Omissions, Unusable, fits, opened
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 MAX_PAGES = 2_000
 MAX_ENTRIES = 250_000

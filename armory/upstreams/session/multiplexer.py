@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-import structlog
 from msgspec import Raw
 
 from armory.errors import UpstreamUnavailable
+from armory.logger import Logger
 from armory.protocol import jsonrpc
 from armory.protocol.codes import INTERNAL_ERROR
 from armory.protocol.link import Call, Params, Reply
@@ -33,7 +33,7 @@ from armory.upstreams.session.deadline import CallDeadline
 from armory.upstreams.session.pending import Item, Note, Pending
 from armory.upstreams.session.questions import Question, Questions
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 
 class RequestMultiplexer:

@@ -17,10 +17,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 
-import structlog
 from msgspec import Raw
 
 from armory.errors import UpstreamUnavailable
+from armory.logger import Logger
 from armory.protocol import jsonrpc
 from armory.protocol.codes import INTERNAL_ERROR, METHOD_NOT_FOUND
 from armory.protocol.link import Call, ClientChannel, ClientGone, Params
@@ -32,7 +32,7 @@ from armory.upstreams.session.pending import Pending
 from armory.upstreams.session.turns import Turns, asks_possible
 from armory.upstreams.session.unfinished import Unfinished
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 _FIRST_CALL_S = 10.0
 """So long what is asked at the start of a session waits for the first call that it can be of."""

@@ -10,13 +10,12 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any
 
-import structlog
-
 from armory.errors import UpstreamUnavailable
 from armory.http1.eventstream import EventParser, EventTooLarge
 from armory.http1.failing import broken
 from armory.http1.pool import Fields
 from armory.http1.reading import BodyTooLarge, EventReader, let_go, read_body
+from armory.logger import Logger
 from armory.protocol import jsonrpc
 from armory.protocol.headers import SESSION_HEADER, VERSION_HEADER
 from armory.protocol.link import Call, Params, Reply
@@ -38,7 +37,7 @@ from armory.upstreams.transports.http_client import (
 from armory.upstreams.transports.http_failures import HttpFailure, http_failure
 from armory.upstreams.transports.server_stream import EVENTS, ServerStream, pause_s, resuming
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 _RESUMES = 5
 _FOREVER_S = 10 * 86_400.0

@@ -10,12 +10,11 @@ import asyncio
 import re
 from collections.abc import Callable
 
-import structlog
-
 from armory.http1.reading import COUNTED_BYTES, Meter
+from armory.logger import Logger
 from armory.upstreams.session.inflow import GIVEN_UP
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 _TURN_S = 0.001
 """So long the output of one process may keep the event loop."""

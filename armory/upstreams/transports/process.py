@@ -15,16 +15,15 @@ import signal
 from collections.abc import Callable
 from typing import cast
 
-import structlog
-
 from armory.http1.reading import Meter
+from armory.logger import Logger
 from armory.upstreams.error_output import ErrorOutput
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.child import ChildTransport
 from armory.upstreams.transports.environment import inherited, told_by_launcher
 from armory.upstreams.transports.lines import Lines
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 _STDERR_LINE = 2_000
 _STDERR_LINES = 200

@@ -8,10 +8,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
-import structlog
-
 from armory.http1.eventstream import EventParser
 from armory.http1.reading import Answer, EventReader
+from armory.logger import Logger
 from armory.protocol.headers import LAST_EVENT_ID
 from armory.protocol.upstream_messages import UpstreamMessage
 from armory.tasks import spawn, stop
@@ -19,7 +18,7 @@ from armory.upstreams.session.base import BaseLink
 from armory.upstreams.transports.http_answers import messages_in, stream_errors
 from armory.upstreams.transports.http_client import HttpClient
 
-log = structlog.get_logger(__name__)
+log = Logger(__name__)
 
 EVENTS = "text/event-stream"
 _RETRY_S = 1.0

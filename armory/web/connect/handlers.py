@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
-import structlog
 from aiohttp import web
 from cachetools import TTLCache
 
 from armory.domain.principal import ANONYMOUS, Method, Principal
 from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed
+from armory.logger import Logger
 from armory.security.authentication import Authenticator
 from armory.security.sealing import Seal
 from armory.upstreams.oauth.code_flow import BegunLogin
@@ -30,7 +30,7 @@ from armory.web.connect import pages
 from armory.web.cookies import Hosts, SealedCookies
 from armory.web.pages import said
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 _SESSION, _LOGIN = "armory_person", "armory_login"
 _SESSION_S, _LOGIN_S = 900, 600
 _SEEN = 10_000

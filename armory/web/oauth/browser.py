@@ -12,7 +12,6 @@ import time
 from collections.abc import Awaitable, Callable
 
 import msgspec
-import structlog
 from aiohttp import web
 
 from armory.authserver.clients import decoded, encoded
@@ -20,13 +19,14 @@ from armory.authserver.errors import OAuthError
 from armory.authserver.grants import Grant
 from armory.authserver.requests import Request, Returned, each_once, read
 from armory.errors import ArmoryError
+from armory.logger import Logger
 from armory.upstreams.oauth.code_flow import BegunLogin
 from armory.web.cookies import SealedCookies
 from armory.web.oauth.consent import consent_page, is_remembered, remember
 from armory.web.oauth.places import OAuthServices, Places, form_of
 from armory.web.pages import said
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 _BROWSER, _VISIT, _FORM = "armory_browser", "armory_visit", "oauth consent"
 _VISIT_S = 600
 _MAX_COOKIE = 3_800

@@ -11,7 +11,6 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from urllib.parse import unquote_plus
 
-import structlog
 from aiohttp import web
 
 from armory.authserver.assertions import JWT_BEARER
@@ -21,6 +20,7 @@ from armory.authserver.errors import OAuthError, UnusableClient
 from armory.authserver.grants import Given
 from armory.authserver.metadata import document
 from armory.errors import ArmoryError
+from armory.logger import Logger
 from armory.oauth.exchange import json_object
 from armory.web.oauth.places import (
     ANYBODY,
@@ -32,7 +32,7 @@ from armory.web.oauth.places import (
     refusal,
 )
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 _SERVER = "/.well-known/oauth-authorization-server"
 _OPENID = "/.well-known/openid-configuration"
 _Handler = Callable[[web.Request], Awaitable[web.Response]]

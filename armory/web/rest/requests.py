@@ -14,7 +14,6 @@ from typing import Any
 from uuid import uuid4
 
 import msgspec
-import structlog
 from aiohttp import web
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
@@ -22,6 +21,7 @@ from pydantic_core import ErrorDetails
 from armory.domain.expectations import MAPPING, expectation
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import AccessDenied, ArmoryError, AuthenticationFailed, InsufficientScope
+from armory.logger import Logger
 from armory.observability.operation import CURRENT
 from armory.web.observed import Asked, note, of_a_call, recorded, traced
 from armory.web.rest.problems import Problem, problem_of, problem_response
@@ -29,7 +29,7 @@ from armory.web.rest.routes import Reply, RestCall, Route
 from armory.web.rest.services import RestServices
 from armory.web.rest.shapes import PATTERNS
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._-]{1,64}")
 _KEY = re.compile(r"acx_[A-Za-z0-9_-]{8,}")
 _NO_STORE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}

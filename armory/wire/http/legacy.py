@@ -9,11 +9,11 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
-import structlog
 from aiohttp import web
 from msgspec import UNSET, Raw
 
 from armory.errors import ArmoryError
+from armory.logger import Logger
 from armory.protocol import codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
 from armory.protocol.headers import LAST_EVENT_ID, SESSION_HEADER
@@ -32,7 +32,7 @@ from armory.wire.sessions.session import Session
 from armory.wire.sessions.turns import OneATurn
 from armory.wire.streams import KEEPALIVE_S, PING, EventStream, frame, parse_event_id, priming, pump
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 _BATCH_AT_ONCE = 16
 """Requests of one batch that are served at the same time."""
 

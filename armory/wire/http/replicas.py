@@ -13,17 +13,17 @@ from contextlib import suppress
 from typing import Protocol, TypeVar
 
 import aiohttp
-import structlog
 from aiohttp import web
 from cachetools import LRUCache, TTLCache
 
 from armory.errors import ArmoryError
+from armory.logger import Logger
 from armory.protocol import codes
 from armory.tasks import spawn, start
 from armory.wire.http.admitted import AdmittedRequest, refusal
 
 _T = TypeVar("_T")
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 PASSED = "X-Armory-Passed"
 ALIVE_S = 15.0
 REMEMBERED_S = 86_400.0

@@ -12,10 +12,10 @@ import secrets
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
-import structlog
 from msgspec import Raw
 
 from armory.gateway.context import RequestContext
+from armory.logger import Logger
 from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Reply
@@ -27,7 +27,7 @@ from armory.wire.interaction.parked import ParkedCall
 from armory.wire.interaction.state import Binding, RequestStates, refused_state
 from armory.wire.settings import PARKED, PARKED_TIMEOUT_S
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 Handler = Callable[[RequestContext, dict[str, Raw]], Coroutine[Any, Any, Reply]]
 
 

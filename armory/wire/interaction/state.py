@@ -13,17 +13,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal, cast
 
 import msgspec
-import structlog
 from msgspec import Raw
 
 from armory.gateway.context import RequestContext
+from armory.logger import Logger
 from armory.protocol import jsonrpc
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.rawjson import encode, text_of, value
 from armory.wire.interaction.sealing import SECRET_BYTES, BrokenSeal, Seals
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 _sorted = msgspec.json.Encoder(order="deterministic").encode
 _REFUSED = "Invalid or expired requestState"
 _REASON = {"reason": "invalid_request_state"}

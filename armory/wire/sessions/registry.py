@@ -12,10 +12,9 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
-import structlog
-
 from armory.gateway.gateway import Gateway
 from armory.gateway.lists.groups import served_to
+from armory.logger import Logger
 from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message
@@ -28,7 +27,7 @@ from armory.wire.sessions.session import Session
 from armory.wire.settings import SESSION_IDLE_S, SESSIONS
 from armory.wire.streams import EventStream
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 
 
 class TooMany(Exception):

@@ -47,6 +47,7 @@ SDKS = ("mcp", "mcp_types", "openai", "qdrant_client", "onnxruntime", "tokenizer
 DATABASE = ("sqlalchemy", "alembic")
 HTTP = ("aiohttp", "httptools")
 ARRAYS = ("numpy", "armory.retrieval.features")
+LOG = ("structlog", "rich.traceback", "pygments")
 MODELS = ("pydantic", "armory.config.model")
 GATEWAY = (
     "aiohttp.web",
@@ -85,20 +86,20 @@ def loaded(arguments: tuple[str, ...], folder: Path, program: str = PROGRAM) -> 
 @pytest.mark.parametrize(
     ("arguments", "needed", "unwanted"),
     [
-        (("keys", "list"), "sqlalchemy", ("alembic", *ARRAYS, *SDKS, *HTTP, *GATEWAY)),
+        (("keys", "list"), "sqlalchemy", ("alembic", *LOG, *ARRAYS, *SDKS, *HTTP, *GATEWAY)),
         (
             ("validate",),
             "armory.config.model",
-            ("numpy", "armory.retrieval.features", *SDKS, *HTTP, *DATABASE, *GATEWAY),
+            (*LOG, *ARRAYS, *SDKS, *HTTP, *DATABASE, *GATEWAY),
         ),
         (
             ("status", "--url", "http://127.0.0.1:1"),
             "armory.config.home",
-            (*ARRAYS, *HTTP, *MODELS, *REMOTE),
+            ("asyncio", *LOG, *ARRAYS, *HTTP, *MODELS, *REMOTE),
         ),
-        (("tools", *NOWHERE), "httptools", ("aiohttp", *ARRAYS, *MODELS, *REMOTE)),
-        (("call", *NOWHERE, "tool"), "httptools", ("aiohttp", *ARRAYS, *MODELS, *REMOTE)),
-        (("search", *NOWHERE, "words"), "httptools", ("aiohttp", *ARRAYS, *MODELS, *REMOTE)),
+        (("tools", *NOWHERE), "httptools", ("aiohttp", *LOG, *ARRAYS, *MODELS, *REMOTE)),
+        (("call", *NOWHERE, "tool"), "httptools", ("aiohttp", *LOG, *ARRAYS, *MODELS, *REMOTE)),
+        (("search", *NOWHERE, "words"), "httptools", ("aiohttp", *LOG, *ARRAYS, *MODELS, *REMOTE)),
     ],
     ids=["keys", "validate", "status", "tools", "call", "search"],
 )
@@ -116,6 +117,8 @@ def test_serving_loads_what_a_port_needs_until_it_listens(tmp_path: Path) -> Non
         *SDKS,
         *DATABASE,
         *ARRAYS,
+        *LOG,
+        "rich",
         "httptools",
         "prometheus_client",
         "rapidfuzz",

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from armory.runtime.local_access import FOLDER, LocalAccess, announced, running
+from armory.runtime.entry.local_access import FOLDER, LocalAccess, announced, running
 
 
 def test_a_note_lives_as_long_as_its_gateway_and_is_for_its_user_alone(tmp_path: Path) -> None:

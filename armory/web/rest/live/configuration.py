@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from functools import partial
 
-import structlog
 from pydantic import BaseModel, Field
 
 from armory.errors import ConfigError
+from armory.logger import Logger
 from armory.web.rest.live.access import LiveGateway
 from armory.web.rest.live.config_file import ConfigurationFile, NotWritable, Refused, Stale
 from armory.web.rest.live.operating import ReloadEffects
 from armory.web.rest.problems import Problem
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape, Text
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 _MOST_CHARS = 2_000_000
 
 

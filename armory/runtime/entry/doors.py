@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from armory.config import Loaded
 from armory.errors import ConfigError
-from armory.runtime.local_access import announced, operator_token
+from armory.runtime.entry.local_access import announced, operator_token
 from armory.runtime.settings import base_path, listen_settings
 from armory.security.authentication import StaticToken
 from armory.storage.private import private_folder

@@ -15,11 +15,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import structlog
-
+from armory.logger import Logger
 from armory.security.authentication import ADMIN, StaticToken
 
-_log = structlog.get_logger(__name__)
+_log = Logger(__name__)
 FOLDER = "running"
 OPERATOR = "operator"
 """Subject of whoever comes with such a token."""

@@ -1,0 +1,87 @@
+"""Loggers of modules: structlog's, which is loaded with the first event that is logged.
+
+Owns: `Logger`, and what is done before that event. structlog brings rich, Pygments and attrs, a
+third of what a command loads that has nothing to log. Never imports a room.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
+"""As in the standard library."""
+
+
+class _First:
+    """What is done before the first event, and which events are none meanwhile."""
+
+    def __init__(self) -> None:
+        self.action: Callable[[], None] | None = None
+        self.least = 0
+        self.lock = threading.RLock()
+
+
+_first = _First()
+
+
+def before_first(action: Callable[[], None] | None, least: int = 0) -> None:
+    """Have something done before the first event is logged.
+
+    Args:
+        action: sets structlog up; None: nothing is left to do.
+        least: level below which no event counts as one.
+    """
+    _first.action, _first.least = action, least
+
+
+def set_up() -> None:
+    """Do now what is done before the first event, where that is left to do."""
+    if _first.action is None:
+        return
+    with _first.lock:  # whoever logs meanwhile waits
+        if (action := _first.action) is not None:
+            action()
+            before_first(None)
+
+
+class Logger:
+    """Logs events of one module: a name for each, and fields.
+
+    Args:
+        name: of the module.
+    """
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def debug(self, event: str, **fields: Any) -> None:
+        """Something that only whoever looks for a cause wants to know."""
+        self._log("debug", event, fields)
+
+    def info(self, event: str, **fields: Any) -> None:
+        """Something that happened."""
+        self._log("info", event, fields)
+
+    def warning(self, event: str, **fields: Any) -> None:
+        """Something that somebody should look at."""
+        self._log("warning", event, fields)
+
+    def error(self, event: str, **fields: Any) -> None:
+        """Something that did not work."""
+        self._log("error", event, fields)
+
+    def exception(self, event: str, **fields: Any) -> None:
+        """As `error`, with the exception that is being handled."""
+        self._log("error", event, {"exc_info": True, **fields})
+
+    def _log(self, level: str, event: str, fields: dict[str, Any]) -> None:
+        if LEVELS[level] < _first.least:
+            return
+        set_up()
+        import structlog
+
+        getattr(structlog.get_logger(self._name), level)(event, **fields)

@@ -1,0 +1,37 @@
+"""The log set up when something is logged: most commands have nothing to log.
+
+Owns: `log_later`. Never imports structlog itself.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from armory.logger import LEVELS, before_first, set_up
+from armory.observability.settings import LogSettings
+
+
+def log_later(settings: LogSettings) -> None:
+    """As `configure_logging`, before the first event, of Armory or of a library.
+
+    Args:
+        settings: what is written, and how.
+    """
+
+    def configure() -> None:
+        from armory.observability.logging import configure_logging
+
+        configure_logging(settings)
+
+    before_first(configure, LEVELS[settings.log_level])
+    root = logging.getLogger()
+    root.handlers[:] = [_First()]
+    root.setLevel(logging.WARNING)
+
+
+class _First(logging.Handler):
+    """Takes the first record of a library, and gives it to the handler that there is then."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        set_up()
+        logging.getLogger().handle(record)
