@@ -14,7 +14,6 @@ from armory.accounts.service import Accounts
 from armory.accounts.users import ENDED
 from armory.config import Loaded
 from armory.errors import ArmoryError
-from armory.logger import Logger
 from armory.runtime.blocks.accounts import schemes
 from armory.runtime.blocks.authorization import (
     authorization_server,
@@ -38,8 +37,6 @@ from armory.web.console.pages import register_console
 from armory.web.health import Health, Readiness
 from armory.web.rest.api import register_rest
 from armory.wire.http.edge import HttpEdge
-
-_log = Logger(__name__)
 
 
 async def serve(runtime: Runtime, stack: AsyncExitStack, doors: Doors) -> None:
@@ -140,4 +137,3 @@ async def _serve_apart(health: Health, listening: Listening) -> None:
     app = make_app(body_bytes=1)
     health.register(app)
     await listening.serve(app)
-    _log.info("metrics_listening", host=listening.host, port=listening.port)

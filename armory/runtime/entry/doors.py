@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 
 from armory.config import Loaded
 from armory.errors import ConfigError
+from armory.logger import Logger
 from armory.runtime.entry.local_access import announced, operator_token
 from armory.runtime.settings import base_path, listen_settings
 from armory.security.authentication import StaticToken
@@ -18,6 +19,7 @@ from armory.storage.private import private_folder
 from armory.web.app import Listening
 from armory.web.binding import Bound, bind
 
+_log = Logger(__name__)
 _METRICS_PORT = "server.metrics.port"
 
 
@@ -64,6 +66,7 @@ async def open_doors(loaded: Loaded, address: tuple[str, int], stack: AsyncExitS
         apart = Listening(bound_apart, replace(settings, drain_timeout_s=1.0))
         stack.push_async_callback(apart.close)
         await apart.begin()
+        _log.info("metrics_listening", host=apart.host, port=apart.port)
     private_folder(loaded.home)
     listening = Listening(bound, settings, prefix, server.limits.body_bytes)
     note = stack.enter_context(ExitStack())
