@@ -5,14 +5,12 @@ Owns: the command and its report. Never imports a web framework.
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
 
 import click
-from rich.text import Text
 
 from armory.cli.options import config_option, json_option
 from armory.cli.output import (
@@ -48,6 +46,8 @@ def validate(connect: bool, config: str | None, as_json: bool) -> None:
     }
     code = 0 if wrong is None else 2
     if connect and loaded is not None:
+        import asyncio  # the usual check has nothing to wait for
+
         report["upstreams"], report["index"] = asyncio.run(_connect(loaded))
         found = [report["index"], *report["upstreams"].values()]
         if any(part["state"] != "ready" for part in found):
@@ -97,6 +97,8 @@ def _show(report: dict[str, Any], problems: Sequence[Problem], loaded: Loaded | 
         return
     assert loaded is not None
     if "upstreams" in report:
+        from rich.text import Text
+
         width = max(map(len, report["upstreams"]), default=0)
         for key, found in report["upstreams"].items():
             ready = found["state"] == "ready"

@@ -90,7 +90,7 @@ def loaded(arguments: tuple[str, ...], folder: Path, program: str = PROGRAM) -> 
         (
             ("validate",),
             "armory.config.model",
-            (*LOG, *ARRAYS, *SDKS, *HTTP, *DATABASE, *GATEWAY),
+            ("asyncio", *LOG, *ARRAYS, *SDKS, *HTTP, *DATABASE, *GATEWAY),
         ),
         (
             ("status", "--url", "http://127.0.0.1:1"),
