@@ -11,12 +11,12 @@ from typing import Literal
 
 from sqlalchemy import ColumnElement, delete, insert, or_, select, update
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from armory.accounts.names import AlreadyExists, check_name, check_pack_id
 from armory.accounts.users import USER, Users
 from armory.errors import InvalidRequest
 from armory.storage.changes import ChangeFeed
+from armory.storage.connection import AsyncConnection
 from armory.storage.database import Database, now_ms
 from armory.storage.tables import installations, pack_entries, packs
 

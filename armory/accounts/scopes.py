@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from sqlalchemy import select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from armory.accounts.packs import PACK
 from armory.accounts.users import USER
@@ -21,6 +20,7 @@ from armory.logger import Logger
 from armory.security.policy import NamedPack, PackView
 from armory.storage.cache import SingleFlight
 from armory.storage.changes import ChangeFeed
+from armory.storage.connection import AsyncConnection
 from armory.storage.database import Database
 from armory.storage.tables import installations, pack_entries, packs, users
 

@@ -12,9 +12,9 @@ from itertools import groupby
 from typing import Any
 
 from sqlalchemy import bindparam, case, delete, func, select, tuple_, update
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from armory.accounts.sketch import LatencySketch
+from armory.storage.connection import AsyncConnection
 from armory.storage.database import Database
 from armory.storage.tables import server_days, tool_days, user_tools
 

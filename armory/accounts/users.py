@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from armory.accounts.names import AlreadyExists, check_name
 from armory.errors import InvalidRequest
 from armory.storage.changes import LEARNED_USES, ChangeFeed, Transaction
+from armory.storage.connection import AsyncConnection
 from armory.storage.database import Database, now_ms
 from armory.storage.logins import forget_person
 from armory.storage.tables import api_keys, learned_uses, users

@@ -21,11 +21,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 from sqlalchemy import delete, func, insert, select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from armory.errors import BackendError
 from armory.logger import Logger
 from armory.storage.cache import Cache
+from armory.storage.connection import AsyncConnection
 from armory.storage.database import Database
 from armory.storage.tables import changes
 

@@ -15,15 +15,15 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, cast, event, extract, func, text
+from sqlalchemy import BigInteger, ColumnElement, cast, create_engine, event, extract, func, text
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
-from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.sql import Insert
 from sqlalchemy.sql.schema import Table
 
 from armory.errors import BackendError, ConfigError
 from armory.logger import Logger
+from armory.storage.connection import AsyncConnection, connected, dispose, transaction
 from armory.storage.private import mend_file, private_file
 from armory.storage.schema import bring_up_to_date
 
@@ -90,7 +90,7 @@ class Database:
         self._users = 0
         self._unused = asyncio.Event()
         if self.dialect == "sqlite":
-            _listen(self._engine.sync_engine)
+            _listen(self._engine)
 
     async def open(self) -> None:
         """Connect and bring the schema up to date.
@@ -130,7 +130,7 @@ class Database:
         if self._here is not None:
             self._here.close()
             self._here = None
-        await self._engine.dispose()
+        await dispose(self._engine)
 
     def commits(self) -> int | None:
         """A number that changes with every commit, whoever makes it, read without waiting.
@@ -154,8 +154,8 @@ class Database:
         Raises:
             BackendError: the database failed.
         """
-        with self._translated():
-            async with self._connected() as connection:
+        with self._translated(), self._used():
+            async with connected(self._engine) as connection:
                 yield connection
 
     @asynccontextmanager
@@ -166,18 +166,15 @@ class Database:
             BackendError: the database failed. `IntegrityError` passes through: it is about the
                 data, and the caller knows what it means.
         """
-        with self._translated():
-            async with self._connected() as connection:
-                await connection.execution_options(armory_write=True)
-                async with connection.begin():
-                    yield connection
+        with self._translated(), self._used():
+            async with transaction(self._engine, armory_write=True) as connection:
+                yield connection
 
-    @asynccontextmanager
-    async def _connected(self) -> AsyncGenerator[AsyncConnection]:
+    @contextmanager
+    def _used(self) -> Generator[None]:
         self._users += 1
         try:
-            async with self._engine.connect() as connection:
-                yield connection
+            yield
         finally:
             self._users -= 1
             if not self._users:
@@ -269,10 +266,10 @@ def _reason(error: BaseException) -> str:
     return f"{kind}: {found}" if code[:2] in _CONNECTING else kind
 
 
-def _engine(url: URL, pool_size: int) -> AsyncEngine:
+def _engine(url: URL, pool_size: int) -> Engine:
     if url.get_backend_name() == "sqlite":
-        return create_async_engine(url, pool_size=pool_size, max_overflow=pool_size)
-    return create_async_engine(
+        return create_engine(url, pool_size=pool_size, max_overflow=pool_size)
+    return create_engine(
         url,
         pool_size=pool_size,
         max_overflow=pool_size,

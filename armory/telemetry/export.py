@@ -6,7 +6,6 @@ OpenTelemetry's SDK inside functions only: it is an extra.
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import os
 from collections.abc import AsyncGenerator, Mapping
@@ -108,6 +107,8 @@ async def opened_tracing(settings: OtelSettings, version: str) -> AsyncGenerator
     from armory.telemetry.tracing import Tracing
 
     resource, ids = _resource(version), DrawnIds()
+    import asyncio  # whoever only checks a configuration has no event loop
+
     traces = _tracer_provider(resource, ids) if spans else None
     durations, exporting = _metrics(resource, version) if metrics else (None, None)
     tracing = Tracing(

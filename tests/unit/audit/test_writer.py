@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 
 from armory.audit.apart import Apart
 from armory.audit.reading import Wanted, checked, records
@@ -77,13 +78,13 @@ async def test_a_changed_or_deleted_row_shows(tmp_path: Path) -> None:
     database = Database(str(place.url))
     await database.open()
     async with database.write() as connection:
-        await connection.exec_driver_sql("UPDATE audit SET who = 'eve' WHERE seq = 4")
+        await connection.execute(text("UPDATE audit SET who = 'eve' WHERE seq = 4"))
     assert (await checked(place.url, [])).at == 4
     async with database.write() as connection:
-        await connection.exec_driver_sql("UPDATE audit SET who = 'user-2' WHERE seq = 4")
+        await connection.execute(text("UPDATE audit SET who = 'user-2' WHERE seq = 4"))
     assert (await checked(place.url, [])).problem is None
     async with database.write() as connection:
-        await connection.exec_driver_sql("DELETE FROM audit WHERE seq = 3")
+        await connection.execute(text("DELETE FROM audit WHERE seq = 3"))
     await database.close()
     found = await checked(place.url, [])
     assert found.problem == "record 3 is missing: 4 stands in its place"

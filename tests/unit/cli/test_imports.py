@@ -86,7 +86,11 @@ def loaded(arguments: tuple[str, ...], folder: Path, program: str = PROGRAM) -> 
 @pytest.mark.parametrize(
     ("arguments", "needed", "unwanted"),
     [
-        (("keys", "list"), "sqlalchemy", ("alembic", *LOG, *ARRAYS, *SDKS, *HTTP, *GATEWAY)),
+        (
+            ("keys", "list"),
+            "sqlalchemy",
+            ("alembic", "sqlalchemy.orm", *LOG, *ARRAYS, *SDKS, *HTTP, *GATEWAY),
+        ),
         (
             ("validate",),
             "armory.config.model",
@@ -143,6 +147,7 @@ def test_serving_loads_what_calls_need_and_the_rest_when_it_is_wanted(tmp_path: 
     late = (
         *SDKS,
         "alembic",
+        "sqlalchemy.orm",
         "snowballstemmer",
         "asyncpg",
         "redis",

@@ -30,7 +30,7 @@ async def test_a_quiet_database_is_not_asked_and_a_commit_is_heard_at_once(tmp_p
 
     try:
         feed.subscribe("user", hear)
-        event.listen(here._engine.sync_engine, "begin", asked.append)  # pyright: ignore[reportPrivateUsage]
+        event.listen(here._engine, "begin", asked.append)  # pyright: ignore[reportPrivateUsage]
         await feed.poll()
         first = len(asked)
         assert first == 1
