@@ -18,10 +18,14 @@ COUNT = text("SELECT count(*) FROM users")
 async def test_a_transaction_that_fails_is_rolled_back(tmp_path: Path) -> None:
     database = Database(f"sqlite:///{tmp_path / 'armory.db'}")
     await database.open()
-    with pytest.raises(ValueError, match="no more"):
+
+    async def fail() -> None:
         async with database.write() as connection:
             await connection.execute(INSERT, [{"id": "a"}, {"id": "b"}])
             raise ValueError("no more")
+
+    with pytest.raises(ValueError, match="no more"):
+        await fail()
     async with database.read() as connection:
         assert (await connection.execute(COUNT)).scalar_one() == 0
     await database.close()
