@@ -15,6 +15,8 @@ from sqlalchemy import Executable
 from sqlalchemy.engine import Connection, CursorResult, Engine
 from sqlalchemy.util import greenlet_spawn
 
+from armory.tasks import start
+
 if TYPE_CHECKING:
     from sqlalchemy.sql.selectable import TypedReturnsRows
 
@@ -93,15 +95,13 @@ async def dispose(engine: Engine) -> None:
 
 async def _to_its_end(work: Callable[[], None]) -> None:
     """Wait for `work` also where the caller is cancelled meanwhile: it leaves nothing half done."""
-    task = asyncio.create_task(greenlet_spawn(work))
+    task = start(greenlet_spawn(work), "give a connection back")
     cancelled: asyncio.CancelledError | None = None
     while not task.done():
         try:
             await asyncio.shield(task)
         except asyncio.CancelledError as error:
-            if task.done():
-                break
             cancelled = error
-    task.result()
     if cancelled is not None:
         raise cancelled
+    task.result()
