@@ -19,8 +19,7 @@ from pydantic import (
     GetCoreSchemaHandler,
     GetJsonSchemaHandler,
     SecretStr,
-    ValidationInfo,
-    field_validator,
+    model_validator,
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
@@ -39,15 +38,21 @@ class Block(BaseModel):
         hide_input_in_errors=True,
     )
 
-    @field_validator("*", mode="before")
+    @model_validator(mode="before")
     @classmethod
-    def _truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+    def _truth_is_no_number(cls, values: Any) -> Any:
         """`true` where a number is expected becomes a text, which is refused: pydantic takes it
         for 1.
         """
-        if not isinstance(value, (bool, list, dict)):
-            return value
-        kinds = _kinds(cls.model_fields[info.field_name or ""].annotation)
+        if not isinstance(values, dict):
+            return values
+        given = cast("dict[Any, Any]", values)
+        return {name: cls._as_text(name, value) for name, value in given.items()}
+
+    @classmethod
+    def _as_text(cls, name: Any, value: Any) -> Any:
+        field = cls.model_fields.get(name) if isinstance(value, (bool, list, dict)) else None
+        kinds = set[Any]() if field is None else _kinds(field.annotation)
         return _without_truth(value) if kinds & {int, float} and bool not in kinds else value
 
 
