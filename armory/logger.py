@@ -15,7 +15,7 @@ LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 class _First:
-    """What is done before the first event, and which events are none meanwhile."""
+    """What is done before the first event, and which events are none."""
 
     def __init__(self) -> None:
         self.action: Callable[[], None] | None = None
@@ -31,7 +31,7 @@ def before_first(action: Callable[[], None] | None, least: int = 0) -> None:
 
     Args:
         action: sets structlog up; None: nothing is left to do.
-        least: level below which no event counts as one.
+        least: level below which no event counts as one, now and afterwards.
     """
     _first.action, _first.least = action, least
 
@@ -43,7 +43,7 @@ def set_up() -> None:
     with _first.lock:  # whoever logs meanwhile waits
         if (action := _first.action) is not None:
             action()
-            before_first(None)
+            _first.action = None
 
 
 class Logger:

@@ -13,7 +13,7 @@ from typing import Any, TextIO
 
 import structlog
 
-from armory.logger import before_first
+from armory.logger import LEVELS, before_first
 from armory.observability.operation import CURRENT
 from armory.observability.redaction import redacted_value
 from armory.observability.settings import LogSettings, logs_json
@@ -29,9 +29,8 @@ def configure_logging(settings: LogSettings, *, stream: TextIO | None = None) ->
         settings: what is written, and how.
         stream: where to; standard error by default, since standard output belongs to answers.
     """
-    before_first(None)
     out: TextIO = stream or sys.stderr
-    number = getattr(logging, settings.log_level.upper())
+    number = LEVELS[settings.log_level]
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.processors.add_log_level,
@@ -65,6 +64,7 @@ def configure_logging(settings: LogSettings, *, stream: TextIO | None = None) ->
     root.setLevel(logging.WARNING if number > logging.DEBUG else logging.INFO)
     for name in _NOISY:
         logging.getLogger(name).setLevel(logging.WARNING)
+    before_first(None, number)
 
 
 def trace_ids(
