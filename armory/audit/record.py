@@ -142,7 +142,7 @@ class Chain:
                 upstream=entry.upstream,
                 outcome=entry.outcome,
                 code=entry.code,
-                ms=round(entry.ms, 3),
+                ms=int(entry.ms * 1_000 + 0.5) / 1_000,  # `round` takes five times as long
                 trace_id=entry.trace_id or None,
                 arguments=UNSET if entry.arguments is None else entry.arguments,
                 result=UNSET if entry.result is None else entry.result,
@@ -155,15 +155,18 @@ class Chain:
 
 
 _second = (0, "")
+_MS = [f".{number:03d}Z" for number in range(1_000)]  # a number takes its time to be written
 
 
 def stamp(at: float) -> str:
     """Seconds since 1970 as text, to the millisecond, UTC."""
     global _second
     whole = int(at)
-    if _second[0] != whole:
-        _second = (whole, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)))
-    return f"{_second[1]}.{int((at - whole) * 1_000):03d}Z"
+    second, text = _second
+    if second != whole:
+        text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
+        _second = (whole, text)
+    return text + _MS[int((at - whole) * 1_000)]
 
 
 def parsed(line: bytes | str) -> dict[str, object] | None:

@@ -16,7 +16,7 @@ from armory.errors import ConfigError
 from armory.telemetry.settings import OtelSettings
 
 if TYPE_CHECKING:
-    from armory.telemetry.durations import Durations
+    from armory.telemetry.measuring import Durations
     from armory.telemetry.sampling import DrawnIds
     from armory.telemetry.tracing import Tracing
 
@@ -160,6 +160,7 @@ def _metrics(resource: Any, version: str) -> tuple[Durations, Any]:
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
     from armory.telemetry import durations as d
+    from armory.telemetry.exporting import Exporting
 
     exporter = OTLPMetricExporter()
     if os.environ.get(d.AGGREGATION, "").strip().lower() == d.EXPONENTIAL:
@@ -168,4 +169,4 @@ def _metrics(resource: Any, version: str) -> tuple[Durations, Any]:
         return d.Instruments(provider.get_meter("armory", version)), provider
     buckets = d.Buckets()
     scope = InstrumentationScope("armory", version)
-    return buckets, d.Exporting(exporter, buckets, resource, scope)
+    return buckets, Exporting(exporter, buckets, resource, scope)

@@ -29,8 +29,8 @@ from armory.protocol.rawjson import text_or_none
 from armory.telemetry import conventions as c
 from armory.telemetry import propagation
 from armory.telemetry.conventions import Series, Side
-from armory.telemetry.durations import Durations
-from armory.telemetry.propagation import TRACEPARENT, Parent
+from armory.telemetry.measuring import Durations
+from armory.telemetry.propagation import KEPT, TRACEPARENT, Parent
 from armory.telemetry.sampling import DrawnIds, Sampling
 
 _ROOT = Context()
@@ -55,6 +55,7 @@ class Tracing:
 
     Attributes:
         durations: takes what was measured; None: nobody wants it.
+        waiting: as `Sampling.waiting`; None: no spans are wanted.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Tracing:
         self.durations = durations
         self._sampling = sampling
         self._ids = ids
+        self.waiting = None if tracer is None else sampling.waiting
         self.queries = queries
 
     def server(
@@ -101,11 +103,7 @@ class Tracing:
                 self._below(operation, (_mcp, method, name), around, None, within=False)
                 return
         if self._tracer is not None:
-            operation.traceparent, kept = self._sampling.drawn()
-            if kept:
-                self._root(self._tracer, operation, (_mcp, method, name))
-            else:
-                operation.new = True
+            self._new(self._tracer, operation, (_mcp, method, name))
 
     def rest(
         self, operation: Operation, method: str, route: str, headers: Mapping[str, str]
@@ -123,11 +121,7 @@ class Tracing:
             operation.baggage = headers.get(propagation.BAGGAGE)
             self._below(operation, (_http, method, route), around, None, within=False)
         elif self._tracer is not None:
-            operation.traceparent, kept = self._sampling.drawn()
-            if kept:
-                self._root(self._tracer, operation, (_http, method, route))
-            else:
-                operation.new = True
+            self._new(self._tracer, operation, (_http, method, route))
 
     def _below(
         self,
@@ -139,7 +133,7 @@ class Tracing:
         within: bool,
     ) -> None:
         """Go on with a trace; `within`: what goes upstream names `parent` already."""
-        operation.traceparent = parent.traceparent
+        operation.traceparent, operation.plain = parent.traceparent, False
         if self._tracer is None:
             if not within:
                 operation.passed = (parent.traceparent, parent.state)
@@ -152,14 +146,30 @@ class Tracing:
             unkept = Parent(parent.trace, parent.span, False, parent.state)
             operation.passed = (unkept.traceparent, unkept.state)
 
-    def _root(
+    def _new(
         self, tracer: Tracer, operation: Operation, asked: tuple[Named, str, str | Raw | None]
     ) -> None:
-        """Begin a trace, under the id that the operation has."""
-        self._ids.drawn = _trace_id(operation.traceparent)
-        operation.span = span = _start(tracer, SpanKind.SERVER, asked, None, None)
-        self._ids.drawn = 0
+        """Begin a trace, with a span where it is kept."""
+        operation.traceparent = traceparent = self._sampling.drawn()
+        if not traceparent.endswith(KEPT):
+            operation.new = True
+            return
+        operation.plain = False
+        operation.span = span = self._root(tracer, SpanKind.SERVER, asked, traceparent)
         operation.traceparent = _traceparent(span)
+
+    def _root(
+        self,
+        tracer: Tracer,
+        kind: SpanKind,
+        asked: tuple[Named, str, str | Raw | None],
+        traceparent: str,
+    ) -> Span:
+        """The first span of a trace, under the id that was drawn for it."""
+        self._ids.drawn = int(traceparent[3:35], 16)
+        span = _start(tracer, kind, asked, None, None)
+        self._ids.drawn = 0
+        return span
 
     def client(self, method: str, name: str | None, operation: Operation | None) -> Span | None:
         """Begin the span of a request toward an upstream, below the client's; None: its trace is
@@ -170,13 +180,10 @@ class Tracing:
             return None
         if above is not None:
             return _start(self._tracer, SpanKind.CLIENT, (_mcp, method, name), above, None)
-        traceparent, kept = self._sampling.drawn()  # the gateway itself asks
-        if not kept:
+        traceparent = self._sampling.drawn()  # the gateway itself asks
+        if not traceparent.endswith(KEPT):
             return None
-        self._ids.drawn = _trace_id(traceparent)
-        span = _start(self._tracer, SpanKind.CLIENT, (_mcp, method, name), None, None)
-        self._ids.drawn = 0
-        return span
+        return self._root(self._tracer, SpanKind.CLIENT, (_mcp, method, name), traceparent)
 
     async def searched(
         self,
@@ -268,10 +275,6 @@ def _start(
 def _traceparent(span: Span) -> str:
     context = span.get_span_context()
     return f"00-{context.trace_id:032x}-{context.span_id:016x}-01"
-
-
-def _trace_id(traceparent: str) -> int:
-    return int(traceparent[3:35], 16)
 
 
 def _remote(parent: Parent) -> SpanContext:
