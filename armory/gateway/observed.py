@@ -27,9 +27,8 @@ from armory.telemetry import conventions as c
 from armory.telemetry.measuring import AT_ONCE
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Span
-
     from armory.telemetry.measuring import Durations
+    from armory.telemetry.spans import Span
     from armory.telemetry.tracing import Tracing
 
 _DURATION = c.DURATION["client"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Mapping
 
-from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
 
 from armory.logger import Logger
@@ -92,18 +91,3 @@ def _rate(environ: Mapping[str, str]) -> float:
         pass
     _log.warning("trace_sampler_rate_unknown", variable=ARGUMENT, value=text, instead=1.0)
     return 1.0
-
-
-class DrawnIds(RandomIdGenerator):
-    """Ids for the SDK; a trace that was decided upon keeps the id that was decided upon.
-
-    Attributes:
-        drawn: id of the trace that begins next; 0: any.
-    """
-
-    def __init__(self) -> None:
-        self.drawn = 0
-
-    def generate_trace_id(self) -> int:
-        """As `IdGenerator.generate_trace_id`."""
-        return self.drawn or super().generate_trace_id()

@@ -83,26 +83,34 @@ async def within(arguments: argparse.Namespace) -> dict[str, object]:
     for _ in range(arguments.starts):
         await _start(arguments, took)
     ratios = {name: rounds.ratios for name, rounds in took.items()}
-    count = len(next(iter(ratios.values())))
-    ratios["off"] = [1.0] * count
+    ones = {name: [1.0] * len(found) for name, found in ratios.items()}
     return {
-        "bars": bars({name: statistics.median(found) for name, found in ratios.items()}, ratios),
+        "bars": {
+            of: found
+            for name, each in ratios.items()
+            for of, found in bars(
+                {name: statistics.median(each), "off": 1.0}, {name: each, "off": ones[name]}
+            ).items()
+        },
         "armory": armory_version(),
         "python": sys.version.split()[0],
         "event_loop": arguments.loop,
         "machine": f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}",
-        "rounds": count,
+        "rounds": {name: len(found) for name, found in ratios.items()},
         "starts": arguments.starts,
         "calls": arguments.calls,
         "off_us_a_call": {name: _middle(rounds.off) for name, rounds in took.items()},
         "adds_us_on_the_loop": {name: _middle(rounds.adds) for name, rounds in took.items()},
         "adds_us_beside": {name: _middle(rounds.beside) for name, rounds in took.items()},
-        "to_off": {name: ratio(found, ratios["off"]) for name, found in ratios.items()},
+        "to_off": {name: ratio(found, ones[name]) for name, found in ratios.items()},
     }
 
 
 async def _start(arguments: argparse.Namespace, took: dict[str, Rounds]) -> None:
-    """Start the gateways, and add what a call took in each round, by way."""
+    """Start one gateway after the other, and add what a call took in each round, by way.
+
+    Only one at a time: what a thread does every now and then falls on as many calls as come.
+    """
     async with contextlib.AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="armory-watched-")))
         collector = await stack.enter_async_context(Collector())
@@ -110,33 +118,26 @@ async def _start(arguments: argparse.Namespace, took: dict[str, Rounds]) -> None
         http = await stack.enter_async_context(aiohttp.ClientSession())
         found = ways(collector.url, None, arguments.only)
         del found["off"]
-        gateways = {
-            name: await stack.enter_async_context(
-                running(way, upstream.url, made(folder / name), arguments.loop, program=_SWITCHED)
-            )
-            for name, way in found.items()
-        }
-        for gateway in gateways.values():
-            await calls(http, gateway.url, _WARM)
-        watched = 0
-        before = {name: gateway.others_cpu_s() for name, gateway in gateways.items()}
-        ends = time.monotonic() + arguments.minutes / arguments.starts * 60
-        while time.monotonic() < ends or not watched:
-            for name, gateway in gateways.items():
-                spent: dict[Signals, float] = {}
-                for switch in (SIGUSR1, SIGUSR2) if watched % 2 else (SIGUSR2, SIGUSR1):
-                    spent[switch] = await _round(http, gateway, switch, arguments.calls)
-                rounds = took.setdefault(name, Rounds())
-                rounds.off.append(spent[SIGUSR2])
-                rounds.adds.append(spent[SIGUSR1] - spent[SIGUSR2])
-            watched += 1
-            upstream.requests.clear()
-            upstream.script.received.clear()
-            collector.spans.clear()
-        await asyncio.sleep(_END_S)
-        for name, gateway in gateways.items():
-            beside = gateway.others_cpu_s() - before[name]
-            took[name].beside.append(beside / (watched * (arguments.calls + _SETTLE)) * 1e6)
+        for name, way in found.items():
+            own, rounds = made(folder / name), took.setdefault(name, Rounds())
+            seconds = arguments.minutes / arguments.starts / len(found) * 60 - _END_S
+            async with running(way, upstream.url, own, arguments.loop, program=_SWITCHED) as here:
+                await calls(http, here.url, _WARM)
+                done, before = 0, here.others_cpu_s()
+                ends = time.monotonic() + seconds
+                while time.monotonic() < ends or not done:
+                    spent: dict[Signals, float] = {}
+                    for switch in (SIGUSR1, SIGUSR2) if done % 2 else (SIGUSR2, SIGUSR1):
+                        spent[switch] = await _round(http, here, switch, arguments.calls)
+                    rounds.off.append(spent[SIGUSR2])
+                    rounds.adds.append(spent[SIGUSR1] - spent[SIGUSR2])
+                    done += 1
+                    upstream.requests.clear()
+                    upstream.script.received.clear()
+                    collector.spans.clear()
+                await asyncio.sleep(_END_S)
+                beside = (here.others_cpu_s() - before) / (done * (arguments.calls + _SETTLE))
+                rounds.beside.append(beside * 1e6)
 
 
 async def _round(

@@ -17,7 +17,7 @@ from armory.observability.operation import CURRENT, Operation
 from armory.protocol.link import Call, Hop, Owner, Reply
 from armory.telemetry import conventions as c
 from armory.telemetry.durations import Buckets
-from armory.telemetry.sampling import DrawnIds, Sampling
+from armory.telemetry.sampling import Sampling
 from armory.telemetry.tracing import Tracing
 from armory.testing.front import ScriptedPool, ScriptedUpstream, raws, result
 
@@ -61,7 +61,7 @@ async def test_each_tool_has_its_series_with_each_upstream_and_outcome() -> None
         return answer
 
     taken = Buckets({})
-    tracing = Tracing(None, taken, Sampling({}), DrawnIds(), queries=False)
+    tracing = Tracing(None, taken, Sampling({}), queries=False)
     upstreams = {name: ScriptedUpstream(ServerLists(), answering(hops[name])) for name in hops}
     pool = ObservedPool(ScriptedPool(upstreams), tracing, lambda _: (None, None))
     asked = [(server, name) for server in hops for name in ("one", "two", "bad")]
@@ -92,7 +92,7 @@ async def test_what_was_not_sent_has_the_address_that_it_was_for(
         raise error
 
     taken = Buckets({})
-    tracing = Tracing(None, taken, Sampling({}), DrawnIds(), queries=False)
+    tracing = Tracing(None, taken, Sampling({}), queries=False)
     upstreams = {"web": ScriptedUpstream(ServerLists(), answer)}
     pool = ObservedPool(ScriptedPool(upstreams), tracing, lambda _: ("h", 80))
     operation = Operation()
@@ -112,7 +112,7 @@ async def test_what_was_not_sent_has_the_address_that_it_was_for(
 @pytest.mark.anyio
 async def test_uris_are_no_series_of_their_own() -> None:
     taken = Buckets({})
-    tracing = Tracing(None, taken, Sampling({}), DrawnIds(), queries=False)
+    tracing = Tracing(None, taken, Sampling({}), queries=False)
     upstreams = {"web": ScriptedUpstream(ServerLists(), _answer)}
     pool = ObservedPool(ScriptedPool(upstreams), tracing, lambda _: ("h", 80))
     for uri in ("mem://one", "mem://two"):

@@ -16,7 +16,7 @@ from armory.protocol.link import Call, Hop, Owner, Reply
 from armory.telemetry import conventions as c
 from armory.telemetry.conventions import Series
 from armory.telemetry.durations import Buckets
-from armory.telemetry.sampling import DrawnIds, Sampling
+from armory.telemetry.sampling import Sampling
 from armory.telemetry.tracing import Tracing
 from armory.testing.front import ScriptedPool, ScriptedUpstream, result, tool
 from armory.wire.caller import Caller
@@ -56,7 +56,7 @@ async def _answer(call: Call, _owner: Owner) -> Reply:
 async def test_a_tool_has_one_series_however_its_name_is_written() -> None:
     upstream = ScriptedUpstream(ServerLists(tools=[tool("abc", "")]), _answer, "modern")
     taken = Standing()
-    tracing = Tracing(None, taken, Sampling({}), DrawnIds(), queries=False)
+    tracing = Tracing(None, taken, Sampling({}), queries=False)
     plain = ScriptedPool({"up": upstream})
     gateway = Gateway(ObservedPool(plain, tracing, lambda _: (None, None)))
     gateway.publish(plain.catalog())
