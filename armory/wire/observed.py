@@ -33,6 +33,7 @@ from armory.wire.sessions.registry import OnEnded
 
 if TYPE_CHECKING:
     from armory.audit.writer import AuditLog
+    from armory.telemetry.measuring import Durations
     from armory.telemetry.tracing import Tracing
 
 _DURATION = c.DURATION["server"]
@@ -125,7 +126,7 @@ class ObservedDispatcher(Dispatcher):
             usual = self._usual
             if usual is not None or operation.span is not None:
                 told = None
-                if usual and operation.failure is operation.span is None:
+                if usual and operation.failure is None:
                     name = params.get("name")
                     of = None if name is None else bytes(name)
                     told = usual.get((method, of, request.version, not request.headers))
@@ -137,8 +138,10 @@ class ObservedDispatcher(Dispatcher):
                     told.append(seconds)
                     if len(told) >= AT_ONCE:
                         told.fold()
-                elif tracing is not None:
-                    _told(tracing, request, (method, params), operation, reply, seconds)
+                elif self._durations is not None:
+                    _measured(self._durations, request, (method, params), operation, reply, seconds)
+                if operation.span is not None and tracing is not None:
+                    _ended(tracing, request, (method, params), operation, reply)
             if self._audit is not None and method != "ping":
                 note(self._audit, request, (method, params), operation, reply, seconds)
 
@@ -164,18 +167,18 @@ def _begun(
     tracing.server(operation, method, title, request.meta, request.headers)
 
 
-def _told(
-    tracing: Tracing,
+def _measured(
+    durations: Durations,
     request: ClientRequest,
     asked: tuple[str, dict[str, Raw]],
     operation: Operation,
     reply: Reply | None,
     seconds: float,
 ) -> None:
-    """Measure a request that was answered, and end its span.
+    """Count a request that was answered, and have what is usual about it stand for its series.
 
     Args:
-        tracing: takes both.
+        durations: takes the duration.
         request: whose it was, where.
         asked: its method and parameters.
         operation: which upstream it went to, how that went.
@@ -184,31 +187,39 @@ def _told(
     """
     method, params = asked
     kind, raw = _about(method, params)
-    transport = "tcp" if request.headers else "pipe"
     failure, status = _outcome(operation, reply)
-    durations, span = tracing.durations, operation.span
     name = text_or_none(raw)
-    if durations is not None:
-        known = method in METHODS
-        named = (operation.upstream and kind != "resource") or name in META_TOOLS
-        series = c.Series(
-            method if known else c.OTHER,
-            kind,
-            name if named else None,
-            failure,
-            status,
-            request.version,
-            transport,
-        )
-        stands = known and failure is status is None and _as_it_is(params.get("name"), series.name)
-        of = None if series.name is None else f'"{series.name}"'.encode()
-        usual = (method, of, request.version, not request.headers) if stands else None
-        durations.record(_DURATION, seconds, series, usual)
-    if span is not None:
-        facts = _facts(request, kind, name, transport)
-        if status is not None:
-            facts[c.STATUS_CODE] = status
-        tracing.finish(span, facts, failure)
+    known = method in METHODS
+    named = (operation.upstream and kind != "resource") or name in META_TOOLS
+    series = c.Series(
+        method if known else c.OTHER,
+        kind,
+        name if named else None,
+        failure,
+        status,
+        request.version,
+        "tcp" if request.headers else "pipe",
+    )
+    stands = known and failure is status is None and _as_it_is(params.get("name"), series.name)
+    of = None if series.name is None else f'"{series.name}"'.encode()
+    usual = (method, of, request.version, not request.headers) if stands else None
+    durations.record(_DURATION, seconds, series, usual)
+
+
+def _ended(
+    tracing: Tracing,
+    request: ClientRequest,
+    asked: tuple[str, dict[str, Raw]],
+    operation: Operation,
+    reply: Reply | None,
+) -> None:
+    """End the span of a request that was answered; arguments as `_measured`."""
+    kind, raw = _about(*asked)
+    failure, status = _outcome(operation, reply)
+    facts = _facts(request, kind, text_or_none(raw), "tcp" if request.headers else "pipe")
+    if status is not None:
+        facts[c.STATUS_CODE] = status
+    tracing.finish(operation.span, facts, failure)
 
 
 def _as_it_is(raw: Raw | None, name: str | None) -> bool:

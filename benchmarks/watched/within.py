@@ -51,7 +51,7 @@ main()
 """
 _SETTLE = 8
 """Calls after it is switched that are not counted: functions are looked up anew."""
-_WARM = 400
+_WARM = 800
 _END_S = 6.0
 """After the last call, until the last spans are sent and records written."""
 
@@ -120,9 +120,10 @@ async def _start(arguments: argparse.Namespace, took: dict[str, Rounds]) -> None
         del found["off"]
         for name, way in found.items():
             own, rounds = made(folder / name), took.setdefault(name, Rounds())
-            seconds = arguments.minutes / arguments.starts / len(found) * 60 - _END_S
+            seconds = arguments.minutes / arguments.starts / len(found) * 60 - 2 * _END_S
             async with running(way, upstream.url, own, arguments.loop, program=_SWITCHED) as here:
                 await calls(http, here.url, _WARM)
+                await asyncio.sleep(_END_S)  # what is sent for the first time takes longer
                 done, before = 0, here.others_cpu_s()
                 ends = time.monotonic() + seconds
                 while time.monotonic() < ends or not done:
