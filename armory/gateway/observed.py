@@ -189,9 +189,12 @@ def _begun(tracing: Tracing, operation: Operation | None, call: Call) -> Span | 
     if operation is None or operation.span is not None:
         kind, name = _about(call)
         span = tracing.client(call.method, None if kind == "resource" else name, operation)
-    call.params = tracing.passed_on(call.params, span, operation)
     if span is not None:
         call.hop, call.sent = NOWHERE, UNSENT
+    if span is None or span.state or "_meta" in call.params or (operation and operation.baggage):
+        call.params = tracing.passed_on(call.params, span, operation)
+    else:  # the link need not open a `_meta` made for it
+        call.traceparent = span.traceparent
     return span
 
 
