@@ -102,10 +102,10 @@ async def opened_tracing(settings: OtelSettings, version: str) -> AsyncGenerator
     if not (spans or metrics):
         yield None
         return
+    import asyncio  # whoever only checks a configuration has no event loop
+
     from armory.telemetry.sampling import Sampling
     from armory.telemetry.tracing import Tracing
-
-    import asyncio  # whoever only checks a configuration has no event loop
 
     resource = _resource(version)
     traces = _spans(resource, version) if spans else None
