@@ -7,10 +7,8 @@ from __future__ import annotations
 
 import fcntl
 import os
-import sqlite3
 import sys
 from collections.abc import Callable, Sequence
-from itertools import chain as chained
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -193,7 +191,7 @@ class DatabaseSink:
         now = now_ms()
         if self._database.writes_here:
             with self._database.write_here() as here:
-                _insert(here, self._rows(here.execute, entries, now))
+                here.executemany(_INSERT, self._rows(here.execute, entries, now))
         else:
             async with self._database.write() as connection:
                 await connection.run_sync(self._append, entries, now)
@@ -241,22 +239,9 @@ def _pruned(run: Run, before_ms: int) -> int | None:
 Run = Callable[[str, dict[str, int]], Any]
 """Runs a statement with named values, and answers its cursor."""
 _COLUMNS = ("seq", "at_ms", "who", "tool", "record")
-_INTO = "INSERT INTO audit (seq, at_ms, who, tool, record) VALUES "
-_INSERTS = {size: _INTO + ", ".join(["(?, ?, ?, ?, ?)"] * size) for size in (64, 8, 1)}
-"""By how many rows; SQLite was long built for no more than 999 values."""
+_INSERT = "INSERT INTO audit (seq, at_ms, who, tool, record) VALUES (?, ?, ?, ?, ?)"
 _LAST = "SELECT seq, record FROM audit ORDER BY seq DESC LIMIT 1"
 _LOCK = 0x41554449
-
-
-def _insert(connection: sqlite3.Connection, rows: list[tuple[object, ...]]) -> None:
-    """Add rows, many with each statement: for each one the driver lets another thread go on, and
-    waits for its turn again, which takes more than the statement while calls are served.
-    """
-    at = 0
-    for size, statement in _INSERTS.items():
-        while len(rows) - at >= size:
-            connection.execute(statement, [*chained.from_iterable(rows[at : at + size])])
-            at += size
 
 
 def _row(chain: Chain, entry: Entry) -> tuple[object, ...]:
