@@ -107,6 +107,34 @@ def lists() -> str | None:
     return _markdown([*head, "restart s", "MB"], rows) + (f"\n\n{words.strip()}" if words else "")
 
 
+def watched() -> str | None:
+    """What traces, metrics and the audit add to a call."""
+    found = _read("watched/results.json")
+    if found is None:
+        return None
+    names = {
+        "traces_1_percent": "traces and metrics",
+        "traces_1_percent_no_metrics": "traces alone",
+        "metrics": "metrics alone",
+        "traces_all": "all traces, metrics",
+        "audit_file": "audit, a file",
+        "audit_database": "audit, SQLite",
+    }
+    rows = [
+        [
+            names[way],
+            f"{found['off_us_a_call'][way]:.0f}",
+            f"{found['adds_us_on_the_loop'][way]:.1f}",
+            f"{found['adds_us_beside'][way]:.1f}",
+            "{median:.3f} ({low:.3f} to {high:.3f})".format(**found["to_off"][way]),
+        ]
+        for way in names
+        if way in found["to_off"]
+    ]
+    head = ["watched by", "µs of a call", "more, event loop", "more, beside it", "ratio"]
+    return _markdown(head, rows)
+
+
 def soak() -> str | None:
     """What stayed flat; what was injected, and what came of it."""
     found = _read("soak/results.json")
@@ -248,6 +276,7 @@ TABLES: dict[str, Callable[[], str | None]] = {
     "disturbance": disturbance,
     "sizing": sizing,
     "light": light,
+    "watched": watched,
     "quality": quality,
     "catalog-sizes": catalog_sizes,
     "livemcp": livemcp,

@@ -91,10 +91,10 @@ def _digest(*parts: bytes | memoryview) -> str:
     return f"sha256:{found.hexdigest()}"
 
 
-class Record(msgspec.Struct, kw_only=True, gc=False):
+class Record(msgspec.Struct, gc=False):
     """One record as it is written, but for its `hash`; members in the order of the alphabet."""
 
-    arguments: str | UnsetType = UNSET
+    arguments: str | UnsetType
     at: str
     code: str | None
     credential: str
@@ -103,7 +103,7 @@ class Record(msgspec.Struct, kw_only=True, gc=False):
     ms: float
     outcome: str
     prev: str
-    result: str | UnsetType = UNSET
+    result: str | UnsetType
     seq: int
     tool: str | None
     trace_id: str | None
@@ -132,22 +132,22 @@ class Chain:
         """The entry as the next record, one line of JSON without its end."""
         self.seq += 1
         body = _encode(
-            Record(
-                at=stamp(entry.at),
-                who=entry.who,
-                credential=entry.credential,
-                endpoint=entry.endpoint,
-                method=entry.method,
-                tool=entry.tool,
-                upstream=entry.upstream,
-                outcome=entry.outcome,
-                code=entry.code,
-                ms=round(entry.ms, 3),
-                trace_id=entry.trace_id or None,
-                arguments=UNSET if entry.arguments is None else entry.arguments,
-                result=UNSET if entry.result is None else entry.result,
-                seq=self.seq,
-                prev=self.hash,
+            Record(  # by place: names take half as long again
+                UNSET if entry.arguments is None else entry.arguments,
+                stamp(entry.at),
+                entry.code,
+                entry.credential,
+                entry.endpoint,
+                entry.method,
+                int(entry.ms * 1_000 + 0.5) / 1_000,  # `round` takes five times as long
+                entry.outcome,
+                self.hash,
+                UNSET if entry.result is None else entry.result,
+                self.seq,
+                entry.tool,
+                entry.trace_id or None,
+                entry.upstream,
+                entry.who,
             )
         )
         self.hash = hashlib.sha256(body).hexdigest()
@@ -155,15 +155,18 @@ class Chain:
 
 
 _second = (0, "")
+_MS = [f".{number:03d}Z" for number in range(1_000)]  # a number takes its time to be written
 
 
 def stamp(at: float) -> str:
     """Seconds since 1970 as text, to the millisecond, UTC."""
     global _second
     whole = int(at)
-    if _second[0] != whole:
-        _second = (whole, time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)))
-    return f"{_second[1]}.{int((at - whole) * 1_000):03d}Z"
+    second, text = _second
+    if second != whole:
+        text = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole))
+        _second = (whole, text)
+    return text + _MS[int((at - whole) * 1_000)]
 
 
 def parsed(line: bytes | str) -> dict[str, object] | None:

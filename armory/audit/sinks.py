@@ -5,7 +5,6 @@ Owns: finding the end of a chain, appending to it, retention. Never decides what
 
 from __future__ import annotations
 
-import asyncio
 import fcntl
 import os
 import sys
@@ -21,8 +20,6 @@ from armory.errors import BackendError, ConfigError
 from armory.storage.database import Database, now_ms
 from armory.storage.tables import audit as table
 
-_PIECE = 200
-"""Records between two looks at what else the event loop has to do."""
 _DAY_MS = 86_400_000
 _TAIL = 1 << 20
 PATH = "observability.audit.to"
@@ -53,17 +50,10 @@ class Sink(Protocol):
         ...
 
 
-async def lines_of(chain: Chain, entries: Sequence[Entry]) -> list[bytes]:
-    """The next records of a chain, a few at a time, so that calls go on meanwhile."""
-    lines: list[bytes] = []
-    for at in range(0, len(entries), _PIECE):
-        lines += [chain.add(entry) for entry in entries[at : at + _PIECE]]
-        await asyncio.sleep(0)
-    return lines
-
-
 class FileSink:
     """JSON lines in a file of one process; one that is moved away is begun anew, its chain goes on.
+
+    What is written is written in this thread, which waits: see `Apart`.
 
     Args:
         path: the file, or None: standard output.
@@ -117,9 +107,9 @@ class FileSink:
     async def write(self, entries: Sequence[Entry]) -> None:
         """As `Sink.write`."""
         chain = Chain(self._chain.seq, self._chain.hash)
-        lines = await lines_of(chain, entries)
+        lines = [chain.add(entry) for entry in entries]
         try:
-            await asyncio.to_thread(self._append, b"\n".join(lines) + b"\n")
+            self._append(b"\n".join(lines) + b"\n")
         except (OSError, ConfigError) as error:
             raise BackendError(f"the audit cannot be written: {error}") from None
         self._chain = chain

@@ -77,11 +77,12 @@ class AuditLog:
 
     def note(self, entry: Entry) -> None:
         """Take one record. Never blocks, never raises."""
-        if self.full:
+        if len(self._waiting) >= self._limit or self._chars >= self._chars_limit:
             self.dropped += 1
             self._untold += 1
             return
-        self._chars += len(entry.arguments or "")
+        if entry.arguments is not None:
+            self._chars += len(entry.arguments)
         self._waiting.append(entry)
         if not self._news.is_set():
             self._news.set()

@@ -7,9 +7,9 @@ watches, so that nothing watched costs nothing. Never imports a transport.
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from time import perf_counter
+from typing import TYPE_CHECKING, Any
 
 from armory.domain.catalog import ServerLists
 from armory.domain.query import Query, VisibleSet
@@ -19,31 +19,21 @@ from armory.gateway.ports import Pool, Retriever
 from armory.gateway.results.answers import succeeded
 from armory.observability.operation import CURRENT, Operation
 from armory.protocol.jsonrpc import code_of
-from armory.protocol.link import UNSENT, Call, ClientChannel, Owner, Reply
+from armory.protocol.link import NOWHERE, UNSENT, Call, ClientChannel, Hop, Owner, Reply
 from armory.protocol.rawjson import text_of
 from armory.protocol.session_events import Ended, SessionEvent
 from armory.protocol.versions import Era
 from armory.telemetry import conventions as c
+from armory.telemetry.measuring import AT_ONCE
 
 if TYPE_CHECKING:
-    from opentelemetry.trace import Span
-
-    from armory.telemetry.durations import Durations
+    from armory.telemetry.measuring import Durations
+    from armory.telemetry.spans import Span
     from armory.telemetry.tracing import Tracing
 
 _DURATION = c.DURATION["client"]
-
-
-class Address(NamedTuple):
-    """Where an upstream is; both None for a process.
-
-    Attributes:
-        host: of its URL.
-        port: likewise.
-    """
-
-    host: str | None = None
-    port: int | None = None
+Address = tuple[str | None, int | None]
+"""Host and port of an upstream; both None for a process."""
 
 
 class ObservedPool:
@@ -60,42 +50,69 @@ class ObservedPool:
     ) -> None:
         self._pool = pool
         self._tracing = tracing
+        self._durations = None if tracing is None else tracing.durations
+        self._usual = None if self._durations is None else self._durations.usual
         self._address = address
 
-    async def request(self, server: str, owner: Owner, call: Call) -> Reply:
+    async def request(  # noqa: C901 one function: what is run once a call is found in no cache
+        self, server: str, owner: Owner, call: Call
+    ) -> Reply:
         """As `Pool.request`."""
-        tracing, operation = self._tracing, CURRENT.get()
+        operation = CURRENT.get()
+        span = None
         if operation is not None:
             operation.upstream = server
-        span = None if tracing is None else _begun(tracing, operation, call)
-        started = time.perf_counter()
-        reply: Reply | None = None
-        failure, why = None, ""
+        if operation is not None and operation.plain and "_meta" not in call.params:
+            if operation.new:  # the link need not open a `_meta` made for it
+                call.traceparent = operation.traceparent
+        elif self._tracing is not None:
+            span = _begun(self._tracing, operation, call)
+        usual = self._usual
+        if usual is not None:
+            call.hop = NOWHERE
+        started = perf_counter()
         try:
             reply = await self._pool.request(server, owner, call)
-            if not succeeded(reply):
-                failure = failure_of(reply)
-            return reply
-        except ArmoryError as error:
-            failure, why = error.code, error.message
+        except BaseException as error:
+            self._ended(server, call, operation, span, perf_counter() - started, error)
             raise
-        except asyncio.CancelledError:
-            failure = "cancelled"
-            raise
-        finally:
+        if span is None and (reply.well or succeeded(reply)):
             if operation is not None:
-                operation.failure = failure
-            if tracing is not None and call.sent is not None:
-                seconds = time.perf_counter() - started
-                address, durations = self._address(server), tracing.durations
-                usual = (address, call.method, call.name_header, call.sent.version)
-                if durations is not None and (
-                    failure is not None or not durations.record_usual(usual, seconds)
-                ):
-                    _measured(durations, seconds, call, failure, _status(reply), usual)
-                if span is not None:
-                    facts = _facts(call, _status(reply), address)
-                    tracing.finish(span, facts, failure, why)
+                operation.failure = None
+            if usual is None:
+                return reply
+            seconds = perf_counter() - started
+            told = usual.get((call.hop, call.method, call.name_header))
+            if told is not None:
+                told.append(seconds)
+                if len(told) >= AT_ONCE:
+                    told.fold()
+                return reply
+        self._ended(server, call, operation, span, perf_counter() - started, reply)
+        return reply
+
+    def _ended(
+        self,
+        server: str,
+        call: Call,
+        operation: Operation | None,
+        span: Span | None,
+        seconds: float,
+        how: Reply | BaseException,
+    ) -> None:
+        """Tell of a request whose series is not known, that failed, or that has a span."""
+        failure, status, why = _outcome(how)
+        if operation is not None:
+            operation.failure = failure
+        hop = call.hop
+        if hop is None:
+            return  # nobody measures
+        if hop is NOWHERE:
+            hop = Hop(None, *self._address(server))
+        if self._durations is not None:
+            _measured(self._durations, seconds, call, hop, failure, status)
+        if span is not None and self._tracing is not None:
+            self._tracing.finish(span, _facts(call, status, hop), failure, why)
 
     async def set_subscriptions(
         self, server: str, owner: Owner, uris: frozenset[str], again: str | None = None
@@ -148,6 +165,17 @@ class ObservedPool:
         return self._pool.servers()
 
 
+def _outcome(how: Reply | BaseException) -> tuple[str | None, str | None, str]:
+    """(`error.type` or None, code of the JSON-RPC error or None, description) of a request."""
+    if isinstance(how, ArmoryError):
+        return how.code, None, how.message
+    if isinstance(how, asyncio.CancelledError):
+        return "cancelled", None, ""
+    if isinstance(how, BaseException):
+        return type(how).__name__, None, ""
+    return failure_of(how), None if how.error is None else str(code_of(how.error)), ""
+
+
 def failure_of(reply: Reply) -> str | None:
     """What is wrong with an answer, as `error.type`; None: nothing."""
     if reply.error is not None:
@@ -161,12 +189,12 @@ def _begun(tracing: Tracing, operation: Operation | None, call: Call) -> Span | 
     if operation is None or operation.span is not None:
         kind, name = _about(call)
         span = tracing.client(call.method, None if kind == "resource" else name, operation)
-    if operation is not None and operation.new and "_meta" not in call.params:
-        call.traceparent = operation.traceparent  # the link need not open a `_meta` made for it
-    else:
+    if span is not None:
+        call.hop, call.sent = NOWHERE, UNSENT
+    if span is None or span.state or "_meta" in call.params or (operation and operation.baggage):
         call.params = tracing.passed_on(call.params, span, operation)
-    if span is not None or tracing.durations is not None:
-        call.sent = UNSENT
+    else:  # the link need not open a `_meta` made for it
+        call.traceparent = span.traceparent
     return span
 
 
@@ -178,32 +206,29 @@ def _about(call: Call) -> tuple[c.When | None, str | None]:
     return target[1], call.name_header or text_of(call.params, target[0])
 
 
-def _status(reply: Reply | None) -> str | None:
-    """Code of the JSON-RPC error that came; None: none did."""
-    return None if reply is None or reply.error is None else str(code_of(reply.error))
-
-
 def _measured(
     durations: Durations,
     seconds: float,
     call: Call,
+    hop: Hop,
     failure: str | None,
     status: str | None,
-    usual: tuple[Address, str, str | None, str | None],
 ) -> None:
-    """Count what is not counted under what is usual, which stands for it from now on."""
-    (host, port), method, name, version = usual
+    """Count a request, and have what is usual about it stand for its series from now on."""
     kind, about = _about(call)
     if kind == "resource":
         about = None
-    transport = "pipe" if host is None else "tcp"
-    series = c.Series(method, kind, about, failure, status, version, transport, host, port)
-    stands = failure is None and name == about
-    durations.record(_DURATION, seconds, series, usual if stands else None)
+    transport = "pipe" if hop.host is None else "tcp"
+    series = c.Series(
+        call.method, kind, about, failure, status, hop.version, transport, hop.host, hop.port
+    )
+    stands = failure is None and call.name_header == about and call.hop is not NOWHERE
+    usual = (hop, call.method, about) if stands else None
+    durations.record(_DURATION, seconds, series, usual)
 
 
-def _facts(call: Call, status: str | None, address: Address) -> dict[str, Any]:
-    found: dict[str, Any] = {c.TRANSPORT: "pipe" if address.host is None else "tcp"}
+def _facts(call: Call, status: str | None, hop: Hop) -> dict[str, Any]:
+    found: dict[str, Any] = {c.TRANSPORT: "pipe" if hop.host is None else "tcp"}
     kind, name = _about(call)
     if kind is not None and name is not None:
         found[c.TARGET_ATTRIBUTE[kind]] = name
@@ -212,14 +237,14 @@ def _facts(call: Call, status: str | None, address: Address) -> dict[str, Any]:
     sent = call.sent or UNSENT
     if sent.request_id is not None:
         found[c.REQUEST_ID] = str(sent.request_id)
-    if sent.version is not None:
-        found[c.VERSION] = sent.version
+    if hop.version is not None:
+        found[c.VERSION] = hop.version
     if sent.session_id is not None:
         found[c.SESSION] = sent.session_id
-    if address.host is not None:
+    if hop.host is not None:
         found[c.PROTOCOL] = "http"
-        found[c.SERVER_ADDRESS] = address.host
-        found[c.SERVER_PORT] = address.port
+        found[c.SERVER_ADDRESS] = hop.host
+        found[c.SERVER_PORT] = hop.port
     if status is not None:
         found[c.STATUS_CODE] = status
     return found

@@ -18,7 +18,8 @@ class Operation(msgspec.Struct, eq=False, gc=False):
     Attributes:
         traceparent: names its span, or the one above it where its trace is not kept; empty where
             there is no trace.
-        span: its span, an OpenTelemetry object; None where its trace is not kept.
+        span: its span, a `telemetry.spans.Span`; None where its trace is not kept.
+        plain: whether it has neither a span nor `passed` or `baggage`.
         new: whether its trace began here and is not kept, so that what goes upstream names it.
         passed: (`traceparent`, `tracestate` or None) for what goes upstream, where there is no span
             and the request's `_meta` does not say it.
@@ -30,6 +31,7 @@ class Operation(msgspec.Struct, eq=False, gc=False):
 
     traceparent: str = ""
     span: Any = None
+    plain: bool = True
     new: bool = False
     passed: tuple[str, str | None] | None = None
     baggage: str | None = None

@@ -120,21 +120,36 @@ class ClientChannel(Protocol):
         ...
 
 
+class Hop(msgspec.Struct, frozen=True, cache_hash=True, gc=False):
+    """What all calls of a link have in common, for those who measure: one object for all of them.
+
+    Attributes:
+        version: the revision that is spoken; None: the call was not sent.
+        host: of the upstream's URL; None for a process.
+        port: likewise.
+    """
+
+    version: str | None = None
+    host: str | None = None
+    port: int | None = None
+
+
+NOWHERE = Hop()
+
+
 class Sent(msgspec.Struct, frozen=True, gc=False):
-    """What the link says about a call that it sent; the last time, where it sent it twice.
+    """What the link says about one call that it sent; the last time, where it sent it twice.
 
     Attributes:
         request_id: its JSON-RPC id; None: it was not sent.
-        version: the revision that is spoken.
         session_id: the upstream's `Mcp-Session-Id`, None where it has none.
     """
 
-    request_id: int | None
-    version: str | None
-    session_id: str | None
+    request_id: int | None = None
+    session_id: str | None = None
 
 
-UNSENT = Sent(None, None, None)
+UNSENT = Sent()
 
 
 @dataclass(slots=True)
@@ -155,7 +170,8 @@ class Call:
         safe_to_retry: whether sending it twice is harmless (lists, reads, read-only or idempotent
             tools).
         traceparent: the span above, for a `_meta` that `params` does not carry.
-        sent: what the link said of it; None: nobody watches, and it says nothing.
+        hop: where the link sent it; None: nobody measures, and it says nothing.
+        sent: what it said of this call beside; None: it has no span.
         caller: key of the principal on whose behalf it goes; the pool says so.
     """
 
@@ -167,6 +183,7 @@ class Call:
     param_headers: Mapping[str, str] = field(default_factory=dict[str, str])
     safe_to_retry: bool = False
     traceparent: str | None = None
+    hop: Hop | None = None
     sent: Sent | None = None
     caller: str = ""
 

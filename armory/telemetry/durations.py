@@ -13,8 +13,8 @@ from bisect import bisect_right
 from collections.abc import Hashable, Iterable, Mapping
 from functools import reduce
 from operator import add
-from threading import Event, Lock, Thread
-from typing import Any, Protocol
+from threading import Lock
+from typing import Any
 
 from opentelemetry.context import Context
 from opentelemetry.metrics import Meter
@@ -23,69 +23,24 @@ from opentelemetry.sdk.metrics.export import (
     Histogram,
     HistogramDataPoint,
     Metric,
-    MetricExporter,
-    MetricsData,
-    ResourceMetrics,
-    ScopeMetrics,
 )
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-from armory.logger import Logger
 from armory.telemetry import conventions as c
 from armory.telemetry.conventions import Series
+from armory.telemetry.measuring import AT_ONCE, Told
 
-_log = Logger(__name__)
 TEMPORALITY = "OTEL_EXPORTER_OTLP_METRICS_TEMPORALITY_PREFERENCE"
 AGGREGATION = "OTEL_EXPORTER_OTLP_METRICS_DEFAULT_HISTOGRAM_AGGREGATION"
 EXPONENTIAL = "base2_exponential_bucket_histogram"
-INTERVAL, TIMEOUT = "OTEL_METRIC_EXPORT_INTERVAL", "OTEL_METRIC_EXPORT_TIMEOUT"
 NAMES = (*c.DURATION.values(), *c.SESSION_DURATION.values())
 DESCRIPTION = "Duration, as the MCP semantic conventions define it."
 LIMIT = 2_000
 """Series of one histogram, as the specification has it; what is more goes into one beside them."""
-AT_ONCE = 256
-"""Durations that are counted together."""
+USUAL = 8 * LIMIT
+"""Of what stands for a series; what was told in many ways makes room for what comes now."""
 _OVERFLOW = Series("otel.metric.overflow", None, None, None, None, None, "")
 _ROOT = Context()
 Attributes = dict[str, Any]
-
-
-class Durations(Protocol):
-    """Takes what was measured."""
-
-    def record(
-        self, name: str, seconds: float, series: Series, usual: Hashable | None = None
-    ) -> None:
-        """Count one duration.
-
-        Args:
-            name: of the histogram, one of `NAMES`.
-            seconds: how long it took.
-            series: which of its series.
-            usual: stands for this histogram and series from now on.
-        """
-        ...
-
-    def record_usual(self, usual: Hashable, seconds: float) -> bool:
-        """Count one duration; False: nothing stands for its series, so `record` has to.
-
-        Args:
-            usual: as `record` was told it. Less than a series is found in less time.
-            seconds: how long it took.
-        """
-        ...
-
-
-class _Told(list[float]):
-    """Durations of one series that are not counted yet."""
-
-    __slots__ = ("name", "series")
-
-    def __init__(self, name: str, series: Series) -> None:
-        super().__init__()
-        self.name = name
-        self.series = series
 
 
 class _Point:
@@ -126,9 +81,9 @@ class Buckets:
         self._delta = preferred in ("DELTA", "LOWMEMORY")
         self._began_ns = time.time_ns()
         self._lock = Lock()
-        self._told: dict[str, dict[Series, _Told]] = {name: {} for name in NAMES}
-        self._usual: dict[Hashable, _Told] = {}
+        self._told: dict[str, dict[Series, Told]] = {name: {} for name in NAMES}
         self._points: dict[str, dict[Series, _Point]] = {name: {} for name in NAMES}
+        self.usual: dict[Hashable, Told] = {}
 
     def record(
         self, name: str, seconds: float, series: Series, usual: Hashable | None = None
@@ -138,32 +93,24 @@ class Buckets:
         if told is None:
             told = self._begun(name, series)
         if usual is not None:
-            self._usual[usual] = told
+            if len(self.usual) >= USUAL:
+                self.usual.clear()
+            self.usual[usual] = told
         told.append(seconds)
         if len(told) >= AT_ONCE:
-            self._count_full(told)
+            told.fold()
 
-    def record_usual(self, usual: Hashable, seconds: float) -> bool:
-        """As `Durations.record_usual`."""
-        told = self._usual.get(usual)
-        if told is None:
-            return False
-        told.append(seconds)
-        if len(told) >= AT_ONCE:
-            self._count_full(told)
-        return True
-
-    def _begun(self, name: str, series: Series) -> _Told:
+    def _begun(self, name: str, series: Series) -> Told:
         """The list of a series that has none."""
         lists = self._told[name]
         with self._lock:
             if len(lists) >= LIMIT:  # the thread that records lets go of them: it fills none now
                 self._fold()
                 lists.clear()
-                self._usual.clear()
-            return lists.setdefault(series, _Told(name, series))
+                self.usual.clear()
+            return lists.setdefault(series, Told(name, series, self._count_full))
 
-    def _count_full(self, told: _Told) -> None:
+    def _count_full(self, told: Told) -> None:
         with self._lock:
             self._count(told)
 
@@ -173,7 +120,7 @@ class Buckets:
             for told in lists.values():
                 self._count(told)
 
-    def _count(self, told: _Told) -> None:
+    def _count(self, told: Told) -> None:
         """Count one list as far as it goes now: many at once take a fraction of one by one."""
         found = told[:]
         if found:
@@ -245,72 +192,6 @@ def _exported(
     )
 
 
-class Exporting:
-    """Exports the histograms every now and then, from a thread of its own.
-
-    Args:
-        exporter: sends them.
-        buckets: has them.
-        resource: who it is about.
-        scope: name and version of what measures.
-        environ: says how often, and how long sending may take.
-    """
-
-    def __init__(
-        self,
-        exporter: MetricExporter,
-        buckets: Buckets,
-        resource: Resource,
-        scope: InstrumentationScope,
-        environ: Mapping[str, str] = os.environ,
-    ) -> None:
-        self._exporter = exporter
-        self._buckets = buckets
-        self._resource = resource
-        self._scope = scope
-        self._every_s = _milliseconds(environ, INTERVAL, 60_000) / 1_000
-        self._timeout_ms = _milliseconds(environ, TIMEOUT, 30_000)
-        self._sending = Lock()
-        self._ended = Event()
-        self._thread = Thread(target=self._run, name="export metrics", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        while not self._ended.wait(self._every_s):
-            self.force_flush(self._timeout_ms)
-
-    def force_flush(self, timeout_millis: float) -> None:
-        """Export what there is to export now."""
-        with self._sending:
-            metrics = self._buckets.taken()
-            if not metrics:
-                return
-            scoped = ScopeMetrics(self._scope, metrics, "")
-            about = ResourceMetrics(self._resource, [scoped], self._resource.schema_url)
-            try:
-                self._exporter.export(MetricsData([about]), timeout_millis=timeout_millis)
-            except Exception as error:  # noqa: BLE001 the next ones shall be sent all the same
-                _log.error("metrics_not_exported", error=repr(error), exc_info=True)
-
-    def shutdown(self) -> None:
-        """Export no more."""
-        self._ended.set()
-        self._exporter.shutdown()
-        self._thread.join()
-
-
-def _milliseconds(environ: Mapping[str, str], variable: str, default: float) -> float:
-    text = environ.get(variable, "").strip()
-    try:
-        value = float(text) if text else default
-    except ValueError:
-        value = 0.0
-    if 0.0 < value < float("inf"):
-        return value
-    _log.warning("milliseconds_unknown", variable=variable, value=text, instead=default)
-    return default
-
-
 class Instruments:
     """Histograms of the SDK: where the environment asks for exponential ones.
 
@@ -328,16 +209,13 @@ class Instruments:
             )
             for name in NAMES
         }
+        self.usual: dict[Hashable, Told] = {}  # the SDK knows nothing that stands for a series
 
     def record(
         self, name: str, seconds: float, series: Series, usual: Hashable | None = None
     ) -> None:
         """As `Durations.record`."""
         self._histograms[name].record(seconds, labels(series), _ROOT)
-
-    def record_usual(self, usual: Hashable, seconds: float) -> bool:
-        """As `Durations.record_usual`: the SDK knows nothing that stands for a series."""
-        return False
 
 
 def labels(series: Series) -> Attributes:

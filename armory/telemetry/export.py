@@ -16,8 +16,7 @@ from armory.errors import ConfigError
 from armory.telemetry.settings import OtelSettings
 
 if TYPE_CHECKING:
-    from armory.telemetry.durations import Durations
-    from armory.telemetry.sampling import DrawnIds
+    from armory.telemetry.measuring import Durations
     from armory.telemetry.tracing import Tracing
 
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -103,21 +102,16 @@ async def opened_tracing(settings: OtelSettings, version: str) -> AsyncGenerator
     if not (spans or metrics):
         yield None
         return
-    from armory.telemetry.sampling import DrawnIds, Sampling
-    from armory.telemetry.tracing import Tracing
-
-    resource, ids = _resource(version), DrawnIds()
     import asyncio  # whoever only checks a configuration has no event loop
 
-    traces = _tracer_provider(resource, ids) if spans else None
+    from armory.telemetry.sampling import Sampling
+    from armory.telemetry.tracing import Tracing
+
+    resource = _resource(version)
+    traces = _spans(resource, version) if spans else None
     durations, exporting = _metrics(resource, version) if metrics else (None, None)
-    tracing = Tracing(
-        traces.get_tracer("armory", version) if traces else None,
-        durations,
-        Sampling(),
-        ids,
-        queries=settings.queries,
-    )
+    ended = traces.on_end if traces else None
+    tracing = Tracing(ended, durations, Sampling(), queries=settings.queries)
     try:
         yield tracing
     finally:
@@ -140,16 +134,16 @@ def _resource(version: str) -> Any:
     return found
 
 
-def _tracer_provider(resource: Any, ids: DrawnIds) -> Any:
-    """Keeps every span that is begun: `Sampling` decides before."""
+def _spans(resource: Any, version: str) -> Any:
+    """Takes every span that ended, and sends them now and then: `Sampling` decided before."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-    from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.export import BatchSpanProcessor
-    from opentelemetry.sdk.trace.sampling import ALWAYS_ON
+    from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
-    provider = TracerProvider(ALWAYS_ON, resource, shutdown_on_exit=False, id_generator=ids)
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
-    return provider
+    from armory.telemetry.span_export import Spans
+
+    scope = InstrumentationScope("armory", version)
+    return BatchSpanProcessor(Spans(OTLPSpanExporter(), resource, scope))
 
 
 def _metrics(resource: Any, version: str) -> tuple[Durations, Any]:
@@ -160,6 +154,7 @@ def _metrics(resource: Any, version: str) -> tuple[Durations, Any]:
     from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 
     from armory.telemetry import durations as d
+    from armory.telemetry.exporting import Exporting
 
     exporter = OTLPMetricExporter()
     if os.environ.get(d.AGGREGATION, "").strip().lower() == d.EXPONENTIAL:
@@ -168,4 +163,4 @@ def _metrics(resource: Any, version: str) -> tuple[Durations, Any]:
         return d.Instruments(provider.get_meter("armory", version)), provider
     buckets = d.Buckets()
     scope = InstrumentationScope("armory", version)
-    return buckets, d.Exporting(exporter, buckets, resource, scope)
+    return buckets, Exporting(exporter, buckets, resource, scope)

@@ -17,6 +17,8 @@ from armory.protocol.rawjson import members_or_none, pack, text_of
 TRACEPARENT = "traceparent"
 TRACESTATE = "tracestate"
 BAGGAGE = "baggage"
+KEPT = "-01"
+"""End of the `traceparent` of a trace that is kept."""
 _FORM = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _NO_TRACE, _NO_SPAN = "0" * 32, "0" * 16
 _LONGEST = 8_192

@@ -9,10 +9,10 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Mapping
 
-from opentelemetry.sdk.trace.id_generator import RandomIdGenerator
 from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
 
 from armory.logger import Logger
+from armory.telemetry.propagation import KEPT
 
 _log = Logger(__name__)
 SAMPLER = "OTEL_TRACES_SAMPLER"
@@ -35,7 +35,8 @@ class Sampling:
         environ: the environment variables.
 
     Attributes:
-        drawn: (`traceparent`, kept) of a trace that begins here. Called by one thread.
+        waiting: `traceparent` of traces that begin here, each to be taken once, by one thread;
+            its end says whether the trace is kept.
     """
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
@@ -47,7 +48,26 @@ class Sampling:
         self._by_parent = name.startswith(_PARENT_BASED)
         rate = {"always_on": 1.0, "always_off": 0.0}.get(kind)
         self._bound = TraceIdRatioBased(_rate(environ) if rate is None else rate).bound
-        self.drawn = _traces("g" if self._bound > _LOW else f"{self._bound:016x}").__next__
+        self._under = "g" if self._bound > _LOW else f"{self._bound:016x}"
+        self.waiting: list[str] = []
+
+    def drawn(self) -> str:
+        """`traceparent` of a trace that begins here."""
+        if not self.waiting:
+            self.waiting += self._more()
+        return self.waiting.pop()
+
+    def _more(self) -> Generator[str]:
+        """`traceparent` of some traces, drawn together.
+
+        The halves of trace ids on the left, of which nothing depends, are the same for them. That
+        an id is zero, which means none, happens once in 2**64 times.
+        """
+        head = f"00-{os.urandom(8).hex()}"
+        drawn = os.urandom(16 * _AT_ONCE).hex("-", 8)
+        for at in range(0, len(drawn), 34):
+            ids = drawn[at : at + 33]
+            yield f"{head}{ids}{KEPT if ids < self._under else '-00'}"
 
     def keeps(self, trace_id: int, parent: bool | None) -> bool:
         """Whether a trace is kept.
@@ -61,26 +81,6 @@ class Sampling:
         return (trace_id & _LOW) < self._bound
 
 
-def _traces(bound: str) -> Generator[tuple[str, bool]]:
-    """As `Sampling.drawn`, again and again: (`traceparent`, kept).
-
-    The halves of trace ids on the left, of which nothing depends, are the same for the traces that
-    are drawn together. That an id is zero, which means none, happens once in 2**64 times.
-
-    Args:
-        bound: 16 hexadecimal digits; the right half of an id that is kept is less.
-    """
-    while True:
-        head = f"00-{os.urandom(8).hex()}"
-        drawn = os.urandom(16 * _AT_ONCE).hex("-", 8)
-        for at in range(0, len(drawn), 34):
-            ids = drawn[at : at + 33]
-            if ids < bound:
-                yield f"{head}{ids}-01", True
-            else:
-                yield f"{head}{ids}-00", False
-
-
 def _rate(environ: Mapping[str, str]) -> float:
     text = environ.get(ARGUMENT, "")
     try:
@@ -91,18 +91,3 @@ def _rate(environ: Mapping[str, str]) -> float:
         pass
     _log.warning("trace_sampler_rate_unknown", variable=ARGUMENT, value=text, instead=1.0)
     return 1.0
-
-
-class DrawnIds(RandomIdGenerator):
-    """Ids for the SDK; a trace that was decided upon keeps the id that was decided upon.
-
-    Attributes:
-        drawn: id of the trace that begins next; 0: any.
-    """
-
-    def __init__(self) -> None:
-        self.drawn = 0
-
-    def generate_trace_id(self) -> int:
-        """As `IdGenerator.generate_trace_id`."""
-        return self.drawn or super().generate_trace_id()

@@ -7,33 +7,22 @@ Imports OpenTelemetry, so it is imported only where telemetry is on.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from time import time_ns
 from typing import Any, TypeVar
 
 from msgspec import Raw
-from opentelemetry.context import Context
-from opentelemetry.trace import (
-    Link,
-    NonRecordingSpan,
-    Span,
-    SpanContext,
-    SpanKind,
-    StatusCode,
-    TraceFlags,
-    Tracer,
-    TraceState,
-    set_span_in_context,
-)
+from opentelemetry.trace import SpanKind
 
 from armory.observability.operation import CURRENT, Operation
 from armory.protocol.rawjson import text_or_none
 from armory.telemetry import conventions as c
 from armory.telemetry import propagation
 from armory.telemetry.conventions import Series, Side
-from armory.telemetry.durations import Durations
-from armory.telemetry.propagation import TRACEPARENT, Parent
-from armory.telemetry.sampling import DrawnIds, Sampling
+from armory.telemetry.measuring import Durations
+from armory.telemetry.propagation import KEPT, TRACEPARENT, Parent
+from armory.telemetry.sampling import Sampling
+from armory.telemetry.spans import Span, new_id
 
-_ROOT = Context()
 _NAME_CHARS = 200
 T = TypeVar("T")
 Named = Callable[[str, Any], tuple[str, dict[str, Any]]]
@@ -47,29 +36,28 @@ class Tracing:
     where it named one.
 
     Args:
-        tracer: keeps every span that it is asked for; None: no spans are wanted.
+        ended: takes every span that ended; None: no spans are wanted.
         durations: None: no metrics are wanted.
         sampling: which traces are kept.
-        ids: where `tracer` takes ids from.
         queries: whether spans of retrieval carry the text that was searched for.
 
     Attributes:
         durations: takes what was measured; None: nobody wants it.
+        waiting: as `Sampling.waiting`; None: no spans are wanted.
     """
 
     def __init__(
         self,
-        tracer: Tracer | None,
+        ended: Callable[[Span], None] | None,
         durations: Durations | None,
         sampling: Sampling,
-        ids: DrawnIds,
         *,
         queries: bool,
     ) -> None:
-        self._tracer = tracer
+        self._ended = ended
         self.durations = durations
         self._sampling = sampling
-        self._ids = ids
+        self.waiting = None if ended is None else sampling.waiting
         self.queries = queries
 
     def server(
@@ -100,12 +88,8 @@ class Tracing:
                 operation.baggage = headers.get(propagation.BAGGAGE)
                 self._below(operation, (_mcp, method, name), around, None, within=False)
                 return
-        if self._tracer is not None:
-            operation.traceparent, kept = self._sampling.drawn()
-            if kept:
-                self._root(self._tracer, operation, (_mcp, method, name))
-            else:
-                operation.new = True
+        if self._ended is not None:
+            self._new(operation, (_mcp, method, name))
 
     def rest(
         self, operation: Operation, method: str, route: str, headers: Mapping[str, str]
@@ -122,12 +106,8 @@ class Tracing:
         if around is not None:
             operation.baggage = headers.get(propagation.BAGGAGE)
             self._below(operation, (_http, method, route), around, None, within=False)
-        elif self._tracer is not None:
-            operation.traceparent, kept = self._sampling.drawn()
-            if kept:
-                self._root(self._tracer, operation, (_http, method, route))
-            else:
-                operation.new = True
+        elif self._ended is not None:
+            self._new(operation, (_http, method, route))
 
     def _below(
         self,
@@ -139,44 +119,40 @@ class Tracing:
         within: bool,
     ) -> None:
         """Go on with a trace; `within`: what goes upstream names `parent` already."""
-        operation.traceparent = parent.traceparent
-        if self._tracer is None:
+        operation.traceparent, operation.plain = parent.traceparent, False
+        if self._ended is None:
             if not within:
                 operation.passed = (parent.traceparent, parent.state)
         elif self._sampling.keeps(int(parent.trace, 16), parent.sampled):
-            links = None if around is None else [Link(_remote(around))]
-            above = NonRecordingSpan(_remote(parent))
-            span = _start(self._tracer, SpanKind.SERVER, asked, above, links)
-            operation.span, operation.traceparent = span, _traceparent(span)
+            span = _begun(SpanKind.SERVER, asked, parent.trace, new_id())
+            span.above, span.remote, span.state = parent.span, True, parent.state
+            span.link = around
+            operation.span, operation.traceparent = span, span.traceparent
         elif parent.sampled or not within:
             unkept = Parent(parent.trace, parent.span, False, parent.state)
             operation.passed = (unkept.traceparent, unkept.state)
 
-    def _root(
-        self, tracer: Tracer, operation: Operation, asked: tuple[Named, str, str | Raw | None]
-    ) -> None:
-        """Begin a trace, under the id that the operation has."""
-        self._ids.drawn = _trace_id(operation.traceparent)
-        operation.span = span = _start(tracer, SpanKind.SERVER, asked, None, None)
-        self._ids.drawn = 0
-        operation.traceparent = _traceparent(span)
+    def _new(self, operation: Operation, asked: tuple[Named, str, str | Raw | None]) -> None:
+        """Begin a trace, with a span where it is kept."""
+        operation.traceparent = traceparent = self._sampling.drawn()
+        if traceparent.endswith(KEPT):
+            operation.plain = False
+            operation.span = _root(SpanKind.SERVER, asked, traceparent)
+        else:
+            operation.new = True
 
     def client(self, method: str, name: str | None, operation: Operation | None) -> Span | None:
         """Begin the span of a request toward an upstream, below the client's; None: its trace is
         not kept.
         """
-        above = None if operation is None else operation.span
-        if self._tracer is None or (operation is not None and above is None):
+        asked = (_mcp, method, name)
+        if self._ended is None:
             return None
-        if above is not None:
-            return _start(self._tracer, SpanKind.CLIENT, (_mcp, method, name), above, None)
-        traceparent, kept = self._sampling.drawn()  # the gateway itself asks
-        if not kept:
-            return None
-        self._ids.drawn = _trace_id(traceparent)
-        span = _start(self._tracer, SpanKind.CLIENT, (_mcp, method, name), None, None)
-        self._ids.drawn = 0
-        return span
+        if operation is not None:
+            above = operation.span
+            return None if above is None else _child(above, SpanKind.CLIENT, asked)
+        traceparent = self._sampling.drawn()  # the gateway itself asks
+        return _root(SpanKind.CLIENT, asked, traceparent) if traceparent.endswith(KEPT) else None
 
     async def searched(
         self,
@@ -193,9 +169,9 @@ class Tracing:
         """
         operation = CURRENT.get()
         above = None if operation is None else operation.span
-        if above is None or self._tracer is None:
+        if above is None:
             return await search
-        span = _start(self._tracer, SpanKind.INTERNAL, (_retrieval, "", None), above, None)
+        span = _child(above, SpanKind.INTERNAL, (_retrieval, "", None))
         failure: str | None = "cancelled"
         told: dict[str, Any] = {c.QUERY: list(texts)} if self.queries else {}
         try:
@@ -217,9 +193,7 @@ class Tracing:
         """
         baggage = None if operation is None else operation.baggage
         if span is not None:
-            above = span.get_span_context().trace_state
-            state = above.to_header() if above else None
-            return propagation.injected(params, _traceparent(span), state, baggage)
+            return propagation.injected(params, span.traceparent, span.state, baggage)
         if operation is None:
             return params
         if operation.new:
@@ -239,11 +213,13 @@ class Tracing:
             failure: its `error.type`; None: it went well.
             why: description of the failure.
         """
-        span.set_attributes(attributes)
+        span.attributes.update(attributes)
         if failure is not None:
-            span.set_attribute(c.ERROR, failure)
-            span.set_status(StatusCode.ERROR, why or None)
-        span.end()
+            span.attributes[c.ERROR] = failure
+            span.failed, span.why = True, why
+        span.ended_ns = time_ns()
+        if self._ended is not None:
+            self._ended(span)
 
     def session_ended(self, side: Side, seconds: float, version: str, transport: str) -> None:
         """Note how long a session of the legacy era lasted."""
@@ -252,36 +228,22 @@ class Tracing:
             self.durations.record(c.SESSION_DURATION[side], seconds, series)
 
 
-def _start(
-    tracer: Tracer,
-    kind: SpanKind,
-    asked: tuple[Named, str, str | Raw | None],
-    parent: Span | None,
-    links: list[Link] | None,
-) -> Span:
+def _begun(kind: SpanKind, asked: tuple[Named, str, str | Raw | None], trace: str, id: str) -> Span:
     named, method, of = asked
     name, attributes = named(method, of)
-    context = _ROOT if parent is None else set_span_in_context(parent, _ROOT)
-    return tracer.start_span(name, context, kind, attributes, links)
+    return Span(name, kind, trace, id, attributes, time_ns())
 
 
-def _traceparent(span: Span) -> str:
-    context = span.get_span_context()
-    return f"00-{context.trace_id:032x}-{context.span_id:016x}-01"
+def _root(kind: SpanKind, asked: tuple[Named, str, str | Raw | None], traceparent: str) -> Span:
+    """The first span of a trace, with the ids that were drawn for it."""
+    return _begun(kind, asked, traceparent[3:35], traceparent[36:52])
 
 
-def _trace_id(traceparent: str) -> int:
-    return int(traceparent[3:35], 16)
-
-
-def _remote(parent: Parent) -> SpanContext:
-    return SpanContext(
-        int(parent.trace, 16),
-        int(parent.span, 16),
-        True,
-        TraceFlags(parent.sampled),
-        TraceState.from_header([parent.state]) if parent.state else None,
-    )
+def _child(above: Span, kind: SpanKind, asked: tuple[Named, str, str | Raw | None]) -> Span:
+    """A span below another one of this process."""
+    span = _begun(kind, asked, above.trace, new_id())
+    span.above, span.state = above.id, above.state
+    return span
 
 
 def _mcp(method: str, name: str | Raw | None) -> tuple[str, dict[str, Any]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Literal
+from urllib.parse import urlsplit
 
 from armory.domain.principal import Principal
 from armory.errors import ConfigError
@@ -182,6 +183,17 @@ class UpstreamSpec:
     def served_here(self) -> bool:
         """Whether the gateway itself answers in place of a server."""
         return self.openapi is not None or self.skills is not None
+
+    @property
+    def address(self) -> tuple[str | None, int | None]:
+        """(host, port) of its URL; None for both where it has none."""
+        url = self.url
+        if self.openapi is not None:
+            url = self.base_url or (self.openapi if "://" in self.openapi else None)
+        if url is None:
+            return None, None
+        parts = urlsplit(url)
+        return parts.hostname, parts.port or (443 if parts.scheme == "https" else 80)
 
     @property
     def launcher(self) -> str | None:

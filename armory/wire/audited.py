@@ -6,9 +6,9 @@ transport.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from time import time
+from typing import TYPE_CHECKING
 
 from msgspec import Raw
 
@@ -22,8 +22,8 @@ from armory.protocol.codes import LIMITED
 from armory.protocol.jsonrpc import code_of
 from armory.protocol.link import Reply
 from armory.protocol.meta import ERROR
-from armory.protocol.rawjson import members_or_none, text_of
-from armory.telemetry.conventions import CALLERS_FAULT, TOOL_ERROR
+from armory.protocol.rawjson import members_or_none, text_of, text_or_none
+from armory.telemetry.conventions import CALLERS_FAULT, TARGETS, TOOL_ERROR
 
 if TYPE_CHECKING:
     from armory.audit.writer import AuditLog
@@ -34,18 +34,10 @@ _NAME_CHARS = 200
 _REFUSED = frozenset(("unknown_tool", "rate_limited", "quota_exceeded"))
 
 
-class Asked(NamedTuple):
-    """What a request asks: its method, the name or URI that it is about, its parameters."""
-
-    method: str
-    name: str | None
-    params: Mapping[str, Raw]
-
-
 def note(
     audit: AuditLog,
     request: ClientRequest,
-    asked: Asked,
+    asked: tuple[str, Mapping[str, Raw]],
     operation: Operation,
     reply: Reply | None,
     seconds: float,
@@ -55,33 +47,39 @@ def note(
     Args:
         audit: takes the record.
         request: whose it was, where.
-        asked: what it asked.
+        asked: its method and parameters.
         operation: which upstream it went to, how that went.
         reply: what it was answered; None: it was cancelled.
         seconds: how long it took.
     """
-    principal = request.principal
-    name, raw = asked.name, asked.params.get("arguments")
-    if name == CALL and asked.method == "tools/call":
+    method, params = asked
+    target, raw = TARGETS.get(method), params.get("arguments")
+    name = None if target is None else text_or_none(params.get(target[0]))
+    if name == CALL and method == "tools/call":
         inner = members_or_none(raw) or {}
         name, raw = text_of(inner, "name") or name, inner.get("arguments")
     outcome, code = _outcome(operation, reply)
-    done = None if name is None or reply is None or reply.result is None else reply
+    arguments = result = None
+    if raw is not None and audit.arguments != "off":
+        arguments = arguments_of(bytes(raw), audit.arguments)
+    if audit.results != "off" and name is not None and reply is not None:
+        result = result_of(() if reply.result is None else reply.parts, audit.results)
+    principal = request.principal
     audit.note(
         Entry(
-            at=time.time(),
-            who=principal.owner,
-            credential=principal.key,
-            endpoint=path_of(request.endpoint),
-            method=asked.method[:_NAME_CHARS],
-            tool=None if name is None else name[:_NAME_CHARS],
-            upstream=operation.upstream or None,
-            outcome=outcome,
-            code=code,
-            ms=seconds * 1_000,
-            trace_id=operation.trace_id,
-            arguments=arguments_of(None if raw is None else bytes(raw), audit.arguments),
-            result=result_of(() if done is None else done.parts, audit.results),
+            time(),
+            principal.owner,
+            principal.key,
+            path_of(request.endpoint),
+            method[:_NAME_CHARS],
+            outcome,
+            None if name is None else name[:_NAME_CHARS],
+            operation.upstream or None,
+            code,
+            seconds * 1_000,
+            operation.traceparent[3:35],
+            arguments,
+            result,
         )
     )
 
@@ -103,7 +101,7 @@ def note_denied(audit: AuditLog, path: str, remote: str | None, code: str) -> No
         code: of the refusal.
     """
     who = remote or "unknown"
-    audit.note(Entry(time.time(), who, "none", path[:_NAME_CHARS], "", "denied", code=code))
+    audit.note(Entry(time(), who, "none", path[:_NAME_CHARS], "", "denied", code=code))
 
 
 def _outcome(operation: Operation, reply: Reply | None) -> tuple[str, str | None]:

@@ -6,9 +6,9 @@ something watches, so that nothing watched costs nothing. Never imports a transp
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from functools import partial
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Raw
@@ -22,7 +22,9 @@ from armory.protocol.jsonrpc import code_of
 from armory.protocol.link import Reply
 from armory.protocol.rawjson import text_or_none
 from armory.telemetry import conventions as c
-from armory.wire.audited import Asked, OnDenied, note, note_denied
+from armory.telemetry.measuring import AT_ONCE
+from armory.telemetry.propagation import KEPT, TRACEPARENT
+from armory.wire.audited import OnDenied, note, note_denied
 from armory.wire.dispatch import Dispatcher, Verify, failed
 from armory.wire.interaction.interactions import Interactions
 from armory.wire.interaction.state import OwnedByReplica
@@ -31,6 +33,7 @@ from armory.wire.sessions.registry import OnEnded
 
 if TYPE_CHECKING:
     from armory.audit.writer import AuditLog
+    from armory.telemetry.measuring import Durations
     from armory.telemetry.tracing import Tracing
 
 _DURATION = c.DURATION["server"]
@@ -83,10 +86,12 @@ class ObservedDispatcher(Dispatcher):
 
     def __init__(self, gateway: Gateway, interactions: Interactions, observers: Observers) -> None:
         super().__init__(gateway, interactions)
-        self._tracing = observers.tracing
+        self._tracing = tracing = observers.tracing
+        self._durations = None if tracing is None else tracing.durations
+        self._usual = None if self._durations is None else self._durations.usual
         self._audit = observers.audit
 
-    async def answer(
+    async def answer(  # noqa: C901 one function: what is run once a call is found in no cache
         self,
         request: ClientRequest,
         method: str,
@@ -94,16 +99,18 @@ class ObservedDispatcher(Dispatcher):
         verify: Verify | None = None,
     ) -> Reply:
         """As `Dispatcher.answer`."""
-        target = c.TARGETS.get(method)
-        kind = name = None
-        if target is not None and target[0] in params:
-            kind, name = target[1], params[target[0]]
         operation, tracing = Operation(), self._tracing
         if tracing is not None:
-            title = None if kind == "resource" else name
-            tracing.server(operation, method, title, request.meta, request.headers)
+            waiting = tracing.waiting
+            if TRACEPARENT in request.meta or TRACEPARENT in request.headers:
+                _begun(tracing, operation, request, method, params)
+            elif not waiting or waiting[-1].endswith(KEPT):
+                if waiting is not None:
+                    _begun(tracing, operation, request, method, params)
+            else:  # most requests begin a trace that is not kept
+                operation.traceparent, operation.new = waiting.pop(), True
         token = CURRENT.set(operation)
-        started = time.perf_counter()
+        started = perf_counter()
         reply: Reply | None = None
         try:
             reply = await self.handled(request, method, params, verify)
@@ -115,62 +122,104 @@ class ObservedDispatcher(Dispatcher):
             return reply
         finally:
             CURRENT.reset(token)
-            seconds = time.perf_counter() - started
-            if tracing is not None and (tracing.durations is not None or operation.span):
-                _told(tracing, request, (method, kind, name), operation, reply, seconds)
+            seconds = perf_counter() - started
+            usual = self._usual
+            if usual is not None or operation.span is not None:
+                told = None
+                if usual and operation.failure is None:
+                    name = params.get("name")
+                    of = None if name is None else bytes(name)
+                    told = usual.get((method, of, request.version, not request.headers))
+                if told is not None and (
+                    reply is not None
+                    and reply.error is None
+                    and (operation.upstream or failure_of(reply) is None)
+                ):
+                    told.append(seconds)
+                    if len(told) >= AT_ONCE:
+                        told.fold()
+                elif self._durations is not None:
+                    _measured(self._durations, request, (method, params), operation, reply, seconds)
+                if operation.span is not None and tracing is not None:
+                    _ended(tracing, request, (method, params), operation, reply)
             if self._audit is not None and method != "ping":
-                asked = Asked(method, text_or_none(name), params)
-                note(self._audit, request, asked, operation, reply, seconds)
+                note(self._audit, request, (method, params), operation, reply, seconds)
 
 
-def _told(
+def _about(method: str, params: dict[str, Raw]) -> tuple[c.When | None, Raw | None]:
+    """(kind, name as it came) of what a request is about."""
+    target = c.TARGETS.get(method)
+    if target is None or target[0] not in params:
+        return None, None
+    return target[1], params[target[0]]
+
+
+def _begun(
     tracing: Tracing,
+    operation: Operation,
     request: ClientRequest,
-    asked: tuple[str, c.When | None, Raw | None],
+    method: str,
+    params: dict[str, Raw],
+) -> None:
+    """Begin the span of a request that belongs to a trace, or whose trace is kept."""
+    kind, name = _about(method, params)
+    title = None if kind == "resource" else name
+    tracing.server(operation, method, title, request.meta, request.headers)
+
+
+def _measured(
+    durations: Durations,
+    request: ClientRequest,
+    asked: tuple[str, dict[str, Raw]],
     operation: Operation,
     reply: Reply | None,
     seconds: float,
 ) -> None:
-    """Measure a request that was answered, and end its span.
+    """Count a request that was answered, and have what is usual about it stand for its series.
 
     Args:
-        tracing: takes both.
+        durations: takes the duration.
         request: whose it was, where.
-        asked: its method, what it is about and the name of that, as it came.
+        asked: its method and parameters.
         operation: which upstream it went to, how that went.
         reply: what it was answered; None: it was cancelled.
         seconds: how long it took.
     """
-    method, kind, raw = asked
-    transport = "tcp" if request.headers else "pipe"
+    method, params = asked
+    kind, raw = _about(method, params)
     failure, status = _outcome(operation, reply)
-    durations, span = tracing.durations, operation.span
-    usual = (transport, method, None if raw is None else bytes(raw), request.version)
-    counted = failure is status is None and (
-        durations is None or durations.record_usual(usual, seconds)
-    )
-    if counted and span is None:
-        return  # the name was not needed
     name = text_or_none(raw)
-    if durations is not None and not counted:
-        known = method in METHODS
-        named = (operation.upstream and kind != "resource") or name in META_TOOLS
-        series = c.Series(
-            method if known else c.OTHER,
-            kind,
-            name if named else None,
-            failure,
-            status,
-            request.version,
-            transport,
-        )
-        stands = known and failure is status is None and _as_it_is(raw, series.name)
-        durations.record(_DURATION, seconds, series, usual if stands else None)
-    if span is not None:
-        facts = _facts(request, kind, name, transport)
-        if status is not None:
-            facts[c.STATUS_CODE] = status
-        tracing.finish(span, facts, failure)
+    known = method in METHODS
+    named = (operation.upstream and kind != "resource") or name in META_TOOLS
+    series = c.Series(
+        method if known else c.OTHER,
+        kind,
+        name if named else None,
+        failure,
+        status,
+        request.version,
+        "tcp" if request.headers else "pipe",
+    )
+    stands = known and failure is status is None and _as_it_is(params.get("name"), series.name)
+    of = None if series.name is None else f'"{series.name}"'.encode()
+    usual = (method, of, request.version, not request.headers) if stands else None
+    durations.record(_DURATION, seconds, series, usual)
+
+
+def _ended(
+    tracing: Tracing,
+    request: ClientRequest,
+    asked: tuple[str, dict[str, Raw]],
+    operation: Operation,
+    reply: Reply | None,
+) -> None:
+    """End the span of a request that was answered; arguments as `_measured`."""
+    kind, raw = _about(*asked)
+    failure, status = _outcome(operation, reply)
+    facts = _facts(request, kind, text_or_none(raw), "tcp" if request.headers else "pipe")
+    if status is not None:
+        facts[c.STATUS_CODE] = status
+    tracing.finish(operation.span, facts, failure)
 
 
 def _as_it_is(raw: Raw | None, name: str | None) -> bool:

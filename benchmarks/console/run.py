@@ -32,7 +32,8 @@ from armory.runtime.version import armory_version
 from armory.testing.embedder import HashingEmbedder
 from armory.testing.service import ADMIN_TOKEN, catalog_of, running_service
 from armory.testing.upstreams.http import ScriptedUpstream
-from benchmarks.watched import Way, calls, ratio, running
+from benchmarks.watched.figures import ratio
+from benchmarks.watched.gateways import Way, calls, running
 
 TOKEN = "the-token-of-the-operator"
 PAGES = ("overview", "activity", "usage")

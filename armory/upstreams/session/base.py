@@ -24,6 +24,7 @@ from armory.protocol.hop_meta import MetaStamp, legacy_meta
 from armory.protocol.link import (
     Call,
     ClientChannel,
+    Hop,
     Params,
     Refused,
     Reply,
@@ -117,6 +118,7 @@ class BaseLink(ABC):
         self.spec = context.spec
         self.client_info = context.client_info
         self.identity = UNKNOWN
+        self._hop: Hop | None = None
         self.opened = time.monotonic()
         self._context = context
         self.budget = context.budget or Budget(context.spec.key)
@@ -226,6 +228,7 @@ class BaseLink(ABC):
     def adopt(self, identity: Identity) -> None:
         """Take over what negotiation found."""
         self.identity = identity
+        self._hop = None
         if identity.era == "modern":
             self._stamp = MetaStamp(identity.protocol_version, self.client_info)
 
@@ -252,10 +255,18 @@ class BaseLink(ABC):
         text = f"upstream {self.server!r}: {redacted(what)}"
         return Unintelligible(text, upstream=self.server)
 
+    def hop(self) -> Hop:
+        """What all its calls have in common."""
+        if self._hop is None:
+            self._hop = Hop(self.identity.protocol_version, *self.spec.address)
+        return self._hop
+
     def stamped(self, call: Call, request_id: int) -> Params:
         """The call's parameters with the `_meta` that this hop owes the upstream's era."""
-        if call.sent is not None:
-            call.sent = Sent(request_id, self.identity.protocol_version, self.session_id)
+        if call.hop is not None:
+            call.hop = self._hop or self.hop()
+            if call.sent is not None:
+                call.sent = Sent(request_id, self.session_id)
         client = call.client
         token = None
         if client is not None and client.progress_token is not None:

@@ -97,8 +97,10 @@ class OpenApiLink(BaseLink):
         operation = self._api.operations.by_name.get(name)
         if operation is None:
             return _error(INVALID_PARAMS, f"Unknown tool: {name[:200]}")
-        if call.sent is not None:
-            call.sent = Sent(0, self.identity.protocol_version, None)
+        if call.hop is not None:
+            call.hop = self.hop()
+            if call.sent is not None:
+                call.sent = Sent(0)
         try:
             return _reply(await self._answer(call, operation))
         except BadArguments as problem:

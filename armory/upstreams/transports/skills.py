@@ -71,8 +71,10 @@ class SkillsLink(BaseLink):
         """As `BaseLink.request`: lists and reads skills, and knows nothing else."""
         if self._closing:
             raise self.unavailable("the session is closed")
-        if call.sent is not None:
-            call.sent = Sent(0, self.identity.protocol_version, None)
+        if call.hop is not None:
+            call.hop = self.hop()
+            if call.sent is not None:
+                call.sent = Sent(0)
         timeout_s = self.spec.call_timeout_s if call.timeout_s is None else call.timeout_s
         if call.method == "resources/read":
             return await self._read(text_of(call.params, "uri") or "", timeout_s)

@@ -22,7 +22,8 @@ from structlog.testing import capture_logs
 from armory.telemetry import conventions as c
 from armory.telemetry import durations
 from armory.telemetry.conventions import Series
-from armory.telemetry.durations import LIMIT, TEMPORALITY, Buckets, Exporting, Instruments
+from armory.telemetry.durations import LIMIT, TEMPORALITY, Buckets, Instruments
+from armory.telemetry.exporting import INTERVAL, Exporting
 
 SERVER = c.DURATION["server"]
 SCOPE = InstrumentationScope("armory", "1")
@@ -113,13 +114,14 @@ def test_what_stands_for_a_series_does_until_its_list_is_let_go(
 ) -> None:
     monkeypatch.setattr(durations, "LIMIT", 2)
     ours = Buckets({})
-    assert not ours.record_usual("a", 1.0)
     ours.record(SERVER, 1.0, series("a"), "a")
     for _ in range(durations.AT_ONCE):
-        assert ours.record_usual("a", 1.0)
+        ours.usual["a"].append(1.0)
+    ours.usual["a"].fold()
+    assert list(ours.usual["a"]) == []
     ours.record(SERVER, 1.0, series("b"), "b")
     ours.record(SERVER, 1.0, series("c"), "c")
-    assert not ours.record_usual("a", 1.0)
+    assert "a" not in ours.usual
     ours.record(SERVER, 1.0, series("a"), "a")
     told = {p["attributes"].get(c.TOOL): p["count"] for p in points(list(ours.taken()))}
     assert told == {"a": durations.AT_ONCE + 2, "b": 1, None: 1}
@@ -197,4 +199,4 @@ def test_it_is_sent_every_now_and_then_even_when_sending_failed_before() -> None
 def test_an_interval_that_is_none_is_told() -> None:
     with capture_logs() as logs:
         exporting(Taking(), Buckets({}), OTEL_METRIC_EXPORT_INTERVAL="often").shutdown()
-    assert [(log["variable"], log["instead"]) for log in logs] == [(durations.INTERVAL, 60_000)]
+    assert [(log["variable"], log["instead"]) for log in logs] == [(INTERVAL, 60_000)]

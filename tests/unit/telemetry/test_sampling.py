@@ -10,9 +10,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Raw
 from opentelemetry.context import Context
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import (
     ALWAYS_OFF,
     ALWAYS_ON,
@@ -28,8 +25,9 @@ from structlog.testing import capture_logs
 
 from armory.observability.operation import CURRENT, Operation
 from armory.protocol.rawjson import pack
-from armory.telemetry.propagation import parsed
-from armory.telemetry.sampling import DrawnIds, Sampling
+from armory.telemetry.propagation import KEPT, parsed
+from armory.telemetry.sampling import Sampling
+from armory.telemetry.spans import Span
 from armory.telemetry.tracing import Tracing
 
 TRACE, SPAN = "ab" * 16, "cd" * 8
@@ -73,7 +71,7 @@ def test_what_cannot_be_understood_keeps_everything_and_is_told(
     environ: dict[str, str], said: str
 ) -> None:
     with capture_logs() as logs:
-        assert Sampling(environ).drawn()[1]
+        assert Sampling(environ).drawn().endswith(KEPT)
     assert [log["event"] for log in logs] == [said]
     assert Sampling({}).keeps(1, None)
 
@@ -81,13 +79,14 @@ def test_what_cannot_be_understood_keeps_everything_and_is_told(
 def test_what_is_drawn_says_what_was_decided() -> None:
     sampling = Sampling({"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": "0.5"})
     drawn = [sampling.drawn() for _ in range(500)]
-    found = [parsed(traceparent, None) for traceparent, _ in drawn]
+    found = [parsed(traceparent, None) for traceparent in drawn]
     assert len({parent.span for parent in found if parent}) == 500
     assert len({parent.trace for parent in found if parent}) == 500
-    for parent, (_, kept) in zip(found, drawn, strict=True):
+    for parent, traceparent in zip(found, drawn, strict=True):
         assert parent
-        assert parent.sampled == kept == sampling.keeps(int(parent.trace, 16), None)
-    assert {kept for _, kept in drawn} == {True, False}
+        kept = sampling.keeps(int(parent.trace, 16), None)
+        assert parent.sampled == traceparent.endswith(KEPT) == kept
+    assert {parent.sampled for parent in found if parent} == {True, False}
 
 
 class Kept:
@@ -95,11 +94,9 @@ class Kept:
 
     def __init__(self, rate: float) -> None:
         environ = {"OTEL_TRACES_SAMPLER": "traceidratio", "OTEL_TRACES_SAMPLER_ARG": str(rate)}
-        ids, self.exporter = DrawnIds(), InMemorySpanExporter()
-        provider = TracerProvider(ALWAYS_ON, shutdown_on_exit=False, id_generator=ids)
-        provider.add_span_processor(SimpleSpanProcessor(self.exporter))
+        self.spans: list[Span] = []
         self.sampling = Sampling(environ)
-        self.tracing = Tracing(provider.get_tracer("x"), None, self.sampling, ids, queries=False)
+        self.tracing = Tracing(self.spans.append, None, self.sampling, queries=False)
 
     def asked(
         self, meta: dict[str, Raw] | None = None, headers: dict[str, str] | None = None
@@ -138,7 +135,7 @@ def test_a_trace_that_is_not_kept_goes_on_with_its_flag_down() -> None:
         )
     finally:
         CURRENT.reset(token)
-    assert kept.exporter.get_finished_spans() == ()
+    assert kept.spans == []
 
 
 def test_a_new_trace_that_is_not_kept_has_an_id_that_says_so_upstream() -> None:
@@ -154,9 +151,9 @@ def test_a_new_trace_that_is_kept_has_the_id_that_was_decided_upon() -> None:
     ids = {operation.trace_id for operation, _ in told if operation.span is not None}
     assert 0 < len(ids) < 64
     assert all(kept.sampling.keeps(int(id, 16), None) for id in ids)
-    spans = kept.exporter.get_finished_spans()
-    assert len(spans) == 2 * len(ids)
-    assert {f"{span.context.trace_id:032x}" for span in spans if span.context} == ids
+    assert len(kept.spans) == 2 * len(ids)
+    assert {span.trace for span in kept.spans} == ids
+    assert len({span.id for span in kept.spans}) == 2 * len(ids)
     for operation, sent in told:
         flag = "00" if operation.span is None else "01"
         assert sent["traceparent"].startswith(f"00-{operation.trace_id}-")

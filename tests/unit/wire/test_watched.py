@@ -11,12 +11,12 @@ from opentelemetry.sdk.metrics.export import HistogramDataPoint
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import ANONYMOUS
 from armory.gateway.gateway import Gateway
-from armory.gateway.observed import Address, ObservedPool
-from armory.protocol.link import Call, Owner, Reply
+from armory.gateway.observed import ObservedPool
+from armory.protocol.link import Call, Hop, Owner, Reply
 from armory.telemetry import conventions as c
 from armory.telemetry.conventions import Series
 from armory.telemetry.durations import Buckets
-from armory.telemetry.sampling import DrawnIds, Sampling
+from armory.telemetry.sampling import Sampling
 from armory.telemetry.tracing import Tracing
 from armory.testing.front import ScriptedPool, ScriptedUpstream, result, tool
 from armory.wire.caller import Caller
@@ -47,16 +47,18 @@ async def nowhere(_data: bytes) -> None:
     """Nothing is said before the answer."""
 
 
-async def _answer(_call: Call, _owner: Owner) -> Reply:
+async def _answer(call: Call, _owner: Owner) -> Reply:
+    if call.hop is not None:
+        call.hop = Hop("2026-07-28")  # as a link does
     return result({"content": []}, "modern")
 
 
 async def test_a_tool_has_one_series_however_its_name_is_written() -> None:
     upstream = ScriptedUpstream(ServerLists(tools=[tool("abc", "")]), _answer, "modern")
     taken = Standing()
-    tracing = Tracing(None, taken, Sampling({}), DrawnIds(), queries=False)
+    tracing = Tracing(None, taken, Sampling({}), queries=False)
     plain = ScriptedPool({"up": upstream})
-    gateway = Gateway(ObservedPool(plain, tracing, lambda _: Address()))
+    gateway = Gateway(ObservedPool(plain, tracing, lambda _: (None, None)))
     gateway.publish(plain.catalog())
     dispatcher = dispatcher_of(gateway, Interactions(), Observers(tracing))
     written = [b'"up__abc"', b'"up__\\u0061bc"', b'"up__a\\u0062c"', b'"\\u0075p__abc"']
