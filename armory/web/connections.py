@@ -20,6 +20,7 @@ from armory.web.arriving import Bodies, of_whom_most_is_held
 from armory.web.descriptors import used_up
 from armory.web.endings import Endings
 from armory.web.exchanges import Exchanges
+from armory.web.pacing import LARGE_PIECE, Pace
 from armory.web.settings import RESERVED, ListenSettings
 
 _log = Logger(__name__)
@@ -53,13 +54,14 @@ class Connection(Exchanges):
         unread: bytes of a large answer that is being written; it is held whole until its end.
         mark: bytes that waited in the transport when it was last seen to read.
         reserve: whether it is one beyond the cap.
+        paced: whether it reads nothing until its turn comes.
         caller: who asked last on it, as whoever serves it says; empty: nobody has.
         arrived: bytes of a large request body that is not understood yet.
     """
 
     __slots__ = (
-        "_all", "arrived", "begun", "caller", "held", "mark", "reserve", "seen", "since", "stalled",
-        "unread",
+        "_all", "arrived", "begun", "caller", "held", "mark", "paced", "reserve", "seen", "since",
+        "stalled", "unread",
     )  # fmt: skip
 
     def __init__(self, owner: Connections, server: Server, **settings: Any) -> None:
@@ -73,6 +75,7 @@ class Connection(Exchanges):
         self.held = 0
         self.mark = 0
         self.reserve = False
+        self.paced = False
         self.caller = ""
         self.seen: Any = None
 
@@ -123,12 +126,29 @@ class Connection(Exchanges):
             self._all.arrives(self)
         elif self._messages:
             self.begun = None
+            if len(data) > LARGE_PIECE and not self._messages[-1][1].is_eof():
+                self._all.pace.took(self)
         elif self.begun is None and data:
             self.begun = self._loop.time()
 
     def understood(self) -> None:
         """The body of its request need not be held for as long as it is served."""
         self._all.understood(self)
+
+    def hold(self) -> None:
+        """Read nothing more for now, however much there is room for."""
+        self.paced = True
+        self._pause_transport_reading()
+
+    def go_on(self) -> None:
+        """Read again, as far as there is room."""
+        self.paced = False
+        if not self._reading_paused and not self._buffer_paused:
+            self._resume_transport_reading()
+
+    def _resume_transport_reading(self) -> None:
+        if not self.paced:
+            super()._resume_transport_reading()
 
     def log_exception(self, *args: Any, **kw: Any) -> None:
         """As aiohttp's; bytes that are no request are the client's mistake, not worth a trace, nor
@@ -192,6 +212,7 @@ class Connections:
         loop: the event loop.
         cut: connections that were cut so far, by reason.
         endings: what is left to do for connections that are lost.
+        pace: when those that bring large bodies read on.
         late_s: how long a connection that waits for a request is left open at the end, in seconds.
     """
 
@@ -213,6 +234,7 @@ class Connections:
         self._stalled: dict[Connection, None] = {}
         self._unread = 0
         self._bodies = Bodies(limits.arriving_bytes)
+        self.pace = Pace()
         self._reserved = 0
         self._logged: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -271,10 +293,16 @@ class Connections:
             self._reserved -= connection.reserve
         self.reads(connection)
         self._bodies.done(connection)
+        self.pace.forget(connection)
 
     def arrives(self, connection: Connection) -> None:
         """More of the body of its request came."""
+        content = connection.request.content
+        if content.total_bytes <= LARGE_PIECE:
+            return
         self._bodies.more(connection)
+        if not content.is_eof():
+            self.pace.took(connection)
         while (one := self._bodies.too_much()) is not None:
             self._end(one, "arriving")
 

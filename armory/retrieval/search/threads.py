@@ -22,7 +22,7 @@ class SearchThreads:
     """Which threads search for what."""
 
     def __init__(self) -> None:
-        self.usual: Executor = ThreadPoolExecutor(2, "armory-search")
+        self.usual: Executor = ThreadPoolExecutor(2, "armory-search", step_back)
         self._long = ThreadPoolExecutor(1, "armory-search-long", step_back, (LONG_NICE,))
 
     def of(self, query: Query) -> Executor:

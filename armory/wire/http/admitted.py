@@ -1,12 +1,11 @@
 """One HTTP request that was let in, and the ways to answer it at once.
 
-Owns: `AdmittedRequest`, reading its body, JSON answers. aiohttp's server side is used here and in
+Owns: `AdmittedRequest`, JSON answers. aiohttp's server side is used here and in
 its siblings, nowhere below.
 """
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -83,52 +82,9 @@ def new_stream(
     return web.StreamResponse(headers={**SSE_HEADERS, **admitted.extra, **(headers or {})})
 
 
-async def read_body(request: web.Request, limit: int) -> bytes | None:
-    """The body; None when it is larger than `limit` bytes.
-
-    Raises:
-        ConnectionResetError: the connection ended meanwhile.
-    """
-    length = request.content_length
-    if length is not None and length > limit:
-        return None
-    content = request.content
-    first = await content.readany()
-    if content.at_eof():
-        return first if len(first) <= limit else None
-    parts = [first]
-    size = len(first)
-    while size <= limit:
-        if request.transport is None:  # aiohttp would take it for a defect
-            raise ConnectionResetError("the connection ended within the body of a request")
-        part = await content.readany()
-        if not part:
-            return b"".join(parts)
-        parts.append(part)
-        size += len(part)
-    return None
-
-
-def understood(request: web.Request) -> None:
-    """Tell the connection, where it counts them, that a large body was looked through."""
-    told = getattr(request.protocol, "understood", None)
-    if told is not None:
-        told()
-
-
 def url_of(request: web.Request) -> dict[str, list[str]]:
     """The query parameters of a request, by name."""
     if not request.rel_url.raw_query_string:
         return {}
     query = request.rel_url.query
     return {name: query.getall(name) for name in query}
-
-
-async def check_depth(body: bytes, limit: int) -> None:
-    """Refuse a large message that is nested too deep; others have their turn between its pieces.
-
-    Raises:
-        Malformed: it is nested deeper than `limit` levels.
-    """
-    for _ in jsonrpc.check_depth_in_pieces(body, limit):
-        await asyncio.sleep(0)

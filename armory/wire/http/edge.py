@@ -16,7 +16,6 @@ from armory.gateway.gateway import Gateway
 from armory.protocol import codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
 from armory.protocol.headers import SESSION_HEADER, VERSION_HEADER
-from armory.protocol.nesting import PIECE_BYTES
 from armory.protocol.rawjson import encode, members_or_none
 from armory.security.authentication import Authenticator
 from armory.tasks import spawn, stop
@@ -24,12 +23,10 @@ from armory.wire.eras.inbound import is_modern
 from armory.wire.http.admission import Admission, Kind, RequestRejected
 from armory.wire.http.admitted import (
     AdmittedRequest,
-    check_depth,
     json_answer,
-    read_body,
     refusal,
-    understood,
 )
+from armory.wire.http.bodies import Bodies
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.host_checks import HostChecks
 from armory.wire.http.keepalive import KeepaliveTimer
@@ -104,7 +101,7 @@ class HttpEdge:
         self.streams = OpenStreams(settings.streams, settings.streams_per_principal)
         self._shares = Shares()
         self._keepalive = KeepaliveTimer()
-        self._large = asyncio.Lock()  # large messages are looked through one after another
+        self._bodies = Bodies(settings.body_bytes, settings.json_depth)
         shared = EdgeContext(
             dispatcher=dispatcher_of(gateway, self.interactions, observers),
             sessions=self.sessions,
@@ -215,7 +212,7 @@ class HttpEdge:
         return refusal(405, codes.INVALID_REQUEST, f"{method} is not served here", headers=headers)
 
     async def _post(self, admitted: AdmittedRequest, version: str | None) -> web.StreamResponse:
-        request, limit = admitted.request, self._settings.body_bytes
+        request = admitted.request
         said = admitted.caller.headers.get("Content-Type")
         if said != "application/json" and request.content_type != "application/json":
             message = f"Content-Type is {request.content_type!r}; expected application/json"
@@ -223,20 +220,15 @@ class HttpEdge:
         if not (admitted.takes_json or admitted.takes_sse):
             message = "Accept must list application/json and text/event-stream"
             return refusal(406, codes.INVALID_REQUEST, message, headers=admitted.extra)
-        body = await read_body(request, limit)
+        body = await self._bodies.read(request)
         if body is None:
             message = (
-                f"the body is larger than {limit:,} bytes; server.limits.body_bytes sets that limit"
+                f"the body is larger than {self._settings.body_bytes:,} bytes; "
+                "server.limits.body_bytes sets that limit"
             )
             return refusal(413, codes.INVALID_REQUEST, message, headers=admitted.extra)
         if _names_unknown(admitted, version):
             return _unknown_revision(admitted, version)
-        if len(body) > PIECE_BYTES:
-            async with self._large:
-                await check_depth(body, self._settings.json_depth)
-            understood(request)
-        else:
-            jsonrpc.check_depth(body, self._settings.json_depth)
         admitted.body = body
         if jsonrpc.is_batch(body):
             if version is not None and version not in versions.LEGACY_VERSIONS:
