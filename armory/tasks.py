@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import struct
 import sys
 import threading
 from collections.abc import Coroutine, Generator, Iterator
@@ -28,9 +27,10 @@ Always so short, a thread that writes rows takes the loop's turn at each row."""
 
 _LEAST = 19
 """The lowest priority there is."""
-_SLICE_NS = 100_000_000
-"""The longest slice of a core that can be asked for."""
-_SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
+GIVES_WAY = 3
+"""Lower by so much, a thread that computes has a third of a core that is busy, and the event loop
+has the core at once when it wakes. At the same priority the thread goes on for its 3 ms each time:
+six times in a call."""
 
 
 def start(work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
@@ -158,34 +158,13 @@ def _tell_failure(task: asyncio.Task[Any]) -> None:
         _log.error("task_failed", task=task.get_name(), exc_info=error)
 
 
-def step_back(nice: int = 0) -> None:
-    """Have the calling thread give way to the event loop, where threads have their own priority.
-
-    Args:
-        nice: so much lower its priority is; its share of a core that is busy.
-    """
+def step_back(nice: int = GIVES_WAY) -> None:
+    """Give the calling thread a priority so much lower, where threads have their own."""
     if sys.platform == "linux":
         thread = threading.get_native_id()
         with suppress(OSError):
             now = os.getpriority(os.PRIO_PROCESS, thread)
             os.setpriority(os.PRIO_PROCESS, thread, min(now + nice, _LEAST))
-            _ask_for_long_slices(thread)
-
-
-def _ask_for_long_slices(thread: int) -> None:
-    """Who wakes with a shorter slice takes the core from one with a longer one at once (Linux 6.12
-    on; before, it is as good as not said). Otherwise a thread that computes goes on for its 3 ms
-    each time that the event loop wakes: six times in a call.
-    """
-    import ctypes  # only where threads compute
-
-    number = _SCHED_SETATTR.get(os.uname().machine)
-    if number is None or os.sched_getscheduler(thread) != os.SCHED_OTHER:
-        return
-    nice = os.getpriority(os.PRIO_PROCESS, thread)
-    # size, policy, flags, nice, priority, runtime (the slice), deadline, period
-    said = struct.pack("=IIQiIQQQ", 48, os.SCHED_OTHER, 0, nice, 0, _SLICE_NS, 0, 0)
-    ctypes.CDLL(None).syscall(number, thread, said, 0)
 
 
 class Turns:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Generator
 from contextvars import copy_context
-from typing import Any, Generic, TypeVar
+from time import perf_counter
+from typing import Any, Generic, Protocol, TypeVar
 
 import aiohttp
 from aiohttp.http import RawRequestMessage, StreamWriter
@@ -25,29 +26,57 @@ _READ_LATE = RuntimeError("the body of a request cannot be read once it has been
 T = TypeVar("T")
 
 
+class Account(Protocol):
+    """Whose share of the event loop it is."""
+
+    def spend(self, begun: float, ended: float) -> None:
+        """A step took from then to then, by `time.perf_counter`."""
+        ...
+
+
+class Accounted(Protocol):
+    """A connection.
+
+    Attributes:
+        account: of who asks on it; None: nobody counts.
+    """
+
+    account: Account | None
+
+
 class InContext(Generic[T]):
     """Awaits a coroutine in the present task, yet in a context of its own.
 
     What the coroutine sets of context variables ends with it, as if a task ran it.
+
+    Args:
+        coroutine: what is run.
+        on: the connection for which it is; its `account` is told how long each step took.
     """
 
-    __slots__ = ("_coroutine",)
+    __slots__ = ("_coroutine", "_on")
 
-    def __init__(self, coroutine: Coroutine[Any, Any, T]) -> None:
+    def __init__(self, coroutine: Coroutine[Any, Any, T], on: Accounted) -> None:
         self._coroutine = coroutine
+        self._on = on
 
     def __await__(self) -> Generator[Any, Any, T]:
         """Run it to its end."""
-        coroutine, run = self._coroutine, copy_context().run
-        step, value = coroutine.send, None
+        coroutine, run, on = self._coroutine, copy_context().run, self._on
+        step, value, begun = coroutine.send, None, perf_counter()
         try:
             while True:
                 awaited = run(step, value)
+                if on.account is not None:
+                    on.account.spend(begun, perf_counter())
                 try:
                     value, step = (yield awaited), coroutine.send
                 except BaseException as thrown:  # noqa: BLE001 cancellation, above all
                     value, step = thrown, coroutine.throw
+                begun = perf_counter()
         except StopIteration as ended:
+            if on.account is not None:
+                on.account.spend(begun, perf_counter())
             return ended.value
 
 
@@ -58,7 +87,9 @@ class Exchanges(RequestHandler):
     from then on whatever else this connection brings.
     """
 
-    __slots__ = ()
+    __slots__ = ("account",)
+
+    account: Account | None
 
     async def start(self) -> None:
         """Answer what arrives until the connection ends."""
@@ -96,7 +127,7 @@ class Exchanges(RequestHandler):
         request: BaseRequest = make_request(message, payload, self, writer, task)
         try:
             answering = self._handle_request(request, None, handler)
-            response, gone = await InContext(answering)
+            response, gone = await InContext(answering, self)
             if gone:
                 return False
             self._keepalive = bool(response.keep_alive)

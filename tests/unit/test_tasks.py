@@ -1,9 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-import ctypes
 import os
-import struct
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from structlog.testing import capture_logs
 
-from armory.tasks import Tasks, spawn, start, step_back, stop
+from armory.retrieval.embedders.embedded import EmbeddedEmbedder
+from armory.retrieval.search.threads import SearchThreads
+from armory.tasks import GIVES_WAY, Tasks, spawn, start, step_back, stop
 
 pytestmark = pytest.mark.anyio
 
@@ -103,26 +103,28 @@ async def test_ended_waits_for_those_that_are_started_meanwhile() -> None:
     assert steps == ["first", "second"]
 
 
-_GETATTR = {"x86_64": 315, "aarch64": 275}
-
-
-@pytest.mark.skipif(
-    sys.platform != "linux" or os.uname().machine not in _GETATTR, reason="Linux alone has slices"
-)
-def test_a_thread_that_computes_gives_way_whenever_the_event_loop_wakes() -> None:
-    def seen() -> tuple[int, int]:
-        step_back(3)
-        thread = threading.get_native_id()
-        said = ctypes.create_string_buffer(48)
-        if ctypes.CDLL(None).syscall(_GETATTR[os.uname().machine], thread, said, 48, 0):
-            pytest.skip("this kernel does not tell")
-        nice, _, slice_ns = struct.unpack("=iIQ", said.raw[16:32])  # after size, policy and flags
-        return nice, slice_ns
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own there")
+@pytest.mark.parametrize("nice", [GIVES_WAY, 5])
+def test_a_thread_that_computes_gives_way_to_the_event_loop(nice: int) -> None:
+    def placed() -> int:
+        step_back(nice)
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
 
     before = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
     with ThreadPoolExecutor(1) as pool:
-        nice, slice_ns = pool.submit(seen).result(20)
-    assert nice == min(before + 3, 19)
-    if tuple(map(int, os.uname().release.split(".")[:2])) >= (6, 12):
-        assert slice_ns == 100_000_000
+        assert pool.submit(placed).result(20) == min(before + nice, 19)
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own there")
+def test_threads_that_search_and_embed_give_way() -> None:
+    threads = SearchThreads()
+    embedder = EmbeddedEmbedder()
+    pools = [threads.usual, *(getattr(embedder, f"_{name}_pool") for name in ("query", "long"))]
+    for pool in pools:
+        found = pool.submit(
+            lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        ).result(20)
+        assert found > os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        pool.shutdown()
+    threads.shutdown()

@@ -29,10 +29,11 @@ _CHARS_A_TOKEN = 12
 #: How much of the whole text is taken off a clause that was read in it: its tokens know the other
 #: wishes, too. See docs/relevance.md.
 AROUND = 0.4
-#: Of threads that embed documents: searches go first, and they still get a tenth of a busy core.
-_NICE = 10
+#: The model computes without the interpreter's lock: behind those threads that may hold it, or the
+#: event loop waits for both. Of threads that embed documents: they get a tenth of a busy core.
+_QUERY_NICE, _LONG_NICE, _NICE = 6, 9, 10
 #: Longer texts of queries wait for each other, and go behind usual ones.
-_LONG_CHARS, _LONG_NICE = 500, 5
+_LONG_CHARS = 500
 
 
 def _cores() -> int:
@@ -80,7 +81,9 @@ class EmbeddedEmbedder:
         self._document_pool = ThreadPoolExecutor(
             workers, "armory-embed-documents", step_back, (_NICE,)
         )
-        self._query_pool = ThreadPoolExecutor(workers, "armory-embed-queries", step_back)
+        self._query_pool = ThreadPoolExecutor(
+            workers, "armory-embed-queries", step_back, (_QUERY_NICE,)
+        )
         self._long_pool = ThreadPoolExecutor(1, "armory-embed-long", step_back, (_LONG_NICE,))
 
     @property

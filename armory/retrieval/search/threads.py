@@ -14,8 +14,9 @@ from armory.tasks import step_back
 
 SHORT_CHARS = 500
 """Queries up to this length are taken apart in less time than a thread takes to begin."""
-LONG_NICE = 5
-"""On a core that is busy, the loop has three times as much of it as the thread of long queries."""
+LONG_NICE = 4
+"""On a core that is busy, the loop has more than twice as much of it as the thread of long queries;
+that has more than threads that embed, while it may hold the interpreter's lock."""
 
 
 class SearchThreads:

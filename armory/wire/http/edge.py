@@ -12,6 +12,7 @@ from functools import partial
 
 from aiohttp import web
 
+from armory.domain.principal import ANONYMOUS
 from armory.gateway.gateway import Gateway
 from armory.protocol import codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
@@ -19,6 +20,7 @@ from armory.protocol.headers import SESSION_HEADER, VERSION_HEADER
 from armory.protocol.rawjson import encode, members_or_none
 from armory.security.authentication import Authenticator
 from armory.tasks import spawn, stop
+from armory.wire.caller import Caller
 from armory.wire.eras.inbound import is_modern
 from armory.wire.http.admission import Admission, Kind, RequestRejected
 from armory.wire.http.admitted import (
@@ -40,7 +42,7 @@ from armory.wire.http.sse_front import SseFront
 from armory.wire.interaction.interactions import Interactions
 from armory.wire.observed import Observers, dispatcher_of
 from armory.wire.sessions.registry import Sessions
-from armory.wire.sessions.turns import Shares
+from armory.wire.sessions.turns import Account, Shares
 
 _SWEEP_S = 15.0
 
@@ -123,6 +125,7 @@ class HttpEdge:
             gateway,
             self.resources,
             observers.denied() if observers else None,
+            self._shares.refused,
         )
         self._modern = ModernEndpoint(shared)
         self._legacy = LegacyEndpoint(shared)
@@ -192,15 +195,17 @@ class HttpEdge:
     async def _serve(self, admitted: AdmittedRequest) -> web.StreamResponse:
         method = admitted.request.method
         version = admitted.caller.headers.get(VERSION_HEADER)
+        key = _share_of(admitted.caller)
+        account = self._account(admitted.request.protocol, key)
         if method == "POST":
-            key = admitted.caller.principal.key
-            crowded = self._shares.enter(key)
+            crowded = self._shares.enter(key, account)
             try:
                 if crowded:
-                    await self._shares.turn(key)
+                    await self._shares.turn(key, account)
                 return await self._post(admitted, version)
             finally:
                 self._shares.leave(key)
+        await self._shares.paid_off(account)
         known = version is None or version in versions.LEGACY_VERSIONS
         if method == "GET" and known:
             return await self._legacy.get(admitted)
@@ -210,6 +215,15 @@ class HttpEdge:
             return _unknown_revision(admitted, version)
         headers = {**admitted.extra, "Allow": "POST, GET, DELETE, OPTIONS" if known else "POST"}
         return refusal(405, codes.INVALID_REQUEST, f"{method} is not served here", headers=headers)
+
+    def _account(self, connection: object, key: str) -> Account:
+        """Where the connection notes what it takes of the event loop from now on."""
+        account: Account | None = getattr(connection, "account", None)
+        if account is None or account.key != key:
+            account = self._shares.account(key)
+            if hasattr(connection, "account"):
+                setattr(connection, "account", account)  # noqa: B010 what the server gave it
+        return account
 
     async def _post(self, admitted: AdmittedRequest, version: str | None) -> web.StreamResponse:
         request = admitted.request
@@ -254,6 +268,12 @@ class HttpEdge:
         document = self._gateway.description.discovery(self._gateway.view, principal)
         document["protocolVersions"] = [*versions.LEGACY_VERSIONS, *versions.MODERN_VERSIONS]
         return json_answer(None, encode(document), headers={"Cache-Control": "no-store"})
+
+
+def _share_of(caller: Caller) -> str:
+    """Whose share of the event loop a request has: who is nobody has that of an address."""
+    principal = caller.principal
+    return f"{principal.key} {caller.remote}" if principal is ANONYMOUS else principal.key
 
 
 def _names_unknown(admitted: AdmittedRequest, version: str | None) -> bool:

@@ -15,6 +15,25 @@ from armory.web.binding import bind
 from armory.web.exchanges import InContext
 
 pytestmark = pytest.mark.anyio
+
+
+class Nobody:
+    """A connection on which nobody counts."""
+
+    account = None
+
+
+class Counted:
+    """A connection, and what it is told of steps."""
+
+    def __init__(self) -> None:
+        self.account: Counted | None = None
+        self.steps: list[float] = []
+
+    def spend(self, begun: float, ended: float) -> None:
+        self.steps.append(ended - begun)
+
+
 POST = b"POST /%b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%b"
 WHOSE: ContextVar[str] = ContextVar("whose", default="nobody's")
 
@@ -204,9 +223,31 @@ async def test_errors_and_cancellation_pass_through_a_context() -> None:
         raise KeyError("as raised")
 
     with pytest.raises(KeyError, match="as raised"):
-        await InContext(failing())
+        await InContext(failing(), Nobody())
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.01):
-            await InContext(inner())
+            await InContext(inner(), Nobody())
     assert seen == ["inner's"]
     assert WHOSE.get() == "nobody's"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_steps_are_counted_for_whoever_asks(fails: bool) -> None:
+    on = Counted()
+
+    async def work() -> str:
+        on.account = on  # known from the middle of the first step on
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        if fails:
+            raise KeyError("as raised")
+        return "done"
+
+    if fails:
+        with pytest.raises(KeyError, match="as raised"):
+            await InContext(work(), on)
+        assert len(on.steps) == 2
+    else:
+        assert await InContext(work(), on) == "done"
+        assert len(on.steps) == 3
+    assert min(on.steps) >= 0
