@@ -4,6 +4,7 @@ import asyncio
 import os
 import sys
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -11,7 +12,7 @@ from structlog.testing import capture_logs
 
 from armory.retrieval.embedders.embedded import EmbeddedEmbedder
 from armory.retrieval.search.threads import SearchThreads
-from armory.tasks import GIVES_WAY, Tasks, spawn, start, step_back, stop
+from armory.tasks import GIVES_WAY, Tasks, give_way, spawn, start, step_back, stop
 
 pytestmark = pytest.mark.anyio
 
@@ -128,3 +129,33 @@ def test_threads_that_search_and_embed_give_way() -> None:
         assert found > os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
         pool.shutdown()
     threads.shutdown()
+
+
+async def test_beside_others_work_in_pieces_takes_a_share_of_the_loop() -> None:
+    pieces, turns = 0, 0
+
+    async def work() -> None:
+        nonlocal pieces
+        while True:
+            pieces += 1
+            await give_way(0.001)
+
+    def other() -> None:
+        nonlocal turns
+        turns += 1
+        ends = time.perf_counter() + 0.001
+        while time.perf_counter() < ends:
+            pass
+
+    working = asyncio.ensure_future(work())
+    for _ in range(20):
+        other()
+        await asyncio.sleep(0)
+    assert pieces < 20, "it does not take a turn of each round"
+    alone = pieces
+    for _ in range(200_000):
+        await asyncio.sleep(0)
+        if pieces >= alone + 20:
+            break
+    assert pieces >= alone + 20, "where nobody does anything it goes on"
+    await stop(working)

@@ -29,9 +29,11 @@ _CHARS_A_TOKEN = 12
 #: How much of the whole text is taken off a clause that was read in it: its tokens know the other
 #: wishes, too. See docs/relevance.md.
 AROUND = 0.4
-#: The model computes without the interpreter's lock: behind those threads that may hold it, or the
-#: event loop waits for both. Of threads that embed documents: they get a tenth of a busy core.
-_QUERY_NICE, _LONG_NICE, _NICE = 6, 9, 10
+#: The model computes without the interpreter's lock. Its threads are behind those that may hold it:
+#: a core that is taken from one of these for a slice of 3 ms is taken from the event loop, which
+#: waits for the lock. Long texts and documents get a thirtieth of a core that is busy, and all that
+#: is left of one.
+_QUERY_NICE, _LONG_NICE, _NICE = 6, 15, 15
 #: Longer texts of queries wait for each other, and go behind usual ones.
 _LONG_CHARS = 500
 

@@ -16,6 +16,8 @@ from armory.protocol.nesting import PIECE_BYTES
 
 SHARE = 0.2
 """Of the event loop, for looking through all bodies that are more than one piece."""
+_JOINED_APART_BYTES = 1 << 20
+"""Of more bytes the interpreter lets go of its lock while it joins them: 2 to 9 ms of 4 MiB."""
 _Look = Callable[[bytes], Awaitable[None]]
 
 
@@ -99,6 +101,8 @@ async def read_body(
         if request.transport is None:  # aiohttp would take it for a defect
             raise ConnectionResetError("the connection ended within the body of a request")
         part = await content.readany()
+    if size > _JOINED_APART_BYTES:
+        return await asyncio.to_thread(b"".join, parts)
     return b"".join(parts)
 
 
