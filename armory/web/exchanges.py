@@ -8,7 +8,7 @@ context is entered and left by hand. Never looks at what is said.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from contextvars import copy_context
 from time import perf_counter
 from typing import Any, Generic, Protocol, TypeVar
@@ -27,10 +27,16 @@ T = TypeVar("T")
 
 
 class Account(Protocol):
-    """Whose share of the event loop it is."""
+    """Whose share of the event loop it is.
 
-    def spend(self, begun: float, ended: float) -> None:
-        """A step took from then to then, by `time.perf_counter`."""
+    Attributes:
+        clock: measures steps, in seconds.
+    """
+
+    clock: Callable[[], float]
+
+    def spend(self, took: float) -> None:
+        """A step took so many seconds."""
         ...
 
 
@@ -63,20 +69,23 @@ class InContext(Generic[T]):
     def __await__(self) -> Generator[Any, Any, T]:
         """Run it to its end."""
         coroutine, run, on = self._coroutine, copy_context().run, self._on
-        step, value, begun = coroutine.send, None, perf_counter()
+        step, value = coroutine.send, None
+        clock = perf_counter if on.account is None else on.account.clock
+        begun = clock()
         try:
             while True:
                 awaited = run(step, value)
-                if on.account is not None:
-                    on.account.spend(begun, perf_counter())
+                if (account := on.account) is not None:
+                    account.spend(clock() - begun)
                 try:
                     value, step = (yield awaited), coroutine.send
                 except BaseException as thrown:  # noqa: BLE001 cancellation, above all
                     value, step = thrown, coroutine.throw
-                begun = perf_counter()
+                clock = perf_counter if account is None else account.clock
+                begun = clock()
         except StopIteration as ended:
             if on.account is not None:
-                on.account.spend(begun, perf_counter())
+                on.account.spend(clock() - begun)
             return ended.value
 
 

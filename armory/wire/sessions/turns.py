@@ -22,6 +22,8 @@ AT_ONCE_S = 0.002
 """So much of its share a caller may use at once that used none before."""
 RECENT_S = 0.1
 """Who asked last so long ago asks nothing now."""
+PRECISE_S = 1.0
+"""So long steps are measured closely at least."""
 KEPT = 1_000
 """Of more callers, those that used nothing lately are forgotten."""
 LONGEST_S = 0.05
@@ -47,19 +49,36 @@ class Account:
     """What one caller used of the event loop, and from when on it may use more beside others.
 
     Attributes:
-        free_at: by `time.perf_counter`.
+        free_at: by the clock of `Shares`.
+        clock: what steps are measured with, in seconds. Time on the wall costs next to nothing; of
+            who seems to use too much it is the thread's own time, which others' threads do not add
+            to.
     """
 
-    __slots__ = ("free_at", "key", "turn")
+    __slots__ = ("_now", "clock", "free_at", "key", "since", "turn")
 
-    def __init__(self, key: str) -> None:
+    def __init__(self, key: str, now: Callable[[], float]) -> None:
+        self._now = now
         self.key = key
         self.free_at = 0.0
+        self.clock = self._now
+        self.since = -math.inf
         self.turn = asyncio.Lock()
 
-    def spend(self, begun: float, ended: float) -> None:
-        """A step of one of its requests took the event loop from then to then."""
-        self.free_at = max(self.free_at, ended - AT_ONCE_S) + (ended - begun) / SHARE
+    def spend(self, took: float) -> None:
+        """A step of one of its requests took so many seconds of the event loop."""
+        self.free_at = max(self.free_at, self._now() - AT_ONCE_S) + took / SHARE
+
+    def seems_over(self, now: float) -> bool:
+        """Whether it used too much, by the thread's own time."""
+        if self.free_at <= now:
+            if self.since < now - PRECISE_S:
+                self.clock = self._now
+            return False
+        if self.clock is self._now:  # perhaps it only waited: once more, and closely
+            self.clock, self.since, self.free_at = time.thread_time, now, now
+            return False
+        return True
 
 
 class Shares:
@@ -78,7 +97,7 @@ class Shares:
         self._turns = OneATurn()
         self._accounts: dict[str, Account] = {}
         self._kept = KEPT
-        self._refused = Account("")
+        self._refused = Account("", clock)
         self._last = ""
         self._last_at = self._other_at = -math.inf
 
@@ -88,7 +107,7 @@ class Shares:
         if found is None:
             if len(self._accounts) >= self._kept:
                 self._forget()
-            found = self._accounts[caller] = Account(caller)
+            found = self._accounts[caller] = Account(caller, self._clock)
         return found
 
     def _forget(self) -> None:
@@ -123,7 +142,7 @@ class Shares:
 
     def _over(self, account: Account, now: float) -> bool:
         others_at = self._other_at if account.key == self._last else self._last_at
-        return account.free_at > now and now - others_at < RECENT_S
+        return now - others_at < RECENT_S and account.seems_over(now)
 
     async def turn(self, caller: str, account: Account | None = None) -> None:
         """Wait until it may begin: in a turn in which no other such request of the caller does."""

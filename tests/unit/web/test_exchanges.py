@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
 
@@ -30,8 +31,11 @@ class Counted:
         self.account: Counted | None = None
         self.steps: list[float] = []
 
-    def spend(self, begun: float, ended: float) -> None:
-        self.steps.append(ended - begun)
+    def clock(self) -> float:
+        return time.perf_counter()
+
+    def spend(self, took: float) -> None:
+        self.steps.append(took)
 
 
 POST = b"POST /%b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%b"

@@ -35,7 +35,8 @@ class Heard(StdioLink):
 
 
 def answer(id: int, text: str) -> bytes:
-    return json.dumps({"jsonrpc": "2.0", "id": id, "result": {"text": text}}).encode()
+    said = {"jsonrpc": "2.0", "id": id, "result": {"text": text}}
+    return json.dumps(said, ensure_ascii=False).encode()
 
 
 @pytest.fixture
