@@ -31,9 +31,9 @@ _CHARS_A_TOKEN = 12
 AROUND = 0.4
 #: The model computes without the interpreter's lock. Its threads are behind those that may hold it:
 #: a core that is taken from one of these for a slice of 3 ms is taken from the event loop, which
-#: waits for the lock. Long texts and documents get a thirtieth of a core that is busy, and all that
-#: is left of one.
-_QUERY_NICE, _LONG_NICE, _NICE = 6, 15, 15
+#: waits for the lock. Documents get a thirtieth of a core that is busy, long texts half of that,
+#: and both all that is left of one.
+_QUERY_NICE, _LONG_NICE, _NICE = 6, 19, 15
 #: Longer texts of queries wait for each other, and go behind usual ones.
 _LONG_CHARS = 500
 
