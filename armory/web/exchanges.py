@@ -23,6 +23,8 @@ KNOWN = aiohttp.__version__.startswith("3.14.")
 """Whether aiohttp is one whose connections are as this file takes them; with others, its own loop
 serves. To take in a newer one, compare its `RequestHandler.start`."""
 _READ_LATE = RuntimeError("the body of a request cannot be read once it has been answered")
+_TOLD_S = 0.0005
+"""What steps take is told once it is so much, or the request has ended."""
 T = TypeVar("T")
 
 
@@ -36,7 +38,7 @@ class Account(Protocol):
     clock: Callable[[], float]
 
     def spend(self, took: float) -> None:
-        """A step took so many seconds."""
+        """Steps took so many seconds."""
         ...
 
 
@@ -57,7 +59,7 @@ class InContext(Generic[T]):
 
     Args:
         coroutine: what is run.
-        on: the connection for which it is; its `account` is told how long each step took.
+        on: the connection for which it is; its `account` is told how long the steps took.
     """
 
     __slots__ = ("_coroutine", "_on")
@@ -71,21 +73,22 @@ class InContext(Generic[T]):
         coroutine, run, on = self._coroutine, copy_context().run, self._on
         step, value = coroutine.send, None
         clock = perf_counter if on.account is None else on.account.clock
-        begun = clock()
+        used, begun = 0.0, clock()
         try:
             while True:
                 awaited = run(step, value)
-                if (account := on.account) is not None:
-                    account.spend(clock() - begun)
+                used += clock() - begun
+                if used > _TOLD_S and on.account is not None:
+                    on.account.spend(used)
+                    used = 0.0
                 try:
                     value, step = (yield awaited), coroutine.send
                 except BaseException as thrown:  # noqa: BLE001 cancellation, above all
                     value, step = thrown, coroutine.throw
-                clock = perf_counter if account is None else account.clock
                 begun = clock()
         except StopIteration as ended:
             if on.account is not None:
-                on.account.spend(clock() - begun)
+                on.account.spend(used + clock() - begun)
             return ended.value
 
 
