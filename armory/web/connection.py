@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_server import Server
 
 from armory.logger import Logger
+from armory.web.endings import Endings
 from armory.web.exchanges import Exchanges
-from armory.web.pacing import LARGE_PIECE
-
-if TYPE_CHECKING:
-    from armory.web.connections import Connections
+from armory.web.pacing import LARGE_PIECE, Pace
 
 _log = Logger(__name__)
 _ENDED_WITHIN_S = 1.0
@@ -28,6 +26,43 @@ _AT_ONCE_S = 0.01
 _HEAD = b"HTTP/1.1 %b\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 TIMED_OUT = _HEAD % b"408 Request Timeout"
 ENDING = _HEAD % b"503 Service Unavailable\r\nRetry-After: 1"
+
+
+class Owner(Protocol):
+    """Whom a connection tells what happens: see `Connections`."""
+
+    loop: asyncio.AbstractEventLoop
+    late_s: float
+    endings: Endings
+    pace: Pace
+
+    def made(self, connection: Connection) -> None:
+        """It is there."""
+        ...
+
+    def lost(self, connection: Connection) -> None:
+        """It has ended."""
+        ...
+
+    def arrives(self, connection: Connection) -> None:
+        """More of the body of its request came."""
+        ...
+
+    def understood(self, connection: Connection) -> None:
+        """The body of its request need not be held any more."""
+        ...
+
+    def stalls(self, connection: Connection) -> None:
+        """Its client does not read."""
+        ...
+
+    def reads(self, connection: Connection) -> None:
+        """It does again."""
+        ...
+
+    def note(self, event: str, **what: Any) -> None:
+        """One line of the log, now and then."""
+        ...
 
 
 class Connection(Exchanges):
@@ -51,7 +86,7 @@ class Connection(Exchanges):
         "stalled", "unread",
     )  # fmt: skip
 
-    def __init__(self, owner: Connections, server: Server, **settings: Any) -> None:
+    def __init__(self, owner: Owner, server: Server, **settings: Any) -> None:
         super().__init__(server, loop=owner.loop, **settings)
         self._all = owner
         self.since = owner.loop.time()
