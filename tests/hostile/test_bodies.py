@@ -16,7 +16,7 @@ from aiohttp import StreamReader, web
 from armory.protocol.errors import Malformed
 from armory.protocol.nesting import PIECE_BYTES
 from armory.web.pacing import Pace
-from armory.wire.http.bodies import Bodies
+from armory.wire.http.admitted import Bodies
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 20

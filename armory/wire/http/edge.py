@@ -25,10 +25,10 @@ from armory.wire.eras.inbound import is_modern
 from armory.wire.http.admission import Admission, Kind, RequestRejected
 from armory.wire.http.admitted import (
     AdmittedRequest,
+    Bodies,
     json_answer,
     refusal,
 )
-from armory.wire.http.bodies import Bodies
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.host_checks import HostChecks
 from armory.wire.http.keepalive import KeepaliveTimer

@@ -13,8 +13,7 @@ from armory.protocol import codes
 from armory.security.expiry import while_valid
 from armory.wire.duplex import Duplex
 from armory.wire.http.admission import Admission
-from armory.wire.http.admitted import AdmittedRequest, new_stream, refusal
-from armory.wire.http.bodies import read_body
+from armory.wire.http.admitted import AdmittedRequest, new_stream, read_body, refusal
 from armory.wire.http.context import EdgeContext
 from armory.wire.streams import EventStream, pump
 
