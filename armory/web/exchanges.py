@@ -29,13 +29,12 @@ T = TypeVar("T")
 
 
 class Account(Protocol):
-    """Whose share of the event loop it is.
+    """Whose share of the event loop it is."""
 
-    Attributes:
-        clock: measures steps, in seconds.
-    """
-
-    clock: Callable[[], float]
+    @property
+    def clock(self) -> Callable[[], float]:
+        """Measures steps, in seconds."""
+        ...
 
     def spend(self, took: float) -> None:
         """Steps took so many seconds."""
@@ -43,13 +42,12 @@ class Account(Protocol):
 
 
 class Accounted(Protocol):
-    """A connection.
+    """A connection."""
 
-    Attributes:
-        account: of who asks on it; None: nobody counts.
-    """
-
-    account: Account | None
+    @property
+    def account(self) -> Account | None:
+        """Of who asks on it; None: nobody counts."""
+        ...
 
 
 class InContext(Generic[T]):
