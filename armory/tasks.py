@@ -27,6 +27,12 @@ Always so short, a thread that writes rows takes the loop's turn at each row."""
 
 _LEAST = 19
 """The lowest priority there is."""
+_USED_S = 0.0002
+"""A turn of the event loop that takes so long was one in which others did something."""
+GIVES_WAY = 3
+"""Lower by so much, a thread that computes has a third of a core that is busy, and the event loop
+has the core at once when it wakes. At the same priority the thread goes on for its 3 ms each time:
+six times in a call."""
 
 
 def start(work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
@@ -72,6 +78,17 @@ async def stop(*tasks: asyncio.Task[Any] | None, timeout_s: float | None = None)
             task.exception()  # fetched, or asyncio complains that nobody did
     if late:
         _log.warning("tasks_still_running", tasks=sorted(task.get_name() for task in late))
+
+
+async def give_way(took_s: float) -> None:
+    """Leave the event loop to others after a piece of work that took so many seconds: for a turn,
+    and where somebody used that, for twice as long as it took.
+    """
+    loop = asyncio.get_running_loop()
+    begun = loop.time()
+    await asyncio.sleep(0)
+    if loop.time() - begun > _USED_S:
+        await asyncio.sleep(2 * took_s)
 
 
 class Tasks:
@@ -154,7 +171,7 @@ def _tell_failure(task: asyncio.Task[Any]) -> None:
         _log.error("task_failed", task=task.get_name(), exc_info=error)
 
 
-def step_back(nice: int) -> None:
+def step_back(nice: int = GIVES_WAY) -> None:
     """Give the calling thread a priority so much lower, where threads have their own."""
     if sys.platform == "linux":
         thread = threading.get_native_id()

@@ -15,7 +15,7 @@ from msgspec import UNSET, Raw, UnsetType
 
 from armory.protocol.codes import INTERNAL_ERROR, INVALID_PARAMS, INVALID_REQUEST, PARSE_ERROR
 from armory.protocol.errors import Malformed
-from armory.protocol.nesting import deeper_than, pieces_deeper_than
+from armory.protocol.nesting import DepthScan, deeper_than
 from armory.protocol.rawjson import NULL as NULL_VALUE
 from armory.protocol.rawjson import brief, encode, excerpt, items, members, pack, text_or_none
 
@@ -134,16 +134,27 @@ def check_depth(body: bytes, limit: int) -> None:
         raise _too_deep(limit)
 
 
-def check_depth_in_pieces(body: bytes, limit: int) -> Iterator[None]:
-    """The same for what may be large: one step for each piece of it.
+class DepthCheck:
+    """The same for what arrives bit by bit: refused at the first piece that shows it.
 
-    Raises:
-        Malformed: it is nested deeper than `limit` levels.
+    Args:
+        limit: levels that are allowed.
     """
-    for deeper in pieces_deeper_than(body, limit):
-        if deeper:
-            raise _too_deep(limit)
-        yield
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._scan = DepthScan(limit)
+
+    def feed(self, data: bytes) -> Iterator[None]:
+        """What comes next; one step for each piece of it.
+
+        Raises:
+            Malformed: it is nested deeper than the limit.
+        """
+        for deeper in self._scan.feed(data):
+            if deeper:
+                raise _too_deep(self._limit)
+            yield
 
 
 def _too_deep(limit: int) -> Malformed:

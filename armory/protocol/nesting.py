@@ -37,41 +37,71 @@ def pieces_deeper_than(data: bytes, limit: int) -> Iterator[bool]:
 
     Nothing is told of what has no more brackets than the limit allows.
     """
-    if not _more_brackets(data, limit):
-        return
-    depth, quoted, at = 0, False, 0
-    while at < len(data):
-        piece = data[at : at + PIECE_BYTES]
-        if (len(piece) - len(piece.rstrip(b"\\"))) % 2:  # what is escaped goes with its escape
-            piece = data[at : at + PIECE_BYTES + 1]
-        at += len(piece)
+    return DepthScan(limit).feed(data)
+
+
+class DepthScan:
+    """Tells whether what arrives bit by bit is nested too deep, at the first piece that shows it.
+
+    Args:
+        limit: levels of objects and arrays that are allowed.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._left = limit
+        self._waiting: list[bytes] | None = []  # None: every further bit is looked at closely
+        self._depth, self._quoted, self._escaped = 0, False, False
+
+    def feed(self, data: bytes) -> Iterator[bool]:
+        """What comes next; for each piece that is looked at closely whether it is too deep.
+
+        Ends with the first that is. Up to as many brackets as there may be levels, nothing is.
+        """
+        waiting = self._waiting
+        if waiting is None:
+            waiting = [data]
+        else:
+            waiting.append(data)
+            self._left = _fewer_brackets(data, self._left)
+            if self._left >= 0:
+                return
+            self._waiting = None
+        for part in waiting:
+            for at in range(0, len(part), PIECE_BYTES):
+                deeper = self._deeper(part[at : at + PIECE_BYTES])
+                yield deeper
+                if deeper:
+                    return
+
+    def _deeper(self, piece: bytes) -> bool:
+        if self._escaped:  # what is escaped goes with its escape
+            piece = piece[1:]
+        self._escaped = (len(piece) - len(piece.rstrip(b"\\"))) % 2 == 1
         # Without escapes every quote opens or closes a string, so its parity says what is inside.
         plain = piece.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NO_STRUCTURE)
         if not plain:
-            yield False
-            continue
-        levels = _depth(plain, quoted)
-        if depth + int(levels.max(initial=0)) > limit:
-            yield True
-            return
-        depth += int(levels[-1])
-        quoted ^= plain.count(b'"') % 2 == 1
-        yield False
+            return False
+        levels = _depth(plain, self._quoted)
+        if self._depth + int(levels.max(initial=0)) > self._limit:
+            return True
+        self._depth += int(levels[-1])
+        self._quoted ^= plain.count(b'"') % 2 == 1
+        return False
 
 
-def _more_brackets(data: bytes, limit: int) -> bool:
-    """Whether more than `limit` brackets open in it, be they structure or text."""
+def _fewer_brackets(data: bytes, left: int) -> int:
+    """`left` less the brackets that open in it, be they structure or text; -1 where it has more."""
     if len(data) < _LARGE_BYTES:
-        return data.count(b"{") + data.count(b"[") > limit
-    left = limit
+        return max(left - data.count(b"{") - data.count(b"["), -1)
     for bracket in (b"{", b"["):
         at = data.find(bracket)
         while at >= 0:
             if not left:
-                return True
+                return -1
             left -= 1
             at = data.find(bracket, at + 1)
-    return False
+    return left
 
 
 def cut(data: bytes, limit: int) -> bytes:

@@ -36,7 +36,7 @@ from armory.retrieval.search.candidates import CandidateSearch, Experience, Find
 from armory.retrieval.search.dense import BACKOFF_S, DenseSide
 from armory.retrieval.search.queue import SearchQueue
 from armory.retrieval.search.scope import Scope, check_query, rows_of, scope_of
-from armory.retrieval.search.threads import SearchThreads, is_short
+from armory.retrieval.search.threads import SearchThreads, is_short, rest_after
 from armory.retrieval.search.watch import PROBE_S
 from armory.retrieval.settings import RetrieverSettings
 from armory.retrieval.snapshot import Snapshot
@@ -197,13 +197,18 @@ class Retriever:
         check_query(query)
         caller = query.user or ""
         cost = await self._queue.enter(caller, sum(map(len, query.texts)))
+        rest_s = 0.0
         try:
             if is_short(query):
                 return await self._rank(query, visible)
+            began = time.perf_counter()
             with TURNS.short():  # whatever it takes in threads, the event loop waits no 5 ms for it
-                return await self._rank(query, visible)
+                try:
+                    return await self._rank(query, visible)
+                finally:
+                    rest_s = rest_after(time.perf_counter() - began)
         finally:
-            self._queue.leave(caller, cost)
+            self._queue.leave(caller, cost, rest_s)
 
     async def _rank(self, query: Query, visible: VisibleSet | None) -> Ranking:
         ranker = self._ranker(query.ranker or self.settings.ranker)

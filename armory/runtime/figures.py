@@ -130,9 +130,9 @@ class Figures:
             )
         )
 
-    def metrics_text(self) -> tuple[bytes, str]:
+    async def metrics_text(self) -> tuple[bytes, str]:
         """(body, content type) of `/metrics`."""
-        return self.metrics.text(), CONTENT_TYPE
+        return await self.metrics.text_in_turns(), CONTENT_TYPE
 
     def _stores(self) -> dict[str, bool]:
         """Whether each store outside this process answers."""

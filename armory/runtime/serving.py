@@ -6,7 +6,7 @@ part of the gateway, nor opens a port.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import replace
 
@@ -111,7 +111,7 @@ def _follow_keys(accounts: Accounts, edge: HttpEdge) -> None:
 def _make_health(
     loaded: Loaded,
     readiness: Callable[[], Readiness],
-    metrics: Callable[[], tuple[bytes, str]],
+    metrics: Callable[[], Awaitable[tuple[bytes, str]]],
     checks: Authenticator,
 ) -> Health:
     """The routes, as the configuration wants them; details are for the scope `admin`."""

@@ -1,25 +1,25 @@
 """Connections of clients: how many there may be, and how long each may take over what it does.
 
-Owns: `Connection`, aiohttp's with what is observed of it, and `Connections`, which cuts those that
-are silent, half-way or do not read. Never looks at what is said. A connection that waits for a
+Owns: `Connections`, which cuts those that are silent, half-way or do not read. Never looks at what
+is said. A connection that waits for a
 request is what makes room for a new one; with every one busy, only health is answered.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from functools import partial
+import itertools
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_server import Server
 
 from armory.logger import Logger
 from armory.web.arriving import Bodies, of_whom_most_is_held
+from armory.web.connection import ENDING, TIMED_OUT, Connection
 from armory.web.descriptors import used_up
 from armory.web.endings import Endings
-from armory.web.exchanges import Exchanges
+from armory.web.pacing import LARGE_PIECE, Pace
 from armory.web.settings import RESERVED, ListenSettings
 
 _log = Logger(__name__)
@@ -28,157 +28,12 @@ LATE_S = 0.1
 LATE_AMONG_REPLICAS_S = 1.0
 """So long a connection that waits goes on to wait when the end has begun: a request may be on its
 way, and a busy machine takes its time. Longer where others send requests elsewhere meanwhile."""
-_ENDED_WITHIN_S = 1.0
-"""So long a request that is cut off may take to clean up."""
-_AT_ONCE_S = 0.01
-"""To aiohttp 0 means without end."""
 _LOG_EVERY_S = 60.0
 _EVICTED_AT_ONCE = 16
+_LOOKED_AT_AT_ONCE = 256
 _PROGRESS_BYTES = 64 * 1024
 _NO_ACCEPT = "socket.accept() out of system resource"
-_HEAD = b"HTTP/1.1 %b\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
-TIMED_OUT = _HEAD % b"408 Request Timeout"
-ENDING = _HEAD % b"503 Service Unavailable\r\nRetry-After: 1"
 _LAST_WORDS = {"header": TIMED_OUT, "body": TIMED_OUT, "arriving": ENDING}
-
-
-class Connection(Exchanges):
-    """One connection of a client.
-
-    Attributes:
-        since: when it was made, or when the request before the next one had been answered, as far
-            as that was noticed.
-        begun: when the first byte of a header came whose end is missing; None: no such header.
-        stalled: since when its client does not read; None: it does.
-        unread: bytes of a large answer that is being written; it is held whole until its end.
-        mark: bytes that waited in the transport when it was last seen to read.
-        reserve: whether it is one beyond the cap.
-        caller: who asked last on it, as whoever serves it says; empty: nobody has.
-        arrived: bytes of a large request body that is not understood yet.
-    """
-
-    __slots__ = (
-        "_all", "arrived", "begun", "caller", "held", "mark", "reserve", "seen", "since", "stalled",
-        "unread",
-    )  # fmt: skip
-
-    def __init__(self, owner: Connections, server: Server, **settings: Any) -> None:
-        super().__init__(server, loop=owner.loop, **settings)
-        self._all = owner
-        self.since = owner.loop.time()
-        self.begun: float | None = None
-        self.stalled: float | None = None
-        self.unread = 0
-        self.arrived = 0
-        self.held = 0
-        self.mark = 0
-        self.reserve = False
-        self.caller = ""
-        self.seen: Any = None
-
-    @property
-    def waiting(self) -> bool:
-        """Whether it waits for a request."""
-        waiter = self._waiter
-        return self._current_request is None and waiter is not None and not waiter.done()
-
-    @property
-    def unsent(self) -> int:
-        """Bytes that wait in the transport."""
-        return self.transport.get_write_buffer_size() if self.transport is not None else 0
-
-    @property
-    def used(self) -> bool:
-        """Whether it brought a request already."""
-        return self._request_count > 0
-
-    @property
-    def request(self) -> Any:
-        """The request that is being answered; None without one."""
-        return self._current_request
-
-    def close(self) -> None:
-        """As aiohttp's, at the end; one that waits for a request is left to `shutdown`."""
-        if not self.waiting:
-            super().close()
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """As asyncio's."""
-        super().connection_made(transport)
-        self._all.made(self)
-
-    def connection_lost(self, exc: BaseException | None) -> None:
-        """As asyncio's."""
-        self._all.lost(self)
-        self._all.endings.add(partial(super().connection_lost, exc))
-
-    def data_received(self, data: bytes) -> None:
-        """As asyncio's."""
-        if self._close and data and self._current_request is None:
-            self.cut(ENDING)
-            return
-        super().data_received(data)
-        if self._current_request is not None:
-            self.begun = None
-            self._all.arrives(self)
-        elif self._messages:
-            self.begun = None
-        elif self.begun is None and data:
-            self.begun = self._loop.time()
-
-    def understood(self) -> None:
-        """The body of its request need not be held for as long as it is served."""
-        self._all.understood(self)
-
-    def log_exception(self, *args: Any, **kw: Any) -> None:
-        """As aiohttp's; bytes that are no request are the client's mistake, not worth a trace, nor
-        is it worth one that it is gone.
-        """
-        error = kw.get("exc_info")
-        gone = self.transport is None and isinstance(error, ConnectionError)
-        if gone or isinstance(error, HttpProcessingError):
-            _log.debug("request_malformed", error=type(error).__name__)
-        else:
-            super().log_exception(*args, **kw)
-
-    async def shutdown(self, timeout: float | None = 15.0) -> None:
-        """End: what is under way or was on its way is answered, within `timeout` seconds in all.
-
-        aiohttp's waits that long twice, so that one call that hangs outlasts what a kubelet waits.
-        """
-        if self.waiting:
-            await asyncio.sleep(min(self._all.late_s, timeout or 0.0))
-            if self.waiting:
-                super().close()  # none came: the client need not hang up first
-        task = self._task_handler
-        if task is not None and not task.done() and not self.waiting:
-            self._force_close = True  # no further request
-            if not (await asyncio.wait((task,), timeout=timeout))[0]:
-                self._all.note("requests_cut", path=getattr(self.request, "path", None))
-                task.cancel()
-                await asyncio.wait((task,), timeout=_ENDED_WITHIN_S)
-        await super().shutdown(_AT_ONCE_S)
-
-    def pause_writing(self) -> None:
-        """As asyncio's: the client does not read as fast as is written."""
-        super().pause_writing()
-        self._all.stalls(self)
-
-    def resume_writing(self) -> None:
-        """As asyncio's."""
-        self._all.reads(self)
-        super().resume_writing()
-
-    def cut(self, last: bytes = b"") -> None:
-        """End it now; `last` is written where nothing else waits to be."""
-        transport = self.transport
-        if transport is None:
-            return
-        if last and not transport.get_write_buffer_size():
-            transport.write(last)
-            self.force_close()
-        else:
-            transport.abort()
 
 
 class Connections:
@@ -192,6 +47,7 @@ class Connections:
         loop: the event loop.
         cut: connections that were cut so far, by reason.
         endings: what is left to do for connections that are lost.
+        pace: when those that bring large bodies read on.
         late_s: how long a connection that waits for a request is left open at the end, in seconds.
     """
 
@@ -213,6 +69,7 @@ class Connections:
         self._stalled: dict[Connection, None] = {}
         self._unread = 0
         self._bodies = Bodies(limits.arriving_bytes)
+        self.pace = Pace()
         self._reserved = 0
         self._logged: dict[str, float] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -271,10 +128,16 @@ class Connections:
             self._reserved -= connection.reserve
         self.reads(connection)
         self._bodies.done(connection)
+        self.pace.forget(connection)
 
     def arrives(self, connection: Connection) -> None:
         """More of the body of its request came."""
+        content = connection.request.content
+        if content.total_bytes <= LARGE_PIECE:
+            return
         self._bodies.more(connection)
+        if not content.is_eof():
+            self.pace.took(connection)
         while (one := self._bodies.too_much()) is not None:
             self._end(one, "arriving")
 
@@ -312,10 +175,16 @@ class Connections:
         self._bodies.forget_answered()
         if (error := used_up()) is not None:
             self._descriptors_used_up(error)
-        for connection in list(self._open):
-            reason = self._overdue(connection, now)
-            if reason is not None:
+        self._look_at(iter(list(self._open)), now)
+
+    def _look_at(self, every: Iterator[Connection], now: float) -> None:
+        """Some of them now, and the rest in the next turns of the loop."""
+        some = list(itertools.islice(every, _LOOKED_AT_AT_ONCE))
+        for connection in some:
+            if connection in self._open and (reason := self._overdue(connection, now)) is not None:
                 self._end(connection, reason)
+        if some:
+            self.loop.call_soon(self._look_at, every, now)
 
     def _overdue(self, connection: Connection, now: float) -> str | None:
         """What a connection took too long over; None: nothing."""

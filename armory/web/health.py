@@ -46,7 +46,7 @@ class Health:
     def __init__(
         self,
         readiness: Callable[[], Readiness],
-        metrics: Callable[[], tuple[bytes, str]] | None = None,
+        metrics: Callable[[], Awaitable[tuple[bytes, str]]] | None = None,
         token: str | None = None,
         sees_details: Callable[[Mapping[str, str], str | None], Awaitable[bool]] | None = None,
     ) -> None:
@@ -91,7 +91,7 @@ class Health:
                 text="the metrics want the bearer token of server.metrics.token\n",
                 headers={"WWW-Authenticate": "Bearer"},
             )
-        body, content_type = self._metrics()
+        body, content_type = await self._metrics()
         return web.Response(body=body, headers={"Content-Type": content_type})
 
 

@@ -22,6 +22,7 @@ from armory.retrieval.rankers.formulas import LexicalRanker
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.search.queue import CALLERS_ROOM, LEAST_COST, ROOM, SearchQueue
 from armory.retrieval.search.scope import scope_of
+from armory.retrieval.search.threads import rest_after
 from armory.retrieval.settings import RetrieverSettings
 from armory.runtime.retrieval import retrieval_options
 
@@ -107,6 +108,33 @@ async def test_free_room_goes_round() -> None:
     queue.leave("first-0", ROOM // 2)
     await asyncio.wait_for(asyncio.gather(*turns), 5)
     assert sorted(order[:3]) == ["a", "b", "c"]
+
+
+async def test_who_asks_long_queries_without_pause_rests_and_others_do_not() -> None:
+    queue = SearchQueue(most=500, per_caller=500)
+    cost = await queue.enter("much", CALLERS_ROOM)
+    queue.leave("much", cost, 3_600)
+    again = asyncio.ensure_future(queue.enter("much", CALLERS_ROOM))
+    for caller in range(ROOM // CALLERS_ROOM):
+        await asyncio.wait_for(queue.enter(f"other {caller}", CALLERS_ROOM), 20)
+    for caller in range(ROOM // CALLERS_ROOM):
+        queue.leave(f"other {caller}", CALLERS_ROOM)
+    await asyncio.sleep(0)
+    assert not again.done(), "it rests"
+    again.cancel()
+    cost = await queue.enter("another", CALLERS_ROOM)
+    queue.leave("another", cost, 0.01)
+    async with asyncio.timeout(20):
+        await queue.enter("another", CALLERS_ROOM)
+
+
+async def test_short_queries_of_whoever_rests_are_served() -> None:
+    queue = SearchQueue(most=500, per_caller=500)
+    cost = await queue.enter("much", CALLERS_ROOM // 2)
+    queue.leave("much", cost, 60)
+    await asyncio.wait_for(queue.enter("much", LEAST_COST), 20)
+    assert rest_after(0.1) == pytest.approx(0.4)
+    assert rest_after(1_000) <= 2
 
 
 async def test_who_leaves_gives_back_what_it_held() -> None:

@@ -11,6 +11,7 @@ import os
 import signal
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, cast
@@ -30,7 +31,7 @@ from armory.runtime.memory.collecting import Collector
 from armory.runtime.memory.huge_pages import use_huge_pages
 from armory.runtime.opening import open_runtime
 from armory.runtime.settings import log_settings, stdio_settings
-from armory.tasks import start
+from armory.tasks import start, step_back
 from armory.tasks import stop as end
 from armory.web.app import Listening
 from armory.web.settings import EventLoop
@@ -129,6 +130,7 @@ async def _serve(
     _on_signals(stop, reload)
     address = server.host, server.port
     large_apart()
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(None, "armory", step_back))
     collector = Collector()
     async with AsyncExitStack() as stack:
         stack.enter_context(collector.in_charge())

@@ -29,8 +29,13 @@ _CHARS_A_TOKEN = 12
 #: How much of the whole text is taken off a clause that was read in it: its tokens know the other
 #: wishes, too. See docs/relevance.md.
 AROUND = 0.4
-#: Of threads that embed documents: searches go first, and they still get a tenth of a busy core.
-_NICE = 10
+#: The model computes without the interpreter's lock. Its threads are behind those that may hold it:
+#: a core that is taken from one of these for a slice of 3 ms is taken from the event loop, which
+#: waits for the lock. Documents get a thirtieth of a core that is busy, long texts half of that,
+#: and both all that is left of one.
+_QUERY_NICE, _LONG_NICE, _NICE = 6, 19, 15
+#: Longer texts of queries wait for each other, and go behind usual ones.
+_LONG_CHARS = 500
 
 
 def _cores() -> int:
@@ -48,8 +53,8 @@ class EmbeddedEmbedder:
     Every text runs by itself: int8 activations are scaled over a whole batch, so a text's vector
     would depend on its neighbours (cosine 0.97 to 0.99 between the two), and padding costs more
     than batches save.
-    Queries and documents have threads of their own, so that a query never waits for documents;
-    those of documents yield to all others.
+    Queries, long ones and documents have threads of their own, so that a usual query never waits
+    for the others, whose threads go behind.
 
     Args:
         folder: the model; default: the one that ships.
@@ -78,7 +83,10 @@ class EmbeddedEmbedder:
         self._document_pool = ThreadPoolExecutor(
             workers, "armory-embed-documents", step_back, (_NICE,)
         )
-        self._query_pool = ThreadPoolExecutor(workers, "armory-embed-queries")
+        self._query_pool = ThreadPoolExecutor(
+            workers, "armory-embed-queries", step_back, (_QUERY_NICE,)
+        )
+        self._long_pool = ThreadPoolExecutor(1, "armory-embed-long", step_back, (_LONG_NICE,))
 
     @property
     def identity(self) -> str:
@@ -96,7 +104,7 @@ class EmbeddedEmbedder:
 
     async def embed_queries(self, texts: Sequence[str]) -> FloatArray:
         """(n, d) float32 unit rows."""
-        return await self._embed(self._query_pool, self._prefixes[1], texts, 1)
+        return await self._embed(self._pool_for(texts), self._prefixes[1], texts, 1)
 
     async def embed_clauses(self, text: str, spans: Sequence[tuple[int, int]]) -> FloatArray:
         """(1 + s, d) float32 unit rows: the query, then each span of it, read in its context.
@@ -108,7 +116,7 @@ class EmbeddedEmbedder:
         moved = [(start + len(prefix), end + len(prefix)) for start, end in spans]
         loop = asyncio.get_running_loop()
         vectors, unseen = await loop.run_in_executor(
-            self._query_pool, self._run_parts, prefix + cut, moved
+            self._pool_for([text]), self._run_parts, prefix + cut, moved
         )
         if unseen:
             alone = [text[slice(*spans[i])] for i in unseen]
@@ -128,6 +136,10 @@ class EmbeddedEmbedder:
         """Let the threads end after their current batch."""
         self._document_pool.shutdown(wait=False, cancel_futures=True)
         self._query_pool.shutdown(wait=False, cancel_futures=True)
+        self._long_pool.shutdown(wait=False, cancel_futures=True)
+
+    def _pool_for(self, texts: Sequence[str]) -> ThreadPoolExecutor:
+        return self._query_pool if sum(map(len, texts)) <= _LONG_CHARS else self._long_pool
 
     def _cut(self, texts: Sequence[str]) -> list[str]:
         return encodable([text[: self._max_tokens * _CHARS_A_TOKEN] for text in texts])

@@ -126,6 +126,7 @@ def named(query: str, names: Iterable[str]) -> set[str]:
     return {name for name in held & asked if any(words <= said for words in read.known[name])}
 
 
+_FORM_CHARS = 2_000
 _REQUEST = re.compile(
     rf"^(?:{_VERB})\b"
     r"|\b(?:i (?:need|want|wish|require|must|have to)|i(?:'d| would) (?:like|love|appreciate)"
@@ -162,8 +163,10 @@ def form(text: str) -> dict[str, float]:
     """How a query is put (English): signals of whether it asks for an act or for an answer.
 
     Shares and flags in [0, 1], `form_length` the logarithm of the number of words. Texts in other
-    languages give zeros, and the judgement rests on what was found.
+    languages give zeros, and the judgement rests on what was found. Of a long text the beginning
+    tells: each expression holds the interpreter's lock for as long as it looks.
     """
+    text = text[:_FORM_CHARS]
     words = max(len(text.split()), 1)
     return {
         "form_request": float(bool(_REQUEST.search(text))),

@@ -19,6 +19,7 @@ from armory.logger import Logger
 from armory.retrieval.embedders.cache import CachedEmbedder
 from armory.retrieval.ports import FloatArray, IntArray, VectorHits
 from armory.retrieval.search.scope import Scope
+from armory.retrieval.search.threads import is_short
 from armory.retrieval.search.watch import StoreWatch
 from armory.retrieval.snapshot import Snapshot
 
@@ -27,6 +28,7 @@ _log = Logger(__name__)
 BACKOFF_S = (1.0, 2.0, 4.0, 8.0, 15.0, 30.0)
 #: Failures in a row after which the tools are indexed again.
 _LOST = 3
+_TOO_LONG = "lexical only: the query is long, and there was no time for its vectors"
 _LOST_SOME = "incomplete: the vector store has lost the vectors of {} tools, words find them"
 
 
@@ -141,6 +143,8 @@ class DenseSide:
                 passages = [part.passage for part in scope.texts]
                 return await self.embedder.embed_passages(passages), ""
         except (BackendError, TimeoutError) as error:
+            if isinstance(error, TimeoutError) and not is_short(scope.query):
+                return None, _TOO_LONG  # others' queries are none the slower
             return None, self._backoff.failed(error, self._timeout_s, began)
 
     async def hits(

@@ -73,15 +73,28 @@ class SearchQueue:
             raise
         return cost
 
-    def leave(self, caller: str, cost: int) -> None:
-        """A search has ended."""
+    def leave(self, caller: str, cost: int, rest_s: float = 0.0) -> None:
+        """A search has ended; its caller's room, and nobody else's, stays taken for a while.
+
+        Args:
+            caller: who asked.
+            cost: what `enter` gave.
+            rest_s: seconds until the caller may use that room again.
+        """
         self._total -= cost
+        self._let_go(caller)
+        if rest_s:
+            asyncio.get_running_loop().call_later(rest_s, self._give_back, caller, cost)
+            self._admit()
+        else:
+            self._give_back(caller, cost)
+
+    def _give_back(self, caller: str, cost: int) -> None:
         left = self._running[caller] - cost
         if left:
             self._running[caller] = left
         else:
             del self._running[caller]
-        self._let_go(caller)
         if self._waiting:
             self._admit()
 

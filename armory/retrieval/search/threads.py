@@ -14,15 +14,17 @@ from armory.tasks import step_back
 
 SHORT_CHARS = 500
 """Queries up to this length are taken apart in less time than a thread takes to begin."""
-LONG_NICE = 5
-"""On a core that is busy, the loop has three times as much of it as the thread of long queries."""
+LONG_NICE = 9
+"""On a core that is busy, the loop has seven times as much of it as the thread of long queries;
+that has more than threads that embed long texts, as it may hold the interpreter's lock."""
+_RESTS, _RESTS_MOST_S = 4, 2.0
 
 
 class SearchThreads:
     """Which threads search for what."""
 
     def __init__(self) -> None:
-        self.usual: Executor = ThreadPoolExecutor(2, "armory-search")
+        self.usual: Executor = ThreadPoolExecutor(2, "armory-search", step_back)
         self._long = ThreadPoolExecutor(1, "armory-search-long", step_back, (LONG_NICE,))
 
     def of(self, query: Query) -> Executor:
@@ -38,3 +40,10 @@ class SearchThreads:
 def is_short(query: Query) -> bool:
     """Whether a query is a usual one."""
     return sum(map(len, query.texts)) <= SHORT_CHARS
+
+
+def rest_after(took_s: float) -> float:
+    """Seconds for which the room that a long query took is not its caller's again: who asks long
+    ones without pause has the threads for a fifth of the time.
+    """
+    return min(_RESTS * took_s, _RESTS_MOST_S)

@@ -7,12 +7,21 @@ from __future__ import annotations
 
 import asyncio
 from abc import abstractmethod
+from collections import deque
+from collections.abc import Callable, Generator
+from functools import partial
 
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.logger import Logger
 from armory.protocol import jsonrpc
 from armory.protocol.link import Call, Params, Reply
-from armory.protocol.upstream_messages import UnreadableMessage, decode
+from armory.protocol.outline import PIECE_BYTES
+from armory.protocol.upstream_messages import (
+    UnreadableMessage,
+    UpstreamMessage,
+    decode,
+    decoding,
+)
 from armory.upstreams.session.base import TOO_NOISY, LinkContext
 from armory.upstreams.session.deadline import CallDeadline
 from armory.upstreams.session.multiplexer import cancelled_params
@@ -22,6 +31,10 @@ from armory.upstreams.session.stateful import StatefulLink
 log = Logger(__name__)
 
 _WRITE_S = 10.0
+AT_ONCE_BYTES = 5 * PIECE_BYTES
+"""A frame that is no longer is decoded in one go: a millisecond at the worst."""
+_STEPS_S = 0.005
+"""Before another frame is read while one is decoded step by step."""
 _UNCANCELLABLE = frozenset(("initialize", "server/discover"))
 
 
@@ -35,6 +48,8 @@ class DuplexLink(StatefulLink):
         super().__init__(context, exact=False)
         self._death: str | None = None
         self._closing = False
+        self._waiting: deque[bytes | bytearray] = deque()
+        self._steps: Generator[None, None, list[UpstreamMessage]] | None = None
 
     @property
     def closed(self) -> bool:
@@ -51,9 +66,49 @@ class DuplexLink(StatefulLink):
         """Put one message on the wire; waits while the upstream does not read."""
 
     def received(self, data: bytes | bytearray) -> float:
-        """One frame arrived; for so many seconds nothing more should be read."""
+        """One frame arrived; for so many seconds nothing more should be read.
+
+        A large one is decoded step by step, between which others have their turn.
+        """
+        if not self._waiting and len(data) <= AT_ONCE_BYTES:
+            return self._take(data, partial(decode, data))
+        self._waiting.append(data)
+        if len(self._waiting) == 1:
+            self._begin()
+        return _STEPS_S
+
+    def _begin(self) -> None:
+        self._steps = steps = decoding(self._waiting[0])
+        asyncio.get_running_loop().call_soon(self._step, steps)
+
+    def _step(self, steps: Generator[None, None, list[UpstreamMessage]]) -> None:
+        if steps is not self._steps:  # the end came first
+            return
+        decoded: Callable[[], list[UpstreamMessage]]
         try:
-            messages = decode(data)
+            next(steps)
+        except StopIteration as done:
+            decoded = partial(_same, done.value)
+        except UnreadableMessage as garbage:
+            decoded = partial(_raised, garbage)
+        else:
+            asyncio.get_running_loop().call_soon(self._step, steps)
+            return
+        self._steps = None
+        self._take(self._waiting.popleft(), decoded)
+        if self._waiting:
+            self._begin()
+
+    def _finish(self) -> None:
+        """Take at once what is not decoded yet: it came before the end."""
+        self._steps = None
+        while self._waiting:
+            data = self._waiting.popleft()
+            self._take(data, partial(decode, data))
+
+    def _take(self, data: bytes | bytearray, decoded: Callable[[], list[UpstreamMessage]]) -> float:
+        try:
+            messages = decoded()
         except UnreadableMessage as garbage:
             self.budget.garbage(garbage, len(data))
             self.unreadable(data)
@@ -72,6 +127,7 @@ class DuplexLink(StatefulLink):
 
     def died(self, reason: str) -> None:
         """The stream ended: fail what is in flight, tell who observes."""
+        self._finish()
         if self._death is not None:
             return
         self._death = reason
@@ -125,3 +181,11 @@ class DuplexLink(StatefulLink):
             raise UpstreamTimeout(
                 f"upstream {self.server!r} does not read what is sent to it", upstream=self.server
             ) from None
+
+
+def _same(messages: list[UpstreamMessage]) -> list[UpstreamMessage]:
+    return messages
+
+
+def _raised(garbage: UnreadableMessage) -> list[UpstreamMessage]:
+    raise garbage

@@ -31,6 +31,7 @@ from armory.protocol.rawjson import (
     members,
     value,
 )
+from armory.tasks import give_way
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.entries import MAX_LEVELS, Omissions, Unusable, fits, opened
 
@@ -227,7 +228,7 @@ async def _in_turns(entries: Sequence[_T]) -> AsyncGenerator[_T]:
     turn_ends = monotonic() + _TURN_S
     for entry in entries:
         if monotonic() > turn_ends:
-            await asyncio.sleep(0)
+            await give_way(_TURN_S)
             turn_ends = monotonic() + _TURN_S
         yield entry
 

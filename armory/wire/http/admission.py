@@ -48,6 +48,7 @@ class Admission:
         gateway: which endpoints there are, and for whom.
         resources: the endpoints as resources of OAuth.
         on_denied: is told of requests that are not let in.
+        before_refusal: awaited, with the connection, before such a request is answered.
     """
 
     def __init__(
@@ -57,8 +58,10 @@ class Admission:
         gateway: Gateway,
         resources: ProtectedResources,
         on_denied: OnDenied | None = None,
+        before_refusal: Callable[[object], Awaitable[None]] | None = None,
     ) -> None:
         self._on_denied = on_denied
+        self._before_refusal = before_refusal
         self._hosts = hosts
         self._resources = resources
         self._authenticator = authenticator
@@ -72,6 +75,8 @@ class Admission:
             if self._on_denied is not None and request.method != "OPTIONS":
                 remote, _ = self._hosts.seen_as(request.remote, request.headers)
                 self._on_denied(request.path, remote, f"http_{rejected.response.status}")
+            if self._before_refusal is not None:
+                await self._before_refusal(request.protocol)
             return rejected.response
         try:
             return await serve(admitted)

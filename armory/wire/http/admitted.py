@@ -1,13 +1,15 @@
 """One HTTP request that was let in, and the ways to answer it at once.
 
-Owns: `AdmittedRequest`, reading its body, JSON answers. aiohttp's server side is used here and in
+Owns: `AdmittedRequest`; `Bodies`, which reads its body and refuses it at the first bytes that show
+why, in a share of the event loop; JSON answers. aiohttp's server side is used here and in
 its siblings, nowhere below.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
@@ -15,9 +17,16 @@ from typing import Any
 from aiohttp import web
 
 from armory.protocol import jsonrpc
+from armory.protocol.nesting import PIECE_BYTES
 from armory.wire.caller import Caller
 from armory.wire.http.answers import JsonAnswer, Part
 from armory.wire.streams import SSE_HEADERS
+
+SHARE = 0.2
+"""Of the event loop, for looking through all bodies that are more than one piece."""
+_JOINED_APART_BYTES = 1 << 20
+"""Of more bytes the interpreter lets go of its lock while it joins them: 2 to 9 ms of 4 MiB."""
+_Look = Callable[[bytes], Awaitable[None]]
 
 
 @dataclass(slots=True)
@@ -83,8 +92,64 @@ def new_stream(
     return web.StreamResponse(headers={**SSE_HEADERS, **admitted.extra, **(headers or {})})
 
 
-async def read_body(request: web.Request, limit: int) -> bytes | None:
+def url_of(request: web.Request) -> dict[str, list[str]]:
+    """The query parameters of a request, by name."""
+    if not request.rel_url.raw_query_string:
+        return {}
+    query = request.rel_url.query
+    return {name: query.getall(name) for name in query}
+
+
+class Bodies:
+    """Reads bodies of messages.
+
+    Args:
+        most_bytes: larger ones are not read to their end.
+        depth: levels that they may be nested.
+    """
+
+    def __init__(self, most_bytes: int, depth: int) -> None:
+        self._most_bytes = most_bytes
+        self._depth = depth
+        self._turn = asyncio.Lock()  # large ones are looked through one after another
+
+    async def read(self, request: web.Request) -> bytes | None:
+        """The body, none of it too deep; None when it is too large.
+
+        Raises:
+            Malformed: it is nested too deep; the rest of it has not been read.
+            ConnectionResetError: the connection ended meanwhile.
+        """
+        body = await read_body(request, self._most_bytes, self._looking)
+        if body is None or len(body) > PIECE_BYTES:
+            _understood(request)
+        else:
+            jsonrpc.check_depth(body, self._depth)
+        return body
+
+    def _looking(self) -> _Look:
+        check = jsonrpc.DepthCheck(self._depth)
+
+        async def look(part: bytes) -> None:
+            async with self._turn:
+                begun = time.perf_counter()
+                for _ in check.feed(part):
+                    took = time.perf_counter() - begun
+                    await asyncio.sleep(took * (1 - SHARE) / SHARE)
+                    begun = time.perf_counter()
+
+        return look
+
+
+async def read_body(
+    request: web.Request, limit: int, looking: Callable[[], _Look] | None = None
+) -> bytes | None:
     """The body; None when it is larger than `limit` bytes.
+
+    Args:
+        request: whose.
+        limit: bytes.
+        looking: makes what looks at a body of more than one piece, part by part as it arrives.
 
     Raises:
         ConnectionResetError: the connection ended meanwhile.
@@ -94,41 +159,34 @@ async def read_body(request: web.Request, limit: int) -> bytes | None:
         return None
     content = request.content
     first = await content.readany()
-    if content.at_eof():
+    whole = content.at_eof()
+    if whole and (looking is None or len(first) <= PIECE_BYTES):
         return first if len(first) <= limit else None
-    parts = [first]
-    size = len(first)
-    while size <= limit:
+    look: _Look | None = None
+    parts: list[bytes] = []
+    size, seen, part = 0, 0, first
+    while part:
+        parts.append(part)
+        size += len(part)
+        if size > limit:
+            return None
+        if looking is not None and size > PIECE_BYTES:
+            look = look or looking()
+            for one in parts[seen:]:
+                await look(one)
+            seen = len(parts)
+        if whole:
+            break
         if request.transport is None:  # aiohttp would take it for a defect
             raise ConnectionResetError("the connection ended within the body of a request")
         part = await content.readany()
-        if not part:
-            return b"".join(parts)
-        parts.append(part)
-        size += len(part)
-    return None
+    if size > _JOINED_APART_BYTES:
+        return await asyncio.to_thread(b"".join, parts)
+    return b"".join(parts)
 
 
-def understood(request: web.Request) -> None:
+def _understood(request: web.Request) -> None:
     """Tell the connection, where it counts them, that a large body was looked through."""
     told = getattr(request.protocol, "understood", None)
     if told is not None:
         told()
-
-
-def url_of(request: web.Request) -> dict[str, list[str]]:
-    """The query parameters of a request, by name."""
-    if not request.rel_url.raw_query_string:
-        return {}
-    query = request.rel_url.query
-    return {name: query.getall(name) for name in query}
-
-
-async def check_depth(body: bytes, limit: int) -> None:
-    """Refuse a large message that is nested too deep; others have their turn between its pieces.
-
-    Raises:
-        Malformed: it is nested deeper than `limit` levels.
-    """
-    for _ in jsonrpc.check_depth_in_pieces(body, limit):
-        await asyncio.sleep(0)

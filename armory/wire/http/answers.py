@@ -145,8 +145,10 @@ async def _write_slowly(
                 transport.write(piece)
                 if connection.writing_paused:
                     await request.writer.drain()
-                    if transport.is_closing():
-                        raise ConnectionResetError(_CLOSED)
+                else:
+                    await asyncio.sleep(0)  # others have their turn
+                if transport.is_closing():
+                    raise ConnectionResetError(_CLOSED)
     finally:
         piece = b""
         parts.clear()

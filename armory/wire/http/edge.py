@@ -12,23 +12,22 @@ from functools import partial
 
 from aiohttp import web
 
+from armory.domain.principal import ANONYMOUS
 from armory.gateway.gateway import Gateway
 from armory.protocol import codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
 from armory.protocol.headers import SESSION_HEADER, VERSION_HEADER
-from armory.protocol.nesting import PIECE_BYTES
 from armory.protocol.rawjson import encode, members_or_none
 from armory.security.authentication import Authenticator
 from armory.tasks import spawn, stop
+from armory.wire.caller import Caller
 from armory.wire.eras.inbound import is_modern
 from armory.wire.http.admission import Admission, Kind, RequestRejected
 from armory.wire.http.admitted import (
     AdmittedRequest,
-    check_depth,
+    Bodies,
     json_answer,
-    read_body,
     refusal,
-    understood,
 )
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.host_checks import HostChecks
@@ -43,7 +42,7 @@ from armory.wire.http.sse_front import SseFront
 from armory.wire.interaction.interactions import Interactions
 from armory.wire.observed import Observers, dispatcher_of
 from armory.wire.sessions.registry import Sessions
-from armory.wire.sessions.turns import Shares
+from armory.wire.sessions.turns import Account, Shares
 
 _SWEEP_S = 15.0
 
@@ -104,7 +103,7 @@ class HttpEdge:
         self.streams = OpenStreams(settings.streams, settings.streams_per_principal)
         self._shares = Shares()
         self._keepalive = KeepaliveTimer()
-        self._large = asyncio.Lock()  # large messages are looked through one after another
+        self._bodies = Bodies(settings.body_bytes, settings.json_depth)
         shared = EdgeContext(
             dispatcher=dispatcher_of(gateway, self.interactions, observers),
             sessions=self.sessions,
@@ -126,6 +125,7 @@ class HttpEdge:
             gateway,
             self.resources,
             observers.denied() if observers else None,
+            self._shares.refused,
         )
         self._modern = ModernEndpoint(shared)
         self._legacy = LegacyEndpoint(shared)
@@ -195,15 +195,17 @@ class HttpEdge:
     async def _serve(self, admitted: AdmittedRequest) -> web.StreamResponse:
         method = admitted.request.method
         version = admitted.caller.headers.get(VERSION_HEADER)
+        key = _share_of(admitted.caller)
+        account = self._account(admitted.request.protocol, key)
         if method == "POST":
-            key = admitted.caller.principal.key
-            crowded = self._shares.enter(key)
+            crowded = self._shares.enter(key, account)
             try:
                 if crowded:
-                    await self._shares.turn(key)
+                    await self._shares.turn(key, account)
                 return await self._post(admitted, version)
             finally:
                 self._shares.leave(key)
+        await self._shares.paid_off(account)
         known = version is None or version in versions.LEGACY_VERSIONS
         if method == "GET" and known:
             return await self._legacy.get(admitted)
@@ -214,8 +216,17 @@ class HttpEdge:
         headers = {**admitted.extra, "Allow": "POST, GET, DELETE, OPTIONS" if known else "POST"}
         return refusal(405, codes.INVALID_REQUEST, f"{method} is not served here", headers=headers)
 
+    def _account(self, connection: object, key: str) -> Account:
+        """Where the connection notes what it takes of the event loop from now on."""
+        account: Account | None = getattr(connection, "account", None)
+        if account is None or account.key != key:
+            account = self._shares.account(key)
+            if hasattr(connection, "account"):
+                setattr(connection, "account", account)  # noqa: B010 what the server gave it
+        return account
+
     async def _post(self, admitted: AdmittedRequest, version: str | None) -> web.StreamResponse:
-        request, limit = admitted.request, self._settings.body_bytes
+        request = admitted.request
         said = admitted.caller.headers.get("Content-Type")
         if said != "application/json" and request.content_type != "application/json":
             message = f"Content-Type is {request.content_type!r}; expected application/json"
@@ -223,20 +234,15 @@ class HttpEdge:
         if not (admitted.takes_json or admitted.takes_sse):
             message = "Accept must list application/json and text/event-stream"
             return refusal(406, codes.INVALID_REQUEST, message, headers=admitted.extra)
-        body = await read_body(request, limit)
+        body = await self._bodies.read(request)
         if body is None:
             message = (
-                f"the body is larger than {limit:,} bytes; server.limits.body_bytes sets that limit"
+                f"the body is larger than {self._settings.body_bytes:,} bytes; "
+                "server.limits.body_bytes sets that limit"
             )
             return refusal(413, codes.INVALID_REQUEST, message, headers=admitted.extra)
         if _names_unknown(admitted, version):
             return _unknown_revision(admitted, version)
-        if len(body) > PIECE_BYTES:
-            async with self._large:
-                await check_depth(body, self._settings.json_depth)
-            understood(request)
-        else:
-            jsonrpc.check_depth(body, self._settings.json_depth)
         admitted.body = body
         if jsonrpc.is_batch(body):
             if version is not None and version not in versions.LEGACY_VERSIONS:
@@ -262,6 +268,12 @@ class HttpEdge:
         document = self._gateway.description.discovery(self._gateway.view, principal)
         document["protocolVersions"] = [*versions.LEGACY_VERSIONS, *versions.MODERN_VERSIONS]
         return json_answer(None, encode(document), headers={"Cache-Control": "no-store"})
+
+
+def _share_of(caller: Caller) -> str:
+    """Whose share of the event loop a request has: who is nobody has that of an address."""
+    principal = caller.principal
+    return f"{principal.key} {caller.remote}" if principal is ANONYMOUS else principal.key
 
 
 def _names_unknown(admitted: AdmittedRequest, version: str | None) -> bool:

@@ -1,16 +1,33 @@
 """Turns of the event loop that many requests of one caller take one after another.
 
-Owns: `OneATurn`, and `Shares`, which says when. A hundred requests that begin at once are one long
-turn, in which nobody else is answered. Never imports a transport.
+Owns: `OneATurn`, and `Shares`, which says when: a hundred requests that begin at once are one long
+turn, in which nobody else is answered, and one caller's short ones without pause leave no turn to
+others. Never imports a transport.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
+import time
+from collections.abc import Callable
 from weakref import WeakValueDictionary
 
 MANY = 8
 """From so many requests of one caller under way on, the next begins in turn."""
+SHARE = 0.5
+"""Of the event loop, for one caller beside others. The rest is theirs, or is left free: whoever is
+served at once finds nobody before them."""
+AT_ONCE_S = 0.002
+"""So much of its share a caller may use at once that used none before."""
+RECENT_S = 0.1
+"""Who asked last so long ago asks nothing now."""
+PRECISE_S = 1.0
+"""So long steps are measured closely at least."""
+KEPT = 1_000
+"""Of more callers, those that used nothing lately are forgotten."""
+LONGEST_S = 0.05
+"""A step of a request that took very long is not waited for in one go."""
 
 
 class OneATurn:
@@ -28,25 +45,116 @@ class OneATurn:
             await asyncio.sleep(0)
 
 
-class Shares:
-    """Has requests of a caller of whom many are under way begin one in a turn, beside others.
+class Account:
+    """What one caller used of the event loop, and from when on it may use more beside others.
 
-    Where nobody else asks anything, nobody waits.
+    Attributes:
+        free_at: by the clock of `Shares`.
+        clock: what steps are measured with, in seconds. Time on the wall costs next to nothing; of
+            who seems to use too much it is the thread's own time, which others' threads do not add
+            to.
     """
 
-    def __init__(self) -> None:
+    __slots__ = ("_now", "clock", "free_at", "key", "since", "turn")
+
+    def __init__(self, key: str, now: Callable[[], float]) -> None:
+        self._now = now
+        self.key = key
+        self.free_at = 0.0
+        self.clock = self._now
+        self.since = -math.inf
+        self.turn = asyncio.Lock()
+
+    def spend(self, took: float) -> None:
+        """A step of one of its requests took so many seconds of the event loop."""
+        self.free_at = max(self.free_at, self._now() - AT_ONCE_S) + took / SHARE
+
+    def seems_over(self, now: float) -> bool:
+        """Whether it used too much, by the thread's own time."""
+        if self.free_at <= now:
+            if self.since < now - PRECISE_S:
+                self.clock = self._now
+            return False
+        if self.clock is self._now:  # perhaps it only waited: once more, and closely
+            self.clock, self.since, self.free_at = time.thread_time, now, now
+            return False
+        return True
+
+
+class Shares:
+    """Has the requests of whoever asks much begin in turn, beside others.
+
+    A caller of whom many are under way begins one in a turn, and one that used more than `SHARE` of
+    the event loop waits as long as it was busy. Where nobody else asks anything, nobody waits.
+
+    Args:
+        clock: seconds, monotonic: that by which steps are measured.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._clock = clock
         self._under_way: dict[str, int] = {}
         self._turns = OneATurn()
+        self._accounts: dict[str, Account] = {}
+        self._kept = KEPT
+        self._refused = Account("", clock)
+        self._last = ""
+        self._last_at = self._other_at = -math.inf
 
-    def enter(self, caller: str) -> bool:
+    def account(self, caller: str) -> Account:
+        """The caller's, whichever connection it asks on."""
+        found = self._accounts.get(caller)
+        if found is None:
+            if len(self._accounts) >= self._kept:
+                self._forget()
+            found = self._accounts[caller] = Account(caller, self._clock)
+        return found
+
+    def _forget(self) -> None:
+        """Let go of those that have used nothing lately."""
+        since = self._clock() - RECENT_S
+        used = {key: one for key, one in self._accounts.items() if one.free_at > since}
+        self._accounts, self._kept = used, max(KEPT, 2 * len(used))
+
+    async def refused(self, connection: object) -> None:
+        """A request of somebody unknown is about to be refused: all those wait for each other."""
+        account = self._refused
+        if hasattr(connection, "account"):
+            setattr(connection, "account", account)  # noqa: B010 what the server gave it
+        await self.paid_off(account)
+
+    def enter(self, caller: str, account: Account | None = None) -> bool:
         """A request begins; whether it has to await `turn` first. `leave` follows in any case."""
         before = self._under_way.get(caller, 0)
         self._under_way[caller] = before + 1
+        now = self._clock()
+        if caller != self._last:
+            self._last, self._other_at = caller, self._last_at
+        self._last_at = now
+        if account is not None and self._over(account, now):
+            return True
         return before >= MANY and len(self._under_way) > 1
 
-    async def turn(self, caller: str) -> None:
-        """Wait for a turn in which no other such request of the caller begins."""
-        await self._turns.next(caller)
+    async def paid_off(self, account: Account) -> None:
+        """Wait, beside others, until what the caller used of the loop is paid off."""
+        if self._over(account, self._clock()):
+            await self._until_free(account)
+
+    def _over(self, account: Account, now: float) -> bool:
+        others_at = self._other_at if account.key == self._last else self._last_at
+        return now - others_at < RECENT_S and account.seems_over(now)
+
+    async def turn(self, caller: str, account: Account | None = None) -> None:
+        """Wait until it may begin: in a turn in which no other such request of the caller does."""
+        if account is None:
+            await self._turns.next(caller)
+        else:
+            await self._until_free(account)
+
+    async def _until_free(self, account: Account) -> None:
+        async with account.turn:
+            left = account.free_at - self._clock()
+            await asyncio.sleep(min(max(left, 0.0), LONGEST_S))
 
     def leave(self, caller: str) -> None:
         """It has ended."""

@@ -77,3 +77,24 @@ async def test_a_scrape_tells_what_of_the_process_could_leak() -> None:
     if sys.platform == "linux":
         assert value("process_open_fds") > 0
         assert value("process_resident_memory_bytes") > 1 << 20
+
+
+@pytest.mark.anyio
+async def test_what_is_told_in_turns_is_the_same_and_leaves_the_loop_to_others() -> None:
+    figures = {f"server-{i}": UpstreamFigures(True, 3, 2, 1, 0, "open") for i in range(200)}
+    metrics = Metrics(lambda: figures, lambda: EdgeFigures(4, 5, 6))
+    for name in figures:
+        metrics.called(ANONYMOUS, f"{name}__b", ok=True, latency_ms=20)
+    telling = asyncio.ensure_future(metrics.text_in_turns())
+    turns = 0
+    async with asyncio.timeout(20):
+        while not telling.done():
+            turns += 1
+            await asyncio.sleep(0)
+    assert turns >= 5
+
+    def own(text: bytes) -> list[str]:
+        lines = text.decode().splitlines()
+        return [line for line in lines if "armory_" in line and "armory_tasks" not in line]
+
+    assert own(telling.result()) == own(metrics.text())

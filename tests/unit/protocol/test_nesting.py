@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from typing import Any
 from unittest.mock import patch
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from armory.protocol import nesting
-from armory.protocol.errors import Malformed
-from armory.protocol.nesting import PIECE_BYTES, cut, deeper_than, pieces_deeper_than
-from armory.wire.http.admitted import check_depth
+from armory.protocol.nesting import PIECE_BYTES, DepthScan, cut, deeper_than, pieces_deeper_than
 
 TEXT = st.text(alphabet='[]{}"\\é,:a', max_size=6)
 JSON: st.SearchStrategy[Any] = st.recursive(
@@ -78,19 +74,16 @@ def test_nothing_is_looked_at_beyond_where_it_is_too_deep() -> None:
     assert list(pieces_deeper_than(b"[" * 50 * PIECE_BYTES, 100)) == [True]
 
 
-@pytest.mark.anyio
-async def test_others_have_their_turn_between_the_pieces_of_a_large_message() -> None:
-    turns = 0
-
-    async def other() -> None:
-        nonlocal turns
-        while True:
-            turns += 1
-            await asyncio.sleep(0)
-
-    beside = asyncio.ensure_future(other())
-    await check_depth(b"[" * 50 + b'"[' + b'\\"' * 10 * PIECE_BYTES, 50)
-    assert turns >= 20
-    with pytest.raises(Malformed, match="deeper than 50 levels"):
-        await check_depth(b"[" * 51, 50)
-    beside.cancel()
+@given(value=JSON, limit=st.integers(1, 5), plain=st.booleans(), sizes=st.lists(st.integers(1, 9)))
+@settings(max_examples=300, deadline=None)
+def test_what_arrives_bit_by_bit_is_judged_as_the_whole(
+    value: Any, limit: int, plain: bool, sizes: list[int]
+) -> None:
+    data = json.dumps(value, ensure_ascii=plain).encode()
+    scan, found, at = DepthScan(limit), list[bool](), 0
+    for size in [*sizes, len(data)]:
+        found += scan.feed(data[at : at + size])
+        at += size
+        if True in found:
+            break
+    assert any(found) is (depth(value) > limit)

@@ -6,11 +6,12 @@ Owns: `armory.wire.sessions.turns.Shares`.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 
 import pytest
 
-from armory.wire.sessions.turns import MANY, Shares
+from armory.wire.sessions.turns import AT_ONCE_S, KEPT, MANY, PRECISE_S, RECENT_S, SHARE, Shares
 
 pytestmark = pytest.mark.anyio
 COUNT = 40
@@ -87,3 +88,109 @@ async def test_one_that_is_given_up_leaves_its_turn() -> None:
         assert all(task.cancelled() for task in tasks[MANY:])
         asked.end.set()
     assert not shares.enter("much")
+
+
+class Clock:
+    """Seconds, as the test says."""
+
+    now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def _used(shares: Shares, clock: Clock, caller: str, seconds: float) -> None:
+    clock.now += seconds
+    shares.account(caller).spend(seconds)
+
+
+def _has_to_wait(shares: Shares, caller: str) -> bool:
+    has_to = shares.enter(caller, shares.account(caller))
+    shares.leave(caller)
+    return has_to
+
+
+def _seen_closely(shares: Shares, clock: Clock, caller: str) -> None:
+    """It seemed to use too much once, so that its own time counts from now on."""
+    _used(shares, clock, caller, 0.1)
+    assert not _has_to_wait(shares, "another")
+    assert not _has_to_wait(shares, caller)
+    assert shares.account(caller).clock is time.thread_time
+
+
+async def test_whose_steps_only_wait_is_not_held_up() -> None:
+    clock = Clock()
+    shares = Shares(clock)
+    account = shares.account("good")
+    for _ in range(100):
+        assert not _has_to_wait(shares, "other")
+        assert not _has_to_wait(shares, "good")
+        begun = account.clock()
+        clock.now += 0.01  # of the wall, none of it its own
+        account.spend(account.clock() - begun)
+    clock.now += PRECISE_S
+    assert not _has_to_wait(shares, "other")
+    assert not _has_to_wait(shares, "good")
+    assert account.clock is clock, "and as cheaply as before in the end"
+
+
+async def test_beside_others_one_caller_has_its_share_of_the_loop() -> None:
+    clock = Clock()
+    shares = Shares(clock)
+    busy = 0.0
+    for _ in range(1_000):  # without pause, and others ask all the time
+        assert not _has_to_wait(shares, "good"), "whoever takes little never waits"
+        if _has_to_wait(shares, "evil"):
+            clock.now += 0.0001
+        else:
+            _used(shares, clock, "evil", 0.001)
+            busy += 0.001
+    assert busy <= SHARE * (clock.now - 1_000.0) + 2 * AT_ONCE_S
+    assert busy >= SHARE * (clock.now - 1_000.0) - 2 * AT_ONCE_S
+
+
+async def test_whoever_took_too_much_is_free_where_nobody_else_asks() -> None:
+    clock = Clock()
+    shares = Shares(clock)
+    _seen_closely(shares, clock, "much")
+    _used(shares, clock, "much", 0.5)
+    assert not _has_to_wait(shares, "other")
+    assert _has_to_wait(shares, "much")
+    clock.now += RECENT_S
+    shares.account("much").free_at = clock.now + 1
+    assert not _has_to_wait(shares, "much"), "the other one has gone"
+
+
+async def test_another_connection_is_no_other_caller() -> None:
+    clock = Clock()
+    shares = Shares(clock)
+    _seen_closely(shares, clock, "evil")
+    _used(shares, clock, "evil", 0.1)
+    assert not _has_to_wait(shares, "good")
+    for caller in range(KEPT):  # so many others do not make it forgotten
+        shares.account(f"one of many {caller}")
+    assert _has_to_wait(shares, "evil")
+
+
+class Connection:
+    """One of somebody unknown."""
+
+    account = None
+
+
+async def test_those_who_are_refused_wait_for_each_other_beside_others() -> None:
+    clock = Clock()
+    shares = Shares(clock)
+    unknown, turns = Connection(), 0
+    await shares.refused(unknown)
+    account = shares.account("good")
+    shares.enter("good", account)
+    unknown.account.spend(0.1)  # type: ignore[attr-defined]
+    await shares.refused(unknown)
+    unknown.account.spend(0.1)  # type: ignore[attr-defined]
+    refused = asyncio.ensure_future(shares.refused(Connection()))
+    while not refused.done() and turns < 1_000_000:
+        turns += 1
+        await asyncio.sleep(0)
+    assert turns > 2
+    assert account.free_at < clock.now, "nothing of that is anybody else's"

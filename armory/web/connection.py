@@ -1,0 +1,224 @@
+"""One connection of a client.
+
+Owns: `Connection`, aiohttp's with what is observed of it, and when it reads. Never looks at what is
+said, nor at other connections.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import Any, Protocol
+
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web_server import Server
+
+from armory.logger import Logger
+from armory.web.endings import Endings
+from armory.web.exchanges import Exchanges
+from armory.web.pacing import LARGE_PIECE, Pace
+
+_log = Logger(__name__)
+_ENDED_WITHIN_S = 1.0
+"""So long a request that is cut off may take to clean up."""
+_AT_ONCE_S = 0.01
+"""To aiohttp 0 means without end."""
+_HEAD = b"HTTP/1.1 %b\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+TIMED_OUT = _HEAD % b"408 Request Timeout"
+ENDING = _HEAD % b"503 Service Unavailable\r\nRetry-After: 1"
+
+
+class Owner(Protocol):
+    """Whom a connection tells what happens: see `Connections`."""
+
+    loop: asyncio.AbstractEventLoop
+    late_s: float
+    endings: Endings
+    pace: Pace
+
+    def made(self, connection: Connection) -> None:
+        """It is there."""
+        ...
+
+    def lost(self, connection: Connection) -> None:
+        """It has ended."""
+        ...
+
+    def arrives(self, connection: Connection) -> None:
+        """More of the body of its request came."""
+        ...
+
+    def understood(self, connection: Connection) -> None:
+        """The body of its request need not be held any more."""
+        ...
+
+    def stalls(self, connection: Connection) -> None:
+        """Its client does not read."""
+        ...
+
+    def reads(self, connection: Connection) -> None:
+        """It does again."""
+        ...
+
+    def note(self, event: str, **what: Any) -> None:
+        """One line of the log, now and then."""
+        ...
+
+
+class Connection(Exchanges):
+    """One connection of a client.
+
+    Attributes:
+        since: when it was made, or when the request before the next one had been answered, as far
+            as that was noticed.
+        begun: when the first byte of a header came whose end is missing; None: no such header.
+        stalled: since when its client does not read; None: it does.
+        unread: bytes of a large answer that is being written; it is held whole until its end.
+        mark: bytes that waited in the transport when it was last seen to read.
+        reserve: whether it is one beyond the cap.
+        paced: whether it reads nothing until its turn comes.
+        caller: who asked last on it, as whoever serves it says; empty: nobody has.
+        arrived: bytes of a large request body that is not understood yet.
+    """
+
+    __slots__ = (
+        "_all", "arrived", "begun", "caller", "held", "mark", "paced", "reserve", "seen", "since",
+        "stalled", "unread",
+    )  # fmt: skip
+
+    def __init__(self, owner: Owner, server: Server, **settings: Any) -> None:
+        super().__init__(server, loop=owner.loop, **settings)
+        self._all = owner
+        self.since = owner.loop.time()
+        self.begun: float | None = None
+        self.stalled: float | None = None
+        self.unread = 0
+        self.arrived = 0
+        self.held = 0
+        self.mark = 0
+        self.reserve = False
+        self.paced = False
+        self.account = None
+        self.caller = ""
+        self.seen: Any = None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it waits for a request."""
+        waiter = self._waiter
+        return self._current_request is None and waiter is not None and not waiter.done()
+
+    @property
+    def unsent(self) -> int:
+        """Bytes that wait in the transport."""
+        return self.transport.get_write_buffer_size() if self.transport is not None else 0
+
+    @property
+    def used(self) -> bool:
+        """Whether it brought a request already."""
+        return self._request_count > 0
+
+    @property
+    def request(self) -> Any:
+        """The request that is being answered; None without one."""
+        return self._current_request
+
+    def close(self) -> None:
+        """As aiohttp's, at the end; one that waits for a request is left to `shutdown`."""
+        if not self.waiting:
+            super().close()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """As asyncio's."""
+        super().connection_made(transport)
+        self._all.made(self)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        """As asyncio's."""
+        self._all.lost(self)
+        self._all.endings.add(partial(super().connection_lost, exc))
+
+    def data_received(self, data: bytes) -> None:
+        """As asyncio's."""
+        if self._close and data and self._current_request is None:
+            self.cut(ENDING)
+            return
+        super().data_received(data)
+        if self._current_request is not None:
+            self.begun = None
+            self._all.arrives(self)
+        elif self._messages:
+            self.begun = None
+            if len(data) > LARGE_PIECE and not self._messages[-1][1].is_eof():
+                self._all.pace.took(self)
+        elif self.begun is None and data:
+            self.begun = self._loop.time()
+
+    def understood(self) -> None:
+        """The body of its request need not be held for as long as it is served."""
+        self._all.understood(self)
+
+    def hold(self) -> None:
+        """Read nothing more for now, however much there is room for."""
+        self.paced = True
+        self._pause_transport_reading()
+
+    def go_on(self) -> None:
+        """Read again, as far as there is room."""
+        self.paced = False
+        if not self._reading_paused and not self._buffer_paused:
+            self._resume_transport_reading()
+
+    def _resume_transport_reading(self) -> None:
+        if not self.paced:
+            super()._resume_transport_reading()
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """As aiohttp's; bytes that are no request are the client's mistake, not worth a trace, nor
+        is it worth one that it is gone.
+        """
+        error = kw.get("exc_info")
+        gone = self.transport is None and isinstance(error, ConnectionError)
+        if gone or isinstance(error, HttpProcessingError):
+            _log.debug("request_malformed", error=type(error).__name__)
+        else:
+            super().log_exception(*args, **kw)
+
+    async def shutdown(self, timeout: float | None = 15.0) -> None:
+        """End: what is under way or was on its way is answered, within `timeout` seconds in all.
+
+        aiohttp's waits that long twice, so that one call that hangs outlasts what a kubelet waits.
+        """
+        if self.waiting:
+            await asyncio.sleep(min(self._all.late_s, timeout or 0.0))
+            if self.waiting:
+                super().close()  # none came: the client need not hang up first
+        task = self._task_handler
+        if task is not None and not task.done() and not self.waiting:
+            self._force_close = True  # no further request
+            if not (await asyncio.wait((task,), timeout=timeout))[0]:
+                self._all.note("requests_cut", path=getattr(self.request, "path", None))
+                task.cancel()
+                await asyncio.wait((task,), timeout=_ENDED_WITHIN_S)
+        await super().shutdown(_AT_ONCE_S)
+
+    def pause_writing(self) -> None:
+        """As asyncio's: the client does not read as fast as is written."""
+        super().pause_writing()
+        self._all.stalls(self)
+
+    def resume_writing(self) -> None:
+        """As asyncio's."""
+        self._all.reads(self)
+        super().resume_writing()
+
+    def cut(self, last: bytes = b"") -> None:
+        """End it now; `last` is written where nothing else waits to be."""
+        transport = self.transport
+        if transport is None:
+            return
+        if last and not transport.get_write_buffer_size():
+            transport.write(last)
+            self.force_close()
+        else:
+            transport.abort()
