@@ -30,10 +30,11 @@ if __package__ in (None, ""):
 
 from armory.retrieval.features import CandidateFeatures
 from armory.retrieval.ports import FloatArray
+from armory.retrieval.rankers.evidence import Evidence, ordered
 from armory.retrieval.rankers.formulas import HybridRanker, LexicalRanker, SemanticRanker
 from armory.retrieval.rankers.fusion import best_of, fuse
-from armory.retrieval.rankers.leaning import kept, leaned, trust
-from armory.retrieval.rankers.relevance import plain_formulas
+from armory.retrieval.rankers.leaning import leaned
+from armory.retrieval.rankers.relevance import evidence_of
 from armory.retrieval.rankers.signals import candidate_signals, query_signals
 from armory.retrieval.scoring.calibration import (
     Calibration,
@@ -83,12 +84,14 @@ class Judged:
     Attributes:
         tools: how many there are.
         seen: its queries, with the plain formulas beside the signals of `relevance`.
+        evidence: of each query's best candidates, at most as many as `seen` has.
         plain: (Q,) recall@5 of the plain rankers.
         need: (Q,) whether the shipped constants refuse the query.
     """
 
     tools: int
     seen: Observations
+    evidence: Sequence[Evidence]
     plain: Mapping[str, Doubles]
     refused: NDArray[np.bool_]
 
@@ -113,9 +116,11 @@ def observe(
     collector = Collector()
     plain: dict[str, list[float]] = {ranker.name: [] for ranker in PLAIN}
     refused: list[bool] = []
+    evidence: list[Evidence] = []
     texts = [question.text for question in questions]
     for features, question in zip(features_of(catalog, texts, embed), questions, strict=True):
-        signals, query, best = _read(features)
+        signals, query, best, found = _read(features)
+        evidence.append(found)
         collector.add(signals, query, best, question.relevant)
         for ranker in PLAIN:
             order = best_of(ranker.formula(features), _DEPTH)
@@ -124,17 +129,18 @@ def observe(
         need = entry.need.of({**query, **entry.asked(vectors)})
         refused.append(float(sigmoid(np.array([need], np.float32))[0]) < entry.refuse_below)
     seen = replace(collector.observations(), texts=texts)
-    found = {name: np.array(values) for name, values in plain.items()}
-    return Judged(len(catalog.records), seen, found, np.array(refused))
+    by_plain = {name: np.array(values) for name, values in plain.items()}
+    return Judged(len(catalog.records), seen, evidence, by_plain, np.array(refused))
 
 
 def _read(
     features: CandidateFeatures,
-) -> tuple[dict[str, FloatArray], dict[str, float], NDArray[np.int64]]:
+) -> tuple[dict[str, FloatArray], dict[str, float], NDArray[np.int64], Evidence]:
     fusion = fuse(features)
     table = candidate_signals(features, fusion)
     query = query_signals(features, table)
-    signals = {**table, **plain_formulas(features, fusion.best)}
+    evidence = evidence_of(features, fusion)
+    signals = {**table, **evidence.plain}
     missing = 100 - len(fusion.best)
     if missing > 0:  # a set of few tools: the rest is no tool, and far below
         signals = {
@@ -142,18 +148,17 @@ def _read(
             for name, values in signals.items()
         }
     best = np.concatenate([fusion.best, np.full(max(missing, 0), -1)])
-    return signals, query, best
+    return signals, query, best, evidence
 
 
 def order_of(judged: Judged, odds: FloatArray, lean: Lean) -> FloatArray:
     """(Q, k) log-odds, leaned as the ranker does it."""
     rows: list[FloatArray] = []
-    for i, row in enumerate(odds):
+    for i, (row, evidence) in enumerate(zip(odds, judged.evidence, strict=True)):
         query = {name: float(judged.seen.query[name][i]) for name in LEAN}
-        share = trust(lean, query, judged.tools)
-        plain = {name: judged.seen.signals[name][i] for name in lean.onto}
-        order = leaned(row, plain, lean.onto, share)
-        rows.append(order if share >= 1.0 else kept(order, plain))
+        there = len(evidence.plain["semantic"])
+        order = ordered(row[:there], evidence, lean, query, judged.tools)
+        rows.append(np.concatenate([order, np.minimum(row[there:], order.min())]))
     return np.stack(rows)
 
 

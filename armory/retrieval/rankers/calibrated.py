@@ -14,8 +14,7 @@ import numpy as np
 from armory.retrieval.features import CandidateFeatures
 from armory.retrieval.ports import FloatArray, IntArray
 from armory.retrieval.rankers.base import RankSettings, Scores
-from armory.retrieval.rankers.leaning import kept, leaned, trust
-from armory.retrieval.rankers.servers import sided
+from armory.retrieval.rankers.evidence import Evidence, ordered
 from armory.retrieval.scoring.calibration import calibration_for, cost_weighted, judge, sigmoid
 from armory.retrieval.scoring.ordering import descending
 from armory.retrieval.scoring.tables import SignalTable, SparseSignals
@@ -35,8 +34,7 @@ class FormulaResult:
         best: (k,) positions that are judged signal by signal, best first.
         signals: (k,) each.
         query: signals of the query.
-        plain: formula -> (k,) values, which the learned order may lean on.
-        near: (k,) how near the server of each is, see `rankers.servers`; None: it does not count.
+        evidence: what orders the best besides; None: nothing.
         shown: (c,) each; further signals for explanations, which the calibration does not see.
     """
 
@@ -46,8 +44,7 @@ class FormulaResult:
     best: IntArray
     signals: SignalTable
     query: Mapping[str, float]
-    plain: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
-    near: FloatArray | None = None
+    evidence: Evidence | None = None
     shown: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
 
 
@@ -59,15 +56,9 @@ def calibrated(
     best, raw = result.best, result.raw
     asked = calibration.asked([s.vector for s in features.whole if s.vector is not None])
     wanted, refused, need = judge(calibration, result.signals, {**result.query, **asked}, len(best))
-    lean, share = calibration.lean if result.plain else None, 1.0
-    if lean is not None:
-        share = trust(lean, result.query, features.visible)
-        wanted = leaned(wanted, result.plain, lean.onto, share)
-    if result.near is not None:
-        wanted = sided(wanted, result.near, features.visible)
-    if lean is not None and share < 1.0:
-        onto = {name: values for name, values in result.plain.items() if name in lean.onto}
-        wanted = kept(wanted, onto)
+    if result.evidence is not None:
+        lean, tools = calibration.lean, features.visible
+        wanted = ordered(wanted, result.evidence, lean, result.query, tools)
     refused = refused and not _led_somewhere(features)
     last = result.values[best[-1]]
     odds = np.minimum(result.values, last)  # of the others: as far below the worst of the best

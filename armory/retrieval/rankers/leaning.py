@@ -1,6 +1,7 @@
 """In a large catalog the learned order leans on plain ones: how far, and what comes of it.
 
-Owns: `trust`, `leaned` and `kept`, pure functions. Never imports indexes, embedders or rankers.
+Owns: `trust`, `leaned`, `best_by` and `kept`, pure functions. Never imports indexes, embedders or
+rankers.
 
 What was learned on some thousand tools follows words too far among many thousands: of so many some
 are rare in the query's words by chance. Whether it does can be seen in the query: where the best
@@ -10,7 +11,7 @@ What a plain formula holds for the best is never ordered away altogether.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -26,7 +27,7 @@ _LEAST, _MOST = 0.15, 0.85
 _GAIN, _DOUBT = 0.1, 0.1
 #: Orders are compared over so many best candidates.
 _SPAN = 20
-#: The best by each plain formula is among so many.
+#: Candidates that some reason keeps among the first are among so many.
 _PLACES = 5
 _TINY = 1e-6
 
@@ -78,19 +79,27 @@ def leaned(
     return found
 
 
-def kept(odds: FloatArray, plain: Mapping[str, FloatArray]) -> FloatArray:
-    """Log-odds in which the best candidate by each formula is among the first five.
+def best_by(plain: Mapping[str, FloatArray]) -> list[int]:
+    """Position of the best candidate by each formula, each once, ascending.
+
+    Args:
+        plain: formula -> (k,) values; of equal ones the first counts.
+    """
+    return sorted({int(values.argmax()) for values in plain.values()})
+
+
+def kept(odds: FloatArray, best: Collection[int]) -> FloatArray:
+    """Log-odds in which some candidates are among the first five.
 
     Args:
         odds: (k,) in some order.
-        plain: formula -> (k,) values; of equal ones the first counts.
+        best: their positions, each once; at most five.
 
     Returns:
         (k,) float32; those that stood lower are just above what they push out of the five, in
         their own order, and all others as they were.
     """
-    best = sorted({int(values.argmax()) for values in plain.values()})
-    others = np.delete(odds, best)
+    others = np.delete(odds, list(best))
     left = len(others) - (_PLACES - len(best)) - 1
     if left < 0:
         return odds

@@ -6,11 +6,11 @@ Owns: the `relevance` ranker. Never imports indexes, embedders or the retriever.
 from __future__ import annotations
 
 from armory.retrieval.features import CandidateFeatures, greatest
-from armory.retrieval.ports import FloatArray, IntArray
 from armory.retrieval.rankers.base import RankSettings, Scores
 from armory.retrieval.rankers.calibrated import FormulaResult, calibrated, explain
+from armory.retrieval.rankers.evidence import Evidence
 from armory.retrieval.rankers.formulas import cosine, hybrid
-from armory.retrieval.rankers.fusion import fuse
+from armory.retrieval.rankers.fusion import Fusion, fuse
 from armory.retrieval.rankers.remembered import with_uses
 from armory.retrieval.rankers.servers import together
 from armory.retrieval.rankers.signals import candidate_signals, query_signals
@@ -20,9 +20,16 @@ from armory.retrieval.rankers.signals import candidate_signals, query_signals
 _WORDS_UP_TO = 5_000
 
 
-def plain_formulas(features: CandidateFeatures, best: IntArray) -> dict[str, FloatArray]:
-    """(k,) each, of the best candidates: what the learned order may lean on."""
-    return {"hybrid": hybrid(features, best), "semantic": cosine(features, best)}
+def evidence_of(features: CandidateFeatures, fusion: Fusion) -> Evidence:
+    """Of the best of the fusion; `ValueError` where there is no dense side."""
+    best = fusion.best
+    near = None
+    if features.servers is not None:
+        near = together(fusion.total, features.servers, best)
+    return Evidence(
+        plain={"hybrid": hybrid(features, best), "semantic": cosine(features, best)},
+        near=near,
+    )
 
 
 class RelevanceRanker:
@@ -49,12 +56,9 @@ class RelevanceRanker:
             cosines = [s.cosine[fusion.best] for s in features.subqueries if s.cosine is not None]
             described = greatest(cosines) if cosines else None
         query = query_signals(learnt, signals, described)
-        plain = plain_formulas(learnt, fusion.best) if learnt.dense else {}
-        near = None
-        if learnt.dense and features.servers is not None:
-            near = together(fusion.total, features.servers, fusion.best)
+        evidence = evidence_of(learnt, fusion) if learnt.dense else None
         result = FormulaResult(
-            self.name, fusion.total, None, fusion.best, signals, query, plain=plain, near=near
+            self.name, fusion.total, None, fusion.best, signals, query, evidence=evidence
         )
         return calibrated(result, features, settings)
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from armory.errors import ConfigError
-from armory.retrieval.rankers.leaning import kept, leaned, trust
+from armory.retrieval.rankers.leaning import best_by, kept, leaned, trust
 from armory.retrieval.scoring.calibration import (
     Calibration,
     Lean,
@@ -91,9 +91,15 @@ def _only(place: int, count: int = 9) -> Any:
     return values
 
 
-def test_the_best_of_each_formula_is_among_the_first_five() -> None:
+def test_the_best_of_each_formula_counts_once() -> None:
+    assert best_by({"hybrid": _only(8), "semantic": _only(6), "words": _only(8)}) == [6, 8]
+    assert best_by({"hybrid": np.ones(9, np.float32)}) == [0]
+    assert best_by({}) == []
+
+
+def test_what_is_kept_is_among_the_first_five() -> None:
     odds = -np.arange(9, dtype=np.float32)
-    found = kept(odds, {"hybrid": _only(8), "semantic": _only(6)})
+    found = kept(odds, [6, 8])
     assert _best(found.tolist()) == [0, 1, 2, 6, 8]
     assert found.dtype == np.float32
     assert found[[0, 1, 2, 3, 4, 5, 7]].tolist() == [0, -1, -2, -3, -4, -5, -7]
@@ -102,18 +108,18 @@ def test_the_best_of_each_formula_is_among_the_first_five() -> None:
 
 def test_who_stands_among_the_five_stays_where_it_is() -> None:
     odds = -np.arange(9, dtype=np.float32)
-    assert kept(odds, {"hybrid": _only(4), "semantic": _only(0)}) is odds
-    assert kept(odds, {"hybrid": _only(4), "semantic": _only(4)}) is odds
-    found = kept(odds, {"hybrid": _only(4), "semantic": _only(7)})
-    assert _best(found.tolist()) == [0, 1, 2, 4, 7]
+    assert kept(odds, [4, 0]) is odds
+    assert kept(odds, []) is odds
+    assert _best(kept(odds, [4, 7]).tolist()) == [0, 1, 2, 4, 7]
+    assert sorted(_best(kept(odds, [8, 7, 6, 5, 0]).tolist())) == [0, 5, 6, 7, 8]
 
 
 def test_equal_odds_and_catalogs_of_five_keep_their_order() -> None:
     same = np.zeros(9, np.float32)
-    assert _best(kept(same, {"hybrid": _only(7), "semantic": _only(8)}).tolist())[:2] == [7, 8]
+    assert _best(kept(same, [7, 8]).tolist())[:2] == [7, 8]
     few = -np.arange(5, dtype=np.float32)
-    assert kept(few, {"hybrid": _only(4, 5)}) is few
-    assert kept(few, {}) is few
+    assert kept(few, [4]) is few
+    assert kept(few, []) is few
 
 
 def test_equal_values_and_a_single_tool() -> None:
