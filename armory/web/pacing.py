@@ -13,6 +13,8 @@ from typing import Protocol
 
 EVERY_S = 0.004
 """Between two pieces, of 256 KiB at most: 64 MB a second in all, for a twentieth of the loop."""
+AT_ONCE = 16
+"""So many pieces are read without a pause after a while without any: a large body by itself."""
 LARGE_PIECE = 128 * 1024
 """From so many bytes of a body on it takes part; smaller ones come at once."""
 
@@ -43,11 +45,14 @@ class Pace:
 
     Args:
         every_s: seconds between two pieces.
+        at_once: pieces that need not wait after a while without any.
     """
 
-    def __init__(self, every_s: float = EVERY_S) -> None:
+    def __init__(self, every_s: float = EVERY_S, at_once: int = AT_ONCE) -> None:
         self._loop = asyncio.get_running_loop()
         self._every_s = every_s
+        self._ahead_s = every_s * at_once
+        self._due = 0.0
         self._held: dict[str, deque[Reading]] = {}
         self._waiting: dict[Reading, str] = {}
         self._timer: asyncio.TimerHandle | None = None
@@ -58,6 +63,8 @@ class Pace:
     def took(self, reading: Reading) -> None:
         """It read a piece, and reads the next one in its turn."""
         if reading in self._waiting:
+            return
+        if self._timer is None and self._counted() <= self._ahead_s:
             return
         reading.hold()
         self._waiting[reading] = reading.caller
@@ -73,6 +80,12 @@ class Pace:
             if not self._held[caller]:
                 del self._held[caller]
 
+    def _counted(self) -> float:
+        """Count a piece; how many seconds at one piece in `every_s` all were read ahead of."""
+        now = self._loop.time()
+        self._due = max(self._due, now) + self._every_s
+        return self._due - now
+
     def _next(self) -> None:
         """The turn of the caller that has waited longest, which is last in the next round."""
         self._timer = None
@@ -85,4 +98,5 @@ class Pace:
             self._held[caller] = mine
         del self._waiting[reading]
         self._timer = self._loop.call_later(self._every_s, self._next)
+        self._counted()
         reading.go_on()

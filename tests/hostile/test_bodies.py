@@ -117,7 +117,7 @@ class _Sender:
 
 async def test_one_piece_is_read_at_a_time_and_callers_take_turns() -> None:
     read: list[str] = []
-    pace = Pace(0.001)
+    pace = Pace(0.001, at_once=0)
     senders = [_Sender("evil", pace, read) for _ in range(20)] + [_Sender("good", pace, read)]
     for sender in senders:
         pace.took(sender)
@@ -131,3 +131,15 @@ async def test_one_piece_is_read_at_a_time_and_callers_take_turns() -> None:
     for sender in senders:
         pace.forget(sender)
     assert not len(pace)
+
+
+async def test_a_large_body_by_itself_is_read_without_a_pause() -> None:
+    pace = Pace(5.0, at_once=3)
+    read: list[str] = []
+    alone, next_one = _Sender("a", pace, read), _Sender("b", pace, read)
+    for _ in range(3):
+        pace.took(alone)
+    assert not len(pace)
+    pace.took(next_one)
+    pace.took(alone)
+    assert len(pace) == 2
