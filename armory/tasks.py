@@ -30,8 +30,8 @@ _LEAST = 19
 _USED_S = 0.0002
 """A turn of the event loop that takes so long was one in which others did something."""
 GIVES_WAY = 3
-"""Lower by so much, a thread that computes has a third of a core that it shares with the event loop,
-which wakes some six times in a call."""
+"""Lower by so much, a thread that computes has a third of a core that it shares with the event
+loop, which wakes some six times in a call."""
 
 
 def start(work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
