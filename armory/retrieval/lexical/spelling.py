@@ -75,6 +75,8 @@ class Spelling:
 
     def add_term(self, term: str, number: int) -> None:
         """Take in a new term; numbers come in order, without gaps."""
+        if not number:
+            _english()  # with the first tools, in their thread: the first query is not to wait
         grams = trigrams(term) if len(term) >= 3 and not is_cjk(term) else frozenset[str]()
         self._sizes.append(max(len(grams), 1))
         for gram in grams:

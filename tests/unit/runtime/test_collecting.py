@@ -6,11 +6,12 @@ import gc
 import sys
 import weakref
 from collections.abc import Iterator
+from itertools import count
 
 import pytest
 
 from armory.runtime.memory import collecting
-from armory.runtime.memory.collecting import SELDOM_S, WHOLE_S, YOUNG, Collector
+from armory.runtime.memory.collecting import AGAIN_S, LONG_S, SELDOM_S, WHOLE_S, YOUNG, Collector
 
 
 class Cycle:
@@ -177,3 +178,23 @@ def test_what_is_gone_through_at_a_time_is_bounded_while_more_and_more_stays() -
     assert held
     assert len(passed) > 10
     assert max(passed) < 30_000  # of the 150,000 that are there at the end
+
+
+@pytest.mark.parametrize("took", [0.0, 2 * LONG_S])
+def test_what_took_long_to_go_through_is_set_aside(clock: Clock, took: float) -> None:
+    spent = count(step=took)
+    collector = Collector(clock=clock, spent=lambda: next(spent))
+    with collector.in_charge():
+        collector.settle()
+        held = _data(500)  # too few blocks to be set aside for their number
+        before = gc.get_freeze_count()
+        _middle_collection()
+        clock.now += AGAIN_S
+        collector.look()
+        assert held
+        assert (gc.get_freeze_count() >= before + 500) == (took > LONG_S)
+
+
+def _middle_collection() -> None:
+    """What has the collector look at what is new: the young were gone through, and again."""
+    gc.collect(1)
