@@ -158,6 +158,11 @@ class Connection(Exchanges):
         """The body of its request need not be held for as long as it is served."""
         self._all.understood(self)
 
+    @property
+    def beside_others(self) -> bool:
+        """Whether others than who asks on it did lately, as far as is known."""
+        return self.account is None or self.account.beside_others
+
     def hold(self) -> None:
         """Read nothing more for now, however much there is room for."""
         self.paced = True

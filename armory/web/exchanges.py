@@ -36,6 +36,11 @@ class Account(Protocol):
         """Measures steps, in seconds."""
         ...
 
+    @property
+    def beside_others(self) -> bool:
+        """Whether somebody else asked something lately."""
+        ...
+
     def spend(self, took: float) -> None:
         """Steps took so many seconds."""
         ...

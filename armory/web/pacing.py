@@ -12,7 +12,10 @@ from collections import deque
 from typing import Protocol
 
 EVERY_S = 0.004
-"""Between two pieces, of 256 KiB at most: 64 MB a second in all, for a twentieth of the loop."""
+"""Between two pieces, of 256 KiB at most: 64 MB a second in all."""
+BESIDE_S = 0.010
+"""The same beside somebody who asks something: to take a piece in, understand it and let go of it
+takes most of a millisecond, in the way of each step of others' calls."""
 AT_ONCE = 16
 """So many pieces are read without a pause after a while without any: a large body by itself."""
 LARGE_PIECE = 128 * 1024
@@ -27,6 +30,11 @@ class Reading(Protocol):
     """
 
     caller: str
+
+    @property
+    def beside_others(self) -> bool:
+        """Whether anybody else asked something lately."""
+        ...
 
     def hold(self) -> None:
         """Read nothing more for now."""
@@ -46,11 +54,14 @@ class Pace:
     Args:
         every_s: seconds between two pieces.
         at_once: pieces that need not wait after a while without any.
+        beside_s: seconds between two pieces beside others.
     """
 
-    def __init__(self, every_s: float = EVERY_S, at_once: int = AT_ONCE) -> None:
+    def __init__(
+        self, every_s: float = EVERY_S, at_once: int = AT_ONCE, beside_s: float = BESIDE_S
+    ) -> None:
         self._loop = asyncio.get_running_loop()
-        self._every_s = every_s
+        self._every_s, self._beside_s = every_s, beside_s
         self._ahead_s = every_s * at_once
         self._due = 0.0
         self._held: dict[str, deque[Reading]] = {}
@@ -64,13 +75,13 @@ class Pace:
         """It read a piece, and reads the next one in its turn."""
         if reading in self._waiting:
             return
-        if self._timer is None and self._counted() <= self._ahead_s:
+        if self._timer is None and self._counted(self._every_s) <= self._ahead_s:
             return
         reading.hold()
         self._waiting[reading] = reading.caller
         self._held.setdefault(reading.caller, deque()).appendleft(reading)
         if self._timer is None:
-            self._timer = self._loop.call_later(self._every_s, self._next)
+            self._timer = self._loop.call_later(self._pause(reading), self._next)
 
     def forget(self, reading: Reading) -> None:
         """It is gone."""
@@ -80,10 +91,13 @@ class Pace:
             if not self._held[caller]:
                 del self._held[caller]
 
-    def _counted(self) -> float:
-        """Count a piece; how many seconds at one piece in `every_s` all were read ahead of."""
+    def _pause(self, reading: Reading) -> float:
+        return self._beside_s if reading.beside_others else self._every_s
+
+    def _counted(self, pause: float) -> float:
+        """Count a piece; how many seconds, at one piece a pause, all were read ahead of."""
         now = self._loop.time()
-        self._due = max(self._due, now) + self._every_s
+        self._due = max(self._due, now) + pause
         return self._due - now
 
     def _next(self) -> None:
@@ -97,6 +111,7 @@ class Pace:
         if mine:
             self._held[caller] = mine
         del self._waiting[reading]
-        self._timer = self._loop.call_later(self._every_s, self._next)
-        self._counted()
+        pause = self._pause(reading)
+        self._timer = self._loop.call_later(pause, self._next)
+        self._counted(pause)
         reading.go_on()

@@ -102,6 +102,7 @@ class _Sender:
 
     def __init__(self, caller: str, pace: Pace, read: list[str]) -> None:
         self.caller = caller
+        self.beside_others = False
         self.held = False
         self._pace = pace
         self._read = read
@@ -131,6 +132,23 @@ async def test_one_piece_is_read_at_a_time_and_callers_take_turns() -> None:
     for sender in senders:
         pace.forget(sender)
     assert not len(pace)
+
+
+async def test_pieces_come_slower_beside_somebody_who_asks_something() -> None:
+    read: list[str] = []
+    pace = Pace(0.0, at_once=0, beside_s=10 * PATIENCE_S)
+    sender = _Sender("evil", pace, read)
+    pace.took(sender)
+    async with asyncio.timeout(PATIENCE_S):
+        while len(read) < 5:
+            await asyncio.sleep(0)
+            assert len(pace) == 1
+    sender.beside_others = True
+    so_far = len(read)
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert len(read) <= so_far + 1  # the one that was due already
+    pace.forget(sender)
 
 
 async def test_a_large_body_by_itself_is_read_without_a_pause() -> None:

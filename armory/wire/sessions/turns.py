@@ -55,15 +55,21 @@ class Account:
             to.
     """
 
-    __slots__ = ("_now", "clock", "free_at", "key", "since", "turn")
+    __slots__ = ("_now", "_shares", "clock", "free_at", "key", "since", "turn")
 
-    def __init__(self, key: str, now: Callable[[], float]) -> None:
-        self._now = now
+    def __init__(self, key: str, shares: Shares) -> None:
+        self._now = shares.clock
+        self._shares = shares
         self.key = key
         self.free_at = 0.0
         self.clock = self._now
         self.since = -math.inf
         self.turn = asyncio.Lock()
+
+    @property
+    def beside_others(self) -> bool:
+        """Whether somebody else asked something lately."""
+        return self._shares.beside_others(self, self._now())
 
     def spend(self, took: float) -> None:
         """A step of one of its requests took so many seconds of the event loop."""
@@ -92,12 +98,12 @@ class Shares:
     """
 
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
-        self._clock = clock
+        self.clock = clock
         self._under_way: dict[str, int] = {}
         self._turns = OneATurn()
         self._accounts: dict[str, Account] = {}
         self._kept = KEPT
-        self._refused = Account("", clock)
+        self._refused = Account("", self)
         self._last = ""
         self._last_at = self._other_at = -math.inf
 
@@ -107,12 +113,12 @@ class Shares:
         if found is None:
             if len(self._accounts) >= self._kept:
                 self._forget()
-            found = self._accounts[caller] = Account(caller, self._clock)
+            found = self._accounts[caller] = Account(caller, self)
         return found
 
     def _forget(self) -> None:
         """Let go of those that have used nothing lately."""
-        since = self._clock() - RECENT_S
+        since = self.clock() - RECENT_S
         used = {key: one for key, one in self._accounts.items() if one.free_at > since}
         self._accounts, self._kept = used, max(KEPT, 2 * len(used))
 
@@ -127,7 +133,7 @@ class Shares:
         """A request begins; whether it has to await `turn` first. `leave` follows in any case."""
         before = self._under_way.get(caller, 0)
         self._under_way[caller] = before + 1
-        now = self._clock()
+        now = self.clock()
         if caller != self._last:
             self._last, self._other_at = caller, self._last_at
         self._last_at = now
@@ -137,12 +143,16 @@ class Shares:
 
     async def paid_off(self, account: Account) -> None:
         """Wait, beside others, until what the caller used of the loop is paid off."""
-        if self._over(account, self._clock()):
+        if self._over(account, self.clock()):
             await self._until_free(account)
 
-    def _over(self, account: Account, now: float) -> bool:
+    def beside_others(self, account: Account, now: float) -> bool:
+        """Whether, by `clock`, somebody but the account's caller asked something lately."""
         others_at = self._other_at if account.key == self._last else self._last_at
-        return now - others_at < RECENT_S and account.seems_over(now)
+        return now - others_at < RECENT_S
+
+    def _over(self, account: Account, now: float) -> bool:
+        return self.beside_others(account, now) and account.seems_over(now)
 
     async def turn(self, caller: str, account: Account | None = None) -> None:
         """Wait until it may begin: in a turn in which no other such request of the caller does."""
@@ -153,7 +163,7 @@ class Shares:
 
     async def _until_free(self, account: Account) -> None:
         async with account.turn:
-            left = account.free_at - self._clock()
+            left = account.free_at - self.clock()
             await asyncio.sleep(min(max(left, 0.0), LONGEST_S))
 
     def leave(self, caller: str) -> None:
