@@ -136,7 +136,7 @@ async def test_one_piece_is_read_at_a_time_and_callers_take_turns() -> None:
 
 async def test_pieces_come_slower_beside_somebody_who_asks_something() -> None:
     read: list[str] = []
-    pace = Pace(0.0, at_once=0, beside_s=10 * PATIENCE_S)
+    pace = Pace(0.001, at_once=0, beside_s=10 * PATIENCE_S)
     sender = _Sender("evil", pace, read)
     pace.took(sender)
     async with asyncio.timeout(PATIENCE_S):
