@@ -49,6 +49,7 @@ HTTP = ("aiohttp", "httptools")
 ARRAYS = ("numpy", "armory.retrieval.features")
 LOG = ("structlog", "rich.traceback", "pygments")
 MODELS = ("pydantic", "armory.config.model")
+FOLDERS = ("platformdirs",)  # $ARMORY_HOME says which
 GATEWAY = (
     "aiohttp.web",
     "armory.agent.loop",
@@ -67,6 +68,7 @@ REMOTE = (
 )
 LISTING = (
     "asyncio",
+    *FOLDERS,
     "armory.accounts.service",
     "armory.storage.database",
     *LOG,
@@ -107,7 +109,7 @@ def loaded(arguments: tuple[str, ...], folder: Path, program: str = PROGRAM) -> 
         (
             ("validate",),
             "armory.config.model",
-            ("asyncio", *LOG, *ARRAYS, *SDKS, *HTTP, *DATABASE, *GATEWAY),
+            ("asyncio", *FOLDERS, *LOG, *ARRAYS, *SDKS, *HTTP, *DATABASE, *GATEWAY),
         ),
         (
             ("status", "--url", "http://127.0.0.1:1"),
