@@ -11,13 +11,12 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from typing import Any
 
 import msgspec
 from sqlalchemy import insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from armory.accounts.listings import ApiKey, keys_listed
 from armory.accounts.names import check_name
 from armory.accounts.users import ENDED, KEY
 from armory.domain.principal import Principal
@@ -36,29 +35,6 @@ _FORM = re.compile(rf"{PREFIX}[A-Za-z0-9_-]{{{_SECRET_CHARS}}}")
 _SHOWN_CHARS = 12
 _SCOPE = re.compile(r"[A-Za-z0-9_.:/*-]{1,64}")
 _REFUSED = "the API key is not valid: unknown, revoked or expired"
-
-
-@dataclass(frozen=True, slots=True)
-class ApiKey:
-    """What is known of a key; never the key itself.
-
-    Attributes:
-        id: what it is revoked by.
-        name: for people.
-        user: whose it is; None for a service key, which no packs narrow.
-        prefix: its first characters, to recognise it by.
-        scopes: what it grants.
-        created_at_ms, expires_at_ms, revoked_at_ms: milliseconds since 1970, None: never.
-    """
-
-    id: str
-    name: str
-    user: str | None
-    prefix: str
-    scopes: tuple[str, ...]
-    created_at_ms: int
-    expires_at_ms: int | None = None
-    revoked_at_ms: int | None = None
 
 
 class _Known(msgspec.Struct, frozen=True):
@@ -148,12 +124,9 @@ class ApiKeys:
 
     async def list(self, user: str | None = None, *, limit: int = 1_000) -> list[ApiKey]:
         """Keys, newest first: of one user, or all."""
-        statement = select(*_COLUMNS).order_by(api_keys.c.created_at_ms.desc(), api_keys.c.id)
-        if user is not None:
-            statement = statement.where(api_keys.c.user_id == user)
-        async with self._database.read() as connection:
-            rows = (await connection.execute(statement.limit(limit))).all()
-        return [_key(row) for row in rows]
+        listing = keys_listed(user, limit=limit)
+        rows = await self._database.rows(listing.sql, listing.values)
+        return [listing.row(*row) for row in rows]
 
     async def revoke(self, key_id: str, *, user: str | None = None) -> bool:
         """End a key everywhere; whether there was such a key (of `user`, when given)."""
@@ -216,20 +189,3 @@ class ApiKeys:
 def digest_of(text: str) -> str:
     """SHA-256 (hex) of a key: enough for 256 random bits, which no dictionary holds."""
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-_COLUMNS = (
-    api_keys.c.id,
-    api_keys.c.name,
-    api_keys.c.user_id,
-    api_keys.c.prefix,
-    api_keys.c.scopes,
-    api_keys.c.created_at_ms,
-    api_keys.c.expires_at_ms,
-    api_keys.c.revoked_at_ms,
-)
-
-
-def _key(row: Any) -> ApiKey:
-    key_id, name, user, prefix, scopes, *times = row
-    return ApiKey(key_id, name, user, prefix, tuple(scopes), *times)

@@ -6,11 +6,11 @@ Owns: making, finding, deactivating and deleting users. Never imports the surfac
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from sqlalchemy import delete, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
+from armory.accounts.listings import User, users_listed
 from armory.accounts.names import AlreadyExists, check_name
 from armory.errors import InvalidRequest
 from armory.storage.changes import LEARNED_USES, ChangeFeed, Transaction
@@ -23,23 +23,6 @@ USER = "user"
 KEY = "key"
 ENDED = "ended"
 """Topic of keys, by id, whose sessions and streams end."""
-
-
-@dataclass(frozen=True, slots=True)
-class User:
-    """One user.
-
-    Attributes:
-        id: as API keys, JWTs and configuration name the user.
-        plan: name of the plan, see `accounts.plans`.
-        is_active: an inactive user's credentials are refused.
-        created_at_ms: milliseconds since 1970.
-    """
-
-    id: str
-    plan: str
-    is_active: bool
-    created_at_ms: int
 
 
 class Users:
@@ -98,9 +81,9 @@ class Users:
 
     async def list(self, *, after: str = "", limit: int = 1_000) -> list[User]:
         """Users by id, those after `after`."""
-        async with self._database.read() as connection:
-            statement = select(users).where(users.c.id > after).order_by(users.c.id).limit(limit)
-            return [User(*row) for row in await connection.execute(statement)]
+        listing = users_listed(after=after, limit=limit)
+        rows = await self._database.rows(listing.sql, listing.values)
+        return [listing.row(*row) for row in rows]
 
     async def change(
         self, user_id: str, *, plan: str | None = None, is_active: bool | None = None

@@ -148,6 +148,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     # Before NumPy loads: its threads spin for each other, which costs a busy machine 2x the CPU
     # and 10x the time of a search; searches run side by side in threads of their own instead.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    # Before pydantic loads: it would read what every installed distribution declares, for plugins.
+    os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")
     # What a command imports is no garbage: to look for some among it, on the way and once more at
     # the end of the process, takes a fifth of the CPU of a short command.
     gc.set_threshold(_YOUNG, *gc.get_threshold()[1:])

@@ -9,8 +9,6 @@ import os
 from collections.abc import Mapping
 from pathlib import Path as File
 
-import platformdirs
-
 from armory.errors import ConfigError
 
 FILE_NAME = "armory.yaml"
@@ -19,7 +17,11 @@ FILE_NAME = "armory.yaml"
 def armory_home(environ: Mapping[str, str] | None = None) -> File:
     """`$ARMORY_HOME`, else the platform's folder for user data."""
     chosen = (os.environ if environ is None else environ).get("ARMORY_HOME")
-    return File(chosen) if chosen else File(platformdirs.user_data_dir("armory", appauthor=False))
+    if chosen:
+        return File(chosen)
+    import platformdirs  # only where nobody says the folder
+
+    return File(platformdirs.user_data_dir("armory", appauthor=False))
 
 
 def find_config(given: str | None, environ: Mapping[str, str] | None = None) -> File:

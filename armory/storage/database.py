@@ -10,13 +10,13 @@ import asyncio
 import importlib.util
 import sqlite3
 import time
-from collections.abc import AsyncGenerator, Generator
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import BigInteger, ColumnElement, cast, create_engine, event, extract, func, text
-from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.engine import URL, Connection, Engine, Row, make_url
 from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 from sqlalchemy.sql import Insert
 from sqlalchemy.sql.schema import Table
@@ -24,7 +24,7 @@ from sqlalchemy.sql.schema import Table
 from armory.errors import BackendError, ConfigError
 from armory.logger import Logger
 from armory.storage.connection import AsyncConnection, connected, dispose, transaction
-from armory.storage.private import mend_file, private_file
+from armory.storage.private import mend_database, private_file
 from armory.storage.schema import bring_up_to_date
 
 _log = Logger(__name__)
@@ -104,8 +104,7 @@ class Database:
                 file = self._file
                 file.parent.mkdir(parents=True, exist_ok=True)
                 private_file(file)
-                for suffix in ("-wal", "-shm"):
-                    mend_file(file.with_name(file.name + suffix))
+                mend_database(file)
         async with self.write() as connection:
             if self.dialect == "postgresql":  # replicas that start together take turns
                 await connection.execute(
@@ -157,6 +156,19 @@ class Database:
         with self._translated(), self._used():
             async with connected(self._engine) as connection:
                 yield connection
+
+    async def rows(self, sql: str, values: Mapping[str, Any]) -> Sequence[Row[Any]]:
+        """The rows of one query that stands as text, its columns as the driver gives them.
+
+        Args:
+            sql: of both dialects, with parameters such as `:limit`.
+            values: of the parameters.
+
+        Raises:
+            BackendError: the database failed.
+        """
+        async with self.read() as connection:
+            return (await connection.execute(text(sql), values)).all()
 
     @asynccontextmanager
     async def write(self) -> AsyncGenerator[AsyncConnection]:

@@ -51,6 +51,12 @@ def mend_file(path: Path) -> None:
         _mend(path, _FILE)
 
 
+def mend_database(file: Path) -> None:
+    """Mend a file of SQLite and what stands beside it while it is used."""
+    for suffix in ("", "-wal", "-shm"):
+        mend_file(file.with_name(file.name + suffix))
+
+
 def _mend(path: Path, mode: int) -> None:
     found = path.stat()
     wide = stat.S_IMODE(found.st_mode) & 0o077

@@ -6,20 +6,12 @@ that an earlier Armory wrote. Never opens a connection.
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from sqlalchemy import inspect, text
 from sqlalchemy.engine import Connection
 
 from armory.errors import ConfigError
+from armory.storage.revision import MIGRATIONS, newest
 from armory.storage.tables import metadata
-
-_MIGRATIONS = Path(__file__).parent / "migrations"
-
-
-def newest() -> str:
-    """The revision that this Armory works with: the number of its last migration."""
-    return max(path.name for path in (_MIGRATIONS / "versions").glob("v[0-9]*.py"))[1:5]
 
 
 def bring_up_to_date(connection: Connection) -> tuple[str | None, str | None]:
@@ -71,7 +63,7 @@ def upgrade(connection: Connection) -> None:
     from alembic.script import ScriptDirectory
 
     config = Config()
-    config.set_main_option("script_location", str(_MIGRATIONS))
+    config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["connection"] = connection
     script = ScriptDirectory.from_config(config)
     before = MigrationContext.configure(connection).get_current_revision()

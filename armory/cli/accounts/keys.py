@@ -6,16 +6,19 @@ Owns: the commands. A key's text is printed once, on standard output, and kept n
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 from rich.markup import escape
 
-from armory.accounts.keys import ApiKey
-from armory.accounts.service import Accounts
-from armory.cli.accounts.opening import NotThere, expiry_ms, shown_time, with_accounts
+from armory.accounts.listings import ApiKey, keys_listed
+from armory.cli.accounts.opening import NotThere, expiry_ms, listed, shown_time, with_accounts
 from armory.cli.options import config_option, json_option, loaded_config
 from armory.cli.output import columns, out, print_json, say_notice
 from armory.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from armory.accounts.service import Accounts
 
 
 @click.group()
@@ -65,7 +68,7 @@ def create(
 @json_option
 def list_keys(user: str | None, config: str | None, as_json: bool) -> None:
     """List keys, newest first."""
-    found = with_accounts(config, lambda accounts: accounts.keys.list(user))
+    found = listed(config, keys_listed(user))
     if as_json:
         print_json([asdict(key) for key in found])
         return

@@ -5,17 +5,20 @@ Owns: opening and closing, and reading times. Never imports a web framework.
 
 from __future__ import annotations
 
-import asyncio
 import re
 import time
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from armory.accounts.service import Accounts
 from armory.cli.options import loaded_config
 from armory.errors import ArmoryError, InvalidRequest
-from armory.runtime.blocks.accounts import make_accounts
+from armory.storage.straight import straight_rows
+
+if TYPE_CHECKING:
+    from armory.accounts.listings import Listing
+    from armory.accounts.service import Accounts
+    from armory.config import Loaded
 
 T = TypeVar("T")
 _SPAN = re.compile(r"(\d{1,6})([mhdw])")
@@ -34,9 +37,29 @@ def with_accounts(config: str | None, work: Callable[[Accounts], Awaitable[T]]) 
     Raises:
         ArmoryError: the database cannot be reached, or `work` failed.
     """
+    return _opened(loaded_config(config, quiet=True), work)
+
+
+def listed(config: str | None, listing: Listing[T]) -> list[T]:
+    """What a listing finds in the accounts of the configuration.
+
+    Raises:
+        ArmoryError: the database cannot be reached.
+    """
+    loaded = loaded_config(config, quiet=True)
+    rows = straight_rows(loaded.config.storage.url, listing.sql, listing.values)
+    if rows is None:
+        rows = _opened(loaded, lambda accounts: accounts.database.rows(listing.sql, listing.values))
+    return [listing.row(*row) for row in rows]
+
+
+def _opened(loaded: Loaded, work: Callable[[Accounts], Awaitable[T]]) -> T:
+    import asyncio  # a listing needs neither it nor SQLAlchemy, which is most of a command's CPU
+
+    from armory.runtime.blocks.accounts import make_accounts
 
     async def run() -> T:
-        accounts = make_accounts(loaded_config(config, quiet=True))
+        accounts = make_accounts(loaded)
         try:
             await accounts.open()
             return await work(accounts)

@@ -10,7 +10,8 @@ from dataclasses import asdict
 import click
 from rich.markup import escape
 
-from armory.cli.accounts.opening import NotThere, shown_time, with_accounts
+from armory.accounts.listings import users_listed
+from armory.cli.accounts.opening import NotThere, listed, shown_time, with_accounts
 from armory.cli.options import config_option, json_option
 from armory.cli.output import columns, out, print_json
 
@@ -39,7 +40,7 @@ def create(user_id: str, plan: str | None, config: str | None, as_json: bool) ->
 @json_option
 def list_users(config: str | None, as_json: bool) -> None:
     """List users."""
-    found = with_accounts(config, lambda accounts: accounts.users.list(limit=100_000))
+    found = listed(config, users_listed(limit=100_000))
     if as_json:
         print_json([asdict(user) for user in found])
         return

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
-from armory.accounts.keys import ApiKey
+from armory.accounts.listings import ApiKey
 from armory.errors import AccessDenied
 from armory.web.rest.problems import not_found
 from armory.web.rest.routes import Answer, Reply, RestCall, Route, Shape

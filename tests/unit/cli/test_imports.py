@@ -49,6 +49,7 @@ HTTP = ("aiohttp", "httptools")
 ARRAYS = ("numpy", "armory.retrieval.features")
 LOG = ("structlog", "rich.traceback", "pygments")
 MODELS = ("pydantic", "armory.config.model")
+FOLDERS = ("platformdirs",)  # $ARMORY_HOME says which
 GATEWAY = (
     "aiohttp.web",
     "armory.agent.loop",
@@ -64,6 +65,18 @@ REMOTE = (
     "armory.retrieval.retriever",
     "armory.retrieval.features",
     "armory.accounts.service",
+)
+LISTING = (
+    "asyncio",
+    *FOLDERS,
+    "armory.accounts.service",
+    "armory.storage.database",
+    *LOG,
+    *ARRAYS,
+    *SDKS,
+    *HTTP,
+    *DATABASE,
+    *GATEWAY,
 )
 NOWHERE = ("--url", "http://127.0.0.1:1/mcp")
 
@@ -87,14 +100,16 @@ def loaded(arguments: tuple[str, ...], folder: Path, program: str = PROGRAM) -> 
     ("arguments", "needed", "unwanted"),
     [
         (
-            ("keys", "list"),
+            ("packs", "list"),
             "sqlalchemy",
             ("alembic", "sqlalchemy.orm", *LOG, *ARRAYS, *SDKS, *HTTP, *GATEWAY),
         ),
+        (("keys", "list"), "sqlite3", LISTING),
+        (("users", "list"), "sqlite3", LISTING),
         (
             ("validate",),
             "armory.config.model",
-            ("asyncio", *LOG, *ARRAYS, *SDKS, *HTTP, *DATABASE, *GATEWAY),
+            ("asyncio", *FOLDERS, *LOG, *ARRAYS, *SDKS, *HTTP, *DATABASE, *GATEWAY),
         ),
         (
             ("status", "--url", "http://127.0.0.1:1"),
@@ -105,11 +120,13 @@ def loaded(arguments: tuple[str, ...], folder: Path, program: str = PROGRAM) -> 
         (("call", *NOWHERE, "tool"), "httptools", ("aiohttp", *LOG, *ARRAYS, *MODELS, *REMOTE)),
         (("search", *NOWHERE, "words"), "httptools", ("aiohttp", *LOG, *ARRAYS, *MODELS, *REMOTE)),
     ],
-    ids=["keys", "validate", "status", "tools", "call", "search"],
+    ids=["packs", "keys", "users", "validate", "status", "tools", "call", "search"],
 )
 def test_a_command_loads_only_what_it_needs(
     tmp_path: Path, arguments: tuple[str, ...], needed: str, unwanted: tuple[str, ...]
 ) -> None:
+    if arguments[-1] == "list":
+        loaded(arguments, tmp_path)  # makes the database
     modules = loaded(arguments, tmp_path)
     assert needed in modules
     assert modules.isdisjoint(unwanted), sorted(modules.intersection(unwanted))

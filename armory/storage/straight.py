@@ -1,0 +1,52 @@
+"""Reading an SQLite file with Python's own driver, for a command that reads once and ends.
+
+Owns: which databases can be read so. Imports no SQLAlchemy: to load that takes longer than all the
+rest of such a command.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from armory.storage.private import mend_database
+from armory.storage.revision import newest
+
+_SCHEME = "sqlite:///"
+_TIMEOUT_S = 10.0
+"""How long a read waits for a file that is locked."""
+
+
+def straight_rows(url: str, sql: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]] | None:
+    """The rows of a query.
+
+    Args:
+        url: as `storage.url`.
+        sql: with parameters such as `:limit`.
+        values: of the parameters.
+
+    Returns:
+        None where it takes a `Database`, which also says what is wrong: this is no file of SQLite,
+        there is none yet, it has another schema than this Armory's, or it cannot be read.
+    """
+    file = _file(url)
+    if file is None or not file.is_file():
+        return None
+    try:
+        mend_database(file)
+        address = f"{file.absolute().as_uri()}?mode=rw"  # never makes one
+        with closing(sqlite3.connect(address, timeout=_TIMEOUT_S, uri=True)) as connection:
+            found = connection.execute("SELECT version_num FROM alembic_version").fetchone()
+            return connection.execute(sql, values).fetchall() if found == (newest(),) else None
+    except (sqlite3.Error, OSError):
+        return None
+
+
+def _file(url: str) -> Path | None:
+    name = url.removeprefix(_SCHEME)
+    if not name or name == url or name.startswith(("file:", ":memory:")):
+        return None
+    return None if any(mark in name for mark in "?%") else Path(name)  # SQLAlchemy reads those
