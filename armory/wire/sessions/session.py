@@ -25,6 +25,7 @@ from armory.protocol.methods import CANCELLED, LOGGED, session_answers
 from armory.protocol.rawjson import encode, pack, text_of
 from armory.tasks import Tasks, stop
 from armory.wire.eras.questions import may_ask
+from armory.wire.sessions.running import Running, ended
 from armory.wire.streams import EventStream
 
 DEFAULT_LOG_LEVEL = "info"
@@ -32,6 +33,7 @@ DEFAULT_LOG_LEVEL = "info"
 KEPT_STREAMS = 32
 KEPT_BYTES = 4 << 20
 ASK_TIMEOUT_S = 600.0
+_END_S = 5.0
 GENERAL = "0"
 
 
@@ -67,7 +69,7 @@ class Session:
         self.log_level: str | None = DEFAULT_LOG_LEVEL
         self.revealed: set[str] = set()
         self.general = general or EventStream(GENERAL)
-        self.inflight: dict[bytes, asyncio.Task[None]] = {}
+        self.inflight: dict[bytes, asyncio.Task[None] | Running] = {}
         self.opened = self.used = time.monotonic()
         self.closed = False
         self.channel = SessionChannel(self, self.general, None)
@@ -119,7 +121,7 @@ class Session:
         stream = EventStream(f"{self._count}-{self._salt}")
         self._streams[stream.key] = stream
         if carries:
-            self._carriers = {open for open in self._carriers if not open.closed} | {stream}
+            self._carriers.add(stream)
         return stream
 
     def _read_now(self, wanted: EventStream) -> EventStream:
@@ -132,10 +134,12 @@ class Session:
     def drop_stream(self, stream: EventStream) -> None:
         """The stream's reader got everything in another way."""
         self._streams.pop(stream.key, None)
+        self._carriers.discard(stream)
 
     def keep_within_bounds(self) -> None:
         """Forget the oldest finished streams beyond what is kept for resumption."""
         finished = [stream for stream in self._streams.values() if stream.closed]
+        self._carriers.difference_update(finished)
         size = sum(stream.size_bytes for stream in finished)
         while finished and (len(finished) > KEPT_STREAMS or size > KEPT_BYTES):
             oldest = finished.pop(0)
@@ -199,9 +203,9 @@ class Session:
 
     def cancel(self, id: bytes | None) -> None:
         """Cancel the call in flight of that id, if there is one."""
-        task = self.inflight.get(id) if id is not None else None
-        if task is not None:
-            cancel_soon(task)
+        running = self.inflight.get(id) if id is not None else None
+        if running is not None:
+            cancel_soon(running)
 
     def run(self, errand: Coroutine[Any, Any, None]) -> None:
         """Do something for the client that has no answer; ended with the session."""
@@ -216,13 +220,19 @@ class Session:
             if not future.done():
                 future.set_exception(ClientGone("the session has ended"))
                 future.exception()
-        await stop(*self.inflight.values(), *self._errands, timeout_s=5)
+        every = list(self.inflight.values())
+        in_place = [running for running in every if isinstance(running, Running)]
+        for running in in_place:
+            running.cancel()
+        tasks = (task for task in every if isinstance(task, asyncio.Task))
+        await stop(*tasks, *self._errands, timeout_s=_END_S)
+        await ended(in_place, _END_S)
         self.general.close()
         for stream in self._streams.values():
             stream.close()
 
 
-def cancel_soon(task: asyncio.Task[None]) -> None:
+def cancel_soon(task: asyncio.Task[None] | Running) -> None:
     """Cancel a call, once it has begun: a task that never ran would not clean up after itself."""
     asyncio.get_running_loop().call_soon(task.cancel)
 

@@ -1,0 +1,142 @@
+"""A legacy request that is served in the task of its connection.
+
+Owns: `InPlace`, the answer to such a request: JSON, or an event stream where something comes before
+the result. A task of its own costs a twentieth of a small call, and most calls need none: where
+the client goes, the connection lets the request go on. Never imports the modern checks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from aiohttp import web
+from msgspec import UNSET
+
+from armory.protocol import versions
+from armory.protocol.errors import Malformed
+from armory.protocol.headers import SESSION_HEADER
+from armory.protocol.jsonrpc import Message
+from armory.tasks import start, stop
+from armory.wire.dispatch import Dispatcher
+from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream
+from armory.wire.http.keepalive import KeepaliveTimer
+from armory.wire.messages import encoded, opened, refused
+from armory.wire.requests import session_request
+from armory.wire.sessions.running import Running
+from armory.wire.sessions.session import Session
+from armory.wire.streams import PING, priming, pump
+
+
+def outlives_its_client(admitted: AdmittedRequest) -> bool:
+    """Whether the connection of a request can go on with it without its client."""
+    return hasattr(admitted.request.protocol, "left")
+
+
+class InPlace:
+    """The answer to one request of a session.
+
+    A client that accepts event streams gets one as soon as there is a message, or after some
+    seconds of silence. One that goes can come back for what was said, once it had an event.
+
+    Args:
+        admitted: the request; its client takes JSON.
+        session: whose it is.
+        keepalive: says when it has been silent for long.
+    """
+
+    def __init__(
+        self, admitted: AdmittedRequest, session: Session, keepalive: KeepaliveTimer
+    ) -> None:
+        self._admitted = admitted
+        self._session = session
+        self._keepalive = keepalive
+        self._connection: Any = admitted.request.protocol
+        self._stream = session.open_stream(carries=admitted.takes_sse)
+        self._reader = self._stream.attach()
+        self._pumping: asyncio.Task[web.StreamResponse] | None = None
+        self._gone = False
+
+    async def serve(self, dispatcher: Dispatcher, message: Message) -> web.StreamResponse:
+        """Answer it.
+
+        Raises:
+            ConnectionResetError: the client is gone.
+        """
+        session, stream, key = self._session, self._stream, message.key
+        session.inflight[key] = running = Running()
+        self._connection.left = self._left
+        if self._admitted.takes_sse:
+            stream.told = self._begin
+            self._keepalive.add(self)
+        answer: bytes | None = None
+        try:
+            answer = await self._answered(dispatcher, message)
+        except asyncio.CancelledError:
+            if not running.withdrawn:
+                raise
+        finally:
+            running.end()
+            if session.inflight.get(key) is running:
+                del session.inflight[key]
+            session.touch()
+            self._connection.left = None
+            self._keepalive.drop(self)
+            if answer is not None and (self._gone or self._pumping is not None):
+                stream.put(answer)
+            stream.told = None
+            stream.close()
+        if self._gone:
+            session.keep_within_bounds()
+            raise ConnectionResetError("the client is gone")
+        if self._pumping is not None:
+            session.keep_within_bounds()
+            return await self._pumping
+        session.drop_stream(stream)
+        if answer is None:  # cancelled by the client: there is no answer
+            return web.Response(status=202, headers=dict(self._admitted.extra))
+        return json_answer(self._admitted, answer)
+
+    async def _answered(self, dispatcher: Dispatcher, message: Message) -> bytes:
+        """The message that answers."""
+        admitted, session, key = self._admitted, self._session, message.key
+        before = self._stream if admitted.takes_sse else session.general
+        try:
+            params, meta = opened(message)
+            request = session_request(admitted.caller, session, before, meta, key)
+            method = message.method if message.method is not UNSET else ""
+            return encoded(key, await dispatcher.answer(request, method, params))
+        except Malformed as bad:
+            return refused(key, bad.code, bad.message)
+
+    # -- what comes before the answer ----------------------------------------------------------
+
+    def keep_alive(self) -> None:
+        """As `keepalive.Waiting`: the client has heard nothing for long."""
+        if self._pumping is None and not self._gone:
+            self._begin(PING)
+
+    def _begin(self, first: bytes = b"") -> None:
+        """Let the client have events from now on."""
+        self._stream.told = None
+        self._pumping = start(self._pump(first), "events of a request")
+
+    async def _pump(self, first: bytes) -> web.StreamResponse:
+        admitted, session, stream = self._admitted, self._session, self._stream
+        response = new_stream(admitted, {SESSION_HEADER: session.id})
+        await response.prepare(admitted.request)
+        if session.version >= versions.PRIMING_SINCE:
+            await response.write(priming(stream.event_id(0)))
+        if first:
+            await response.write(first)
+        await pump(response.write, stream, ids=True)
+        await response.write_eof()
+        return response
+
+    def _left(self) -> None:
+        """The client is gone; what is said from now on is kept for when it comes back."""
+        self._gone = True
+        self._stream.told = None
+        self._stream.detach(self._reader)
+        if self._pumping is not None:
+            self._session.run(stop(self._pumping))
