@@ -46,6 +46,9 @@ class Connection(asyncio.BufferedProtocol):
         deadlines: of the exchanges under way.
         on_free: told when another request can go out on it.
         on_closed: told once, when the socket is closed.
+
+    Attributes:
+        loop: the event loop.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         on_closed: Callable[[Connection], None],
     ) -> None:
         self.origin = origin
+        self.loop = asyncio.get_running_loop()
         self._deadlines = deadlines
         self._on_free = on_free
         self._on_closed = on_closed

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 PING = b": ping\n\n"
 KEEPALIVE_S = 15.0
@@ -45,6 +46,33 @@ def parse_event_id(text: str) -> tuple[str, int] | None:
     return stream, int(position)
 
 
+class Outlet(Protocol):
+    """Where messages to a client go: an event stream, or what becomes one with the first of them.
+
+    Attributes:
+        closed: whether no more are taken.
+        reading: whether the client gets them.
+    """
+
+    @property
+    def closed(self) -> bool:
+        """See above."""
+        ...
+
+    @property
+    def reading(self) -> bool:
+        """See above."""
+        ...
+
+    def put(self, data: bytes) -> None:
+        """Append a message."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Append a message, after waiting for a reader that is behind."""
+        ...
+
+
 class EventStream:
     """Messages in order, read by at most one reader at a time, kept for a while for the next.
 
@@ -53,9 +81,6 @@ class EventStream:
         keep_events: most messages kept for a reader that comes back.
         keep_bytes: most bytes kept for it; 0 keeps nothing that was read.
         backlog: how many unread messages make a writer wait while somebody reads.
-
-    Attributes:
-        told: called when the next message comes, once; None: nobody is.
     """
 
     def __init__(
@@ -73,7 +98,6 @@ class EventStream:
         self._last = 0
         self._read = 0
         self._waiter: asyncio.Future[bool] | None = None
-        self.told: Callable[[], None] | None = None
         self._room: asyncio.Event | None = None  # made by the first writer that has to wait
 
     @property
@@ -104,9 +128,6 @@ class EventStream:
         self._size += len(data)
         if len(self._events) > 1:
             self._make_room()
-        told, self.told = self.told, None
-        if told is not None:
-            told()
         self._wake()
 
     def _make_room(self) -> None:

@@ -25,7 +25,7 @@ from armory.wire.messages import encoded, opened, refused
 from armory.wire.requests import session_request
 from armory.wire.sessions.running import Running
 from armory.wire.sessions.session import Session
-from armory.wire.streams import PING, priming, pump
+from armory.wire.streams import PING, EventStream, priming, pump
 
 
 def outlives_its_client(admitted: AdmittedRequest) -> bool:
@@ -43,19 +43,21 @@ class InPlace:
         admitted: the request; its client takes JSON.
         session: whose it is.
         keepalive: says when it has been silent for long.
+
+    Attributes:
+        closed, reading: as `Outlet`'s.
     """
 
     def __init__(
         self, admitted: AdmittedRequest, session: Session, keepalive: KeepaliveTimer
     ) -> None:
+        self.closed = False
+        self.reading = True
         self._admitted = admitted
         self._session = session
         self._keepalive = keepalive
-        self._connection: Any = admitted.request.protocol
-        self._stream = session.open_stream(carries=admitted.takes_sse)
-        self._reader = self._stream.attach()
+        self._stream: EventStream | None = None
         self._pumping: asyncio.Task[web.StreamResponse] | None = None
-        self._gone = False
 
     async def serve(self, dispatcher: Dispatcher, message: Message) -> web.StreamResponse:
         """Answer it.
@@ -63,11 +65,13 @@ class InPlace:
         Raises:
             ConnectionResetError: the client is gone.
         """
-        session, stream, key = self._session, self._stream, message.key
-        session.inflight[key] = running = Running()
-        self._connection.left = self._left
-        if self._admitted.takes_sse:
-            stream.told = self._begin
+        session, key, request = self._session, message.key, self._admitted.request
+        connection: Any = request.protocol
+        session.inflight[key] = running = Running(request.task)
+        connection.left = self._left
+        takes_events = self._admitted.takes_sse
+        if takes_events:
+            session.carry(self)
             self._keepalive.add(self)
         answer: bytes | None = None
         try:
@@ -80,19 +84,17 @@ class InPlace:
             if session.inflight.get(key) is running:
                 del session.inflight[key]
             session.touch()
-            self._connection.left = None
-            self._keepalive.drop(self)
-            if answer is not None and (self._gone or self._pumping is not None):
-                stream.put(answer)
-            stream.told = None
-            stream.close()
-        if self._gone:
-            session.keep_within_bounds()
+            connection.left = None
+            self.closed = True
+            if takes_events:
+                self._keepalive.drop(self)
+                session.carry_no_more(self)
+            if self._stream is not None:
+                self._end(self._stream, answer)
+        if not self.reading:
             raise ConnectionResetError("the client is gone")
         if self._pumping is not None:
-            session.keep_within_bounds()
             return await self._pumping
-        session.drop_stream(stream)
         if answer is None:  # cancelled by the client: there is no answer
             return web.Response(status=202, headers=dict(self._admitted.extra))
         return json_answer(self._admitted, answer)
@@ -100,7 +102,7 @@ class InPlace:
     async def _answered(self, dispatcher: Dispatcher, message: Message) -> bytes:
         """The message that answers."""
         admitted, session, key = self._admitted, self._session, message.key
-        before = self._stream if admitted.takes_sse else session.general
+        before = self if admitted.takes_sse else session.general
         try:
             params, meta = opened(message)
             request = session_request(admitted.caller, session, before, meta, key)
@@ -111,18 +113,31 @@ class InPlace:
 
     # -- what comes before the answer ----------------------------------------------------------
 
+    def put(self, data: bytes) -> None:
+        """As `Outlet.put`."""
+        self._opened().put(data)
+
+    async def write(self, data: bytes) -> None:
+        """As `Outlet.write`."""
+        await self._opened().write(data)
+
     def keep_alive(self) -> None:
         """As `keepalive.Waiting`: the client has heard nothing for long."""
-        if self._pumping is None and not self._gone:
-            self._begin(PING)
+        if self.reading:
+            self._opened(PING)
 
-    def _begin(self, first: bytes = b"") -> None:
-        """Let the client have events from now on."""
-        self._stream.told = None
-        self._pumping = start(self._pump(first), "events of a request")
+    def _opened(self, first: bytes = b"") -> EventStream:
+        """The stream, which begins with the first message that there is."""
+        stream = self._stream
+        if stream is None:
+            stream = self._stream = self._session.open_stream(carries=False)
+            if self.reading:
+                stream.attach()
+                self._pumping = start(self._pump(stream, first), "events of a request")
+        return stream
 
-    async def _pump(self, first: bytes) -> web.StreamResponse:
-        admitted, session, stream = self._admitted, self._session, self._stream
+    async def _pump(self, stream: EventStream, first: bytes) -> web.StreamResponse:
+        admitted, session = self._admitted, self._session
         response = new_stream(admitted, {SESSION_HEADER: session.id})
         await response.prepare(admitted.request)
         if session.version >= versions.PRIMING_SINCE:
@@ -133,10 +148,16 @@ class InPlace:
         await response.write_eof()
         return response
 
+    def _end(self, stream: EventStream, answer: bytes | None) -> None:
+        if answer is not None:
+            stream.put(answer)
+        stream.close()
+        self._session.keep_within_bounds()
+
     def _left(self) -> None:
         """The client is gone; what is said from now on is kept for when it comes back."""
-        self._gone = True
-        self._stream.told = None
-        self._stream.detach(self._reader)
+        self.reading = False
+        if self._stream is not None:
+            self._stream.detach(self._stream.reader)
         if self._pumping is not None:
             self._session.run(stop(self._pumping))

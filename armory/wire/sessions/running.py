@@ -11,7 +11,10 @@ from collections.abc import Iterable
 
 
 class Running:
-    """A request that the present task serves from now on, until `end`.
+    """A request that a task serves from now on, until `end`.
+
+    Args:
+        task: which goes on afterwards.
 
     Attributes:
         withdrawn: whether it was cancelled.
@@ -19,8 +22,8 @@ class Running:
 
     __slots__ = ("_ended", "_task", "withdrawn")
 
-    def __init__(self) -> None:
-        self._task = asyncio.current_task()
+    def __init__(self, task: asyncio.Task[None]) -> None:
+        self._task: asyncio.Task[None] | None = task
         self._ended: asyncio.Future[None] | None = None
         self.withdrawn = False
 

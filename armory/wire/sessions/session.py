@@ -26,7 +26,7 @@ from armory.protocol.rawjson import encode, pack, text_of
 from armory.tasks import Tasks, stop
 from armory.wire.eras.questions import may_ask
 from armory.wire.sessions.running import Running, ended
-from armory.wire.streams import EventStream
+from armory.wire.streams import EventStream, Outlet
 
 DEFAULT_LOG_LEVEL = "info"
 """Until a client chooses, a server sends what it thinks fit; so does the gateway."""
@@ -83,7 +83,7 @@ class Session:
             answers=session_answers(capabilities),
         )
         self._streams: OrderedDict[str, EventStream] = OrderedDict()
-        self._carriers: set[EventStream] = set()
+        self._carriers: set[Outlet] = set()
         self._questions: dict[bytes, asyncio.Future[Answer]] = {}
         self._errands = Tasks()
         self._count = 0
@@ -121,10 +121,18 @@ class Session:
         stream = EventStream(f"{self._count}-{self._salt}")
         self._streams[stream.key] = stream
         if carries:
-            self._carriers.add(stream)
+            self.carry(stream)
         return stream
 
-    def _read_now(self, wanted: EventStream) -> EventStream:
+    def carry(self, outlet: Outlet) -> None:
+        """What is said to the client may come here, until `carry_no_more`."""
+        self._carriers.add(outlet)
+
+    def carry_no_more(self, outlet: Outlet) -> None:
+        """It is over."""
+        self._carriers.discard(outlet)
+
+    def _read_now(self, wanted: Outlet) -> Outlet:
         """Where the client can be asked: `wanted`, or what it reads where it reads that no more."""
         if not wanted.closed and (wanted.reading or wanted is not self.general):
             return wanted
@@ -160,7 +168,7 @@ class Session:
 
     # -- asking the client -------------------------------------------------------------------
 
-    async def ask(self, stream: EventStream, method: str, params: Params) -> Answer:
+    async def ask(self, stream: Outlet, method: str, params: Params) -> Answer:
         """Put a request to the client on one of its streams, and wait for its response.
 
         Raises:
@@ -246,7 +254,7 @@ class SessionChannel:
 
     __slots__ = ("_session", "_stream", "_token", "capabilities")
 
-    def __init__(self, session: Session, stream: EventStream, token: Raw | None) -> None:
+    def __init__(self, session: Session, stream: Outlet, token: Raw | None) -> None:
         self.capabilities = session.capabilities
         self._session = session
         self._stream = stream
