@@ -22,8 +22,8 @@ from armory.security.expiry import while_valid
 from armory.tasks import spawn, start
 from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream, refusal
 from armory.wire.http.context import EdgeContext
-from armory.wire.http.in_place import InPlace, outlives_its_client
 from armory.wire.http.keepalive import KeepaliveTimer
+from armory.wire.http.lazy_answer import InPlace, outlives_its_client
 from armory.wire.http.replicas import OwnerGone, gone, was_passed
 from armory.wire.messages import encoded, opened, refused
 from armory.wire.requests import session_request
