@@ -34,11 +34,10 @@ class LatencySketch:
     def __len__(self) -> int:
         return round(self._sketch.count) + len(self._waiting)
 
-    def add(self, latency_ms: float) -> None:
-        """Note one latency; a negative one counts as 0."""
-        waiting = self._waiting
-        waiting.append(latency_ms)
-        if len(waiting) >= _WAITING:
+    def add(self, *latencies_ms: float) -> None:
+        """Note latencies; a negative one counts as 0."""
+        self._waiting += latencies_ms
+        if len(self._waiting) >= _WAITING:
             self._settle()
 
     def _settle(self) -> None:

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 _DAY_MS = 86_400_000
 _PENDING_KEPT = 200_000
+_AT_ONCE = 64
+_Call = tuple[str, str, bool, float, int]
+"""User, tool, whether it went well, milliseconds, when."""
 
 
 class UsageStatistics:
@@ -69,32 +72,53 @@ class UsageStatistics:
         self._new_tools: dict[tuple[str, int], Counted] = {}
         self._new_users: dict[tuple[str, str], Counted] = {}
         self._new_servers: dict[tuple[str, int], tuple[int, int]] = {}
-        self._day = (-1, 0)
+        self._waiting: list[_Call] = []
         self.dropped = 0
 
     # -- counting ----------------------------------------------------------------------------
 
     def called(self, user: str, tool: str, *, ok: bool, latency_ms: float) -> None:
         """Count one call. Neither blocks nor raises; what cannot be kept is counted as dropped."""
-        now = self._now_ms()
-        if now // _DAY_MS != self._day[0]:
-            self._day = (now // _DAY_MS, day_of(now))
-        key = (tool, self._day[1])
+        waiting = self._waiting
+        waiting.append((user, tool, ok, latency_ms, self._now_ms()))
+        if len(waiting) >= _AT_ONCE:
+            self._take_in()
+
+    def _take_in(self) -> None:
+        """Count the calls that wait for it, those of one user, tool and day together: each alone
+        costs more.
+        """
+        waiting, self._waiting = self._waiting, []
+        alike: dict[tuple[str, str, int], list[_Call]] = {}
+        for call in waiting:
+            key = (call[0], call[1], call[4] // _DAY_MS)
+            calls = alike.get(key)
+            if calls is None:
+                alike[key] = [call]
+            else:
+                calls.append(call)
+        for (user, tool, _), calls in alike.items():
+            self._count(user, tool, calls)
+
+    def _count(self, user: str, tool: str, calls: list[_Call]) -> None:
+        _, _, successes, latencies, times = zip(*calls, strict=True)
+        uses, succeeded, last = len(calls), sum(successes), times[-1]
+        key = (tool, day_of(last))
         counted = self._new_tools.get(key)
         if counted is None:
             if len(self._new_tools) >= _PENDING_KEPT:  # the database is away for very long
-                self.dropped += 1
+                self.dropped += uses
                 return
             counted = self._new_tools[key] = Counted()
-        _count(counted, now, ok=ok)
-        counted.latency.add(latency_ms)
+        counted.count(uses, succeeded, last)
+        counted.latency.add(*latencies)
         mine = self._new_users.get((user, tool))
         if mine is None:
             if len(self._new_users) >= _PENDING_KEPT:
-                self.dropped += 1
+                self.dropped += uses
                 return
             mine = self._new_users[user, tool] = Counted()
-        _count(mine, now, ok=ok)
+        mine.count(uses, succeeded, last)
 
     def observed(self, up: Mapping[str, bool], elapsed_ms: int) -> None:
         """Note which servers were up over the last `elapsed_ms` milliseconds."""
@@ -110,6 +134,7 @@ class UsageStatistics:
         Raises:
             BackendError: the database failed.
         """
+        self._take_in()
         tools, users, servers = self._new_tools, self._new_users, self._new_servers
         if not (tools or users or servers):
             return
@@ -202,9 +227,3 @@ class UsageStatistics:
                 days = (now - own.last_used_at_ms) / _DAY_MS
                 known[i] = history(own.uses, own.successes, days)
         return UsageArrays(popular, known, performing)
-
-
-def _count(counted: Counted, now_ms: int, *, ok: bool) -> None:
-    counted.uses += 1
-    counted.successes += ok
-    counted.last_used_at_ms = now_ms

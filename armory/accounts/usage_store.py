@@ -31,6 +31,12 @@ class Counted:
     last_used_at_ms: int = 0
     latency: LatencySketch = field(default_factory=LatencySketch)
 
+    def count(self, uses: int, successes: int, last_used_at_ms: int) -> None:
+        """Calls were answered; the last of them then."""
+        self.uses += uses
+        self.successes += successes
+        self.last_used_at_ms = last_used_at_ms
+
     def add(self, other: Counted) -> None:
         """Take over what `other` has counted."""
         self.uses += other.uses

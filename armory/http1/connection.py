@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import cast
 
 import httptools
-from multidict import CIMultiDict
 
 from armory.http1.deadlines import Deadlines
 from armory.http1.large import PIECE_BYTES, large_reads
@@ -47,6 +46,9 @@ class Connection(asyncio.BufferedProtocol):
         deadlines: of the exchanges under way.
         on_free: told when another request can go out on it.
         on_closed: told once, when the socket is closed.
+
+    Attributes:
+        loop: the event loop.
     """
 
     def __init__(
@@ -58,14 +60,14 @@ class Connection(asyncio.BufferedProtocol):
         on_closed: Callable[[Connection], None],
     ) -> None:
         self.origin = origin
+        self.loop = asyncio.get_running_loop()
         self._deadlines = deadlines
         self._on_free = on_free
         self._on_closed = on_closed
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
         self._response: Response | None = None
-        self._fields: list[tuple[str, str]] = []
-        self._fields_size = 0
+        self._fields: list[tuple[bytes, bytes]] = []
         self._silent = 0
         self._paused = False
         self._endless = False
@@ -155,7 +157,7 @@ class Connection(asyncio.BufferedProtocol):
             try:
                 self._parser.feed_data(self._buffer[:nbytes])
                 if self._silent > _MAX_HEADERS:
-                    raise BadAnswer(f"a field of more than {_MAX_HEADERS} bytes")
+                    raise BadAnswer(f"headers of more than {_MAX_HEADERS} bytes")
             except (httptools.HttpParserError, BadAnswer, zlib.error) as error:
                 self._break(BadAnswer(f"not a usable HTTP answer: {error}"))
         elif self._room is not None:
@@ -193,22 +195,17 @@ class Connection(asyncio.BufferedProtocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header field."""
-        self._silent = 0
-        self._fields_size += len(name) + len(value)
-        if self._fields_size > _MAX_HEADERS:
-            raise BadAnswer(f"headers of more than {_MAX_HEADERS} bytes")
-        self._fields.append((name.decode("latin-1"), value.decode("utf-8", "surrogateescape")))
+        self._fields.append((name, value))
 
     def on_headers_complete(self) -> None:
         """Status and headers are there."""
-        fields, self._fields, self._fields_size = self._fields, [], 0
+        fields, self._fields = self._fields, []
         self._silent = 0
         status = self._parser.get_status_code()
         if status < 200 or self._response is None:
             return
-        headers = CIMultiDict(fields)
-        self._endless = "Content-Length" not in headers and "Transfer-Encoding" not in headers
-        self._response.begin(status, headers)
+        self._response.begin(status, fields)
+        self._endless = self._response.endless
 
     def on_body(self, body: bytes) -> None:
         """A part of the body."""

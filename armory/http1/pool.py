@@ -107,7 +107,7 @@ class Connections:
 
     def _freed(self, connection: Connection) -> None:
         """Keep it for the next request."""
-        loop = asyncio.get_running_loop()
+        loop = connection.loop
         connection.idle_since = loop.time()
         self._idle.setdefault(connection.origin, []).append(connection)
         if self._sweep is None:

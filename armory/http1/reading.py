@@ -66,7 +66,7 @@ async def read_body(
 
 async def _read_body(response: Answer, limit_bytes: int, meter: Meter | None) -> bytes | bytearray:
     length = response.content_length
-    if length is not None and "Content-Encoding" not in response.headers:
+    if length is not None and not _encoded(response):
         if length > limit_bytes:
             raise BodyTooLarge(f"its answer of {length} bytes exceeds the limit of {limit_bytes}")
         if meter is not None and length >= COUNTED_BYTES:
@@ -87,6 +87,12 @@ async def _read_body(response: Answer, limit_bytes: int, meter: Meter | None) ->
         if meter is not None and len(body) >= COUNTED_BYTES:
             meter.holds(response, len(body))
     raise BodyTooLarge(f"its answer exceeds the limit of {limit_bytes} bytes")
+
+
+def _encoded(response: Answer) -> bool:
+    if isinstance(response, Response):
+        return response.encoded
+    return "Content-Encoding" in response.headers
 
 
 class EventReader:

@@ -10,6 +10,7 @@ import asyncio
 import zlib
 from collections import deque
 from copy import copy
+from functools import lru_cache
 from typing import Any, Protocol
 
 from multidict import CIMultiDict
@@ -49,12 +50,19 @@ class Source(Protocol):
         ...
 
 
+@lru_cache(maxsize=64)
+def _media_type(value: bytes) -> str:
+    """Without parameters, in lower case."""
+    return value.decode("utf-8", "surrogateescape").partition(";")[0].strip().lower()
+
+
 class Response:
     """One response; its body is read as it arrives. Looks like aiohttp's where both are used.
 
     Attributes:
         status: HTTP status.
-        headers: case-insensitive.
+        endless: whether the body goes on until the connection is closed.
+        encoded: whether the body is compressed, or so it says.
         content_length: as declared, in bytes; None: it is not.
         content: the body's reader, which is this object itself.
     """
@@ -65,12 +73,14 @@ class Response:
         "_deadlines",
         "_eof",
         "_error",
+        "_fields",
+        "_first",
+        "_headers",
         "_inflate",
         "_size",
         "_timeout_s",
         "_waiter",
         "content_length",
-        "headers",
         "status",
     )
 
@@ -79,7 +89,9 @@ class Response:
     ) -> None:
         self.status = 0
         self.content_length: int | None = None
-        self.headers: CIMultiDict[str] = CIMultiDict()
+        self._fields: list[tuple[bytes, bytes]] = []
+        self._first: dict[bytes, bytes] = {}  # of each name in lower case
+        self._headers: CIMultiDict[str] | None = None
         self._connection: Source | None = connection
         self._chunks: deque[bytes] = deque()
         self._size = 0
@@ -98,9 +110,30 @@ class Response:
         return self
 
     @property
+    def headers(self) -> CIMultiDict[str]:
+        """Case-insensitive; made when somebody asks, as hardly anybody does."""
+        headers = self._headers
+        if headers is None:
+            headers = self._headers = CIMultiDict(
+                (name.decode("latin-1"), value.decode("utf-8", "surrogateescape"))
+                for name, value in self._fields
+            )
+        return headers
+
+    @property
+    def endless(self) -> bool:
+        """See above."""
+        return b"content-length" not in self._first and b"transfer-encoding" not in self._first
+
+    @property
+    def encoded(self) -> bool:
+        """See above."""
+        return b"content-encoding" in self._first
+
+    @property
     def content_type(self) -> str:
         """Media type without parameters, in lower case; "" when there is none."""
-        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+        return _media_type(self._first.get(b"content-type", b""))
 
     @property
     def closed(self) -> bool:
@@ -128,19 +161,28 @@ class Response:
             if self._eof:
                 return b""
             await self._wait()
-        data = self._chunks.popleft() if len(self._chunks) == 1 else b"".join(self._chunks)
-        self._chunks.clear()
-        self._size = 0
+        data = self._taken()
         if self._connection is not None:
             self._connection.resume()
         return data
 
+    def _taken(self) -> bytes:
+        """What has arrived and was not read."""
+        chunks, self._size = self._chunks, 0
+        if len(chunks) == 1:
+            return chunks.popleft()
+        data = b"".join(chunks)
+        chunks.clear()
+        return data
+
     async def read(self) -> bytes | bytearray:
         """The whole body. Raises as `readany`."""
+        if self._eof:
+            return self._taken()
         length = self.content_length
         if length is not None and length - self._size >= _STRAIGHT_BYTES:
             source = self._connection
-            plain = self._inflate is None and "Transfer-Encoding" not in self.headers
+            plain = self._inflate is None and b"transfer-encoding" not in self._first
             if plain and source is not None and self._error is None:
                 return await self._read_straight(source, length)
         parts: list[bytes] = []
@@ -208,16 +250,18 @@ class Response:
             self._deadlines.stop(self, self._timeout_s)
             self._timeout_s = None
 
-    def begin(self, status: int, headers: CIMultiDict[str]) -> None:
+    def begin(self, status: int, fields: list[tuple[bytes, bytes]]) -> None:
         """Status and headers are complete."""
         self.status = status
-        self.headers = headers
-        length = headers.get("Content-Length")
+        self._fields = fields
+        self._first = first = {name.lower(): value for name, value in reversed(fields)}
+        length = first.get(b"content-length")
         if length is not None and length.isdigit():
             self.content_length = int(length)
-        coding = headers.get("Content-Encoding", "").strip().lower()
-        if coding in ("gzip", "x-gzip", "deflate"):
-            self._inflate = zlib.decompressobj(wbits=47 if coding != "deflate" else 15)
+        if b"content-encoding" in first:
+            coding = first[b"content-encoding"].strip().lower()
+            if coding in (b"gzip", b"x-gzip", b"deflate"):
+                self._inflate = zlib.decompressobj(wbits=47 if coding != b"deflate" else 15)
         self.wake()
 
     def feed(self, chunk: bytes) -> bool:

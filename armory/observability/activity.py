@@ -7,7 +7,7 @@ switched on. Never imports a transport, never writes anything.
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
@@ -112,25 +112,32 @@ class Activity:
             self._take_in()
 
     def _take_in(self) -> None:
-        """Count the calls that wait for it: in the middle of a call each alone costs more."""
+        """Count the calls that wait for it, those of one caller, tool and minute together: each
+        alone costs more.
+        """
         waiting, self._waiting = self._waiting, []
-        for now, owner, tool, ok, latency_ms, trace, contents in waiting:
-            self._seq += 1
+        alike: dict[tuple[str, str, int], list[float]] = {}
+        failed: Counter[tuple[str, str, int]] = Counter()
+        seq = self._seq
+        for now, owner, tool, ok, ms, trace, contents in waiting:
+            seq += 1
+            at_ms = int(now * 1_000)
             self._entries.append(
-                Entry(
-                    self._seq,
-                    int(now * 1_000),
-                    "call",
-                    owner,
-                    tool,
-                    ok,
-                    latency_ms,
-                    trace=trace,
-                    contents=contents,
-                )
+                Entry(seq, at_ms, "call", owner, tool, ok, ms, trace=trace, contents=contents)
             )
-            self._minutes.call(now, ok, latency_ms)
-            self._parts.call(now, owner, tool, ok, latency_ms)
+            group = (owner, tool, int(now) // MINUTE_S)
+            times = alike.get(group)
+            if times is None:
+                alike[group] = [ms]
+            else:
+                times.append(ms)
+            if not ok:
+                failed[group] += 1
+        self._seq = seq
+        for group, times in alike.items():
+            owner, tool, minute = group
+            self._minutes.calls(minute * MINUTE_S, failed[group], times)
+            self._parts.calls(minute * MINUTE_S, owner, tool, failed[group], times)
 
     def listed(self, principal: Principal, listing: Listing) -> None:
         """One listing or search was answered."""

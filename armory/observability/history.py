@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -40,14 +40,17 @@ class Tally(msgspec.Struct, gc=False):
     saved_tokens: int = 0
     ms: array[float] = msgspec.field(default_factory=_no_times)
 
-    def count_call(self, ok: bool, ms: float, sample: int) -> None:
-        """One call was answered; the latest `sample` of their times are kept."""
-        if len(self.ms) < sample:
-            self.ms.append(ms)
-        else:
-            self.ms[self.calls % sample] = ms
-        self.calls += 1
-        self.errors += not ok
+    def count_calls(self, errors: int, times: Sequence[float], sample: int) -> None:
+        """Calls were answered, so many of them with an error; the latest `sample` of their times
+        are kept.
+        """
+        calls, free = self.calls + len(times), sample - len(self.ms)
+        self.ms.extend(times[:free])
+        late = times[free:][-sample:]
+        for place, ms in enumerate(late, calls - len(late)):
+            self.ms[place % sample] = ms
+        self.calls = calls
+        self.errors += errors
 
     def count_query(self, found: bool, saved_tokens: int) -> None:
         """One listing or search was answered."""
@@ -71,9 +74,9 @@ class Minutes:
     def __init__(self) -> None:
         self._kept: deque[tuple[int, Tally]] = deque(maxlen=DAY_S // MINUTE_S)
 
-    def call(self, now: float, ok: bool, ms: float) -> None:
-        """One call was answered; `now` in seconds since 1970, as everywhere here."""
-        self._at(now).count_call(ok, ms, _OF_ALL)
+    def calls(self, now: float, errors: int, times: Sequence[float]) -> None:
+        """Calls were answered; `now` in seconds since 1970, as everywhere here."""
+        self._at(now).count_calls(errors, times, _OF_ALL)
 
     def query(self, now: float, found: bool, saved_tokens: int) -> None:
         """One listing or search was answered."""
@@ -106,9 +109,9 @@ class Parts:
         self._most = most
         self.whole_from = 0.0
 
-    def call(self, now: float, who: str, tool: str, ok: bool, ms: float) -> None:
-        """One call was answered."""
-        self._at(now, (who, tool)).count_call(ok, ms, _OF_A_PART)
+    def calls(self, now: float, who: str, tool: str, errors: int, times: Sequence[float]) -> None:
+        """Calls of one tool were answered."""
+        self._at(now, (who, tool)).count_calls(errors, times, _OF_A_PART)
 
     def query(self, now: float, who: str, found: bool, saved_tokens: int) -> None:
         """One listing or search was answered."""

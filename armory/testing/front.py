@@ -6,7 +6,6 @@ Owns: `ScriptedPool` (upstreams as functions), `WordRetriever` (search by shared
 
 from __future__ import annotations
 
-import socket
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -29,6 +28,9 @@ from armory.protocol.link import (
 )
 from armory.protocol.versions import Era
 from armory.security.authentication import Authenticator
+from armory.web.app import listen
+from armory.web.binding import bind
+from armory.web.settings import ListenSettings
 from armory.wire.http.edge import HttpEdge
 from armory.wire.http.replicas import ALIVE_S, Replicas, Store
 from armory.wire.http.settings import HttpSettings
@@ -239,20 +241,17 @@ async def serving(
     With a `store` it is one of several replicas that share it; one that has shown no sign of life
     for `alive_s` counts as gone.
     """
-    listener = socket.create_server(("127.0.0.1", 0))
-    url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+    bound = bind("127.0.0.1", 0)
+    url = f"http://127.0.0.1:{bound.port}"
     replicas = Replicas(store, url, alive_s=alive_s) if store is not None else None
     authenticator = authenticator or Authenticator(allow_anonymous=True)
     edge = HttpEdge(gateway, authenticator, settings, replicas=replicas)
     app = web.Application()
     edge.register(app)
-    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
-    await runner.setup()
-    site = web.SockSite(runner, listener)
-    await site.start()
+    listening = await listen(app, bound, settings=ListenSettings(drain_timeout_s=1.0))
     await edge.start()
     try:
         yield url, edge
     finally:
         await edge.close()
-        await runner.cleanup()
+        await listening.close()

@@ -7,6 +7,7 @@ said, nor at other connections.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol
 
@@ -79,11 +80,13 @@ class Connection(Exchanges):
         paced: whether it reads nothing until its turn comes.
         caller: who asked last on it, as whoever serves it says; empty: nobody has.
         arrived: bytes of a large request body that is not understood yet.
+        left: what is called when its client goes before it is answered, where the request is served
+            to its end all the same; None: the request is cancelled.
     """
 
     __slots__ = (
-        "_all", "arrived", "begun", "caller", "held", "mark", "paced", "reserve", "seen", "since",
-        "stalled", "unread",
+        "_all", "arrived", "begun", "caller", "held", "left", "mark", "paced", "reserve", "seen",
+        "since", "stalled", "unread",
     )  # fmt: skip
 
     def __init__(self, owner: Owner, server: Server, **settings: Any) -> None:
@@ -101,6 +104,7 @@ class Connection(Exchanges):
         self.account = None
         self.caller = ""
         self.seen: Any = None
+        self.left: Callable[[], None] | None = None
 
     @property
     def waiting(self) -> bool:
@@ -136,7 +140,14 @@ class Connection(Exchanges):
     def connection_lost(self, exc: BaseException | None) -> None:
         """As asyncio's."""
         self._all.lost(self)
-        self._all.endings.add(partial(super().connection_lost, exc))
+        self._all.endings.add(partial(self._lost, exc))
+
+    def _lost(self, exc: BaseException | None) -> None:
+        left, self.left = self.left, None
+        if left is not None:
+            self._task_handler = None  # which aiohttp would cancel
+            left()
+        super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
         """As asyncio's."""
@@ -173,6 +184,11 @@ class Connection(Exchanges):
         self.paced = False
         if not self._reading_paused and not self._buffer_paused:
             self._resume_transport_reading()
+
+    def resume_reading(self, resume_parser: bool = True) -> None:
+        """As aiohttp's, which after each body that was read parses once more, nothing at all."""
+        if self._reading_paused:
+            super().resume_reading(resume_parser)
 
     def _resume_transport_reading(self) -> None:
         if not self.paced:

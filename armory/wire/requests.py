@@ -17,7 +17,7 @@ from armory.wire.caller import Caller
 from armory.wire.channels import RequestChannel, Write
 from armory.wire.eras.handshakes import capabilities_of
 from armory.wire.sessions.session import Session, SessionChannel
-from armory.wire.streams import EventStream
+from armory.wire.streams import Outlet
 
 
 def modern_request(
@@ -55,7 +55,7 @@ def modern_request(
 def session_request(
     caller: Caller,
     session: Session,
-    stream: EventStream,
+    stream: Outlet,
     meta: Mapping[str, Raw],
     id: bytes = b"",
 ) -> ClientRequest:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 PING = b": ping\n\n"
 KEEPALIVE_S = 15.0
@@ -45,6 +46,33 @@ def parse_event_id(text: str) -> tuple[str, int] | None:
     return stream, int(position)
 
 
+class Outlet(Protocol):
+    """Where messages to a client go: an event stream, or what becomes one with the first of them.
+
+    Attributes:
+        closed: whether no more are taken.
+        reading: whether the client gets them.
+    """
+
+    @property
+    def closed(self) -> bool:
+        """See above."""
+        ...
+
+    @property
+    def reading(self) -> bool:
+        """See above."""
+        ...
+
+    def put(self, data: bytes) -> None:
+        """Append a message."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Append a message, after waiting for a reader that is behind."""
+        ...
+
+
 class EventStream:
     """Messages in order, read by at most one reader at a time, kept for a while for the next.
 
@@ -70,7 +98,7 @@ class EventStream:
         self._last = 0
         self._read = 0
         self._waiter: asyncio.Future[bool] | None = None
-        self._room = asyncio.Event()
+        self._room: asyncio.Event | None = None  # made by the first writer that has to wait
 
     @property
     def last(self) -> int:
@@ -98,7 +126,8 @@ class EventStream:
         self._last += 1
         self._events.append((self._last, data))
         self._size += len(data)
-        self._make_room()
+        if len(self._events) > 1:
+            self._make_room()
         self._wake()
 
     def _make_room(self) -> None:
@@ -114,8 +143,9 @@ class EventStream:
     async def write(self, data: bytes) -> None:
         """Append a message, after waiting for a reader that is behind."""
         while self.reading and not self.closed and self._last - self._read >= self._backlog:
-            self._room.clear()
-            await self._room.wait()
+            room = self._room = self._room or asyncio.Event()
+            room.clear()
+            await room.wait()
         self.put(data)
 
     def _forget(self, position: int) -> None:
@@ -127,7 +157,7 @@ class EventStream:
         """No more messages; readers end after the last one."""
         self.closed = True
         self._wake()
-        self._room.set()
+        self._tell_room()
 
     def attach(self, after: int | None = None) -> int:
         """Become the reader, in place of the one before; gives the reader's number."""
@@ -142,7 +172,7 @@ class EventStream:
         """Stop reading."""
         if self.reader == reader:
             self.reading = False
-            self._room.set()
+            self._tell_room()
 
     async def next(self, reader: int, timeout_s: float | None) -> tuple[int, bytes] | None:
         """The next message for a reader; None when the time passed without one.
@@ -160,7 +190,7 @@ class EventStream:
             for position, data in self._events:
                 if position > self._read:
                     self._read = position
-                    self._room.set()
+                    self._tell_room()
                     if not self._keep_bytes:
                         self._forget(position)
                     return position, data
@@ -185,6 +215,10 @@ class EventStream:
             return await waiter
         finally:
             timer.cancel()
+
+    def _tell_room(self) -> None:
+        if self._room is not None:
+            self._room.set()
 
     def _wake(self) -> None:
         if self._waiter is not None:

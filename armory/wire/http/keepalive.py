@@ -33,12 +33,15 @@ class KeepaliveTimer:
 
     def __init__(self, silence_s: float = KEEPALIVE_S) -> None:
         self._silence_s = silence_s
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._waiting: dict[Waiting, float] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     def add(self, waiting: Waiting) -> None:
         """Keep it alive from now on."""
-        loop = asyncio.get_running_loop()
+        loop = self._loop
+        if loop is None:
+            loop = self._loop = asyncio.get_running_loop()
         self._waiting[waiting] = loop.time()
         if self._timer is None:
             self._timer = loop.call_later(self._silence_s / 3, self._call)

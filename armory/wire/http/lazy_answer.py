@@ -1,24 +1,35 @@
-"""The answer to a modern request: JSON, or an event stream where something comes before the result.
+"""Answers that are JSON, or an event stream where something comes before the result.
 
-Owns: `LazyAnswer`.
+Owns: `LazyAnswer`, to a modern request, and `InPlace`, to a legacy one that is served in the task
+of its connection. A task of its own costs a twentieth of a small call, and most calls need none:
+where the client goes, the connection lets the request go on.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+from typing import Any
 
 from aiohttp import web
+from msgspec import UNSET
 
-from armory.protocol import jsonrpc
+from armory.protocol import jsonrpc, versions
+from armory.protocol.errors import Malformed
+from armory.protocol.headers import SESSION_HEADER
+from armory.protocol.jsonrpc import Message
 from armory.protocol.link import Reply
-from armory.tasks import spawn, start
+from armory.tasks import spawn, start, stop
+from armory.wire.dispatch import Dispatcher
 from armory.wire.errors import status_of
 from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream
 from armory.wire.http.answers import write_event
 from armory.wire.http.keepalive import KeepaliveTimer
-from armory.wire.messages import encoded
-from armory.wire.streams import PING, frame
+from armory.wire.messages import encoded, opened, refused
+from armory.wire.requests import session_request
+from armory.wire.sessions.running import Running
+from armory.wire.sessions.session import Session
+from armory.wire.streams import PING, EventStream, frame, priming, pump
 
 
 class LazyAnswer:
@@ -89,3 +100,138 @@ class LazyAnswer:
         if self._pinging is not None:
             self._pinging.cancel()
             self._pinging = None
+
+
+def outlives_its_client(admitted: AdmittedRequest) -> bool:
+    """Whether the connection of a request can go on with it without its client."""
+    return hasattr(admitted.request.protocol, "left")
+
+
+class InPlace:
+    """The answer to one request of a session.
+
+    A client that accepts event streams gets one as soon as there is a message, or after some
+    seconds of silence. One that goes can come back for what was said, once it had an event.
+
+    Args:
+        admitted: the request; its client takes JSON.
+        session: whose it is.
+        keepalive: says when it has been silent for long.
+
+    Attributes:
+        closed, reading: as `Outlet`'s.
+    """
+
+    def __init__(
+        self, admitted: AdmittedRequest, session: Session, keepalive: KeepaliveTimer
+    ) -> None:
+        self.closed = False
+        self.reading = True
+        self._admitted = admitted
+        self._session = session
+        self._keepalive = keepalive
+        self._stream: EventStream | None = None
+        self._pumping: asyncio.Task[web.StreamResponse] | None = None
+
+    async def serve(self, dispatcher: Dispatcher, message: Message) -> web.StreamResponse:
+        """Answer it.
+
+        Raises:
+            ConnectionResetError: the client is gone.
+        """
+        session, key, request = self._session, message.key, self._admitted.request
+        connection: Any = request.protocol
+        session.inflight[key] = running = Running(request.task)
+        connection.left = self._left
+        takes_events = self._admitted.takes_sse
+        if takes_events:
+            session.carry(self)
+            self._keepalive.add(self)
+        answer: bytes | None = None
+        try:
+            answer = await self._answered(dispatcher, message)
+        except asyncio.CancelledError:
+            if not running.withdrawn:
+                raise
+        finally:
+            running.end()
+            if session.inflight.get(key) is running:
+                del session.inflight[key]
+            session.touch()
+            connection.left = None
+            self.closed = True
+            if takes_events:
+                self._keepalive.drop(self)
+                session.carry_no_more(self)
+            if self._stream is not None:
+                self._end(self._stream, answer)
+        if not self.reading:
+            raise ConnectionResetError("the client is gone")
+        if self._pumping is not None:
+            return await self._pumping
+        if answer is None:  # cancelled by the client: there is no answer
+            return web.Response(status=202, headers=dict(self._admitted.extra))
+        return json_answer(self._admitted, answer)
+
+    async def _answered(self, dispatcher: Dispatcher, message: Message) -> bytes:
+        """The message that answers."""
+        admitted, session, key = self._admitted, self._session, message.key
+        before = self if admitted.takes_sse else session.general
+        try:
+            params, meta = opened(message)
+            request = session_request(admitted.caller, session, before, meta, key)
+            method = message.method if message.method is not UNSET else ""
+            return encoded(key, await dispatcher.answer(request, method, params))
+        except Malformed as bad:
+            return refused(key, bad.code, bad.message)
+
+    # -- what comes before the answer ----------------------------------------------------------
+
+    def put(self, data: bytes) -> None:
+        """As `Outlet.put`."""
+        self._opened().put(data)
+
+    async def write(self, data: bytes) -> None:
+        """As `Outlet.write`."""
+        await self._opened().write(data)
+
+    def keep_alive(self) -> None:
+        """As `keepalive.Waiting`: the client has heard nothing for long."""
+        if self.reading:
+            self._opened(PING)
+
+    def _opened(self, first: bytes = b"") -> EventStream:
+        """The stream, which begins with the first message that there is."""
+        stream = self._stream
+        if stream is None:
+            stream = self._stream = self._session.open_stream(carries=False)
+            if self.reading:
+                stream.attach()
+                self._pumping = start(self._pump(stream, first), "events of a request")
+        return stream
+
+    async def _pump(self, stream: EventStream, first: bytes) -> web.StreamResponse:
+        admitted, session = self._admitted, self._session
+        response = new_stream(admitted, {SESSION_HEADER: session.id})
+        await response.prepare(admitted.request)
+        if session.version >= versions.PRIMING_SINCE:
+            await response.write(priming(stream.event_id(0)))
+        if first:
+            await response.write(first)
+        await pump(response.write, stream, ids=True)
+        await response.write_eof()
+        return response
+
+    def _end(self, stream: EventStream, answer: bytes | None) -> None:
+        if answer is not None:
+            stream.put(answer)
+        stream.close()
+        self._session.keep_within_bounds()
+
+    def _left(self) -> None:
+        """The client is gone; what is said from now on is kept for when it comes back."""
+        self.reading = False
+        if self._stream is not None:
+            self._stream.detach(self._stream.reader)
+        if self._pumping is not None:
+            self._session.run(stop(self._pumping))

@@ -23,6 +23,7 @@ from armory.tasks import spawn, start
 from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream, refusal
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.keepalive import KeepaliveTimer
+from armory.wire.http.lazy_answer import InPlace, outlives_its_client
 from armory.wire.http.replicas import OwnerGone, gone, was_passed
 from armory.wire.messages import encoded, opened, refused
 from armory.wire.requests import session_request
@@ -63,6 +64,9 @@ class LegacyEndpoint:
         if not message.is_request:
             self._edge.sessions.receive(session, message)
             return web.Response(status=202, headers=dict(admitted.extra))
+        if admitted.takes_json and outlives_its_client(admitted):
+            in_place = InPlace(admitted, session, self._edge.keepalive)
+            return await in_place.serve(self._edge.dispatcher, message)
         stream = session.open_stream(carries=admitted.takes_sse)
         self._start(session, stream, message, admitted)
         return await _answer(admitted, session, stream, self._edge.keepalive)

@@ -25,13 +25,15 @@ from armory.protocol.methods import CANCELLED, LOGGED, session_answers
 from armory.protocol.rawjson import encode, pack, text_of
 from armory.tasks import Tasks, stop
 from armory.wire.eras.questions import may_ask
-from armory.wire.streams import EventStream
+from armory.wire.sessions.running import Running, ended
+from armory.wire.streams import EventStream, Outlet
 
 DEFAULT_LOG_LEVEL = "info"
 """Until a client chooses, a server sends what it thinks fit; so does the gateway."""
 KEPT_STREAMS = 32
 KEPT_BYTES = 4 << 20
 ASK_TIMEOUT_S = 600.0
+_END_S = 5.0
 GENERAL = "0"
 
 
@@ -67,7 +69,7 @@ class Session:
         self.log_level: str | None = DEFAULT_LOG_LEVEL
         self.revealed: set[str] = set()
         self.general = general or EventStream(GENERAL)
-        self.inflight: dict[bytes, asyncio.Task[None]] = {}
+        self.inflight: dict[bytes, asyncio.Task[None] | Running] = {}
         self.opened = self.used = time.monotonic()
         self.closed = False
         self.channel = SessionChannel(self, self.general, None)
@@ -81,7 +83,7 @@ class Session:
             answers=session_answers(capabilities),
         )
         self._streams: OrderedDict[str, EventStream] = OrderedDict()
-        self._carriers: set[EventStream] = set()
+        self._carriers: set[Outlet] = set()
         self._questions: dict[bytes, asyncio.Future[Answer]] = {}
         self._errands = Tasks()
         self._count = 0
@@ -119,10 +121,18 @@ class Session:
         stream = EventStream(f"{self._count}-{self._salt}")
         self._streams[stream.key] = stream
         if carries:
-            self._carriers = {open for open in self._carriers if not open.closed} | {stream}
+            self.carry(stream)
         return stream
 
-    def _read_now(self, wanted: EventStream) -> EventStream:
+    def carry(self, outlet: Outlet) -> None:
+        """What is said to the client may come here, until `carry_no_more`."""
+        self._carriers.add(outlet)
+
+    def carry_no_more(self, outlet: Outlet) -> None:
+        """It is over."""
+        self._carriers.discard(outlet)
+
+    def _read_now(self, wanted: Outlet) -> Outlet:
         """Where the client can be asked: `wanted`, or what it reads where it reads that no more."""
         if not wanted.closed and (wanted.reading or wanted is not self.general):
             return wanted
@@ -132,10 +142,12 @@ class Session:
     def drop_stream(self, stream: EventStream) -> None:
         """The stream's reader got everything in another way."""
         self._streams.pop(stream.key, None)
+        self._carriers.discard(stream)
 
     def keep_within_bounds(self) -> None:
         """Forget the oldest finished streams beyond what is kept for resumption."""
         finished = [stream for stream in self._streams.values() if stream.closed]
+        self._carriers.difference_update(finished)
         size = sum(stream.size_bytes for stream in finished)
         while finished and (len(finished) > KEPT_STREAMS or size > KEPT_BYTES):
             oldest = finished.pop(0)
@@ -156,7 +168,7 @@ class Session:
 
     # -- asking the client -------------------------------------------------------------------
 
-    async def ask(self, stream: EventStream, method: str, params: Params) -> Answer:
+    async def ask(self, stream: Outlet, method: str, params: Params) -> Answer:
         """Put a request to the client on one of its streams, and wait for its response.
 
         Raises:
@@ -199,9 +211,9 @@ class Session:
 
     def cancel(self, id: bytes | None) -> None:
         """Cancel the call in flight of that id, if there is one."""
-        task = self.inflight.get(id) if id is not None else None
-        if task is not None:
-            cancel_soon(task)
+        running = self.inflight.get(id) if id is not None else None
+        if running is not None:
+            cancel_soon(running)
 
     def run(self, errand: Coroutine[Any, Any, None]) -> None:
         """Do something for the client that has no answer; ended with the session."""
@@ -216,13 +228,19 @@ class Session:
             if not future.done():
                 future.set_exception(ClientGone("the session has ended"))
                 future.exception()
-        await stop(*self.inflight.values(), *self._errands, timeout_s=5)
+        every = list(self.inflight.values())
+        in_place = [running for running in every if isinstance(running, Running)]
+        for running in in_place:
+            running.cancel()
+        tasks = (task for task in every if isinstance(task, asyncio.Task))
+        await stop(*tasks, *self._errands, timeout_s=_END_S)
+        await ended(in_place, _END_S)
         self.general.close()
         for stream in self._streams.values():
             stream.close()
 
 
-def cancel_soon(task: asyncio.Task[None]) -> None:
+def cancel_soon(task: asyncio.Task[None] | Running) -> None:
     """Cancel a call, once it has begun: a task that never ran would not clean up after itself."""
     asyncio.get_running_loop().call_soon(task.cancel)
 
@@ -236,7 +254,7 @@ class SessionChannel:
 
     __slots__ = ("_session", "_stream", "_token", "capabilities")
 
-    def __init__(self, session: Session, stream: EventStream, token: Raw | None) -> None:
+    def __init__(self, session: Session, stream: Outlet, token: Raw | None) -> None:
         self.capabilities = session.capabilities
         self._session = session
         self._stream = stream

@@ -56,22 +56,26 @@ def test_a_part_is_counted_over_the_whole_day_whatever_else_there_was() -> None:
 def test_parts_beyond_what_is_kept_shorten_the_day_and_say_so() -> None:
     parts = Parts(most=3)
     for now, tool in ((0.0, "a"), (0.0, "b"), (400.0, "a"), (800.0, "a")):
-        parts.call(now, "ann", tool, True, 1.0)
+        parts.calls(now, "ann", tool, 0, [1.0])
     assert parts.whole_from == PART_S
     assert [at for at, _ in parts.since(-1e9, lambda who, tool: True)] == [300, 600]
     for tool in "bcd":
-        parts.call(900.0, "ann", tool, True, 1.0)
+        parts.calls(900.0, "ann", tool, 0, [1.0])
     assert parts.whole_from == 900
-    parts.call(901.0, "ann", "e", True, 1.0)  # more than is kept within one stretch
+    parts.calls(901.0, "ann", "e", 0, [1.0])  # more than is kept within one stretch
     assert parts.whole_from == 901.0
     assert sum(one.calls for _, one in parts.since(0.0, lambda who, tool: True)) == 1
 
 
 def test_times_are_a_sample_of_the_latest() -> None:
     tally = Tally()
-    for ms in range(10):
-        tally.count_call(True, ms, 4)
-    assert (tally.calls, sorted(tally.ms)) == (10, [6.0, 7.0, 8.0, 9.0])
+    tally.count_calls(1, [0.0, 1.0, 2.0], 4)
+    tally.count_calls(0, [3.0, 4.0], 4)
+    assert (tally.calls, tally.errors, sorted(tally.ms)) == (5, 1, [1.0, 2.0, 3.0, 4.0])
+    tally.count_calls(0, [float(ms) for ms in range(5, 15)], 4)
+    assert (tally.calls, sorted(tally.ms)) == (15, [11.0, 12.0, 13.0, 14.0])
+    tally.count_calls(0, [15.0], 4)
+    assert sorted(tally.ms) == [12.0, 13.0, 14.0, 15.0]
 
 
 SECRET = "sk-live-0123456789abcdef"

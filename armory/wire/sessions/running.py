@@ -1,0 +1,56 @@
+"""A request of a session that is served in the task of its client's connection.
+
+Owns: `Running`, by which others cancel it or wait for its end without touching what the task does
+before and after. Never imports a web framework.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+
+
+class Running:
+    """A request that a task serves from now on, until `end`.
+
+    Args:
+        task: which goes on afterwards.
+
+    Attributes:
+        withdrawn: whether it was cancelled.
+    """
+
+    __slots__ = ("_ended", "_task", "withdrawn")
+
+    def __init__(self, task: asyncio.Task[None]) -> None:
+        self._task: asyncio.Task[None] | None = task
+        self._ended: asyncio.Future[None] | None = None
+        self.withdrawn = False
+
+    def cancel(self) -> None:
+        """Cancel it; nothing happens once it has ended."""
+        if self._task is not None and not self.withdrawn:
+            self.withdrawn = True
+            self._task.cancel()
+
+    def end(self) -> None:
+        """It has ended: the task goes on, also where the request was cancelled."""
+        task, self._task = self._task, None
+        if self.withdrawn and task is not None:
+            task.uncancel()
+        if self._ended is not None and not self._ended.done():
+            self._ended.set_result(None)
+
+    def ended(self) -> asyncio.Future[None]:
+        """Is done when it has ended."""
+        if self._ended is None:
+            self._ended = asyncio.get_running_loop().create_future()
+            if self._task is None:
+                self._ended.set_result(None)
+        return self._ended
+
+
+async def ended(every: Iterable[Running], timeout_s: float) -> None:
+    """Wait until all have ended, so many seconds at most."""
+    if waited := [running.ended() for running in every]:
+        await asyncio.wait(waited, timeout=timeout_s)

@@ -1,0 +1,127 @@
+"""Legacy requests in the task of their connection: cancelled, left, and what comes after them."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import aiohttp
+import pytest
+from aiohttp import web
+
+from armory.protocol.link import Call, Owner, Reply
+from armory.testing.clients.raw import LegacyClient
+from armory.testing.front import result
+
+if TYPE_CHECKING:
+    from tests.protocol.conftest import Front
+
+pytestmark = pytest.mark.anyio
+NOW = {"name": "old__now", "arguments": {}}
+
+
+class Held:
+    """An answer that comes when it may."""
+
+    def __init__(self, front: Front) -> None:
+        self.begun, self.may, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.cancelled = False
+        front.pool.upstreams["old"].answer = self.answer
+
+    async def answer(self, call: Call, owner: Owner) -> Reply:
+        del call, owner
+        self.begun.set()
+        try:
+            await self.may.wait()
+        except asyncio.CancelledError:
+            self.cancelled = True
+            raise
+        finally:
+            self.ended.set()
+        return result({"content": []})
+
+
+def one_connection(made: list[int] | None = None) -> aiohttp.ClientSession:
+    """One at a time; each that is made is noted."""
+    trace = aiohttp.TraceConfig()
+
+    async def note(*_: object) -> None:
+        if made is not None:
+            made.append(1)
+
+    trace.on_connection_create_end.append(note)
+    connector = aiohttp.TCPConnector(limit=1)
+    return aiohttp.ClientSession(connector=connector, trace_configs=[trace])
+
+
+def body(id: int) -> dict[str, Any]:
+    return {"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": NOW}
+
+
+async def in_session(http: aiohttp.ClientSession, url: str) -> LegacyClient:
+    client = LegacyClient(url, http, "2025-11-25")
+    await client.initialize({})
+    return client
+
+
+@pytest.mark.parametrize("way", ["notification", "session"])
+async def test_the_connection_of_a_cancelled_request_serves_on(front: Front, way: str) -> None:
+    held, made = Held(front), list[int]()
+    async with one_connection(made) as http:
+        client = await in_session(http, front.url + "/mcp")
+        call = asyncio.ensure_future(client.send(body(1)))
+        await asyncio.wait_for(held.begun.wait(), 5)
+        if way == "notification":
+            cancelled = {"method": "notifications/cancelled", "params": {"requestId": 1}}
+            said = {"jsonrpc": "2.0", **cancelled}
+            async with front.http.post(client.url, json=said, headers=client.headers) as response:
+                assert response.status == 202
+        else:
+            async with front.http.delete(client.url, headers=client.headers) as response:
+                assert response.status == 204
+        assert await asyncio.wait_for(call, 5) == (202, [])
+        assert held.cancelled
+        again = await in_session(http, front.url + "/mcp")
+        assert (await asyncio.wait_for(again.request("ping"), 5))["result"] == {}
+        assert made == [1]
+
+
+async def test_a_client_that_leaves_has_not_cancelled(front: Front) -> None:
+    held = Held(front)
+    http = one_connection()
+    client = await in_session(http, front.url + "/mcp")
+    call = asyncio.ensure_future(client.send(body(1)))
+    await asyncio.wait_for(held.begun.wait(), 5)
+    await http.close()
+    with pytest.raises(aiohttp.ClientError):
+        await call
+    client.http = front.http
+    assert (await client.request("ping"))["result"] == {}  # the end is known by then
+    held.may.set()
+    await asyncio.wait_for(held.ended.wait(), 5)
+    assert not held.cancelled
+
+
+async def test_a_server_that_cancels_whom_nobody_waits_for_serves_in_tasks(front: Front) -> None:
+    held = Held(front)
+    app = web.Application()
+    front.edge.register(app)
+    runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        http = one_connection()
+        client = await in_session(http, f"http://127.0.0.1:{runner.addresses[0][1]}/mcp")
+        call = asyncio.ensure_future(client.send(body(1)))
+        await asyncio.wait_for(held.begun.wait(), 5)
+        await http.close()
+        with pytest.raises(aiohttp.ClientError):
+            await call
+        client.http = front.http
+        assert (await client.request("ping"))["result"] == {}
+        held.may.set()
+        await asyncio.wait_for(held.ended.wait(), 5)
+        assert not held.cancelled
+    finally:
+        await runner.cleanup()
