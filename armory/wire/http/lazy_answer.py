@@ -1,7 +1,7 @@
 """Answers that are JSON, or an event stream where something comes before the result.
 
 Owns: `LazyAnswer`, to a modern request, and `InPlace`, to a legacy one that is served in the task
-of its connection. A task of its own costs a twentieth of a small call, and most calls need none:
+of its connection. A task of its own is part of what a small call costs, and most calls need none:
 where the client goes, the connection lets the request go on.
 """
 
