@@ -26,6 +26,8 @@ class Nobody:
 class Counted:
     """A connection, and what it is told of steps."""
 
+    beside_others = False
+
     def __init__(self, step_s: float) -> None:
         self.account: Counted | None = self
         self.steps: list[float] = []
