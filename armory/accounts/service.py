@@ -19,7 +19,7 @@ from armory.accounts.quotas import Quota, Quotas
 from armory.accounts.registry import ToolRegistry
 from armory.accounts.scopes import PackScopes
 from armory.accounts.settings import AccountSettings
-from armory.accounts.usage_statistics import UsageStatistics
+from armory.accounts.usage.statistics import UsageStatistics
 from armory.accounts.users import Users
 from armory.domain.principal import Principal
 from armory.domain.results import Exchanged, Listing

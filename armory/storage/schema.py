@@ -10,7 +10,7 @@ from sqlalchemy import inspect, text
 from sqlalchemy.engine import Connection
 
 from armory.errors import ConfigError
-from armory.storage.revision import MIGRATIONS, newest
+from armory.storage.straight import MIGRATIONS, newest
 from armory.storage.tables import metadata
 
 

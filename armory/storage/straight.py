@@ -1,7 +1,7 @@
 """Reading an SQLite file with Python's own driver, for a command that reads once and ends.
 
-Owns: which databases can be read so. Imports no SQLAlchemy: to load that takes longer than all the
-rest of such a command.
+Owns: which databases can be read so, and the number of the schema that this Armory works with.
+Imports no SQLAlchemy: to load that takes longer than all the rest of such a command.
 """
 
 from __future__ import annotations
@@ -13,11 +13,16 @@ from pathlib import Path
 from typing import Any
 
 from armory.storage.private import mend_database
-from armory.storage.revision import newest
 
+MIGRATIONS = Path(__file__).parent / "migrations"
 _SCHEME = "sqlite:///"
 _TIMEOUT_S = 10.0
 """How long a read waits for a file that is locked."""
+
+
+def newest() -> str:
+    """The revision that this Armory works with: the number of its last migration."""
+    return max(path.name for path in (MIGRATIONS / "versions").glob("v[0-9]*.py"))[1:5]
 
 
 def straight_rows(url: str, sql: str, values: Mapping[str, Any]) -> list[tuple[Any, ...]] | None:

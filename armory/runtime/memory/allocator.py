@@ -21,9 +21,9 @@ TOP_BYTES = 4 << 20
 FREE_BYTES = 24 << 20
 """From so much on what is free between what is in use is given back, if as much memory came since
 that was done last."""
-LOADED_BYTES = 12 << 20
+LOADED_BYTES, AGAIN_BYTES = 12 << 20, 18 << 20
 """Where so much came of files, what is mapped of them is let go of: libraries that were loaded.
-Twice as much from then on, as with a model and its first catalogue: what is in use comes back."""
+More from then on, as with a model that loads later: what is in use, some 8 MB, comes back."""
 IDLE_SHARE = 0.25
 """Less of a core than that within one look, and what was loading, or embedding, is done."""
 LOOK_S = 2.0
@@ -79,7 +79,7 @@ async def keep_small() -> None:
         idle = time.process_time() - used < IDLE_SHARE * (time.monotonic() - began)
         if idle and file_bytes() - kept >= loaded:
             await asyncio.to_thread(let_go)
-            kept, loaded = file_bytes(), 2 * LOADED_BYTES
+            kept, loaded = file_bytes(), AGAIN_BYTES
         least = min(least, now := resident_bytes())
         if now - least >= FREE_BYTES and free_bytes() >= FREE_BYTES:
             await asyncio.to_thread(give_back)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armory.accounts.sketch import LatencySketch
+from armory.accounts.usage.sketch import LatencySketch
 
 LATENCIES = st.lists(st.floats(0.0, 1e6, allow_nan=False), min_size=1, max_size=200)
 

@@ -15,8 +15,8 @@ from sqlalchemy import Connection, inspect, text
 
 from armory.errors import BackendError, ConfigError
 from armory.storage.database import Database, driver_url
-from armory.storage.revision import newest
 from armory.storage.schema import upgrade
+from armory.storage.straight import newest
 from armory.storage.tables import metadata
 
 pytestmark = pytest.mark.anyio

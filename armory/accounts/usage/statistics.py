@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from armory.accounts.usage_store import (
+from armory.accounts.usage.store import (
     Counted,
     ToolStatistics,
     UsageStore,

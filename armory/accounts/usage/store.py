@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import bindparam, case, delete, func, select, tuple_, update
 
-from armory.accounts.sketch import LatencySketch
+from armory.accounts.usage.sketch import LatencySketch
 from armory.storage.connection import AsyncConnection
 from armory.storage.database import Database
 from armory.storage.tables import server_days, tool_days, user_tools

@@ -1,0 +1,1 @@
+"""How often tools are called, by whom and how well: counted, kept, summed up."""
