@@ -91,7 +91,19 @@ class PackScopes:
         return await self._flights.do(user, lambda: self._load(user))
 
     async def _load(self, user: str) -> _Loaded:
-        generation = self._generation.get(user, 0)
+        """What is there now: read again where a change was told of meanwhile."""
+        while True:
+            generation = self._generation.get(user, 0)
+            loaded = await self._read(user)
+            if generation == self._generation.get(user, 0):
+                break
+        before, self._loaded[user] = self._loaded.get(user), loaded
+        if before is not None and (before.view, before.packs) != (loaded.view, loaded.packs):
+            for told in self._observers:
+                told(user)
+        return loaded
+
+    async def _read(self, user: str) -> _Loaded:
         async with self._database.read() as connection:
             found = select(users.c.is_active).where(users.c.id == user)
             is_active = (await connection.execute(found)).scalar()
@@ -107,13 +119,7 @@ class PackScopes:
             servers.union(*(pack.servers for pack in named)),
             tools.union(*(pack.tools for pack in named)),
         )
-        loaded = _Loaded(view, named, is_active is not False)
-        if generation == self._generation.get(user, 0):
-            before, self._loaded[user] = self._loaded.get(user), loaded
-            if before is not None and (before.view, before.packs) != (view, named):
-                for told in self._observers:
-                    told(user)
-        return loaded
+        return _Loaded(view, named, is_active is not False)
 
     async def _named(
         self, connection: AsyncConnection, ids: Sequence[str]

@@ -49,3 +49,30 @@ async def test_news_of_an_older_change_does_not_delay_a_newer_one(tmp_path: Path
         await asyncio.gather(*older)
     finally:
         await database.close()
+
+
+@pytest.mark.anyio
+async def test_a_user_is_admitted_with_what_changed_while_it_was_read(tmp_path: Path) -> None:
+    database = Database(f"sqlite:///{tmp_path / 'a.db'}")
+    await database.open()
+    try:
+        feed = ChangeFeed(database, MemoryCache())
+        users = Users(database, feed, default_plan="free")
+        packs, scopes = Packs(database, feed, users), PackScopes(database, feed)
+        usual = scopes._read  # pyright: ignore[reportPrivateUsage]
+        times: list[str] = []
+
+        async def read(user: str) -> object:
+            """A server is installed once the first look at the database is over."""
+            found = await usual(user)
+            times.append(user)
+            if len(times) == 1:
+                await packs.install(user, [("server", "mail")])
+            return found
+
+        scopes._read = read  # pyright: ignore
+        async with asyncio.timeout(20):
+            await scopes.admit(Principal("ann", "ann"))
+        assert scopes.view_of("ann").servers == {"mail"}
+    finally:
+        await database.close()
