@@ -50,6 +50,10 @@ class Source(Protocol):
         ...
 
 
+_MEDIA_TYPE_BYTES = 256
+"""As many as a media type has at most (RFC 6838 §4.2); so large the cached ones are."""
+
+
 @lru_cache(maxsize=64)
 def _media_type(value: bytes) -> str:
     """Without parameters, in lower case."""
@@ -133,7 +137,7 @@ class Response:
     @property
     def content_type(self) -> str:
         """Media type without parameters, in lower case; "" when there is none."""
-        return _media_type(self._first.get(b"content-type", b""))
+        return _media_type(self._first.get(b"content-type", b"")[:_MEDIA_TYPE_BYTES])
 
     @property
     def closed(self) -> bool:
