@@ -153,15 +153,12 @@ class PackScopes:
         return self._same.setdefault(key, PackView(key, servers, tools))
 
     async def _user_changed(self, user: str) -> None:
-        mine = self._generation[user] = self._generation.get(user, 0) + 1
+        self._generation[user] = self._generation.get(user, 0) + 1
         self._flights.forget(user)
         if user not in self._loaded:
             return
         try:
             await self._refresh(user)
-            while mine != self._generation[user]:  # told again meanwhile: that load counts
-                mine = self._generation[user]
-                await self._refresh(user)
         except BackendError as error:  # asked again before the next request of this user
             self._loaded.pop(user, None)
             _log.warning("packs_not_reloaded", error=error.message)

@@ -7,7 +7,7 @@ switched on. Never imports a transport, never writes anything.
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator
 from typing import Literal, NamedTuple
 
@@ -116,7 +116,7 @@ class Activity:
         alone costs more.
         """
         waiting, self._waiting = self._waiting, []
-        alike: dict[tuple[str, str, int], list[float]] = {}
+        alike: dict[tuple[str, str, int], list[float]] = defaultdict(list)
         failed: Counter[tuple[str, str, int]] = Counter()
         seq = self._seq
         for now, owner, tool, ok, ms, trace, contents in waiting:
@@ -126,11 +126,7 @@ class Activity:
                 Entry(seq, at_ms, "call", owner, tool, ok, ms, trace=trace, contents=contents)
             )
             group = (owner, tool, int(now) // MINUTE_S)
-            times = alike.get(group)
-            if times is None:
-                alike[group] = [ms]
-            else:
-                times.append(ms)
+            alike[group].append(ms)
             if not ok:
                 failed[group] += 1
         self._seq = seq

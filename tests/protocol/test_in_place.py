@@ -64,6 +64,23 @@ async def in_session(http: aiohttp.ClientSession, url: str) -> LegacyClient:
     return client
 
 
+async def shows_that_leaving_is_not_cancelling(front: Front, url: str) -> None:
+    """A client leaves a call that is under way, which goes on to its end."""
+    held = Held(front)
+    http = one_connection()
+    client = await in_session(http, url)
+    call = asyncio.ensure_future(client.send(body(1)))
+    await asyncio.wait_for(held.begun.wait(), 5)
+    await http.close()
+    with pytest.raises(aiohttp.ClientError):
+        await call
+    client.http = front.http
+    assert (await client.request("ping"))["result"] == {}  # the end is known by then
+    held.may.set()
+    await asyncio.wait_for(held.ended.wait(), 5)
+    assert not held.cancelled
+
+
 @pytest.mark.parametrize("way", ["notification", "session"])
 async def test_the_connection_of_a_cancelled_request_serves_on(front: Front, way: str) -> None:
     held, made = Held(front), list[int]()
@@ -87,23 +104,10 @@ async def test_the_connection_of_a_cancelled_request_serves_on(front: Front, way
 
 
 async def test_a_client_that_leaves_has_not_cancelled(front: Front) -> None:
-    held = Held(front)
-    http = one_connection()
-    client = await in_session(http, front.url + "/mcp")
-    call = asyncio.ensure_future(client.send(body(1)))
-    await asyncio.wait_for(held.begun.wait(), 5)
-    await http.close()
-    with pytest.raises(aiohttp.ClientError):
-        await call
-    client.http = front.http
-    assert (await client.request("ping"))["result"] == {}  # the end is known by then
-    held.may.set()
-    await asyncio.wait_for(held.ended.wait(), 5)
-    assert not held.cancelled
+    await shows_that_leaving_is_not_cancelling(front, front.url + "/mcp")
 
 
 async def test_a_server_that_cancels_whom_nobody_waits_for_serves_in_tasks(front: Front) -> None:
-    held = Held(front)
     app = web.Application()
     front.edge.register(app)
     runner = web.AppRunner(app, handler_cancellation=True, shutdown_timeout=1.0)
@@ -111,17 +115,7 @@ async def test_a_server_that_cancels_whom_nobody_waits_for_serves_in_tasks(front
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)
         await site.start()
-        http = one_connection()
-        client = await in_session(http, f"http://127.0.0.1:{runner.addresses[0][1]}/mcp")
-        call = asyncio.ensure_future(client.send(body(1)))
-        await asyncio.wait_for(held.begun.wait(), 5)
-        await http.close()
-        with pytest.raises(aiohttp.ClientError):
-            await call
-        client.http = front.http
-        assert (await client.request("ping"))["result"] == {}
-        held.may.set()
-        await asyncio.wait_for(held.ended.wait(), 5)
-        assert not held.cancelled
+        url = f"http://127.0.0.1:{runner.addresses[0][1]}/mcp"
+        await shows_that_leaving_is_not_cancelling(front, url)
     finally:
         await runner.cleanup()

@@ -7,6 +7,7 @@ crash loses at most what was counted since the last flush.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -89,14 +90,9 @@ class UsageStatistics:
         costs more.
         """
         waiting, self._waiting = self._waiting, []
-        alike: dict[tuple[str, str, int], list[_Call]] = {}
+        alike: dict[tuple[str, str, int], list[_Call]] = defaultdict(list)
         for call in waiting:
-            key = (call[0], call[1], call[4] // _DAY_MS)
-            calls = alike.get(key)
-            if calls is None:
-                alike[key] = [call]
-            else:
-                calls.append(call)
+            alike[call[0], call[1], call[4] // _DAY_MS].append(call)
         for (user, tool, _), calls in alike.items():
             self._count(user, tool, calls)
 

@@ -29,7 +29,7 @@ from armory.wire.messages import encoded, opened, refused
 from armory.wire.requests import session_request
 from armory.wire.sessions.running import Running
 from armory.wire.sessions.session import Session
-from armory.wire.streams import PING, EventStream, frame, priming, pump
+from armory.wire.streams import PING, EventStream, Outlet, frame, priming, pump
 
 
 class LazyAnswer:
@@ -107,6 +107,47 @@ def outlives_its_client(admitted: AdmittedRequest) -> bool:
     return hasattr(admitted.request.protocol, "left")
 
 
+async def answer_to(
+    dispatcher: Dispatcher,
+    message: Message,
+    admitted: AdmittedRequest,
+    session: Session,
+    before: Outlet,
+) -> bytes:
+    """The message that answers a request of a session.
+
+    Args:
+        dispatcher: knows the answer.
+        message: the request.
+        admitted: how it came.
+        session: whose it is.
+        before: takes what is said before the answer.
+    """
+    key = message.key
+    try:
+        params, meta = opened(message)
+        request = session_request(admitted.caller, session, before, meta, key)
+        method = message.method if message.method is not UNSET else ""
+        return encoded(key, await dispatcher.answer(request, method, params))
+    except Malformed as bad:
+        return refused(key, bad.code, bad.message)
+
+
+async def send_events(
+    admitted: AdmittedRequest, session: Session, stream: EventStream, first: bytes
+) -> web.StreamResponse:
+    """Answer with the events of a request; `first` goes before those that were not read yet."""
+    response = new_stream(admitted, {SESSION_HEADER: session.id})
+    await response.prepare(admitted.request)
+    if session.version >= versions.PRIMING_SINCE:
+        await response.write(priming(stream.event_id(0)))
+    if first:
+        await response.write(first)
+    await pump(response.write, stream, ids=True)
+    await response.write_eof()
+    return response
+
+
 class InPlace:
     """The answer to one request of a session.
 
@@ -149,7 +190,8 @@ class InPlace:
             self._keepalive.add(self)
         answer: bytes | None = None
         try:
-            answer = await self._answered(dispatcher, message)
+            before = self if takes_events else session.general
+            answer = await answer_to(dispatcher, message, self._admitted, session, before)
         except asyncio.CancelledError:
             if not running.withdrawn:
                 raise
@@ -173,18 +215,6 @@ class InPlace:
             return web.Response(status=202, headers=dict(self._admitted.extra))
         return json_answer(self._admitted, answer)
 
-    async def _answered(self, dispatcher: Dispatcher, message: Message) -> bytes:
-        """The message that answers."""
-        admitted, session, key = self._admitted, self._session, message.key
-        before = self if admitted.takes_sse else session.general
-        try:
-            params, meta = opened(message)
-            request = session_request(admitted.caller, session, before, meta, key)
-            method = message.method if message.method is not UNSET else ""
-            return encoded(key, await dispatcher.answer(request, method, params))
-        except Malformed as bad:
-            return refused(key, bad.code, bad.message)
-
     # -- what comes before the answer ----------------------------------------------------------
 
     def put(self, data: bytes) -> None:
@@ -207,20 +237,9 @@ class InPlace:
             stream = self._stream = self._session.open_stream(carries=False)
             if self.reading:
                 stream.attach()
-                self._pumping = start(self._pump(stream, first), "events of a request")
+                events = send_events(self._admitted, self._session, stream, first)
+                self._pumping = start(events, "events of a request")
         return stream
-
-    async def _pump(self, stream: EventStream, first: bytes) -> web.StreamResponse:
-        admitted, session = self._admitted, self._session
-        response = new_stream(admitted, {SESSION_HEADER: session.id})
-        await response.prepare(admitted.request)
-        if session.version >= versions.PRIMING_SINCE:
-            await response.write(priming(stream.event_id(0)))
-        if first:
-            await response.write(first)
-        await pump(response.write, stream, ids=True)
-        await response.write_eof()
-        return response
 
     def _end(self, stream: EventStream, answer: bytes | None) -> None:
         if answer is not None:

@@ -10,7 +10,7 @@ import asyncio
 from contextlib import suppress
 
 from aiohttp import web
-from msgspec import UNSET, Raw
+from msgspec import Raw
 
 from armory.errors import ArmoryError
 from armory.logger import Logger
@@ -23,9 +23,9 @@ from armory.tasks import spawn, start
 from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream, refusal
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.keepalive import KeepaliveTimer
-from armory.wire.http.lazy_answer import InPlace, outlives_its_client
+from armory.wire.http.lazy_answer import InPlace, answer_to, outlives_its_client, send_events
 from armory.wire.http.replicas import OwnerGone, gone, was_passed
-from armory.wire.messages import encoded, opened, refused
+from armory.wire.messages import encoded, refused
 from armory.wire.requests import session_request
 from armory.wire.sessions.batches import BatchBytes, OneBatch
 from armory.wire.sessions.registry import TooMany
@@ -219,13 +219,8 @@ class LegacyEndpoint:
     ) -> None:
         key = message.key
         try:
-            params, meta = opened(message)
-            request = session_request(admitted.caller, session, before, meta, key)
-            method = message.method if message.method is not UNSET else ""
-            reply = await self._edge.dispatcher.answer(request, method, params)
-            stream.put(encoded(key, reply))
-        except Malformed as bad:
-            stream.put(refused(key, bad.code, bad.message))
+            dispatcher = self._edge.dispatcher
+            stream.put(await answer_to(dispatcher, message, admitted, session, before))
         except Exception as defect:  # noqa: BLE001 nobody waits for the task
             _log.error("task_failed", task="request of a client", exc_info=defect)
         finally:
@@ -257,17 +252,8 @@ async def _answer(
         if first is not None and stream.closed and stream.last == 1 and admitted.takes_json:
             session.drop_stream(stream)
             return json_answer(admitted, first[1])
-        response = new_stream(admitted, {SESSION_HEADER: session.id})
-        await response.prepare(admitted.request)
-        if session.version >= versions.PRIMING_SINCE:
-            await response.write(priming(stream.event_id(0)))
-        if first is None:
-            await response.write(PING)
-        else:
-            await response.write(frame(first[1], stream.event_id(first[0])))
-        await pump(response.write, stream, ids=True)
-        await response.write_eof()
-        return response
+        said = PING if first is None else frame(first[1], stream.event_id(first[0]))
+        return await send_events(admitted, session, stream, said)
     finally:
         stream.detach(reader)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -16,63 +17,65 @@ from armory.storage.changes import ChangeFeed
 from armory.storage.database import Database
 
 
-@pytest.mark.anyio
-async def test_news_of_an_older_change_does_not_delay_a_newer_one(tmp_path: Path) -> None:
+@pytest.fixture
+async def known(tmp_path: Path) -> AsyncIterator[tuple[Packs, PackScopes]]:
     database = Database(f"sqlite:///{tmp_path / 'a.db'}")
     await database.open()
     try:
         feed = ChangeFeed(database, MemoryCache())
         users = Users(database, feed, default_plan="free")
-        packs, scopes = Packs(database, feed, users), PackScopes(database, feed)
-        await packs.install("ann", [("server", "mail"), ("server", "pager")])
+        yield Packs(database, feed, users), PackScopes(database, feed)
+    finally:
+        await database.close()
+
+
+@pytest.mark.anyio
+async def test_news_of_an_older_change_does_not_delay_a_newer_one(
+    known: tuple[Packs, PackScopes],
+) -> None:
+    packs, scopes = known
+    await packs.install("ann", [("server", "mail"), ("server", "pager")])
+    await scopes.admit(Principal("ann", "ann"))
+    assert scopes.view_of("ann").servers == {"mail", "pager"}
+
+    older: list[asyncio.Task[None]] = []
+    first_is_done = asyncio.Event()
+    usual = scopes._load  # pyright: ignore[reportPrivateUsage]
+
+    async def load(user: str) -> object:
+        """The first one hears of an older change meanwhile; the one for that ends later."""
+        if older:
+            await first_is_done.wait()
+            return await usual(user)
+        changed = scopes._user_changed(user)  # pyright: ignore[reportPrivateUsage]
+        older.append(asyncio.create_task(changed))
+        found = await usual(user)
+        first_is_done.set()
+        return found
+
+    scopes._load = load  # pyright: ignore
+    assert await packs.set_active("ann", "server", "pager", active=False)
+    assert scopes.view_of("ann").servers == {"mail"}
+    await asyncio.gather(*older)
+
+
+@pytest.mark.anyio
+async def test_a_user_is_admitted_with_what_changed_while_it_was_read(
+    known: tuple[Packs, PackScopes],
+) -> None:
+    packs, scopes = known
+    usual = scopes._read  # pyright: ignore[reportPrivateUsage]
+    times: list[str] = []
+
+    async def read(user: str) -> object:
+        """A server is installed once the first look at the database is over."""
+        found = await usual(user)
+        times.append(user)
+        if len(times) == 1:
+            await packs.install(user, [("server", "mail")])
+        return found
+
+    scopes._read = read  # pyright: ignore
+    async with asyncio.timeout(20):
         await scopes.admit(Principal("ann", "ann"))
-        assert scopes.view_of("ann").servers == {"mail", "pager"}
-
-        older: list[asyncio.Task[None]] = []
-        first_is_done = asyncio.Event()
-        usual = scopes._load  # pyright: ignore[reportPrivateUsage]
-
-        async def load(user: str) -> object:
-            """The first one hears of an older change meanwhile; the one for that ends later."""
-            if older:
-                await first_is_done.wait()
-                return await usual(user)
-            changed = scopes._user_changed(user)  # pyright: ignore[reportPrivateUsage]
-            older.append(asyncio.create_task(changed))
-            found = await usual(user)
-            first_is_done.set()
-            return found
-
-        scopes._load = load  # pyright: ignore
-        assert await packs.set_active("ann", "server", "pager", active=False)
-        assert scopes.view_of("ann").servers == {"mail"}
-        await asyncio.gather(*older)
-    finally:
-        await database.close()
-
-
-@pytest.mark.anyio
-async def test_a_user_is_admitted_with_what_changed_while_it_was_read(tmp_path: Path) -> None:
-    database = Database(f"sqlite:///{tmp_path / 'a.db'}")
-    await database.open()
-    try:
-        feed = ChangeFeed(database, MemoryCache())
-        users = Users(database, feed, default_plan="free")
-        packs, scopes = Packs(database, feed, users), PackScopes(database, feed)
-        usual = scopes._read  # pyright: ignore[reportPrivateUsage]
-        times: list[str] = []
-
-        async def read(user: str) -> object:
-            """A server is installed once the first look at the database is over."""
-            found = await usual(user)
-            times.append(user)
-            if len(times) == 1:
-                await packs.install(user, [("server", "mail")])
-            return found
-
-        scopes._read = read  # pyright: ignore
-        async with asyncio.timeout(20):
-            await scopes.admit(Principal("ann", "ann"))
-        assert scopes.view_of("ann").servers == {"mail"}
-    finally:
-        await database.close()
+    assert scopes.view_of("ann").servers == {"mail"}
