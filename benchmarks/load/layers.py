@@ -50,6 +50,8 @@ _LAYERS = (
 )
 _RULES = tuple((name, re.compile(pattern)) for name, pattern in _LAYERS)
 _LOOP = "event loop"
+_RUNS = re.compile(r"\w+\.run_forever|Runner\.run\b")
+"""The frame that an event loop runs in: asyncio's own, or what started uvloop, which has none."""
 
 
 def sample(out: Path, module: str, arguments: list[str]) -> None:
@@ -92,7 +94,7 @@ def shares(text: str) -> dict[str, float]:
     found: Counter[str] = Counter()
     for line in text.splitlines():
         count, _, stack = line.partition(" ")
-        inside, loop, _ = stack.partition("run_forever")
+        inside, *loop = _RUNS.split(stack, maxsplit=1)
         if loop:
             found[layer(inside)] += int(count)
     total = sum(found.values()) or 1
