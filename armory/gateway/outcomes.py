@@ -107,7 +107,7 @@ class Outcomes:
         listing = Listing(
             query,
             visible=len(visible.tools),
-            visible_bytes=view.size_of(visible, Form(context.era)),
+            visible_bytes=view.listed.size_of(visible, Form(context.era)),
             returned_bytes=size_bytes,
             top_score=selection.top_score,
             latency_ms=(time.perf_counter() - started) * 1_000,

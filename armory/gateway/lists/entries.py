@@ -45,7 +45,7 @@ async def list_entries(method: str, context: RequestContext, params: Mapping[str
         ]
         body = b",".join([listed_bytes(record, kind, form) for record in shown])
         return list_result(context, method, member, body, kept=False, private=True)
-    body = view.listed_json(kind, visible, form)
+    body = view.listed.all_of(kind, visible, form)
     return list_result(context, method, member, body)
 
 

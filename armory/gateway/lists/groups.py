@@ -100,7 +100,7 @@ class Groups:
             raise RpcError(RESOURCE_NOT_FOUND, f"Group not found: {name[:200]}", {"name": name})
         contents: dict[str, Any] = {}
         if group.tools:
-            tools = context.view.tools_json(group.tools, Form(context.era))
+            tools = context.view.listed.tools(group.tools, Form(context.era))
             contents["tools"] = Raw(b"[" + tools + b"]")
         if group.groups:
             contents["groups"] = [inner.listed() for inner in group.groups]

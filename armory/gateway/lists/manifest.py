@@ -120,7 +120,7 @@ def _scoped(context: RequestContext, names: Iterable[str]) -> dict[str, Raw]:
     """The definitions of those that the caller may see, as `groups/get` shows them."""
     view, form = context.view, Form(context.era)
     visible = view.visible(context).tools.names
-    return {name: Raw(view.tool_json(name, form)) for name in names if name in visible}
+    return {name: Raw(view.listed.tool(name, form)) for name in names if name in visible}
 
 
 def _made(missing: Mapping[bytes, Raw]) -> dict[bytes, tuple[str, bytes]]:

@@ -152,7 +152,7 @@ class ToolLists:
         chosen = _within_budget(view, form, view.pinned(visible), selection)
         names = _in_order(view, chosen)
         cut = len(names) < len(visible.tools)
-        body = _with_those_for_apps(context, names, view.tools_json(names, form))
+        body = _with_those_for_apps(context, names, view.listed.tools(names, form))
         body = _with_meta_tools(context, body, cut=cut)
         return Filtered(selection, names, body)
 
@@ -226,7 +226,7 @@ def _nothing(query: Query, visible: int, degraded: str) -> Selection:
 
 def _everything(context: RequestContext, form: Form, *, kept: bool = False) -> Reply:
     view = context.view
-    body = view.all_tools_json(view.visible(context), form)
+    body = view.listed.all_tools(view.visible(context), form)
     return list_result(context, LIST, _MEMBER, body, kept=kept)
 
 
@@ -237,7 +237,7 @@ def _unfiltered(context: RequestContext, request: ListRequest) -> Reply:
     if (request.servers, request.categories, request.names) != (None, None, None):
         tools = view.catalog.tools
         names = [n for n in tools if n in visible.tools.names and _fits(tools[n], request)]
-        body = view.tools_json(names, form)
+        body = view.listed.tools(names, form)
         return list_result(context, LIST, _MEMBER, body, kept=False, private=True)
     wanted = _mode(context, request)
     few = len(visible.tools) <= settings.full_list_limit
@@ -247,7 +247,7 @@ def _unfiltered(context: RequestContext, request: ListRequest) -> Reply:
     revealed = context.session.revealed if context.session is not None else ()
     shown = [*view.pinned(visible), *(name for name in revealed if name in visible.tools.names)]
     names = _in_order(view, shown)
-    body = view.tools_json(names, Form(context.era, load=True))
+    body = view.listed.tools(names, Form(context.era, load=True))
     body = _with_meta_tools(context, _with_those_for_apps(context, names, body), cut=True)
     return list_result(context, LIST, _MEMBER, body, kept=False)
 
@@ -257,7 +257,7 @@ def _outside_groups(context: RequestContext, request: ListRequest) -> Reply:
     view = context.view
     tools, pinned = view.catalog.tools, view.pinned(view.visible(context))
     names = [name for name in pinned if _fits(tools[name], request)]
-    body = view.tools_json(names, Form(context.era, load=True))
+    body = view.listed.tools(names, Form(context.era, load=True))
     if (request.servers, request.categories, request.names) == (None, None, None):
         body = _with_meta_tools(context, body, cut=True)
     return list_result(context, LIST, _MEMBER, body, kept=False, private=True)
@@ -268,7 +268,7 @@ def _besides(context: RequestContext, form: Form, scoped: Set[str]) -> Reply:
     view = context.view
     visible = view.visible(context).tools
     names = [name for name in view.catalog.tools if name in visible.names - scoped]
-    body = view.tools_json(names, form)
+    body = view.listed.tools(names, form)
     return list_result(context, LIST, _MEMBER, body, kept=False, private=True)
 
 
@@ -302,9 +302,9 @@ def _within_budget(
     budget = view.settings.token_budget
     if budget is None:
         return chosen + matches
-    left = budget * _BYTES_PER_TOKEN - sum(len(view.tool_json(name, form)) for name in pinned)
+    left = budget * _BYTES_PER_TOKEN - sum(len(view.listed.tool(name, form)) for name in pinned)
     for name in matches:
-        size = len(view.tool_json(name, form))
+        size = len(view.listed.tool(name, form))
         if size > left:
             break
         left -= size
@@ -328,7 +328,7 @@ def _with_those_for_apps(context: RequestContext, shown: Sequence[str], body: by
         for name in view.tables.by_server[server]
         if name in visible and name not in shown
     ]
-    more = view.tools_json(wanted[:_FOR_APPS], Form(context.era))
+    more = view.listed.tools(wanted[:_FOR_APPS], Form(context.era))
     return b",".join(filter(None, (body, more)))
 
 

@@ -1,4 +1,4 @@
-"""One snapshot ready to serve: catalog, policy and settings, with the lists already as bytes.
+"""One snapshot ready to serve: catalog, policy and settings, with what is made of them once.
 
 Owns: `View`, swapped whole whenever one of the three changes. Never imports retrieval or a
 transport; decides nothing about queries.
@@ -9,13 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
 from functools import cached_property
-from itertools import islice
 
 import msgspec
 from cachetools import LRUCache
 from msgspec import Raw
 
-from armory.domain.catalog import Catalog, ServerLists, replaced
+from armory.domain.catalog import Catalog, ServerLists
 from armory.domain.naming import expose_uri
 from armory.domain.principal import Principal
 from armory.domain.query import VisibleSet
@@ -25,12 +24,8 @@ from armory.gateway.endpoint import ALL, Endpoint
 from armory.gateway.metatools.definitions import SEARCH, search_definition, servers_shown
 from armory.gateway.requests import ClientRequest
 from armory.gateway.settings import GatewaySettings, SetSpec
-from armory.gateway.views.definitions import (
-    Form,
-    Kind,
-    listed_bytes,
-    tool_bytes,
-)
+from armory.gateway.views.definitions import Form
+from armory.gateway.views.listed import JOINED_BYTES, ListedBytes
 from armory.gateway.views.names import ToolNames
 from armory.gateway.views.tables import ToolTables
 from armory.protocol.headers import declared_headers
@@ -38,12 +33,7 @@ from armory.protocol.rawjson import pack
 from armory.security.policy import Policy, Scope, VisibleCatalog
 
 _encode = msgspec.json.encode
-_JOINED_BYTES = 256 << 20
-"""Joined lists are kept up to so many bytes: with packs every user may see another one."""
 _VISIBLE_KEPT = 10_000
-ESTIMATED_ABOVE = 2_000
-_SAMPLE = 500
-"""Of more tools than that, this many tell how large all are."""
 
 
 class View:
@@ -64,7 +54,7 @@ class View:
         settings: GatewaySettings,
         previous: View | None = None,
         *,
-        joined_bytes: int = _JOINED_BYTES,
+        joined_bytes: int = JOINED_BYTES,
     ) -> None:
         self.catalog = catalog
         self.policy = policy
@@ -74,10 +64,8 @@ class View:
         self._prompts: dict[tuple[str, str], ListedRecord] = {
             (prompt.server, prompt.original_name): prompt for prompt in catalog.prompts.values()
         }
-        later = previous is not None and previous.catalog.version < catalog.version
-        self._bytes = previous.kept_bytes(catalog) if previous is not None and later else {}
-        self._joined = LRUCache[tuple[str, Form, str], bytes](joined_bytes, getsizeof=len)
-        self._sizes = LRUCache[tuple[str, Form], int](_VISIBLE_KEPT)
+        listed = None if previous is None else previous.listed
+        self.listed = ListedBytes(catalog, listed, joined_bytes=joined_bytes)
         self._pinned = LRUCache[str, tuple[str, ...]](_VISIBLE_KEPT)
         self._usable = LRUCache[str, frozenset[str]](_VISIBLE_KEPT)
         self._apps = self.tables.apps
@@ -86,7 +74,6 @@ class View:
         self._headers: dict[str, dict[str, tuple[tuple[str, ...], str]]] = {}
         self._endpoints = _endpoints(catalog, settings)
         self._named_before: ToolNames | None = vars(previous).get("names") if previous else None
-        self._before = None if later else previous  # an old catalog may be large: let it go
         self._own_info = pack({"name": settings.server_name, "version": settings.server_version})
 
     # -- endpoints ---------------------------------------------------------------------------
@@ -264,108 +251,19 @@ class View:
         """What was found, in the names of this view."""
         return selection
 
-    # -- bytes -------------------------------------------------------------------------------
-
-    def tool_json(self, name: str, form: Form) -> bytes:
-        """One tool as listed."""
-        known = self._bytes.setdefault(form, {})
-        data = known.get(name)
-        if data is None:
-            record = self.catalog.tools[name]
-            data = self._inherited(form, record) or tool_bytes(record, form)
-            known[name] = data
-        return data
-
-    def kept_bytes(self, catalog: Catalog) -> dict[Form, dict[str, bytes]]:
-        """What was made of the tools that another catalog has likewise; in any thread."""
-        ours, theirs = self.catalog.tools, catalog.tools
-        others = replaced(ours, theirs)
-        if others is not None:
-            gone = [name for name in others if not _same(theirs[name], ours[name])]
-            found = {form: known.copy() for form, known in self._bytes.copy().items()}
-            for known in found.values():
-                for name in gone:
-                    known.pop(name, None)
-            return found
-        return {
-            form: {
-                name: data
-                for name, data in known.copy().items()
-                if (tool := theirs.get(name)) is not None and _same(tool, ours[name])
-            }
-            for form, known in self._bytes.copy().items()
-        }
-
-    def _inherited(self, form: Form, record: ToolRecord) -> bytes | None:
-        before = self._before
-        if before is None:
-            return None
-        old = before.catalog.tools.get(record.name)
-        if old is None or not _same(old, record):
-            return None
-        return before._bytes.get(form, {}).get(record.name)
-
-    def tools_json(self, names: Iterable[str], form: Form) -> bytes:
-        """Several tools as JSON items, comma-separated, in the order given."""
-        return b",".join([self.tool_json(name, form) for name in names])
-
-    def all_tools_json(self, visible: VisibleCatalog, form: Form) -> bytes:
-        """Every visible tool, comma-separated, in catalog order; joined once per visible set."""
-        key = (visible.tools.key, form, "tools")
-        data = self._joined.get(key)
-        if data is None:
-            names = [name for name in self.catalog.tools if name in visible.tools.names]
-            data = self._keep(key, self.tools_json(names, form))
-        return data
-
-    def size_of(self, visible: VisibleCatalog, form: Form) -> int:
-        """Bytes of every visible tool as listed; of thousands, estimated by each n-th of them:
-        taking all to bytes would hold the event loop, and their memory.
-        """
-        count = len(visible.tools)
-        if count <= ESTIMATED_ABOVE:
-            return len(self.all_tools_json(visible, form))
-        key = (visible.tools.key, form)
-        size = self._sizes.get(key)
-        if size is None:
-            every = max(1, count // _SAMPLE)  # in the catalog's order, which replicas share
-            some = [
-                n for n in islice(self.tables.tools, 0, None, every) if n in visible.tools.names
-            ]
-            some = some or list(islice(visible.tools.names, 1))
-            size = sum(len(self.tool_json(name, form)) + 1 for name in some) * count // len(some)
-            self._sizes[key] = size
-        return size
-
-    def _keep(self, key: tuple[str, Form, str], data: bytes) -> bytes:
-        if len(data) <= self._joined.maxsize:
-            self._joined[key] = data
-        return data
+    # -- what a listing needs besides --------------------------------------------------------
 
     def search_json(self, request: ClientRequest, *, call_tool: bool) -> bytes:
         """The definition of `search_tools` for what the caller sees; made once per visible set."""
         visible = self.visible(request)
-        key = (visible.tools.key, Form(request.era), f"{SEARCH}:{call_tool}")
-        data = self._joined.get(key)
-        if data is None:
+
+        def made() -> bytes:
             known = servers_shown(self.catalog, visible, self.tables.by_server)
             limits = {"chars": self.settings.query_chars, "top_k": self.settings.query_top_k}
-            data = _encode(search_definition(known, call_tool=call_tool, **limits))
-            self._keep(key, data)
-        return data
+            return _encode(search_definition(known, call_tool=call_tool, **limits))
 
-    def listed_json(self, kind: Kind, visible: VisibleCatalog, form: Form) -> bytes:
-        """Every visible prompt, resource, template or skill likewise."""
-        key = (visible.tools.key, form, kind)
-        data = self._joined.get(key)
-        if data is None:
-            records: Mapping[str, ListedRecord | ToolRecord] = getattr(self.catalog, kind)
-            names = visible.names(kind)
-            data = b",".join(
-                [listed_bytes(r, kind, form) for name, r in records.items() if name in names]
-            )
-            self._keep(key, data)
-        return data
+        key = visible.tools.key, Form(request.era), f"{SEARCH}:{call_tool}"
+        return self.listed.once(key, made)
 
     def cache_fields(self, method: str, endpoint: Endpoint) -> tuple[int, str]:
         """(`ttlMs`, `cacheScope`) of an unfiltered list: the least that its upstreams grant."""
@@ -387,7 +285,3 @@ def _endpoints(catalog: Catalog, settings: GatewaySettings) -> dict[tuple[str, s
         scope = Scope(f"server:{name}", frozenset((name,)))
         endpoints["server", name] = Endpoint("server", name, scope)
     return endpoints
-
-
-def _same(one: ToolRecord, other: ToolRecord) -> bool:
-    return one is other or (one == other and one.examples == other.examples)

@@ -70,7 +70,7 @@ async def test_a_query_chooses_in_catalog_order(bench: Bench) -> None:
 
 
 async def test_the_token_budget(bench: Bench) -> None:
-    size = len(bench.gateway.view.tool_json("up__tool0", Form("modern", load=True)))
+    size = len(bench.gateway.view.listed.tool("up__tool0", Form("modern", load=True)))
     configure(bench, token_budget=-(-2 * size // 4), pin=("*tool0",))
     asked = bench.context(meta={"dev.armory/query": ["tool"]})
     assert await bench.tools(asked) == ["up__tool0", "up__tool1", *META]
@@ -164,16 +164,16 @@ def test_bytes_are_taken_over_where_nothing_changed() -> None:
     first, _ = build_catalog({"s": ServerLists(tools=[definition])})
     view = View(first, Policy(), GatewaySettings())
     form = Form("modern")
-    was = view.tool_json("s__a", form)
+    was = view.listed.tool("s__a", form)
     second, _ = build_catalog(
         {"s": ServerLists(tools=[definition, tool("b", "b")])}, previous=first
     )
     newer = View(second, view.policy, view.settings, view)
-    assert newer.tool_json("s__a", form) is was
-    assert b'"s__b"' in newer.tool_json("s__b", form)
+    assert newer.listed.tool("s__a", form) is was
+    assert b'"s__b"' in newer.listed.tool("s__b", form)
     third, _ = build_catalog({"s": ServerLists(tools=[tool("a", "other")])}, previous=second)
     newest = View(third, view.policy, view.settings, newer)
-    assert b"other" in newest.tool_json("s__a", form)
+    assert b"other" in newest.listed.tool("s__a", form)
 
 
 def test_cache_fields() -> None:
@@ -320,9 +320,9 @@ def test_a_view_shows_what_was_written_since_the_last_one() -> None:
 
     form = Form("modern")
     first = view(1, None)
-    assert b"searchHint" not in first.tool_json("s__a", form)
+    assert b"searchHint" not in first.listed.tool("s__a", form)
     second = view(2, first, "write to bob")
-    assert b"write to bob" in second.tool_json("s__a", form)
+    assert b"write to bob" in second.listed.tool("s__a", form)
     assert second.catalog.tools == first.catalog.tools  # nobody is told of news
 
 

@@ -46,7 +46,7 @@ def assert_same(view: View, catalog: Catalog) -> None:
         assert list(view.names.called(text).items()) == list(anew.names.called(text).items())
         assert view.names.nearest(text, everything) == anew.names.nearest(text, everything)
     for name in catalog.tools:
-        assert view.tool_json(name, FORM) == anew.tool_json(name, FORM)
+        assert view.listed.tool(name, FORM) == anew.listed.tool(name, FORM)
 
 
 def test_a_view_after_another_is_the_one_by_itself() -> None:

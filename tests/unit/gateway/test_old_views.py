@@ -15,7 +15,7 @@ from armory.domain.tool import ToolRecord
 from armory.gateway.metatools.definitions import servers_shown
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.views.definitions import Form, tool_bytes
-from armory.gateway.views.view import ESTIMATED_ABOVE
+from armory.gateway.views.listed import ESTIMATED_ABOVE
 from armory.security.policy import VisibleCatalog
 from armory.testing.front import tool
 
@@ -42,7 +42,7 @@ async def test_the_view_before_is_let_go(bench: Bench, prepared: bool) -> None:
             gateway.prepare(catalog)
         gateway.publish(catalog)
         await bench.tools(bench.context())
-        gateway.view.all_tools_json(gateway.view.visible(bench.context()), MODERN)
+        gateway.view.listed.all_tools(gateway.view.visible(bench.context()), MODERN)
         gc.collect()
         assert old() is None
     del catalog, lists
@@ -73,10 +73,10 @@ async def test_the_size_of_a_large_list_is_told_without_making_its_bytes(
     gateway.publish(catalog)
     view = gateway.view
     visible = view.visible(bench.context())
-    size = view.size_of(visible, MODERN)
-    made = len(view._bytes[MODERN])  # pyright: ignore[reportPrivateUsage]
+    size = view.listed.size_of(visible, MODERN)
+    made = view.listed.made(MODERN)
     assert made == (count if count <= ESTIMATED_ABOVE else 500)
-    exact = len(view.all_tools_json(visible, MODERN))
+    exact = len(view.listed.all_tools(visible, MODERN))
     assert abs(size - exact) <= (0 if count <= ESTIMATED_ABOVE else exact / 50)
 
 
@@ -104,11 +104,11 @@ async def test_what_a_server_is_for_is_told_by_its_first_tools_alone(bench: Benc
 async def test_bytes_of_unchanged_tools_are_taken_over(bench: Bench) -> None:
     gateway = bench.gateway
     before = gateway.view
-    made = {name: before.tool_json(name, MODERN) for name in before.catalog.tools}
+    made = {name: before.listed.tool(name, MODERN) for name in before.catalog.tools}
     changed = replace(_lists(3, "another"), info=before.catalog.servers["up"].info)
     catalog, _ = build_catalog({"up": changed}, previous=before.catalog)
     gateway.publish(catalog)
     view = gateway.view
-    assert view.tool_json("up__tool1", MODERN) is made["up__tool1"]
-    assert view.tool_json("up__tool0", MODERN) == tool_bytes(catalog.tools["up__tool0"], MODERN)
-    assert b"another" in view.tool_json("up__tool0", MODERN)
+    assert view.listed.tool("up__tool1", MODERN) is made["up__tool1"]
+    assert view.listed.tool("up__tool0", MODERN) == tool_bytes(catalog.tools["up__tool0"], MODERN)
+    assert b"another" in view.listed.tool("up__tool0", MODERN)

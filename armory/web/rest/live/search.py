@@ -136,7 +136,7 @@ async def _search(live: LiveGateway, call: RestCall) -> Reply:
     filtered = await live.gateway.tool_lists.choose(context, query, explain=True)
     ended = time.perf_counter()
     selection = filtered.selection
-    whole = len(view.all_tools_json(visible, _FORM))
+    whole = len(view.listed.all_tools(visible, _FORM))
     listing = Listing(
         query,
         visible=len(visible.tools),
@@ -227,7 +227,7 @@ def _candidates(
         if len(shown) >= count:
             break
         if match.tool.name in view.positions:
-            size = len(view.tool_json(match.tool.name, _FORM))
+            size = len(view.listed.tool(match.tool.name, _FORM))
             withheld = None
             if match.tool.name not in matched:
                 withheld = selection.withheld.get(match.tool.name, "below threshold")

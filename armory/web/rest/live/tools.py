@@ -129,7 +129,7 @@ async def _one(live: LiveGateway, call: RestCall) -> Reply:
         "original_name": record.original_name,
         "fingerprint": record.fingerprint,
         "pinned": record.name in view.pinned(view.visible(context)),
-        "definition": Raw(view.tool_json(record.name, _FORM)),
+        "definition": Raw(view.listed.tool(record.name, _FORM)),
         "usage": usage,
     }
     return Reply({**_row(context, record), **more})
@@ -157,7 +157,7 @@ async def _call(live: LiveGateway, call: RestCall) -> Reply:
 
 
 def _row(context: RequestContext, record: ToolRecord) -> dict[str, Any]:
-    size = len(context.view.tool_json(record.name, _FORM))
+    size = len(context.view.listed.tool(record.name, _FORM))
     return {
         "name": record.name,
         "server": record.server,

@@ -1,0 +1,147 @@
+"""The definitions of one catalog as the bytes that listings are made of, each made once.
+
+Owns: `ListedBytes`: what of an older catalog is taken over, and which joined lists are kept. Never
+decides what a caller sees.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
+
+from cachetools import LRUCache
+
+from armory.domain.catalog import Catalog, replaced
+from armory.domain.tool import ListedRecord, ToolRecord
+from armory.gateway.views.definitions import Form, Kind, listed_bytes, tool_bytes
+from armory.security.policy import VisibleCatalog
+
+JOINED_BYTES = 256 << 20
+"""Joined lists are kept up to so many bytes: with packs every user may see another one."""
+ESTIMATED_ABOVE = 2_000
+_SAMPLE = 500
+"""Of more tools than that, this many tell how large all are."""
+_SIZES_KEPT = 10_000
+_Key = tuple[str, Form, str]
+
+
+class ListedBytes:
+    """What listings of one catalog consist of.
+
+    Args:
+        catalog: whose definitions they are.
+        previous: those of the catalog before, taken over where nothing changed.
+        joined_bytes: joined lists are kept up to so many bytes.
+    """
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        previous: ListedBytes | None = None,
+        *,
+        joined_bytes: int = JOINED_BYTES,
+    ) -> None:
+        self._catalog = catalog
+        later = previous is not None and previous._catalog.version < catalog.version
+        self._tools = previous._had_by(catalog) if previous is not None and later else {}
+        self._before = None if later else previous  # an old catalog may be large: let it go
+        self._joined = LRUCache[_Key, bytes](joined_bytes, getsizeof=len)
+        self._sizes = LRUCache[tuple[str, Form], int](_SIZES_KEPT)
+
+    def made(self, form: Form) -> int:
+        """Of how many tools the bytes are there."""
+        return len(self._tools.get(form, ()))
+
+    def tool(self, name: str, form: Form) -> bytes:
+        """One tool as listed."""
+        known = self._tools.setdefault(form, {})
+        data = known.get(name)
+        if data is None:
+            record = self._catalog.tools[name]
+            data = self._inherited(form, record) or tool_bytes(record, form)
+            known[name] = data
+        return data
+
+    def tools(self, names: Iterable[str], form: Form) -> bytes:
+        """Several tools as JSON items, comma-separated, in the order given."""
+        return b",".join([self.tool(name, form) for name in names])
+
+    def all_tools(self, visible: VisibleCatalog, form: Form) -> bytes:
+        """Every visible tool, comma-separated, in catalog order; joined once per visible set."""
+
+        def joined() -> bytes:
+            names = [name for name in self._catalog.tools if name in visible.tools.names]
+            return self.tools(names, form)
+
+        return self.once((visible.tools.key, form, "tools"), joined)
+
+    def all_of(self, kind: Kind, visible: VisibleCatalog, form: Form) -> bytes:
+        """Every visible prompt, resource, template or skill likewise."""
+
+        def joined() -> bytes:
+            records: Mapping[str, ListedRecord | ToolRecord] = getattr(self._catalog, kind)
+            names = visible.names(kind)
+            shown = [listed_bytes(r, kind, form) for name, r in records.items() if name in names]
+            return b",".join(shown)
+
+        return self.once((visible.tools.key, form, kind), joined)
+
+    def size_of(self, visible: VisibleCatalog, form: Form) -> int:
+        """Bytes of every visible tool as listed; of thousands, estimated by each n-th of them:
+        taking all to bytes would hold the event loop, and their memory.
+        """
+        count = len(visible.tools)
+        if count <= ESTIMATED_ABOVE:
+            return len(self.all_tools(visible, form))
+        key = (visible.tools.key, form)
+        size = self._sizes.get(key)
+        if size is None:
+            every = max(1, count // _SAMPLE)  # in the catalog's order, which replicas share
+            each = islice(self._catalog.tools, 0, None, every)
+            some = [name for name in each if name in visible.tools.names]
+            some = some or list(islice(visible.tools.names, 1))
+            size = sum(len(self.tool(name, form)) + 1 for name in some) * count // len(some)
+            self._sizes[key] = size
+        return size
+
+    def once(self, key: _Key, make: Callable[[], bytes]) -> bytes:
+        """What was made for (visible set, form, what), made now where it is not kept."""
+        data = self._joined.get(key)
+        if data is None:
+            data = make()
+            if len(data) <= self._joined.maxsize:
+                self._joined[key] = data
+        return data
+
+    def _had_by(self, catalog: Catalog) -> dict[Form, dict[str, bytes]]:
+        """What was made of the tools that another catalog has likewise; in any thread."""
+        ours, theirs = self._catalog.tools, catalog.tools
+        others = replaced(ours, theirs)
+        if others is not None:
+            gone = [name for name in others if not _same(theirs[name], ours[name])]
+            found = {form: known.copy() for form, known in self._tools.copy().items()}
+            for known in found.values():
+                for name in gone:
+                    known.pop(name, None)
+            return found
+        return {
+            form: {
+                name: data
+                for name, data in known.copy().items()
+                if (tool := theirs.get(name)) is not None and _same(tool, ours[name])
+            }
+            for form, known in self._tools.copy().items()
+        }
+
+    def _inherited(self, form: Form, record: ToolRecord) -> bytes | None:
+        before = self._before
+        if before is None:
+            return None
+        old = before._catalog.tools.get(record.name)
+        if old is None or not _same(old, record):
+            return None
+        return before._tools.get(form, {}).get(record.name)
+
+
+def _same(one: ToolRecord, other: ToolRecord) -> bool:
+    return one is other or (one == other and one.examples == other.examples)
