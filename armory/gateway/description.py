@@ -11,8 +11,8 @@ from typing import Any, cast
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import Principal
 from armory.gateway.context import RequestContext
-from armory.gateway.filters import with_filtering
 from armory.gateway.metatools.definitions import SEARCH, purpose, servers_shown
+from armory.gateway.queries.filters import with_filtering
 from armory.gateway.settings import GROUPS, MANIFEST, GatewaySettings
 from armory.gateway.views.view import View
 from armory.protocol.meta import QUERY, TOOL_RAG

@@ -16,7 +16,7 @@ from armory.domain.tool import ToolRecord
 from armory.feedback.attribution import QueryAttribution
 from armory.gateway.context import RequestContext
 from armory.gateway.ports import ToolEvents
-from armory.gateway.query_parsing import own_query
+from armory.gateway.queries.carriers import own_query
 from armory.gateway.views.definitions import Form
 from armory.protocol.link import Reply
 

@@ -26,7 +26,7 @@ OPERATORS = {"config/checks.py", "accounts/query_log.py", "runtime/editing/maski
 """Where expressions of the operator's own configuration are compiled."""
 DESCRIPTIONS = {"openapi/keywords.py"}
 """Where those of a configured description are compiled to see whether they can be; none is used."""
-CALLERS = {"gateway/filters.py"}
+CALLERS = {"gateway/queries/filters.py"}
 """Where callers' globs are: few, short, and atomic groups by `fnmatch.translate`."""
 METHODS = {"match", "fullmatch", "search", "sub", "subn", "split", "findall", "finditer"}
 

@@ -23,7 +23,7 @@ from armory.config import load_text
 from armory.config.clients import import_servers
 from armory.domain.principal import ANONYMOUS
 from armory.errors import ArmoryError
-from armory.gateway.query_parsing import read_list_request
+from armory.gateway.queries.carriers import read_list_request
 from armory.http1.eventstream import Event, EventParser, EventTooLarge
 from armory.http1.pool import Connections
 from armory.protocol import jsonrpc

@@ -15,7 +15,7 @@ import pytest
 from armory.config import load_text
 from armory.domain.query import MAX_TEXTS, Query
 from armory.errors import InvalidRequest, RateLimited
-from armory.gateway.query_parsing import check_texts
+from armory.gateway.queries.values import check_texts
 from armory.protocol.errors import RpcError
 from armory.retrieval import retriever as retriever_module
 from armory.retrieval.rankers.formulas import LexicalRanker

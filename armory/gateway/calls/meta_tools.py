@@ -23,7 +23,7 @@ from armory.gateway.metatools.arguments import read_search
 from armory.gateway.metatools.definitions import CALL, FIND, SEARCH, servers_shown
 from armory.gateway.outcomes import Outcomes
 from armory.gateway.ports import Finder, Limiter
-from armory.gateway.query_parsing import check_size, meta_explain
+from armory.gateway.queries.carriers import check_size, meta_explain
 from armory.gateway.results.answers import Answers, unknown
 from armory.gateway.views.definitions import ui_meta
 from armory.protocol.codes import INVALID_PARAMS

@@ -11,8 +11,8 @@ from msgspec import Raw
 
 from armory.domain.tool import ListedRecord
 from armory.gateway.context import RequestContext
-from armory.gateway.filters import NOTHING, ListFilter, read_filter
 from armory.gateway.lists.pages import list_result, refuse_cursor
+from armory.gateway.queries.filters import NOTHING, ListFilter, read_filter
 from armory.gateway.views.definitions import Form, Kind, listed_bytes
 from armory.protocol.link import Reply
 

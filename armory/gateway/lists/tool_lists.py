@@ -17,13 +17,13 @@ from armory.domain.results import Match, Selection
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError, RateLimited
 from armory.gateway.context import RequestContext
-from armory.gateway.filters import Patterns
 from armory.gateway.lists.groups import negotiated, scoped_by_upstream
 from armory.gateway.lists.pages import list_result, refuse_cursor
 from armory.gateway.metatools import definitions
 from armory.gateway.outcomes import Outcomes
 from armory.gateway.ports import Limiter, Retriever
-from armory.gateway.query_parsing import ListRequest, check_size, read_list_request
+from armory.gateway.queries.carriers import ListRequest, check_size, read_list_request
+from armory.gateway.queries.filters import Patterns
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.views.definitions import Form, for_models, ui_meta
 from armory.gateway.views.view import View

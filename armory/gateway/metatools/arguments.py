@@ -14,14 +14,8 @@ from msgspec import Raw
 
 from armory.domain.query import Query
 from armory.gateway.metatools.definitions import MAX_REJECTED
-from armory.gateway.query_parsing import (
-    check_names,
-    check_texts,
-    check_top_k,
-    meta_ranker,
-    meta_threshold,
-    read_situation,
-)
+from armory.gateway.queries.carriers import meta_ranker, meta_threshold, read_situation
+from armory.gateway.queries.values import check_names, check_texts, check_top_k
 from armory.gateway.requests import ClientRequest
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError

@@ -13,7 +13,7 @@ from aiohttp import web
 from msgspec import UNSET, Raw
 
 from armory.gateway.context import RequestContext
-from armory.gateway.query_parsing import read_mode
+from armory.gateway.queries.carriers import read_mode
 from armory.gateway.requests import ClientRequest
 from armory.protocol import codes, jsonrpc
 from armory.protocol.errors import RpcError

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from armory.gateway.endpoint import Endpoint
-from armory.gateway.filters import MAX_PATTERNS, Patterns
 from armory.gateway.lists.entries import list_entries
+from armory.gateway.queries.filters import MAX_PATTERNS, Patterns
 from armory.protocol.errors import RpcError
 from armory.testing.front import raws
 from tests.unit.gateway.conftest import read

@@ -7,25 +7,32 @@ Never imports retrieval: it makes a plain `Query`.
 
 from __future__ import annotations
 
-import math
-import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypedDict, TypeVar, cast, get_args
+from typing import Any, Literal, TypedDict, TypeVar, get_args
 from urllib.parse import unquote
 
 import msgspec
 from msgspec import Raw
 
-from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, MAX_TOP_K, Query, Source
-from armory.gateway.filters import NOTHING, ListFilter, Patterns, read_filter
+from armory.domain.query import Query, Source
+from armory.gateway.queries.filters import NOTHING, ListFilter, Patterns, read_filter
+from armory.gateway.queries.values import (
+    check_hour,
+    check_names,
+    check_ranker,
+    check_texts,
+    check_threshold,
+    check_tool_name,
+    check_written_top_k,
+    refused,
+)
 from armory.gateway.requests import ClientRequest
 from armory.gateway.settings import GatewaySettings
 from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 from armory.protocol.meta import OWN_PREFIX
 from armory.protocol.rawjson import value
-from armory.retrieval.names import RANKERS
 
 T = TypeVar("T")
 Mode = Literal["search", "all", "raw"]
@@ -39,7 +46,6 @@ _HEADERS = {
     "hour": "X-Armory-Hour",
     "last_tool": "X-Armory-Last-Tool",
 }
-_LONGEST_NAME = 200
 _FILTER = "params.filter"
 
 
@@ -74,7 +80,7 @@ def read_mode(request: ClientRequest) -> Mode | None:
     if text is None:
         return None
     if text not in MODES:
-        raise _bad("mode", text, f"one of {', '.join(MODES)}")
+        raise refused("mode", text, f"one of {', '.join(MODES)}")
     return text
 
 
@@ -98,11 +104,11 @@ def read_list_request(
     mode = read_mode(request)
     given = read_filter(params, experimental)
     texts, source = _texts(request, params, set_query, given)
-    threshold = _item(request, "threshold", _threshold, given)
-    top_k = _item(request, "top_k", _top_k, given)
+    threshold = _item(request, "threshold", check_threshold, given)
+    top_k = _item(request, "top_k", check_written_top_k, given)
     servers = _item(request, "servers", check_names, given)
     categories = _item(request, "categories", check_names, given)
-    ranker = _item(request, "ranker", _ranker, given)
+    ranker = _item(request, "ranker", check_ranker, given)
     situation = read_situation(request, given)
     if texts is None:
         return ListRequest(None, mode, servers, categories, given.names)
@@ -134,8 +140,8 @@ def read_situation(request: ClientRequest, given: ListFilter = NOTHING) -> Situa
         RpcError: one of them does not parse.
     """
     return {
-        "hour": _item(request, "hour", _hour, given),
-        "last_tool": _item(request, "last_tool", _tool_name, given),
+        "hour": _item(request, "hour", check_hour, given),
+        "last_tool": _item(request, "last_tool", check_tool_name, given),
     }
 
 
@@ -179,7 +185,7 @@ def meta_threshold(request: ClientRequest) -> float | None:
     Raises:
         RpcError: it is out of range.
     """
-    return _meta_item(request, "threshold", _threshold)
+    return _meta_item(request, "threshold", check_threshold)
 
 
 def meta_ranker(request: ClientRequest) -> str | None:
@@ -188,7 +194,7 @@ def meta_ranker(request: ClientRequest) -> str | None:
     Raises:
         RpcError: there is no such ranker.
     """
-    return _meta_item(request, "ranker", _ranker)
+    return _meta_item(request, "ranker", check_ranker)
 
 
 def meta_explain(request: ClientRequest) -> bool:
@@ -199,78 +205,8 @@ def meta_explain(request: ClientRequest) -> bool:
     """
     there, given = _meta(request, "explain")
     if there and not isinstance(given, bool):
-        raise _bad(f"_meta[{OWN_PREFIX}explain]", given, "true or false")
+        raise refused(f"_meta[{OWN_PREFIX}explain]", given, "true or false")
     return there and given
-
-
-def check_texts(given: object, where: str) -> tuple[str, ...]:
-    """One or several intents out of a JSON value.
-
-    Raises:
-        RpcError: neither a string nor a list of strings, or of the wrong length.
-    """
-    if isinstance(given, str):
-        texts: tuple[str, ...] = (given,)
-    elif isinstance(given, list) and all(
-        isinstance(item, str) for item in cast("list[Any]", given)
-    ):
-        texts = tuple(cast("list[str]", given))
-    else:
-        raise _bad(where, given, "a string or a list of strings")
-    if len(texts) > MAX_TEXTS:
-        raise RpcError(
-            INVALID_PARAMS,
-            f"{where} has {len(texts):,} texts; expected at most {MAX_TEXTS}",
-            {"parameter": where},
-        )
-    texts = tuple(text.strip() for text in texts)
-    length = sum(map(len, texts))
-    if not all(texts) or not 1 <= length <= MAX_QUERY_CHARS:
-        raise RpcError(
-            INVALID_PARAMS,
-            f"{where} has {length} characters (or an empty item); "
-            f"expected 1 to {MAX_QUERY_CHARS:,} together",
-            {"parameter": where},
-        )
-    return texts
-
-
-def check_top_k(given: object, where: str) -> int:
-    """A JSON value as top_k.
-
-    Raises:
-        RpcError: no integer from 1 to 200.
-    """
-    if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= MAX_TOP_K:
-        raise _bad(where, given, f"an integer from 1 to {MAX_TOP_K}")
-    return given
-
-
-def check_names(given: object, where: str) -> frozenset[str]:
-    """A JSON list of names (or a comma list in a string).
-
-    Raises:
-        RpcError: something else.
-    """
-    if isinstance(given, str):
-        names = [part.strip() for part in given.split(",")]
-    elif isinstance(given, list) and all(
-        isinstance(item, str) for item in cast("list[Any]", given)
-    ):
-        names = cast("list[str]", given)
-    else:
-        raise _bad(where, given, "a list of names")
-    if not names or not all(names):
-        raise _bad(where, given, "at least one name, none empty")
-    return frozenset(names)
-
-
-def _bad(where: str, given: object, expected: str) -> RpcError:
-    shown = repr(given)
-    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
-    return RpcError(
-        INVALID_PARAMS, f"{where} is {shown}; expected {expected}", {"parameter": where}
-    )
 
 
 def _meta(request: ClientRequest, name: str) -> tuple[bool, Any]:
@@ -284,7 +220,7 @@ def _own(members: Mapping[str, Raw], where: str, name: str) -> tuple[bool, Any]:
     try:
         return True, value(raw)
     except (msgspec.DecodeError, RecursionError):
-        raise _bad(f"{where}[{OWN_PREFIX}{name}]", "unreadable JSON", "a JSON value") from None
+        raise refused(f"{where}[{OWN_PREFIX}{name}]", "unreadable JSON", "a JSON value") from None
 
 
 def _texts(
@@ -319,7 +255,7 @@ def _percent(parts: list[str], where: str) -> list[str]:
     try:
         return [unquote(part.strip(), errors="strict") for part in parts]
     except UnicodeDecodeError:
-        raise _bad(where, ",".join(parts), "percent-encoded UTF-8") from None
+        raise refused(where, ",".join(parts), "percent-encoded UTF-8") from None
 
 
 def _meta_item(request: ClientRequest, name: str, parse: Callable[[Any, str], T]) -> T | None:
@@ -343,42 +279,3 @@ def _item(
     if url:
         return parse(url[-1], f"the URL's {name}")
     return None
-
-
-def _threshold(given: Any, where: str) -> float:
-    number = given
-    if isinstance(given, str):
-        try:
-            number = float(given)
-        except ValueError:
-            number = math.nan
-    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= 1:
-        raise _bad(where, given, "a number from 0 to 1")
-    return float(number)
-
-
-def _top_k(given: Any, where: str) -> int:
-    if isinstance(given, str):
-        if not (given.isascii() and given.isdigit()):
-            raise _bad(where, given, f"an integer from 1 to {MAX_TOP_K}")
-        given = int(given[:9])
-    return check_top_k(given, where)
-
-
-def _hour(given: Any, where: str) -> int:
-    number = int(given) if isinstance(given, str) and re.fullmatch(r"\d{1,2}", given) else given
-    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= 23:
-        raise _bad(where, given, "an hour from 0 to 23")
-    return number
-
-
-def _tool_name(given: Any, where: str) -> str:
-    if not isinstance(given, str) or not 1 <= len(given) <= _LONGEST_NAME:
-        raise _bad(where, given, f"a tool's name of 1 to {_LONGEST_NAME} characters")
-    return given
-
-
-def _ranker(given: Any, where: str) -> str:
-    if given not in RANKERS:
-        raise _bad(where, given, f"one of {', '.join(RANKERS)}")
-    return given

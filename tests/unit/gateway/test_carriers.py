@@ -11,7 +11,8 @@ from multidict import CIMultiDict
 
 from armory.domain.principal import ANONYMOUS
 from armory.domain.query import Query
-from armory.gateway.query_parsing import ListRequest, check_names, read_list_request, read_mode
+from armory.gateway.queries.carriers import ListRequest, read_list_request, read_mode
+from armory.gateway.queries.values import check_names
 from armory.gateway.requests import ClientRequest
 from armory.protocol.errors import RpcError
 from armory.testing.front import raws

@@ -1,0 +1,152 @@
+"""One part of a query as somebody gave it, checked: JSON values, and text of headers and URLs.
+
+Owns: what is allowed of each part, and how a refusal is worded. Never reads a request.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, cast
+
+from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, MAX_TOP_K
+from armory.protocol.codes import INVALID_PARAMS
+from armory.protocol.errors import RpcError
+from armory.retrieval.names import RANKERS
+
+_LONGEST_NAME = 200
+
+
+def check_texts(given: object, where: str) -> tuple[str, ...]:
+    """One or several intents out of a JSON value.
+
+    Raises:
+        RpcError: neither a string nor a list of strings, or of the wrong length.
+    """
+    if isinstance(given, str):
+        texts: tuple[str, ...] = (given,)
+    elif isinstance(given, list) and all(
+        isinstance(item, str) for item in cast("list[Any]", given)
+    ):
+        texts = tuple(cast("list[str]", given))
+    else:
+        raise refused(where, given, "a string or a list of strings")
+    if len(texts) > MAX_TEXTS:
+        raise RpcError(
+            INVALID_PARAMS,
+            f"{where} has {len(texts):,} texts; expected at most {MAX_TEXTS}",
+            {"parameter": where},
+        )
+    texts = tuple(text.strip() for text in texts)
+    length = sum(map(len, texts))
+    if not all(texts) or not 1 <= length <= MAX_QUERY_CHARS:
+        raise RpcError(
+            INVALID_PARAMS,
+            f"{where} has {length} characters (or an empty item); "
+            f"expected 1 to {MAX_QUERY_CHARS:,} together",
+            {"parameter": where},
+        )
+    return texts
+
+
+def check_top_k(given: object, where: str) -> int:
+    """A JSON value as top_k.
+
+    Raises:
+        RpcError: no integer from 1 to 200.
+    """
+    if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= MAX_TOP_K:
+        raise refused(where, given, f"an integer from 1 to {MAX_TOP_K}")
+    return given
+
+
+def check_names(given: object, where: str) -> frozenset[str]:
+    """A JSON list of names (or a comma list in a string).
+
+    Raises:
+        RpcError: something else.
+    """
+    if isinstance(given, str):
+        names = [part.strip() for part in given.split(",")]
+    elif isinstance(given, list) and all(
+        isinstance(item, str) for item in cast("list[Any]", given)
+    ):
+        names = cast("list[str]", given)
+    else:
+        raise refused(where, given, "a list of names")
+    if not names or not all(names):
+        raise refused(where, given, "at least one name, none empty")
+    return frozenset(names)
+
+
+def check_threshold(given: Any, where: str) -> float:
+    """A probability.
+
+    Raises:
+        RpcError: no number in [0, 1].
+    """
+    number = given
+    if isinstance(given, str):
+        try:
+            number = float(given)
+        except ValueError:
+            number = math.nan
+    if isinstance(number, bool) or not isinstance(number, int | float) or not 0 <= number <= 1:
+        raise refused(where, given, "a number from 0 to 1")
+    return float(number)
+
+
+def check_written_top_k(given: Any, where: str) -> int:
+    """As `check_top_k`, also where it is written out in a header or URL.
+
+    Raises:
+        RpcError: no integer from 1 to 200.
+    """
+    if isinstance(given, str):
+        if not (given.isascii() and given.isdigit()):
+            raise refused(where, given, f"an integer from 1 to {MAX_TOP_K}")
+        given = int(given[:9])
+    return check_top_k(given, where)
+
+
+def check_hour(given: Any, where: str) -> int:
+    """An hour of the day.
+
+    Raises:
+        RpcError: no integer from 0 to 23.
+    """
+    number = int(given) if isinstance(given, str) and re.fullmatch(r"\d{1,2}", given) else given
+    if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= 23:
+        raise refused(where, given, "an hour from 0 to 23")
+    return number
+
+
+def check_tool_name(given: Any, where: str) -> str:
+    """What may be a tool's name.
+
+    Raises:
+        RpcError: no text, or of the wrong length.
+    """
+    if not isinstance(given, str) or not 1 <= len(given) <= _LONGEST_NAME:
+        raise refused(where, given, f"a tool's name of 1 to {_LONGEST_NAME} characters")
+    return given
+
+
+def check_ranker(given: Any, where: str) -> str:
+    """A ranker by its name.
+
+    Raises:
+        RpcError: there is none of that name.
+    """
+    if given not in RANKERS:
+        raise refused(where, given, f"one of {', '.join(RANKERS)}")
+    return given
+
+
+def refused(where: str, given: object, expected: str) -> RpcError:
+    """What a caller is told of a value that cannot be used."""
+    shown = repr(given)
+    shown = shown if len(shown) <= 80 else f"{shown[:77]}..."
+    return RpcError(
+        INVALID_PARAMS, f"{where} is {shown}; expected {expected}", {"parameter": where}
+    )
