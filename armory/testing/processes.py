@@ -142,7 +142,7 @@ class GatewayProcess(Program):
             headers["Authorization"] = f"Bearer {token}"
         asked = urllib.request.Request(f"{self.url}/readyz", headers=headers)
         try:
-            with urllib.request.urlopen(asked, timeout=10) as answer:
+            with urllib.request.urlopen(asked, timeout=_READY_S) as answer:
                 return json.load(answer)
         except urllib.error.HTTPError as refused:
             with refused:
