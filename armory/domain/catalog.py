@@ -1,22 +1,21 @@
 """The catalog: one immutable, numbered snapshot of everything the upstreams offer.
 
-Owns: merging upstream lists into a snapshot, resolving exposed names, comparing snapshots. A
-snapshot is swapped whole and never changed. Never imports anything but its domain siblings.
+Owns: what upstreams listed, the rules for it, the snapshot of both, comparing snapshots. A snapshot
+is swapped whole and never changed; `catalog_builder` makes them. Never imports anything but its
+domain siblings.
 """
 
 from __future__ import annotations
 
-import marshal
 import operator
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
 
 from armory.domain.groups import OwnGroup
-from armory.domain.naming import expose_names, expose_uri
-from armory.domain.tool import MAX_ABOUT_CHARS, ListedRecord, ToolRecord, fingerprint, keywords_of
+from armory.domain.tool import ListedRecord, ToolRecord
 
 Definition = Mapping[str, Any]
 
@@ -124,25 +123,6 @@ class Diff:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class ServerPart:
-    """What one upstream's lists gave under its rules.
-
-    Attributes:
-        lists, rule: what it was made of.
-        problems: met on the way, one line each.
-    """
-
-    lists: ServerLists
-    rule: ToolRules
-    tools: Sequence[ToolRecord]
-    prompts: Sequence[ListedRecord]
-    resources: Sequence[ListedRecord]
-    templates: Sequence[ListedRecord]
-    skills: Sequence[ToolRecord]
-    problems: Sequence[str]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Catalog:
     """One snapshot. Order is stable: servers in configuration order, then the upstream's order.
 
@@ -202,197 +182,3 @@ def replaced(
 
 
 EMPTY = Catalog(0, *(MappingProxyType[str, Any]({}) for _ in range(5)))
-
-
-class CatalogBuilder:
-    """Makes one snapshot after the other.
-
-    A server whose lists and rules are the very ones of last time is not gone through again.
-    """
-
-    def __init__(self) -> None:
-        self._parts: dict[str, ServerPart] = {}
-
-    def build(
-        self,
-        servers: Mapping[str, ServerLists],
-        rules: Mapping[str, ToolRules] | None = None,
-        previous: Catalog = EMPTY,
-    ) -> tuple[Catalog, list[str]]:
-        """A snapshot of `servers` and the problems met on the way (one line each, for the log).
-
-        A malformed entry (not an object, no usable name) or a repeated one is left out and
-        reported; it never costs its neighbours. Equal content gives back `previous` itself.
-        """
-        parts: dict[str, ServerPart] = {}
-        for server, lists in servers.items():
-            rule = (rules or {}).get(server, ToolRules())
-            part = self._parts.get(server)
-            if part is None or part.lists is not lists or part.rule != rule:
-                part = _part(server, lists, rule, () if part is None else part.tools)
-            parts[server] = part
-        self._parts = parts
-        made = parts.values()
-        catalog = Catalog(
-            previous.version + 1,
-            dict(servers),
-            {record.name: record for part in made for record in part.tools},
-            {record.name: record for part in made for record in part.prompts},
-            {record.name: record for part in made for record in part.resources},
-            {record.name: record for part in made for record in part.templates},
-            {record.name: record for part in made for record in part.skills},
-        )
-        problems = [problem for part in made for problem in part.problems]
-        same = not catalog.diff(previous) and list(catalog.tools) == list(previous.tools)
-        if same and _faces(previous.servers) == _faces(servers):
-            return previous, problems
-        return catalog, problems
-
-
-def build_catalog(
-    servers: Mapping[str, ServerLists],
-    rules: Mapping[str, ToolRules] | None = None,
-    previous: Catalog = EMPTY,
-) -> tuple[Catalog, list[str]]:
-    """One snapshot by itself; see `CatalogBuilder.build`."""
-    return CatalogBuilder().build(servers, rules, previous)
-
-
-def _part(
-    server: str, lists: ServerLists, rule: ToolRules, before: Sequence[ToolRecord]
-) -> ServerPart:
-    """What one server's lists give; a tool that is as it was `before` is the very record."""
-    problems: list[str] = []
-    known = {tool.original_name: tool for tool in before}
-    tools = list(_tools_of(server, lists, rule, known, problems))
-    named = _keyed(server, "prompt", lists.prompts, "name", problems)
-    exposed = expose_names(server, named)
-    prompts = [_listed(server, name, exposed[name], entry) for name, entry in named.items()]
-    resources, templates = (
-        [
-            _listed(server, original, expose_uri(server, original), definition)
-            for original, definition in _keyed(server, kind, entries, key, problems).items()
-        ]
-        for kind, entries, key in (
-            ("resource", lists.resources, "uri"),
-            ("resource template", lists.templates, "uriTemplate"),
-        )
-    )
-    skills = list(_skills_of(server, lists, rule, problems))
-    return ServerPart(lists, rule, tools, prompts, resources, templates, skills, problems)
-
-
-def _faces(servers: Mapping[str, ServerLists]) -> list[object]:
-    return [
-        (key, s.info, s.instructions, s.capabilities, s.cache, s.groups)
-        for key, s in servers.items()
-    ]
-
-
-def _keyed(
-    server: str, kind: str, entries: Iterable[object], key: str, problems: list[str]
-) -> dict[str, Definition]:
-    found: dict[str, Definition] = {}
-    for position, entry in enumerate(entries):
-        name = entry.get(key) if isinstance(entry, dict) else None  # pyright: ignore
-        if not isinstance(name, str) or not name:
-            problems.append(f"{server}: {kind} #{position} left out: it has no usable {key!r}")
-        elif name in found:
-            problems.append(f"{server}: {kind} {name!r} listed twice; the first one stays")
-        else:
-            found[name] = entry  # pyright: ignore[reportArgumentType]
-    return found
-
-
-def _listed(server: str, original: str, name: str, definition: Definition) -> ListedRecord:
-    return ListedRecord(name, server, original, definition, fingerprint(definition))
-
-
-def _skills_of(
-    server: str, lists: ServerLists, rule: ToolRules, problems: list[str]
-) -> Iterable[ToolRecord]:
-    for original, entry in _keyed(server, "skill", lists.skills, "uri", problems).items():
-        yield ToolRecord(
-            name=expose_uri(server, original),
-            server=server,
-            original_name=original,
-            definition=entry,
-            fingerprint=fingerprint(entry),
-            description=entry["frontmatter"]["description"],
-            server_title=_title(lists),
-            category=rule.category,
-            server_about=_about(lists),
-        )
-
-
-def _title(lists: ServerLists) -> str:
-    title = lists.info.get("title") or lists.info.get("name")
-    return title if isinstance(title, str) else ""
-
-
-def _about(lists: ServerLists) -> str:
-    told = (lists.info.get("description"), lists.instructions)
-    about = " ".join(text for text in told if isinstance(text, str) and text)
-    # On a line of their own: a sentence that is not indexed does not take them with it.
-    return "\n".join(filter(None, (keywords_of(lists.info), about)))[:MAX_ABOUT_CHARS]
-
-
-def _tools_of(
-    server: str,
-    lists: ServerLists,
-    rule: ToolRules,
-    known: Mapping[str, ToolRecord],
-    problems: list[str],
-) -> Iterable[ToolRecord]:
-    named = _keyed(server, "tool", lists.tools, "name", problems)
-    named = {original: entry for original, entry in named.items() if rule.includes(original)}
-    exposed = expose_names(server, (rule.rename.get(original, original) for original in named))
-    title, about = _title(lists), _about(lists)
-    taken: set[str] = set()
-    for original, definition in named.items():
-        name = exposed[rule.rename.get(original, original)]
-        if name in taken:
-            problems.append(f"{server}: tool {original!r} left out: {name!r} is taken by a rename")
-            continue
-        taken.add(name)
-        before = known.get(original)
-        digest = (
-            before.fingerprint
-            if before is not None and _alike(before.definition, definition)
-            else fingerprint(definition)
-        )
-        description = rule.describe.get(original, definition.get("description"))
-        record = ToolRecord(
-            name=name,
-            server=server,
-            original_name=original,
-            definition=definition,
-            fingerprint=digest,
-            description=description if isinstance(description, str) else "",
-            server_title=title,
-            tags=rule.tags_of(original),
-            category=rule.category,
-            server_about=about,
-        )
-        yield before if before is not None and _same(record, before) else record
-
-
-def _alike(one: Any, other: Any) -> bool:
-    """Whether two definitions certainly have the same fingerprint, at an eighth of its cost.
-
-    Equal ones may differ in what Python holds to be equal (`1`, `1.0`, `True`), which their bytes
-    tell apart; members in another order are not told to be the same.
-    """
-    if one is other:
-        return True
-    try:
-        return one == other and marshal.dumps(one, 0) == marshal.dumps(other, 0)
-    except ValueError:  # not plain JSON
-        return False
-
-
-def _same(one: ToolRecord, other: ToolRecord) -> bool:
-    """Whether nothing tells them apart; by their fingerprints, as `1` equals `true` in Python."""
-    if one.fingerprint != other.fingerprint or one.server_about != other.server_about:
-        return False
-    return one == other

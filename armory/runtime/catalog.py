@@ -14,14 +14,8 @@ from functools import partial
 from typing import Protocol
 
 from armory import tasks
-from armory.domain.catalog import (
-    EMPTY,
-    Catalog,
-    CatalogBuilder,
-    ServerLists,
-    ToolRules,
-    build_catalog,
-)
+from armory.domain.catalog import EMPTY, Catalog, ServerLists, ToolRules
+from armory.domain.catalog_builder import CatalogBuilder, build_catalog
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError
 from armory.logger import Logger

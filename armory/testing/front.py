@@ -15,7 +15,8 @@ import msgspec
 from aiohttp import web
 from msgspec import Raw
 
-from armory.domain.catalog import EMPTY, Catalog, ServerLists, build_catalog
+from armory.domain.catalog import EMPTY, Catalog, ServerLists
+from armory.domain.catalog_builder import build_catalog
 from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Match, Selection
 from armory.domain.tool import ToolRecord

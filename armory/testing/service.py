@@ -15,7 +15,8 @@ from typing import Any
 from armory.accounts.registry import TOOLS
 from armory.accounts.service import Accounts
 from armory.accounts.settings import AccountSettings
-from armory.domain.catalog import Catalog, ServerLists, ToolRules, build_catalog
+from armory.domain.catalog import Catalog, ServerLists, ToolRules
+from armory.domain.catalog_builder import build_catalog
 from armory.evaluation.marks import MarkedQueries
 from armory.gateway.events import EventFanOut
 from armory.gateway.gateway import Gateway, Services

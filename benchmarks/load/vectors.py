@@ -19,7 +19,8 @@ from typing import Any
 
 import numpy as np
 
-from armory.domain.catalog import ServerLists, build_catalog
+from armory.domain.catalog import ServerLists
+from armory.domain.catalog_builder import build_catalog
 from armory.retrieval.embedders.base import text_hash
 from armory.retrieval.embedders.embedded import EmbeddedEmbedder
 from armory.retrieval.indexing.cache import DocumentCache

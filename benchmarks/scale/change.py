@@ -27,7 +27,8 @@ from typing import Any
 
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-from armory.domain.catalog import EMPTY, Catalog, CatalogBuilder, ServerLists
+from armory.domain.catalog import EMPTY, Catalog, ServerLists
+from armory.domain.catalog_builder import CatalogBuilder
 from armory.domain.query import Query
 from armory.gateway.changes.differences import ViewDifference
 from armory.gateway.settings import GatewaySettings

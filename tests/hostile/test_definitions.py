@@ -17,7 +17,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Raw
 
-from armory.domain.catalog import ServerLists, build_catalog
+from armory.domain.catalog import ServerLists
+from armory.domain.catalog_builder import build_catalog
 from armory.gateway.calls.task_tools import needs_task
 from armory.gateway.views.definitions import Form, listed_bytes, tool_bytes
 from armory.protocol.headers import declared_headers

@@ -13,7 +13,8 @@ from typing import TypeVar
 
 from cachetools import LRUCache
 
-from armory.domain.catalog import Catalog, ServerLists, build_catalog
+from armory.domain.catalog import Catalog, ServerLists
+from armory.domain.catalog_builder import build_catalog
 from armory.domain.query import VisibleSet
 from armory.domain.results import Match, Selection
 from armory.domain.tool import ListedRecord, ToolRecord

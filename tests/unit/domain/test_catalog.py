@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from armory.domain import catalog as catalog_module
-from armory.domain.catalog import EMPTY, CatalogBuilder, ServerLists, ToolRules, build_catalog
+from armory.domain import catalog_builder
+from armory.domain.catalog import EMPTY, ServerLists, ToolRules
+from armory.domain.catalog_builder import CatalogBuilder, build_catalog
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.domain.query import VisibleSet
 from armory.domain.tool import (
@@ -164,7 +165,7 @@ def test_a_list_that_comes_again_costs_no_fingerprint(monkeypatch: pytest.Monkey
     builder = CatalogBuilder()
     first, _ = builder.build(given())
     taken: list[object] = []
-    monkeypatch.setattr(catalog_module, "fingerprint", taken.append)
+    monkeypatch.setattr(catalog_builder, "fingerprint", taken.append)
     second, _ = builder.build(given(), None, first)
     assert second is first
     assert taken == []

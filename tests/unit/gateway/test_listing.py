@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 
-from armory.domain.catalog import Catalog, ServerLists, ToolRules, build_catalog
+from armory.domain.catalog import Catalog, ServerLists, ToolRules
+from armory.domain.catalog_builder import build_catalog
 from armory.domain.query import Query, VisibleSet
 from armory.domain.results import Selection
 from armory.domain.tool import ListedRecord, ToolRecord

@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 from typing import Any
 
-from armory.domain.catalog import EMPTY, Catalog, CatalogBuilder, ServerLists, build_catalog
+from armory.domain.catalog import EMPTY, Catalog, ServerLists
+from armory.domain.catalog_builder import CatalogBuilder, build_catalog
 from armory.gateway.settings import GatewaySettings
 from armory.gateway.views.definitions import Form
 from armory.gateway.views.view import View

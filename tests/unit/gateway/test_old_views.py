@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from armory.domain.catalog import ServerLists, build_catalog
+from armory.domain.catalog import ServerLists
+from armory.domain.catalog_builder import build_catalog
 from armory.domain.query import VisibleSet
 from armory.domain.tool import ToolRecord
 from armory.gateway.metatools.definitions import servers_shown

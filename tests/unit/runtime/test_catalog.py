@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 import structlog
 
-from armory.domain.catalog import Catalog, CatalogBuilder, ServerLists, ToolRules
+from armory.domain.catalog import Catalog, ServerLists, ToolRules
+from armory.domain.catalog_builder import CatalogBuilder
 from armory.domain.tool import ToolRecord, fingerprint
 from armory.errors import BackendError
 from armory.runtime import catalog as catalog_module

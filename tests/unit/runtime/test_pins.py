@@ -5,7 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from armory.config import Loaded, load_file
-from armory.domain.catalog import Catalog, ServerLists, build_catalog
+from armory.domain.catalog import Catalog, ServerLists
+from armory.domain.catalog_builder import build_catalog
 from armory.runtime.blocks.pins import pinning_of
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import structlog
 
-from armory.domain.catalog import Catalog, ServerLists, build_catalog
+from armory.domain.catalog import Catalog, ServerLists
+from armory.domain.catalog_builder import build_catalog
 from armory.errors import ConfigError
 from armory.security.pinning import GONE, Pinning
 from armory.security.settings import PinningMode

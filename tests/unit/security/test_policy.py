@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from armory.domain.catalog import Catalog, ServerLists, ToolRecord, build_catalog
+from armory.domain.catalog import Catalog, ServerLists, ToolRecord
+from armory.domain.catalog_builder import build_catalog
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.security.policy import EVERYTHING, Policy, Rule, Scope
 
