@@ -202,3 +202,9 @@ class Turns:
 
 
 TURNS = Turns()
+
+
+def being_cancelled() -> bool:
+    """Whether somebody cancels the present task: a cancellation of what it waits for is none."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0

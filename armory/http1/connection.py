@@ -65,7 +65,7 @@ class Connection(asyncio.BufferedProtocol):
         self._on_free = on_free
         self._on_closed = on_closed
         self._transport: asyncio.Transport | None = None
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser: httptools.HttpResponseParser
         self._response: Response | None = None
         self._fields: list[tuple[bytes, bytes]] = []
         self._silent = 0
@@ -127,6 +127,7 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """The socket is open."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's derive from no class
+        self._parser = httptools.HttpResponseParser(self)  # now: no call says that none was made
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Where the next bytes go. The last one of a body goes through the common buffer, which has
@@ -182,6 +183,7 @@ class Connection(asyncio.BufferedProtocol):
         self._large.end(self)
         response, self._response = self._response, None
         self._transport = self._body = self._room = None
+        del self._parser  # which holds this one
         if response is None:
             return
         if exc is None and response.status and self._endless:

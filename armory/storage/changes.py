@@ -20,7 +20,7 @@ from contextlib import aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 
 import msgspec
-from sqlalchemy import delete, func, insert, select
+from sqlalchemy import bindparam, delete, func, insert, select
 
 from armory.errors import BackendError
 from armory.logger import Logger
@@ -45,6 +45,13 @@ _LATE_MS = 15_000  # a transaction that took its number early may commit so much
 _SEEN_KEPT = 50_000
 _BATCH = 5_000
 _RECONNECT_S = 0.5
+_SINCE = (
+    select(changes.c.id, changes.c.at_ms, changes.c.topic, changes.c.value)
+    .where(changes.c.at_ms >= bindparam("floor_ms"))
+    .order_by(changes.c.at_ms, changes.c.id)
+    .limit(_BATCH)
+)
+"""Built once, as it is asked again and again."""
 
 
 @dataclass(slots=True)
@@ -165,14 +172,7 @@ class ChangeFeed:
             if self._floor_ms is None:
                 now_ms = (await connection.execute(select(self._database.now_ms))).scalar_one()
                 self._floor_ms = now_ms - _LATE_MS
-            rows = (
-                await connection.execute(
-                    select(changes.c.id, changes.c.at_ms, changes.c.topic, changes.c.value)
-                    .where(changes.c.at_ms >= self._floor_ms)
-                    .order_by(changes.c.at_ms, changes.c.id)
-                    .limit(_BATCH)
-                )
-            ).all()
+            rows = (await connection.execute(_SINCE, {"floor_ms": self._floor_ms})).all()
         for row in rows:
             if row.id not in self._seen:
                 await self._dispatch(row.topic, row.value)

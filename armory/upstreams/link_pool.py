@@ -11,20 +11,24 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-import msgspec
-
 from armory.domain.principal import INTERNAL
 from armory.errors import UpstreamOverloaded, UpstreamUnavailable
 from armory.logger import Logger
 from armory.protocol.link import Owner, Refused
 from armory.protocol.methods import may_be_asked
 from armory.protocol.session_events import Ended, Lost, SessionEvent, SessionObserver
-from armory.tasks import Tasks
+from armory.tasks import Tasks, being_cancelled
 from armory.upstreams.clock import Clock
 from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.connecting.start_turns import StartTurns
 from armory.upstreams.connecting.verdict import NoHandshake
-from armory.upstreams.link_slot import LinkSlot, SessionCounts, count_sessions
+from armory.upstreams.link_slot import (
+    NO_CAPABILITIES,
+    LinkSlot,
+    SessionCounts,
+    capability_profile,
+    count_sessions,
+)
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.spec import UpstreamSpec
 
@@ -33,12 +37,10 @@ log = Logger(__name__)
 OWN = ""
 """Owner key of the gateway's own session, and of everybody's where they are shared."""
 
-NO_CAPABILITIES = "{}"
 PROFILES_PER_OWNER = 8
 """A caller has one session for each set of capabilities that its clients declare, up to so many."""
 
 _RESTORE_S = 5.0
-_sorted = msgspec.json.Encoder(order="sorted")
 
 
 class LinkPool:
@@ -164,21 +166,24 @@ class LinkPool:
                 f"upstream {self.spec.key!r} is being shut down or reconfigured",
                 upstream=self.spec.key,
             )
-        if slot.connecting is None:
-            task = self._tasks.start(self._connect(slot), f"connect {self.spec.key}")
-            task.add_done_callback(lambda ended: _connected(slot, ended))
-            slot.connecting = task
-        connecting = slot.connecting
+        connecting = slot.connecting or self._begin(slot)
         try:
             return await asyncio.shield(connecting)
         except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if connecting.cancelled() and (task is None or not task.cancelling()):
+            if connecting.cancelled() and not being_cancelled():
                 raise UpstreamUnavailable(
                     f"upstream {self.spec.key!r}: the session was closed while it was opened",
                     upstream=self.spec.key,
                 ) from None
             raise
+        finally:
+            del connecting  # whose error holds this frame by its trace
+
+    def _begin(self, slot: LinkSlot) -> asyncio.Task[BaseLink]:
+        task = self._tasks.start(self._connect(slot), f"connect {self.spec.key}")
+        task.add_done_callback(lambda ended: _connected(slot, ended))
+        slot.connecting = task
+        return task
 
     def on_slot_event(self, slot: LinkSlot, event: SessionEvent) -> None:
         """Something happened on the session of `slot`; one that is lost is closed and forgotten."""
@@ -384,11 +389,6 @@ class LinkPool:
             await (await self.link(slot)).set_subscriptions(uris)
         except (UpstreamUnavailable, Refused) as error:
             log.warning("upstream_resubscribe_failed", upstream=self.spec.key, error=str(error))
-
-
-def capability_profile(capabilities: Mapping[str, Any]) -> str:
-    """Canonical text of a client's capabilities: equal capabilities, equal text."""
-    return _sorted.encode(dict(capabilities)).decode()
 
 
 def _connected(slot: LinkSlot, ended: asyncio.Task[Any]) -> None:

@@ -1,7 +1,7 @@
 """One session with an upstream, open or not.
 
-Owns: `LinkSlot`: whose it is, what it declares, its link; `SessionCounts`: whose all of them are.
-Never imports the pool.
+Owns: `LinkSlot`: whose it is, what it declares, its link; capability profiles; `SessionCounts`:
+whose all of them are. Never imports the pool.
 """
 
 from __future__ import annotations
@@ -11,9 +11,15 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import msgspec
+
 from armory.protocol.link import Owner
 from armory.protocol.session_events import SessionEvent
 from armory.upstreams.session.base import BaseLink
+
+NO_CAPABILITIES = "{}"
+"""The profile of a client that declares nothing."""
+_sorted = msgspec.json.Encoder(order="sorted")
 
 
 class LinkSlot:
@@ -81,3 +87,8 @@ def count_sessions(slots: Iterable[LinkSlot]) -> SessionCounts:
         principals=len({slot.owner for slot in shared if slot.owner}),
         stateless=bool(links) and all(link.stateless for link in links),
     )
+
+
+def capability_profile(capabilities: Mapping[str, Any]) -> str:
+    """Canonical text of a client's capabilities: equal capabilities, equal text."""
+    return _sorted.encode(dict(capabilities)).decode()

@@ -140,6 +140,7 @@ class Connection(Exchanges):
     def connection_lost(self, exc: BaseException | None) -> None:
         """As asyncio's."""
         self._all.lost(self)
+        self.seen = None  # which holds this one
         self._all.endings.add(partial(self._lost, exc))
 
     def _lost(self, exc: BaseException | None) -> None:

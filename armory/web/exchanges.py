@@ -93,6 +93,8 @@ class InContext(Generic[T]):
             if on.account is not None:
                 on.account.spend(used + clock() - begun)
             return ended.value
+        finally:
+            value = step = None  # an error that passes holds this frame by its trace
 
 
 class Exchanges(RequestHandler):
@@ -137,9 +139,7 @@ class Exchanges(RequestHandler):
         assert make_request is not None
         manager.requests_count += 1
         writer = StreamWriter(self, self._loop)
-        task = self._task_handler or asyncio.current_task(self._loop)
-        assert task is not None
-        request: BaseRequest = make_request(message, payload, self, writer, task)
+        request: BaseRequest = make_request(message, payload, self, writer, self._own_task())
         try:
             answering = self._handle_request(request, None, handler)
             response, gone = await InContext(answering, self)
@@ -163,6 +163,14 @@ class Exchanges(RequestHandler):
             return False
         self._await_next()
         return True
+
+    def _own_task(self) -> asyncio.Task[None]:
+        """The task of the connection; where it were a frame's, a task that is cancelled would hold
+        itself by the trace of its end.
+        """
+        task = self._task_handler or asyncio.current_task(self._loop)
+        assert task is not None
+        return task
 
     def _taken(self) -> None:
         """The first request that waits is being answered: there is room for another."""

@@ -1,6 +1,7 @@
 """Usage statistics in the database: added to, never overwritten, so that replicas add up.
 
-Owns: the statements. Never keeps anything in memory between calls.
+Owns: what is added and read, in which order; `statements` has the SQL. Keeps nothing in memory
+between calls but how far it has read.
 """
 
 from __future__ import annotations
@@ -11,12 +12,13 @@ from datetime import UTC, datetime, timedelta
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import bindparam, case, delete, func, select, tuple_, update
+from sqlalchemy import delete
 
 from armory.accounts.usage.sketch import LatencySketch
+from armory.accounts.usage.statements import UsageStatements
 from armory.storage.connection import AsyncConnection
 from armory.storage.database import Database
-from armory.storage.tables import server_days, tool_days, user_tools
+from armory.storage.tables import server_days, tool_days
 
 _CHUNK = 200
 _LATE_MS = 15_000
@@ -98,6 +100,7 @@ class UsageStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._statements = UsageStatements(database)
         self._seen_ms = {"tools": 0, "users": 0, "servers": 0}
 
     async def add(
@@ -113,69 +116,39 @@ class UsageStore:
             users: by (user, tool); latencies are not kept here.
             servers: (milliseconds up, milliseconds observed) by (server, day).
         """
+        statements = self._statements
         async with self._database.write() as connection:
             for chunk in _chunks(sorted(tools)):
                 await self._add_tools(connection, [(key, tools[key]) for key in chunk])
-            now = self._database.now_ms
-            for (user, tool), counted in sorted(users.items(), key=lambda item: item[0]):
-                row = self._database.upsert(user_tools).values(
-                    user_id=user,
-                    tool=tool,
-                    uses=counted.uses,
-                    successes=counted.successes,
-                    last_used_at_ms=counted.last_used_at_ms,
-                    updated_at_ms=now,
-                )
-                later = _greater(user_tools.c.last_used_at_ms, counted.last_used_at_ms)
+            if users:
                 await connection.execute(
-                    row.on_conflict_do_update(
-                        index_elements=["user_id", "tool"],
-                        set_={
-                            "uses": user_tools.c.uses + counted.uses,
-                            "successes": user_tools.c.successes + counted.successes,
-                            "last_used_at_ms": later,
-                            "updated_at_ms": now,
-                        },
-                    )
+                    statements.add_to_user_tool,
+                    [
+                        {"user_id": user, "tool": tool, "uses": counted.uses}
+                        | {"successes": counted.successes}
+                        | {"last_used_at_ms": counted.last_used_at_ms}
+                        for (user, tool), counted in sorted(users.items(), key=_by_key)
+                    ],
                 )
-            for (server, day), (up_ms, observed_ms) in sorted(servers.items()):
-                row = self._database.upsert(server_days).values(
-                    server=server,
-                    day=day,
-                    up_ms=up_ms,
-                    observed_ms=observed_ms,
-                    updated_at_ms=now,
-                )
+            if servers:
                 await connection.execute(
-                    row.on_conflict_do_update(
-                        index_elements=["server", "day"],
-                        set_={
-                            "up_ms": server_days.c.up_ms + up_ms,
-                            "observed_ms": server_days.c.observed_ms + observed_ms,
-                            "updated_at_ms": now,
-                        },
-                    )
+                    statements.add_to_server_day,
+                    [
+                        {"server": server, "day": day, "up_ms": up_ms, "observed_ms": observed_ms}
+                        for (server, day), (up_ms, observed_ms) in sorted(servers.items())
+                    ],
                 )
 
     async def _add_tools(
         self, connection: AsyncConnection, items: Sequence[tuple[tuple[str, int], Counted]]
     ) -> None:
         # Sketches cannot be added up in SQL: make sure of the rows, lock them, merge, write.
-        empty = [
-            {"tool": tool, "day": day, "uses": 0, "successes": 0, "latency": b""}
-            | {"last_used_at_ms": 0, "updated_at_ms": 0}
-            for (tool, day), _ in items
-        ]
-        rows = self._database.upsert(tool_days).values(empty)
-        await connection.execute(rows.on_conflict_do_nothing(index_elements=["tool", "day"]))
-        columns = tool_days.c
-        locked = (
-            select(columns.tool, columns.day, columns.latency, columns.last_used_at_ms)
-            .where(tuple_(columns.tool, columns.day).in_([key for key, _ in items]))
-            .order_by(columns.tool, columns.day)
-            .with_for_update()
+        statements, keys = self._statements, [key for key, _ in items]
+        await connection.execute(
+            statements.have_tool_day, [{"tool": tool, "day": day} for tool, day in keys]
         )
-        held = {(r.tool, r.day): r for r in await connection.execute(locked)}
+        locked = await connection.execute(statements.lock_tool_days, {"keys": keys})
+        held = {(row.tool, row.day): row for row in locked}
         values: list[dict[str, Any]] = []
         for key, counted in items:
             sketch = LatencySketch.from_bytes(held[key].latency)
@@ -186,38 +159,18 @@ class UsageStore:
                 | {"b_successes": counted.successes, "b_latency": sketch.to_bytes()}
                 | {"b_last": last}
             )
-        merged = (
-            update(tool_days)
-            .where(columns.tool == bindparam("b_tool"), columns.day == bindparam("b_day"))
-            .values(
-                uses=columns.uses + bindparam("b_uses"),
-                successes=columns.successes + bindparam("b_successes"),
-                latency=bindparam("b_latency"),
-                last_used_at_ms=bindparam("b_last"),
-                updated_at_ms=self._database.now_ms,
-            )
-        )
-        await connection.execute(merged, values)
+        await connection.execute(statements.add_to_tool_day, values)
 
     async def changed_tools(self, since_day: int) -> dict[str, ToolStatistics]:
         """Statistics since `since_day` of every tool whose rows changed since the last call."""
-        columns = tool_days.c
-        found: dict[str, ToolStatistics] = {}
+        statements, found = self._statements, dict[str, ToolStatistics]()
+        since = {"since_ms": self._seen_ms["tools"], "since_day": since_day}
         async with self._database.read() as connection:
-            newest = func.max(columns.updated_at_ms)
-            changed = (
-                select(columns.tool, newest)
-                .where(columns.updated_at_ms >= self._seen_ms["tools"], columns.day >= since_day)
-                .group_by(columns.tool)
-            )
-            times = {row[0]: int(row[1]) for row in await connection.execute(changed)}
+            changed = await connection.execute(statements.changed_tools, since)
+            times = {row[0]: int(row[1]) for row in changed}
             for chunk in _chunks(sorted(times)):
-                statement = (
-                    select(tool_days)
-                    .where(columns.tool.in_(chunk), columns.day >= since_day)
-                    .order_by(columns.tool)
-                )
-                rows = (await connection.execute(statement)).all()
+                wanted = {"tools": chunk, "since_day": since_day}
+                rows = (await connection.execute(statements.days_of_tools, wanted)).all()
                 for tool, days in groupby(rows, key=lambda row: row.tool):
                     found[tool] = _summed(list(days))
         if times:
@@ -226,10 +179,9 @@ class UsageStore:
 
     async def changed_users(self) -> dict[tuple[str, str], UserTool]:
         """Every (user, tool) whose row changed since the last call."""
-        columns = user_tools.c
-        statement = select(user_tools).where(columns.updated_at_ms >= self._seen_ms["users"])
+        since = {"since_ms": self._seen_ms["users"]}
         async with self._database.read() as connection:
-            rows = (await connection.execute(statement)).all()
+            rows = (await connection.execute(self._statements.changed_users, since)).all()
         if rows:
             self._seen_ms["users"] = max(row.updated_at_ms for row in rows) - _LATE_MS
         return {
@@ -239,14 +191,9 @@ class UsageStore:
 
     async def uptimes(self, since_day: int) -> dict[str, float]:
         """Share of observed time since `since_day` that each server was up, in [0, 1]."""
-        columns = server_days.c
-        statement = (
-            select(columns.server, func.sum(columns.up_ms), func.sum(columns.observed_ms))
-            .where(columns.day >= since_day)
-            .group_by(columns.server)
-        )
+        since = {"since_day": since_day}
         async with self._database.read() as connection:
-            rows = (await connection.execute(statement)).all()
+            rows = (await connection.execute(self._statements.uptimes, since)).all()
         return {server: float(up) / float(seen) for server, up, seen in rows if seen}
 
     async def prune(self, before_day: int) -> None:
@@ -269,8 +216,8 @@ def _summed(days: Sequence[Any]) -> ToolStatistics:
     )
 
 
-def _greater(column: Any, value: int) -> Any:
-    return case((column > value, column), else_=value)
+def _by_key(item: tuple[tuple[str, str], Counted]) -> tuple[str, str]:
+    return item[0]
 
 
 def _chunks(keys: Iterable[Any]) -> Iterator[list[Any]]:

@@ -159,6 +159,7 @@ class DuplexLink(StatefulLink):
                 assert isinstance(item, Reply)
                 return item
         finally:
+            item = None  # an error that passes holds this frame by its trace
             self.requests.close(pending, answered=answered)
             if not answered and not self.closed and call.method not in _UNCANCELLABLE:
                 params = cancelled_params(pending.id, "the caller went away or its time ran out")

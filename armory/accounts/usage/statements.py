@@ -1,0 +1,146 @@
+"""The statements of usage statistics, each built once: they run every few seconds.
+
+Owns: `UsageStatements`. A statement that is built anew costs the event loop a tenth of a
+millisecond, and leaves cycles of objects for the garbage collector.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import Any
+
+from sqlalchemy import Executable, Select, bindparam, case, func, select, tuple_, update
+
+from armory.storage.database import Database
+from armory.storage.tables import server_days, tool_days, user_tools
+
+_Rows = Select[*tuple[Any, ...]]
+
+
+class UsageStatements:
+    """What one database is asked; the names of the parameters are those of the columns, but where
+    it is said.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @cached_property
+    def have_tool_day(self) -> Executable:
+        """Make sure of a row of `tool`, `day`: its sketch cannot be added to in SQL."""
+        row = self._database.upsert(tool_days).values(
+            uses=0, successes=0, latency=b"", last_used_at_ms=0, updated_at_ms=0,
+            tool=bindparam("tool"), day=bindparam("day"),
+        )  # fmt: skip
+        return row.on_conflict_do_nothing(index_elements=["tool", "day"])
+
+    @cached_property
+    def lock_tool_days(self) -> _Rows:
+        """Rows by `keys`, a list of (tool, day), locked until the transaction ends."""
+        columns = tool_days.c
+        keys = bindparam("keys", expanding=True)
+        return (
+            select(columns.tool, columns.day, columns.latency, columns.last_used_at_ms)
+            .where(tuple_(columns.tool, columns.day).in_(keys))
+            .order_by(columns.tool, columns.day)
+            .with_for_update()
+        )
+
+    @cached_property
+    def add_to_tool_day(self) -> Executable:
+        """Add to a row; parameters are called `b_tool`, `b_day`, `b_uses`, `b_successes`,
+        `b_latency`, `b_last`.
+        """
+        columns = tool_days.c
+        return (
+            update(tool_days)
+            .where(columns.tool == bindparam("b_tool"), columns.day == bindparam("b_day"))
+            .values(
+                uses=columns.uses + bindparam("b_uses"),
+                successes=columns.successes + bindparam("b_successes"),
+                latency=bindparam("b_latency"),
+                last_used_at_ms=bindparam("b_last"),
+                updated_at_ms=self._database.now_ms,
+            )
+        )
+
+    @cached_property
+    def add_to_user_tool(self) -> Executable:
+        """Add what a user has done with a tool."""
+        columns = user_tools.c
+        new = self._database.upsert(user_tools)
+        given = ("user_id", "tool", "uses", "successes", "last_used_at_ms")
+        row = new.values(
+            updated_at_ms=self._database.now_ms, **{name: bindparam(name) for name in given}
+        )
+        last = columns.last_used_at_ms
+        return row.on_conflict_do_update(
+            index_elements=["user_id", "tool"],
+            set_={
+                "uses": columns.uses + row.excluded.uses,
+                "successes": columns.successes + row.excluded.successes,
+                "last_used_at_ms": case(
+                    (last > row.excluded.last_used_at_ms, last),
+                    else_=row.excluded.last_used_at_ms,
+                ),
+                "updated_at_ms": row.excluded.updated_at_ms,
+            },
+        )
+
+    @cached_property
+    def add_to_server_day(self) -> Executable:
+        """Add how long a server was up and observed."""
+        columns = server_days.c
+        given = ("server", "day", "up_ms", "observed_ms")
+        row = self._database.upsert(server_days).values(
+            updated_at_ms=self._database.now_ms, **{name: bindparam(name) for name in given}
+        )
+        return row.on_conflict_do_update(
+            index_elements=["server", "day"],
+            set_={
+                "up_ms": columns.up_ms + row.excluded.up_ms,
+                "observed_ms": columns.observed_ms + row.excluded.observed_ms,
+                "updated_at_ms": row.excluded.updated_at_ms,
+            },
+        )
+
+    @cached_property
+    def changed_tools(self) -> _Rows:
+        """(tool, when its rows changed last) of those that did since `since_ms`, from `since_day`
+        on.
+        """
+        columns = tool_days.c
+        return (
+            select(columns.tool, func.max(columns.updated_at_ms))
+            .where(
+                columns.updated_at_ms >= bindparam("since_ms"),
+                columns.day >= bindparam("since_day"),
+            )
+            .group_by(columns.tool)
+        )
+
+    @cached_property
+    def days_of_tools(self) -> _Rows:
+        """The rows of `tools`, a list of names, from `since_day` on, tool by tool."""
+        columns = tool_days.c
+        names = bindparam("tools", expanding=True)
+        return (
+            select(tool_days)
+            .where(columns.tool.in_(names), columns.day >= bindparam("since_day"))
+            .order_by(columns.tool)
+        )
+
+    @cached_property
+    def changed_users(self) -> _Rows:
+        """The rows of users that changed since `since_ms`."""
+        return select(user_tools).where(user_tools.c.updated_at_ms >= bindparam("since_ms"))
+
+    @cached_property
+    def uptimes(self) -> _Rows:
+        """(server, milliseconds up, milliseconds observed) from `since_day` on."""
+        columns = server_days.c
+        return (
+            select(columns.server, func.sum(columns.up_ms), func.sum(columns.observed_ms))
+            .where(columns.day >= bindparam("since_day"))
+            .group_by(columns.server)
+        )
