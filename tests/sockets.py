@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 import socket
-from types import CodeType
+from types import CodeType, FrameType
 from typing import Any
 
 _FRAMES = 16
@@ -25,8 +25,8 @@ def remember_makers() -> None:
 
 
 def _init_and_note(self: socket.socket, *arguments: Any, **options: Any) -> None:
-    own = inspect.currentframe()
-    frame, frames = None if own is None else own.f_back, list[tuple[CodeType, int]]()
+    frame: FrameType | None = getattr(inspect.currentframe(), "f_back", None)  # own: holds itself
+    frames: list[tuple[CodeType, int]] = []
     while frame is not None and frame.f_code.co_name != _RUNNER and len(frames) < _FRAMES:
         frames.append((frame.f_code, frame.f_lineno))
         frame = frame.f_back

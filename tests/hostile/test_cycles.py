@@ -1,0 +1,181 @@
+"""What ends is gone with its last reference: nothing of it waits for the garbage collector, which
+goes through everything, with everybody waiting, and here does that seldom.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+from collections.abc import AsyncGenerator, Generator
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from yarl import URL
+
+from armory.domain.catalog import ServerLists
+from armory.domain.principal import INTERNAL
+from armory.errors import UpstreamUnavailable
+from armory.gateway.gateway import Gateway
+from armory.http1.connection import Connection as UpstreamConnection
+from armory.http1.pool import Connections
+from armory.http1.response import ClosedEarly
+from armory.protocol.link import Call, Owner, Reply
+from armory.testing.clients.raw import modern_body, modern_headers
+from armory.testing.clients.recording import RecordingObserver
+from armory.testing.front import (
+    ScriptedPool,
+    ScriptedUpstream,
+    WordRetriever,
+    plain,
+    result,
+    serving,
+    tool,
+)
+from armory.upstreams.clock import SystemClock
+from armory.upstreams.connecting.negotiate import Connector
+from armory.upstreams.connecting.start_turns import StartTurns
+from armory.upstreams.link_pool import LinkPool
+from armory.upstreams.spec import UpstreamSpec
+from armory.web.connection import Connection
+
+pytestmark = pytest.mark.anyio
+LEGACY = "2025-11-25"
+JSON_TYPES = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
+
+
+@pytest.fixture(autouse=True)
+def uncollected() -> Generator[None]:
+    """Nothing is collected meanwhile."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def there_are(kind: type) -> int:
+    return sum(isinstance(found, kind) for found in gc.get_objects())
+
+
+async def gone(kind: type, but: int = 0) -> None:
+    """Wait until no object of a kind is there, garbage included, but for so many."""
+    async with asyncio.timeout(10):
+        while there_are(kind) > but:  # noqa: ASYNC110 # nothing tells when an object is gone
+            await asyncio.sleep(0.01)
+
+
+class Front:
+    """A gateway whose tool `hold` does not answer."""
+
+    def __init__(self) -> None:
+        self.begun = asyncio.Event()
+        self.port = 0
+        lists = ServerLists(tools=[tool("hold", "holds"), tool("echo", "answers")])
+        self.pool = ScriptedPool({"up": ScriptedUpstream(lists, self.answer, "modern")})
+
+    async def answer(self, call: Call, owner: Owner) -> Reply:
+        del owner
+        self.pool.calls.clear()  # which would hold whom they are for
+        if plain(call.params).get("name") == "hold":
+            self.begun.set()
+            await asyncio.Event().wait()
+        return result({"resultType": "complete", "content": []}, "modern")
+
+    async def open(
+        self, message: dict[str, Any], headers: dict[str, str]
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        self.send(writer, message, headers)
+        return reader, writer
+
+    def send(
+        self, writer: asyncio.StreamWriter, message: dict[str, Any], headers: dict[str, str]
+    ) -> None:
+        body = json.dumps(message).encode()
+        fields = {"Host": "localhost", "Content-Length": str(len(body)), **JSON_TYPES, **headers}
+        head = "".join(f"{name}: {value}\r\n" for name, value in fields.items())
+        writer.write(f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body)
+
+
+async def answered(reader: asyncio.StreamReader) -> dict[str, str]:
+    """The headers of an answer that has been read."""
+    head = (await reader.readuntil(b"\r\n\r\n")).decode()
+    lines = (line.partition(":") for line in head.splitlines()[1:])
+    headers = {name.lower(): value.strip() for name, _, value in lines}
+    await reader.readexactly(int(headers.get("content-length", 0)))
+    return headers
+
+
+@pytest.fixture
+async def front() -> AsyncGenerator[Front]:
+    found = Front()
+    gateway = Gateway(found.pool, WordRetriever())
+    gateway.publish(found.pool.catalog())
+    async with serving(gateway) as (url, _):
+        found.port = int(url.rpartition(":")[2])
+        yield found
+
+
+async def test_a_client_that_was_answered_leaves_nothing(front: Front) -> None:
+    body = modern_body(1, "tools/call", {"name": "up__echo", "arguments": {}})
+    reader, writer = await front.open(body, modern_headers(body))
+    await answered(reader)
+    assert there_are(Connection) == 1
+    writer.close()
+    await gone(Connection)
+
+
+async def test_a_client_that_leaves_in_mid_call_leaves_nothing(front: Front) -> None:
+    body = modern_body(1, "tools/call", {"name": "up__hold", "arguments": {}})
+    _, writer = await front.open(body, modern_headers(body))
+    await asyncio.wait_for(front.begun.wait(), 5)
+    writer.transport.abort()
+    await gone(Connection)
+
+
+async def test_a_legacy_session_that_ends_in_mid_call_leaves_nothing(front: Front) -> None:
+    params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "x"}}
+    message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+    reader, writer = await front.open(message, {})
+    session = (await answered(reader))["mcp-session-id"]
+    headers = {"Mcp-Session-Id": session, "MCP-Protocol-Version": LEGACY}
+    call = {"name": "up__hold", "arguments": {}}
+    front.send(writer, {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}, headers)
+    await asyncio.wait_for(front.begun.wait(), 5)
+    writer.transport.abort()
+    reader, writer = await asyncio.open_connection("127.0.0.1", front.port)
+    head = "".join(
+        f"{name}: {value}\r\n" for name, value in {"Host": "localhost", **headers}.items()
+    )
+    writer.write(f"DELETE /mcp HTTP/1.1\r\n{head}\r\n".encode())
+    await answered(reader)
+    writer.close()
+    await gone(Connection)
+
+
+async def test_a_connection_to_an_upstream_leaves_nothing() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.transport.abort()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    url = URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/")
+    connections = Connections(True, 5.0, 4.0)
+    try:
+        with suppress(ClosedEarly):
+            await connections.request("GET", url, {}, None, 5.0)
+        await gone(UpstreamConnection)
+    finally:
+        connections.close()
+        server.close()
+
+
+async def test_an_error_of_a_session_that_was_not_opened_leaves_nothing() -> None:
+    spec = UpstreamSpec("up", command="no-such-program-anywhere")
+    connector = Connector(spec, {"name": "test", "version": "0"})
+    pool = LinkPool(spec, connector, RecordingObserver(), SystemClock(), StartTurns())
+    with suppress(UpstreamUnavailable):
+        await pool.opened(Owner(INTERNAL), {})
+    await gone(UpstreamUnavailable)
+    await pool.close()
