@@ -177,6 +177,7 @@ class Sessions:
         await self._gateway.session_ended(session.id)
         if self.directory is not None:
             await self.directory.release(session.id)
+        session.let_go()
 
     async def end_principal(self, key: str) -> None:
         """End the sessions of one principal."""

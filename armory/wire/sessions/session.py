@@ -19,7 +19,7 @@ from armory.gateway.endpoint import Endpoint
 from armory.gateway.subscription import Subscription
 from armory.protocol import codes, jsonrpc
 from armory.protocol.jsonrpc import Message
-from armory.protocol.link import Answer, ClientGone, Owner, Params
+from armory.protocol.link import Answer, ClientChannel, ClientGone, Owner, Params
 from armory.protocol.loglevels import loud_enough
 from armory.protocol.methods import CANCELLED, LOGGED, session_answers
 from armory.protocol.rawjson import encode, pack, text_of
@@ -47,7 +47,6 @@ class Session:
         capabilities: the client's own.
         log_level: as set with `logging/setLevel`; `info` until then.
         revealed: tools that it searched for.
-        channel: how upstreams reach the client outside its requests.
         general: what belongs to no request of its own (the GET stream).
         inflight: the calls in flight by request id.
     """
@@ -72,14 +71,13 @@ class Session:
         self.inflight: dict[bytes, asyncio.Task[None] | Running] = {}
         self.opened = self.used = time.monotonic()
         self.closed = False
-        self.channel = SessionChannel(self, self.general, None)
         self.subscription = Subscription(
             principal=principal,
             endpoint=endpoint,
             session=id,
             deliver=self._deliver,
             relays=True,
-            client=self.channel,
+            client=SessionChannel(self, self.general, None),
             answers=session_answers(capabilities),
         )
         self._streams: OrderedDict[str, EventStream] = OrderedDict()
@@ -112,6 +110,11 @@ class Session:
         if owner is None or owner.principal is not self.principal:
             owner = self._owner = self.subscription.owner
         return owner
+
+    @property
+    def channel(self) -> ClientChannel:
+        """How upstreams reach the client outside its requests."""
+        return self.subscription.client or SessionChannel(self, self.general, None)
 
     # -- streams -----------------------------------------------------------------------------
 
@@ -238,6 +241,15 @@ class Session:
         self.general.close()
         for stream in self._streams.values():
             stream.close()
+
+    def let_go(self) -> None:
+        """It has ended, and nobody is told of anything by it: it goes with its last reference."""
+        self._owner = None
+        self.subscription.client, self.subscription.deliver = None, _to_nobody
+
+
+def _to_nobody(method: str, params: Params) -> None:
+    pass
 
 
 def cancel_soon(task: asyncio.Task[None] | Running) -> None:
