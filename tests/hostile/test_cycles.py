@@ -7,11 +7,13 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import sys
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
 from contextlib import suppress
 from typing import Any
 
 import pytest
+from msgspec import Raw
 from yarl import URL
 
 from armory.domain.catalog import ServerLists
@@ -37,7 +39,10 @@ from armory.upstreams.clock import SystemClock
 from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.connecting.start_turns import StartTurns
 from armory.upstreams.link_pool import LinkPool
+from armory.upstreams.session.base import LinkContext
+from armory.upstreams.session.handshake import initialize
 from armory.upstreams.spec import UpstreamSpec
+from armory.upstreams.transports.stdio import StdioLink
 from armory.web.connection import Connection
 from armory.wire.sessions.session import Session
 
@@ -46,7 +51,7 @@ LEGACY = "2025-11-25"
 JSON_TYPES = {"Accept": "application/json, text/event-stream", "Content-Type": "application/json"}
 
 
-KINDS = (Connection, UpstreamConnection, Session, UpstreamUnavailable)
+KINDS = (Connection, UpstreamConnection, Session, StdioLink, UpstreamUnavailable)
 Gone = Callable[[type], Awaitable[None]]
 
 
@@ -57,7 +62,7 @@ def there_are(kind: type) -> int:
 
 @pytest.fixture
 def gone() -> Generator[Gone]:
-    """Waits until no more objects of a kind are there than before; nothing is collected meanwhile."""
+    """Waits until no more objects of a kind are there than before; nothing is collected."""
     gc.collect()
     gc.disable()
     before = {kind: there_are(kind) for kind in KINDS}
@@ -139,9 +144,7 @@ async def test_a_client_that_leaves_in_mid_call_leaves_nothing(front: Front, gon
     await gone(Connection)
 
 
-async def test_a_legacy_session_that_ends_in_mid_call_leaves_nothing(
-    front: Front, gone: Gone
-) -> None:
+async def test_a_session_that_ends_in_mid_call_leaves_nothing(front: Front, gone: Gone) -> None:
     params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "x"}}
     message = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
     reader, writer = await front.open(message, {})
@@ -187,3 +190,17 @@ async def test_an_error_of_a_session_that_was_not_opened_leaves_nothing(gone: Go
         await pool.opened(Owner(INTERNAL), {})
     await gone(UpstreamUnavailable)
     await pool.close()
+
+
+async def test_a_process_that_crashed_leaves_nothing(gone: Gone) -> None:
+    args = ("-m", "armory.testing.upstreams.stdio", "--era", "legacy")
+    env = {"PYTHONPATH": ":".join(path for path in sys.path if path)}
+    spec = UpstreamSpec("up", command=sys.executable, args=args, env=env)
+    link = StdioLink(LinkContext(spec, {"name": "test", "version": "0"}, RecordingObserver()))
+    await link.open()
+    link.adopt(await initialize(link, LEGACY, {}))
+    with suppress(UpstreamUnavailable):
+        await link.request(Call("tools/call", {"name": Raw(b'"crash"')}))
+    await link.close()
+    del link
+    await gone(StdioLink)

@@ -7,6 +7,7 @@ Never reads anything itself.
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -82,20 +83,25 @@ class Meter:
     Args:
         inflow: of all upstreams.
         server: the upstream's key.
-        give_up: ends the message that comes from a source.
+        give_up: method of the session that ends the message that comes from a source.
     """
 
-    __slots__ = ("_give_up", "_inflow", "_server")
+    __slots__ = ("_inflow", "_own", "_server")
 
     def __init__(self, inflow: Inflow, server: str, give_up: GiveUp) -> None:
         self._inflow = inflow
         self._server = server
-        self._give_up = give_up
+        self._own = weakref.WeakMethod(give_up)  # of the session that has this one
 
     def holds(self, source: Any, size: int) -> None:
         """The message that comes from `source` takes so many bytes by now."""
         if size >= COUNTED_BYTES:
             self._inflow.holds(self._server, source, size, self._give_up)
+
+    def _give_up(self, source: Any) -> None:
+        give_up = self._own()
+        if give_up is not None:
+            give_up(source)
 
     def done(self, source: Any) -> None:
         """It is whole, or will never be."""

@@ -6,7 +6,9 @@ What the upstream asks is `questions`' affair. Never imports a transport.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Awaitable, Callable
+from typing import cast
 
 from msgspec import Raw
 
@@ -52,7 +54,7 @@ class RequestMultiplexer:
     def __init__(
         self, link: BaseLink, send: Callable[[bytes], Awaitable[None]], *, exact: bool = False
     ) -> None:
-        self._link = link
+        self._link = cast("BaseLink", weakref.proxy(link))  # which has this one
         self._last_id = 0
         self.pending: dict[int, Pending] = {}
         self.questions = Questions(link, send, self.pending, exact=exact)

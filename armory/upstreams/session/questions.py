@@ -13,9 +13,12 @@ could, or a call that another principal gave up, it is refused.
 from __future__ import annotations
 
 import asyncio
+import weakref
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from functools import partial
+from typing import cast
 
 from msgspec import Raw
 
@@ -79,12 +82,13 @@ class Questions:
         *,
         exact: bool,
     ) -> None:
-        self._link = link
-        self._send = send
+        self._link = cast("BaseLink", weakref.proxy(link))  # which has this one
+        self._budget = link.budget
+        self._send = weakref.WeakMethod(send)
         self._pending = pending
         self._exact = exact
         self._rooted: tuple[ClientChannel, float] | None = None
-        self._turns = Turns(link.silent, self._busy)
+        self._turns = Turns(link.silent, partial(_busy, pending))
         self._unfinished = Unfinished()
         self._open: dict[bytes, asyncio.Task[None]] = {}
         self._unbound: set[asyncio.Task[None]] = set()
@@ -147,7 +151,7 @@ class Questions:
             self._reply(jsonrpc.response(question.key, EMPTY_OBJECT))
             return
         if link.era == "modern":
-            link.budget.say(log.warning, "upstream_request_ignored", method=method)
+            self._budget.say(log.warning, "upstream_request_ignored", method=method)
             return
         if via is None:
             self._turns.interactive = self._turns.interactive or method in CAPABILITY
@@ -169,7 +173,7 @@ class Questions:
             pending, why = None, "too many questions of this server are open"
         if pending is None or pending.client is None:
             code = INTERNAL_ERROR if method in CAPABILITY and why else METHOD_NOT_FOUND
-            link.budget.say(log.info, "upstream_request_refused", method=method)
+            self._budget.say(log.info, "upstream_request_refused", method=method)
             refusal = jsonrpc.error(code, why or f"{method} is not available here")
             self._reply(jsonrpc.error_response(question.key, refusal))
             return
@@ -203,9 +207,6 @@ class Questions:
         """Stop asking what belongs to no call."""
         for task in self._unbound:
             task.cancel()
-
-    def _busy(self) -> int:
-        return sum(asks_possible(pending.call) for pending in self._pending.values())
 
     def _put_to_own(self, question: Question, client: ClientChannel) -> None:
         """Put it to the one client of the session; the deadlines of its calls wait meanwhile."""
@@ -293,7 +294,7 @@ class Questions:
     def _reply(self, data: bytes) -> None:
         """Answer beside everything else; not at all an upstream that asks but does not read."""
         if self._answering >= _ANSWERING:
-            self._link.budget.say(log.info, "upstream_answer_dropped")
+            self._budget.say(log.info, "upstream_answer_dropped")
             return
         self._answering += 1
         self._link.spawn(self._answer_counted(data), "answer")
@@ -305,10 +306,18 @@ class Questions:
             self._answering -= 1
 
     async def _answer(self, data: bytes) -> None:
+        send = self._send()
+        if send is None:  # the session is gone
+            return
         try:
-            await self._send(data)
+            await send(data)
         except UpstreamUnavailable as error:
-            self._link.budget.say(log.info, "upstream_answer_unsent", error=str(error))
+            self._budget.say(log.info, "upstream_answer_unsent", error=str(error))
+
+
+def _busy(pending: Mapping[int, Pending]) -> int:
+    """How many of these calls could be asked something."""
+    return sum(asks_possible(each.call) for each in pending.values())
 
 
 def _key_in(request_id: Raw | None) -> bytes:

@@ -143,7 +143,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
         """Close standard input, wait, terminate, wait, kill: the whole process group."""
         self._on_end = _ignore
         self._writable.set()
-        if self._transport is None:
+        transport = self._transport
+        if transport is None:
             return
         stdin = self._stdin()
         if stdin is not None and not stdin.is_closing():
@@ -156,7 +157,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
                     await self._exits_within(_KILL_S)
         finally:
             self._signal(signal.SIGKILL)
-            self._transport.close()
+            transport.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_EXIT_S):
                 await self._gone.wait()
@@ -234,6 +235,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._exited.set()
         self._gone.set()
         self._end()
+        # Nothing more comes: who listened, and the transport, go with their last reference.
+        self._transport, self._on_end = None, _ignore
+        del self._lines
 
     # ---
 
