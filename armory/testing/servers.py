@@ -5,7 +5,9 @@ Owns: the processes and their temporary folders. Never imports the rest of Armor
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import shutil
 import signal
 import socket
@@ -17,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 _READY_S = 30.0
+_FIRST_PORT, _TRIES = 15_000, 20
 _POSTGRES_FOLDERS = ("/usr/lib/postgresql", "/usr/local/pgsql", "/opt/homebrew/opt/postgresql")
 
 
@@ -25,6 +28,22 @@ def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def lasting_port() -> int:
+    """A port that nobody listens on, nor takes while a server is away for a moment: it is below
+    those that outgoing connections are given, one to the server itself among them.
+    """
+    try:
+        lowest = int(Path("/proc/sys/net/ipv4/ip_local_port_range").read_text().split()[0])
+    except (OSError, ValueError, IndexError):
+        lowest = 0
+    below = range(_FIRST_PORT, lowest)
+    for port in random.sample(below, min(_TRIES, len(below))):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind(("127.0.0.1", port))
+            return port
+    return free_port()
 
 
 def redis_binary() -> str | None:
@@ -62,7 +81,7 @@ class RedisServer:
         if binary is None:
             raise RuntimeError("no redis-server; install it, e.g. apt-get install redis-server")
         self._binary = binary
-        self.port = free_port()
+        self.port = lasting_port()
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -122,7 +141,7 @@ class QdrantProcess:
         if found is None:
             raise RuntimeError("there is no qdrant on the PATH")
         self._binary, self._folder = found, folder
-        self._ports = (free_port(), free_port())
+        self._ports = (lasting_port(), lasting_port())
         self._process: subprocess.Popen[bytes] | None = None
         self.start()
 
@@ -189,7 +208,7 @@ class PostgresServer:
         self._folder = Path(tempfile.mkdtemp(prefix="armory-postgres-"))
         if self._as_user:
             shutil.chown(self._folder, "postgres", "postgres")
-        self.port = free_port()
+        self.port = lasting_port()
         self._process: subprocess.Popen[bytes] | None = None
         self._databases = 0
         done = subprocess.run(
