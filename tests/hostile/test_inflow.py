@@ -77,9 +77,32 @@ def test_by_default_what_arrives_and_what_waits_leave_room_for_the_rest() -> Non
         assert most > 100_000_000, "one large answer"
 
 
+class GivenUp:
+    """A session, and the messages of it that were given up."""
+
+    def __init__(self) -> None:
+        self.sources: list[object] = []
+
+    def give_up(self, source: object) -> None:
+        self.sources.append(source)
+
+
+def test_a_session_gives_up_what_is_too_much_while_it_is_there() -> None:
+    inflow, session = Inflow(limit_bytes=2 * COUNTED_BYTES), GivenUp()
+    given_up = session.sources
+    meter = Meter(inflow, "up", session.give_up)
+    meter.holds("a", COUNTED_BYTES)
+    meter.holds("b", COUNTED_BYTES + 1)
+    assert given_up == ["a"]
+    del session  # nothing but the meter knows its method
+    meter.holds("c", COUNTED_BYTES)
+    assert given_up == ["a"]
+    assert inflow.held <= 2 * COUNTED_BYTES
+
+
 def test_small_messages_are_not_counted() -> None:
-    inflow = Inflow()
-    meter = Meter(inflow, "up", lambda _: None)
+    inflow, session = Inflow(), GivenUp()
+    meter = Meter(inflow, "up", session.give_up)
     meter.holds("a", COUNTED_BYTES - 1)
     assert inflow.held == 0
     meter.holds("a", COUNTED_BYTES)

@@ -91,10 +91,38 @@ class JsonAnswer(web.StreamResponse):
         """Whether writing has begun."""
         return self._written or self._request is not None or super().prepared
 
+    def write_at_once(self, request: web.BaseRequest) -> bool:
+        """Write all of it, where it is not too large for one piece and its head is the usual one;
+        False: nothing was written.
+
+        Raises:
+            ConnectionResetError: the client has gone.
+        """
+        size = sum(map(len, self._parts))
+        if self._written or size > _JOINED_BYTES or not self._plain(request):
+            return False
+        self._written = True
+        transport = _open(request)
+        head = self._head(request, size)
+        transport.write(b"".join((head, *self._parts)))
+        return True
+
+    def _plain(self, request: web.BaseRequest) -> bool:
+        """Whether the head is the usual one."""
+        usual = request.version == HttpVersion11 and request.keep_alive
+        return self._own and usual and request.method == "POST"
+
+    def _head(self, request: web.BaseRequest, size: int) -> bytes:
+        """The head of a body of so many bytes; both count as written."""
+        head = b"%b%b%d\r\n\r\n" % (_status_line(self.status), _constant(), size)
+        request.writer.output_size += len(head) + size
+        return head
+
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
         """As aiohttp's; the head goes out with the body."""
-        plain = request.version == HttpVersion11 and request.keep_alive
-        if self._own and plain and request.method == "POST":
+        if self._written:
+            return request.writer
+        if self._plain(request):
             self._request = request
             return request.writer
         self._own = False
@@ -116,17 +144,21 @@ class JsonAnswer(web.StreamResponse):
         request, self._request = self._request, None
         assert request is not None
         size = sum(map(len, self._parts))
-        head = b"%b%b%d\r\n\r\n" % (_status_line(self.status), _constant(), size)
-        transport, writer = request.transport, request.writer
-        if transport is None or transport.is_closing():
-            raise ConnectionResetError(_CLOSED)
-        writer.output_size += len(head) + size
+        transport = _open(request)
+        head = self._head(request, size)
         if size <= _JOINED_BYTES:
             transport.write(b"".join((head, *self._parts)))
         else:
             parts, self._parts = [head, *self._parts], ()
             await _write_slowly(request, transport, parts, len(head) + size)
-        await writer.drain()
+        await request.writer.drain()
+
+
+def _open(request: web.BaseRequest) -> asyncio.Transport:
+    transport = request.transport
+    if transport is None or transport.is_closing():
+        raise ConnectionResetError(_CLOSED)
+    return transport
 
 
 async def _write_slowly(
