@@ -86,6 +86,17 @@ async def test_answers_on_one_connection_each_with_its_length_type_and_date() ->
             assert await peer.body(7) == b'{"a":1}'
 
 
+async def test_a_small_answer_needs_none_of_aiohttps_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def prepare(*_: object) -> None:
+        raise AssertionError("as large ones, and those with headers of their own")
+
+    monkeypatch.setattr(JsonAnswer, "prepare", prepare)
+    async with serving(answering(b'{"a":', b"1}")) as port, client(port) as peer:
+        for _ in range(2):
+            assert (await peer.ask())[0] == "HTTP/1.1 200 OK"
+            assert await peer.body(7) == b'{"a":1}'
+
+
 async def test_statuses_have_their_phrase() -> None:
     async with serving(answering(b"{}", status=404)) as port, client(port) as peer:
         assert (await peer.ask())[0] == "HTTP/1.1 404 Not Found"
