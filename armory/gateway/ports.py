@@ -27,7 +27,7 @@ from armory.protocol.versions import Era
 class Pool(Protocol):
     """The upstream sessions (`upstreams.pool.Pool`)."""
 
-    async def request(self, server: str, owner: Owner, call: Call) -> Reply:
+    def request(self, server: str, owner: Owner, call: Call) -> Awaitable[Reply]:
         """Send one call over the session that serves `owner`.
 
         Raises:

@@ -47,6 +47,13 @@ class Meter(Protocol):
         ...
 
 
+def arrived(response: Answer, limit_bytes: int) -> bytes | None:
+    """The whole body, where it is there already and within the limit, as that of most answers is;
+    None: it has to be read.
+    """
+    return response.arrived(limit_bytes) if isinstance(response, Response) else None
+
+
 async def read_body(
     response: Answer, limit_bytes: int, meter: Meter | None = None
 ) -> bytes | bytearray:

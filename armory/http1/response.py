@@ -152,6 +152,10 @@ class Response:
         """Whether the whole body has been read."""
         return self._eof and not self._chunks
 
+    def arrived(self, limit_bytes: int) -> bytes | None:
+        """The whole body, where it is there already and within the limit; None: read it."""
+        return self._taken() if self._eof and self._size <= limit_bytes else None
+
     async def readany(self) -> bytes:
         """What has arrived, at least one byte; b"" at the end.
 
@@ -219,7 +223,11 @@ class Response:
     async def headers_arrived(self) -> None:
         """Wait for status and headers."""
         while not self.status and self._error is None:
-            await self._wait()
+            waiter = self._waiter = asyncio.get_running_loop().create_future()  # as `_wait`
+            try:
+                await waiter
+            finally:
+                self._waiter = None
         if self._error is not None and not self.status:
             raise self._failure()
 

@@ -7,7 +7,7 @@ Never imports `gateway` or above.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,7 +98,7 @@ class Pool:
         self._reaper: asyncio.Task[None] | None = None
         self._closed = False
 
-    async def request(self, server: str, owner: Owner, call: Call) -> Reply:
+    def request(self, server: str, owner: Owner, call: Call) -> Awaitable[Reply]:
         """Send one call over the session that serves `owner`.
 
         Raises:
@@ -107,7 +107,7 @@ class Pool:
         """
         if self._reaper is None:
             self._start_reaper()
-        return await self.upstream(server).request(owner, call)
+        return self.upstream(server).request(owner, call)
 
     def upstream(self, server: str) -> Upstream:
         """The upstream with that key.

@@ -11,14 +11,14 @@ import socket
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import cast
+from typing import Any
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from armory.logger import Logger
 from armory.web.binding import Bound, cannot_bind
-from armory.web.connections import LATE_AMONG_REPLICAS_S, Connection, Connections
+from armory.web.connections import LATE_AMONG_REPLICAS_S, Connections
 from armory.web.early import Early
 from armory.web.settings import ListenSettings
 
@@ -46,7 +46,8 @@ class Leaving:
         ready = _never if shortcut is None else shortcut.ready
 
         def handle(request: web.Request) -> Awaitable[web.StreamResponse]:
-            reserve = cast("Connection", request.protocol).reserve
+            connection: Any = request.protocol
+            reserve = connection.reserve
             if self.begun or reserve:
                 # as if the client had asked for it: also streams say so in their head
                 message = request._message  # pyright: ignore[reportPrivateUsage]

@@ -15,13 +15,16 @@ from armory.protocol.link import Reply
 from armory.protocol.rawjson import members_or_none
 
 
-def opened(message: Message) -> tuple[dict[str, Raw], dict[str, Raw]]:
-    """(params, `_meta`) of a request.
+def opened(
+    message: Message, params: dict[str, Raw] | None = None
+) -> tuple[dict[str, Raw], dict[str, Raw]]:
+    """(params, `_meta`) of a request; its params may be known already.
 
     Raises:
         Malformed: one of them is no object.
     """
-    params = jsonrpc.params_of(message)
+    if params is None:
+        params = jsonrpc.params_of(message)
     if "_meta" not in params:
         return params, {}
     meta = members_or_none(params["_meta"])

@@ -146,10 +146,10 @@ class ToolCalls:
         except _FAILED as error:
             return failed_call(error)
 
-    async def _send(
+    def _send(
         self, context: RequestContext, record: ToolRecord, params: dict[str, Raw]
-    ) -> Reply:
-        return await self._pool.request(
+    ) -> Awaitable[Reply]:
+        return self._pool.request(
             record.server,
             context.owner,
             Call(

@@ -296,13 +296,11 @@ class BaseLink(ABC):
             await self._listening.close()
         await self._tasks.stop(timeout_s=_END_S)
 
-    async def ensure_log_level(self, call: Call) -> None:
-        """Legacy: have the upstream log at the lowest level that any caller has wanted yet."""
-        client = call.client
-        if client is None or client.log_level is None or self.identity.era == "modern":
-            return
-        wanted = client.log_level
-        if "logging" not in self.capabilities or wanted not in LOG_LEVELS:
+    async def ensure_log_level(self, wanted: str | None) -> None:
+        """Legacy: have an upstream that logs do so at the lowest level that any caller has wanted
+        yet.
+        """
+        if self.identity.era == "modern" or wanted is None or wanted not in LOG_LEVELS:
             return
         if self._log_level is not None and loud_enough(wanted, self._log_level):
             return

@@ -45,8 +45,8 @@ class StatefulLink(BaseLink):
         waits = False
         try:
             with CallDeadline(self._deadlines, timeout_s) as scope:
-                if call.client is not None and call.client.log_level is not None:
-                    await self.ensure_log_level(call)
+                if call.client is not None and "logging" in self.capabilities:
+                    await self.ensure_log_level(call.client.log_level)
                 turn = self.requests.questions.turn_for(call)
                 if turn is None:
                     return await self._exchange(call, scope)

@@ -9,7 +9,7 @@ from armory.errors import UpstreamTimeout
 from armory.http1.eventstream import EventParser, EventTooLarge
 from armory.http1.failing import broken
 from armory.http1.pool import Fields
-from armory.http1.reading import BodyTooLarge, EventReader, let_go, read_body
+from armory.http1.reading import BodyTooLarge, EventReader, arrived, let_go, read_body
 from armory.protocol import jsonrpc
 from armory.protocol.headers import METHOD_HEADER, NAME_HEADER, VERSION_HEADER, header_value
 from armory.protocol.link import Call, ClientChannel, Params, Reply
@@ -119,7 +119,9 @@ class HttpLink(BaseLink):
     async def _answer(self, response: Answer, pending: Pending) -> Reply:
         kind = response.content_type
         if kind == "application/json":
-            body = await read_body(response, self.spec.message_bytes, self.meter)
+            body = arrived(response, self.spec.message_bytes)
+            if body is None:
+                body = await read_body(response, self.spec.message_bytes, self.meter)
             answer = await answer_in(body, pending.id, self.server, response.status)
             return self._reply(answer, pending)
         if kind == "text/event-stream" and response.status < 300:

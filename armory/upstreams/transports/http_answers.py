@@ -35,10 +35,8 @@ def stream_errors() -> tuple[type[Exception], ...]:
     return (*broken(), EventTooLarge, BodyTooLarge, UpstreamUnavailable)
 
 
-async def _decoded(data: bytes | bytearray) -> list[UpstreamMessage]:
-    """As `decode`; long texts in pieces, between which others have their turn."""
-    if len(data) <= _AT_ONCE_BYTES:
-        return decode(data)
+async def _in_turns(data: bytes | bytearray) -> list[UpstreamMessage]:
+    """As `decode`, in pieces, between which others have their turn."""
     steps = decoding(data)
     while True:
         try:
@@ -55,8 +53,9 @@ async def messages_in(event: Event, budget: Budget) -> list[UpstreamMessage]:
     if not event.data or event.data.isspace():
         budget.notification(0)
         return []
+    at_once = len(event.data) <= _AT_ONCE_BYTES
     try:
-        return await _decoded(event.data)
+        return decode(event.data) if at_once else await _in_turns(event.data)
     except UnreadableMessage as garbage:
         budget.garbage(garbage, len(event.data))
         return []
@@ -92,8 +91,9 @@ async def messages_of(body: bytes | bytearray, server: str, status: int) -> list
     """
     if status in (401, 403) or (status >= 400 and not is_message(body)):
         raise http_failure(server, status, body)
+    at_once = len(body) <= _AT_ONCE_BYTES
     try:
-        return await _decoded(body)
+        return decode(body) if at_once else await _in_turns(body)
     except UnreadableMessage:
         if status < 300:
             raise

@@ -14,7 +14,7 @@ from armory.errors import UpstreamUnavailable
 from armory.http1.eventstream import EventParser, EventTooLarge
 from armory.http1.failing import broken
 from armory.http1.pool import Fields
-from armory.http1.reading import BodyTooLarge, EventReader, let_go, read_body
+from armory.http1.reading import BodyTooLarge, EventReader, arrived, let_go, read_body
 from armory.logger import Logger
 from armory.protocol import jsonrpc
 from armory.protocol.headers import SESSION_HEADER, VERSION_HEADER
@@ -120,29 +120,25 @@ class LegacyHttpLink(StatefulLink):
 
     async def _exchange(self, call: Call, scope: CallDeadline) -> Reply:
         try:
-            return await self._in_session(call, scope)
+            if call.method == "initialize":
+                return await self._attempt(call, scope)
+            if self._renewing.locked():
+                async with self._renewing:
+                    pass  # what is sent now would go out without a session
+            generation, session_id = self._generation, self._session_id
+            try:
+                return await self._attempt(call, scope)
+            except HttpFailure as failure:
+                if failure.status != 404 or session_id is None or self._closing:
+                    raise
+            await self._renew(generation)  # the upstream has forgotten the session
+            return await self._attempt(call, scope)
         except TimeoutError:
             raise
         except broken() as error:
             raise self._client.failed(error) from error
         except (BodyTooLarge, EventTooLarge, UnreadableMessage) as error:
             raise self.unintelligible(str(error)) from None
-
-    async def _in_session(self, call: Call, scope: CallDeadline) -> Reply:
-        """The exchange; once more in a new session where the upstream has forgotten this one."""
-        if call.method == "initialize":
-            return await self._attempt(call, scope)
-        if self._renewing.locked():
-            async with self._renewing:
-                pass  # what is sent now would go out without a session
-        generation, session_id = self._generation, self._session_id
-        try:
-            return await self._attempt(call, scope)
-        except HttpFailure as failure:
-            if failure.status != 404 or session_id is None or self._closing:
-                raise
-        await self._renew(generation)
-        return await self._attempt(call, scope)
 
     async def _attempt(self, call: Call, scope: CallDeadline) -> Reply:
         if self._closing:
@@ -186,7 +182,9 @@ class LegacyHttpLink(StatefulLink):
                 f"it answered {pending.call.method} with HTTP {response.status} and content type "
                 f"{kind!r}; expected JSON or an event stream"
             )
-        body = await read_body(response, self.spec.message_bytes, self.meter)
+        body = arrived(response, self.spec.message_bytes)
+        if body is None:
+            body = await read_body(response, self.spec.message_bytes, self.meter)
         if had_session and session_over(response.status, body, pending.id):
             raise HttpFailure(self.server, 404, body, None)
         for message in await messages_of(body, self.server, response.status):

@@ -133,7 +133,7 @@ class Admission:
             setattr(connection, "caller", principal.key)  # noqa: B010 what the server gave it
         pages = self._resources.pages_at(request)
         caller = Caller(principal, endpoint, headers, url_of(request), remote, pages)
-        return AdmittedRequest(request, caller, extra, *accepts(headers.get("Accept")))
+        return AdmittedRequest(request, connection, caller, extra, *accepts(headers.get("Accept")))
 
     async def _authenticated(
         self, request: web.Request, remote: str | None, extra: dict[str, str]

@@ -35,6 +35,7 @@ class AdmittedRequest:
 
     Attributes:
         request: aiohttp's.
+        connection: on which it came.
         caller: who asks, and where.
         extra: headers that every answer carries (CORS).
         takes_json, takes_sse: what its Accept header lists.
@@ -42,6 +43,7 @@ class AdmittedRequest:
     """
 
     request: web.Request
+    connection: Any
     caller: Caller
     extra: Mapping[str, str]
     takes_json: bool = True
@@ -112,6 +114,20 @@ class Bodies:
         self._most_bytes = most_bytes
         self._depth = depth
         self._turn = asyncio.Lock()  # large ones are looked through one after another
+
+    def arrived(self, request: web.Request) -> bytes | None:
+        """The body, where all of it is there already and can be looked through in one go, as
+        nearly all can; None: it has to be read.
+
+        Raises:
+            Malformed: it is nested too deep.
+        """
+        content = request.content
+        if not content.is_eof() or content.total_bytes > min(PIECE_BYTES, self._most_bytes):
+            return None
+        body = content.read_nowait()
+        jsonrpc.check_depth(body, self._depth)
+        return body
 
     async def read(self, request: web.Request) -> bytes | None:
         """The body, none of it too deep; None when it is too large.

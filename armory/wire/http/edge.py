@@ -143,7 +143,7 @@ class HttpEdge:
             ("/mcp/{name}", "server"),
         )
         for path, kind in kinds:
-            app.router.add_route("*", base + path, partial(self.handle, kind))
+            app.router.add_route("*", base + path, self._handler(kind))
         app.router.add_route("*", f"{base}/sse", self._sse.stream)
         app.router.add_route("*", f"{base}/messages", self._sse.message)
         app.router.add_route("*", f"{base}/.well-known/mcp.json", self.discovery)
@@ -151,7 +151,7 @@ class HttpEdge:
 
     def straight(self) -> dict[str, Callable[[web.Request], Awaitable[web.StreamResponse]]]:
         """Handlers of what `register` adds under a path without parameters, by path."""
-        return {f"{self._settings.base_path}/mcp": partial(self.handle, "all")}
+        return {f"{self._settings.base_path}/mcp": self._handler("all")}
 
     async def start(self) -> None:
         """Begin to expire idle sessions."""
@@ -188,15 +188,15 @@ class HttpEdge:
 
     # -- requests ----------------------------------------------------------------------------
 
-    async def handle(self, kind: Kind, request: web.Request) -> web.StreamResponse:
-        """Answer one request to an MCP endpoint."""
-        return await self._admission.serve(kind, request, self._serve)
+    def _handler(self, kind: Kind) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+        """What answers the requests to an MCP endpoint."""
+        return partial(self._admission.serve, kind, serve=self._serve)
 
     async def _serve(self, admitted: AdmittedRequest) -> web.StreamResponse:
         method = admitted.request.method
         version = admitted.caller.headers.get(VERSION_HEADER)
         key = _share_of(admitted.caller)
-        account = self._account(admitted.request.protocol, key)
+        account = self._account(admitted.connection, key)
         if method == "POST":
             crowded = self._shares.enter(key, account)
             try:
@@ -234,7 +234,9 @@ class HttpEdge:
         if not (admitted.takes_json or admitted.takes_sse):
             message = "Accept must list application/json and text/event-stream"
             return refusal(406, codes.INVALID_REQUEST, message, headers=admitted.extra)
-        body = await self._bodies.read(request)
+        body = self._bodies.arrived(request)
+        if body is None:
+            body = await self._bodies.read(request)
         if body is None:
             message = (
                 f"the body is larger than {self._settings.body_bytes:,} bytes; "
@@ -257,7 +259,7 @@ class HttpEdge:
         method = message.method if isinstance(message.method, str) else None
         if is_modern(version, meta, method):
             return await self._modern.post(admitted, message, params, meta)
-        return await self._legacy.post(admitted, message)
+        return await self._legacy.post(admitted, message, params)
 
     async def discovery(self, request: web.Request) -> web.StreamResponse:
         """The discovery document; servers and sets only for callers that are known."""

@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from typing import Any
 
 from aiohttp import web
-from msgspec import UNSET
+from msgspec import UNSET, Raw
 
 from armory.protocol import jsonrpc, versions
 from armory.protocol.errors import Malformed
@@ -104,7 +103,7 @@ class LazyAnswer:
 
 def outlives_its_client(admitted: AdmittedRequest) -> bool:
     """Whether the connection of a request can go on with it without its client."""
-    return hasattr(admitted.request.protocol, "left")
+    return hasattr(admitted.connection, "left")
 
 
 async def answer_to(
@@ -113,6 +112,7 @@ async def answer_to(
     admitted: AdmittedRequest,
     session: Session,
     before: Outlet,
+    params: dict[str, Raw] | None = None,
 ) -> bytes:
     """The message that answers a request of a session.
 
@@ -122,10 +122,11 @@ async def answer_to(
         admitted: how it came.
         session: whose it is.
         before: takes what is said before the answer.
+        params: of the request, where they are known.
     """
     key = message.key
     try:
-        params, meta = opened(message)
+        params, meta = opened(message, params)
         request = session_request(admitted.caller, session, before, meta, key)
         method = message.method if message.method is not UNSET else ""
         return encoded(key, await dispatcher.answer(request, method, params))
@@ -174,24 +175,26 @@ class InPlace:
         self._stream: EventStream | None = None
         self._pumping: asyncio.Task[web.StreamResponse] | None = None
 
-    async def serve(self, dispatcher: Dispatcher, message: Message) -> web.StreamResponse:
-        """Answer it.
+    async def serve(
+        self, dispatcher: Dispatcher, message: Message, params: dict[str, Raw]
+    ) -> web.StreamResponse:
+        """Answer it; `params` are the message's.
 
         Raises:
             ConnectionResetError: the client is gone.
         """
-        session, key, request = self._session, message.key, self._admitted.request
-        connection: Any = request.protocol
-        session.inflight[key] = running = Running(request.task)
+        session, key, admitted = self._session, message.key, self._admitted
+        connection = admitted.connection
+        session.inflight[key] = running = Running(admitted.request.task)
         connection.left = self._left
-        takes_events = self._admitted.takes_sse
+        takes_events = admitted.takes_sse
         if takes_events:
             session.carry(self)
             self._keepalive.add(self)
         answer: bytes | None = None
         try:
             before = self if takes_events else session.general
-            answer = await answer_to(dispatcher, message, self._admitted, session, before)
+            answer = await answer_to(dispatcher, message, admitted, session, before, params)
         except asyncio.CancelledError:
             if not running.withdrawn:
                 raise
@@ -212,8 +215,8 @@ class InPlace:
         if self._pumping is not None:
             return await self._pumping
         if answer is None:  # cancelled by the client: there is no answer
-            return web.Response(status=202, headers=dict(self._admitted.extra))
-        return json_answer(self._admitted, answer)
+            return web.Response(status=202, headers=dict(admitted.extra))
+        return json_answer(admitted, answer)
 
     # -- what comes before the answer ----------------------------------------------------------
 

@@ -50,8 +50,10 @@ class LegacyEndpoint:
         self._batches = BatchBytes(edge.batch_answer_bytes)
         self._turns = OneATurn()
 
-    async def post(self, admitted: AdmittedRequest, message: Message) -> web.StreamResponse:
-        """Answer one POST.
+    async def post(
+        self, admitted: AdmittedRequest, message: Message, params: dict[str, Raw]
+    ) -> web.StreamResponse:
+        """Answer one POST; `params` are the message's.
 
         Raises:
             Malformed: the message is not what its method needs.
@@ -59,14 +61,14 @@ class LegacyEndpoint:
         if message.method == "initialize" and message.is_request:
             return await self._initialize(admitted, message)
         session = await self._session(admitted)
-        if isinstance(session, web.StreamResponse):
+        if not isinstance(session, Session):
             return session
         if not message.is_request:
             self._edge.sessions.receive(session, message)
             return web.Response(status=202, headers=dict(admitted.extra))
         if admitted.takes_json and outlives_its_client(admitted):
             in_place = InPlace(admitted, session, self._edge.keepalive)
-            return await in_place.serve(self._edge.dispatcher, message)
+            return await in_place.serve(self._edge.dispatcher, message, params)
         stream = session.open_stream(carries=admitted.takes_sse)
         self._start(session, stream, message, admitted)
         return await _answer(admitted, session, stream, self._edge.keepalive)
