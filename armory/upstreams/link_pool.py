@@ -11,15 +11,14 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from armory.domain.principal import INTERNAL
 from armory.errors import UpstreamOverloaded, UpstreamUnavailable
 from armory.logger import Logger
 from armory.protocol.link import Owner, Refused
-from armory.protocol.methods import may_be_asked
 from armory.protocol.session_events import Ended, Lost, SessionEvent, SessionObserver
 from armory.tasks import Tasks, being_cancelled
 from armory.upstreams.clock import Clock
 from armory.upstreams.connecting.negotiate import Connector
+from armory.upstreams.connecting.placing import OWN, Placing
 from armory.upstreams.connecting.start_turns import StartTurns
 from armory.upstreams.connecting.verdict import NoHandshake
 from armory.upstreams.link_slot import (
@@ -33,9 +32,6 @@ from armory.upstreams.session.base import BaseLink
 from armory.upstreams.spec import UpstreamSpec
 
 log = Logger(__name__)
-
-OWN = ""
-"""Owner key of the gateway's own session, and of everybody's where they are shared."""
 
 PROFILES_PER_OWNER = 8
 """A caller has one session for each set of capabilities that its clients declare, up to so many."""
@@ -52,6 +48,9 @@ class LinkPool:
         observer: who is told what happens on the sessions.
         clock: for idle times.
         turns: in which the processes of all upstreams start; those of single callers need none.
+
+    Attributes:
+        placing: who shares a session with whom.
     """
 
     def __init__(
@@ -63,6 +62,7 @@ class LinkPool:
         turns: StartTurns,
     ) -> None:
         self.spec = spec
+        self.placing = Placing(spec, connector)
         self._observer = observer
         self._connector = connector
         self._clock = clock
@@ -76,61 +76,23 @@ class LinkPool:
         """How many sessions there are, and whose."""
         return count_sessions(self._slots.values())
 
-    def owner_key(self, owner: Owner) -> str:
-        """The part of `owner` that isolation counts; see docs/sessions.md."""
-        return self._key(owner, legacy=self._legacy(owner))
-
-    def _key(self, owner: Owner, *, legacy: bool) -> str:
-        isolation = self.spec.isolation
-        if isolation == "shared" or owner.principal is INTERNAL:
-            return OWN
-        if owner.session_id is not None and (legacy or isolation == "session"):
-            return f"{owner.principal.key}\n{owner.session_id}"  # what one client has to itself
-        return owner.principal.key
-
-    def _counted(self, owner: Owner) -> Owner:
-        """`owner` without what others share with it."""
-        key = self.owner_key(owner)
-        if key == OWN:
-            return Owner(INTERNAL)
-        return Owner(owner.principal) if key == owner.principal.key else owner
-
-    def _legacy(self, owner: Owner) -> bool:
-        """Whether `owner` needs a session with a handshake, and it can be had.
-
-        In such a session the upstream may ask its client something at any time, and keeps roots
-        and answers there. Modern upstreams keep nothing: they ask in each call anew, and one that
-        speaks both eras may ask only in the client's.
-        """
-        if owner.session_id is None or not may_be_asked(owner.capabilities):
-            return False
-        return self._connector.may_shake_hands
-
-    def settled(self, owner: Owner) -> bool:
-        """Whether it is known which session serves `owner`."""
-        verdict = self._connector.verdict
-        if not self._legacy(owner):
-            return True
-        return verdict is not None and (verdict.era == "legacy" or verdict.handshake is not None)
-
     def slot(self, owner: Owner, capabilities: Mapping[str, Any]) -> LinkSlot:
         """The slot that serves `owner`, made if need be; its link may still have to be opened.
 
         Raises:
             UpstreamOverloaded: the cap is reached and every session is busy.
         """
-        verdict = self._connector.verdict
-        legacy = self._legacy(owner)
+        placing, verdict = self.placing, self._connector.verdict
+        legacy = placing.legacy(owner)
         modern = verdict is not None and verdict.era == "modern" and not legacy
         text = NO_CAPABILITIES if modern or not capabilities else capability_profile(capabilities)
-        key = (self._key(owner, legacy=legacy), text)
+        key = (placing.key_of(owner, legacy=legacy), text)
         slot = self._slots.get(key)
         if slot is None:
             self._make_room(key[0])
             declared = {} if modern else dict(capabilities)
-            slot = LinkSlot(
-                key[0], self._counted(owner), declared, self.on_slot_event, legacy=legacy
-            )
+            whose = placing.counted(owner)
+            slot = LinkSlot(key[0], whose, declared, self.on_slot_event, legacy=legacy)
             slot.last_used = self._clock.now()
             self._slots[key] = slot
         return slot
@@ -212,11 +174,11 @@ class LinkPool:
             Refused: the upstream said no.
             UpstreamUnavailable: it cannot be asked.
         """
-        key = self.owner_key(owner)
+        key = self.placing.key(owner)
         links = self._live(key)
         if uris and not links:
             links, again = [(await self.opened(owner, owner.capabilities))[1]], None
-            key = self.owner_key(owner)  # how it is served is known now
+            key = self.placing.key(owner)  # how it is served is known now
         for link in links:
             await link.set_subscriptions(uris)
             if again is not None:
@@ -259,14 +221,14 @@ class LinkPool:
 
     def announces(self, owner: Owner) -> bool:
         """Whether `owner` is served by an open session that says by itself when lists change."""
-        key = self.owner_key(owner)
+        key = self.placing.key(owner)
         return key != OWN and any(link.era == "legacy" for link in self._live(key))
 
     def rooted(self, owner: Owner, capabilities: Mapping[str, Any]) -> list[BaseLink]:
         """The open legacy links that serve a client of `owner` which declared that it has roots."""
         if "roots" not in capabilities:
             return []
-        slot = self._slots.get((self.owner_key(owner), capability_profile(capabilities)))
+        slot = self._slots.get((self.placing.key(owner), capability_profile(capabilities)))
         link = slot.link if slot is not None else None
         return [link] if link is not None and not link.closed and link.era == "legacy" else []
 

@@ -21,7 +21,7 @@ from armory.protocol.session_events import Ended, Lost, Notified, SessionEvent
 from armory.protocol.versions import Era
 from armory.tasks import start, stop
 from armory.upstreams.clock import Clock
-from armory.upstreams.link_pool import OWN
+from armory.upstreams.connecting.placing import OWN
 from armory.upstreams.own_accounts import lists_before_login
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.lists import TOOLS, alike

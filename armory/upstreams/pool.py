@@ -7,7 +7,7 @@ Never imports `gateway` or above.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,7 +98,7 @@ class Pool:
         self._reaper: asyncio.Task[None] | None = None
         self._closed = False
 
-    def request(self, server: str, owner: Owner, call: Call) -> Awaitable[Reply]:
+    def request(self, server: str, owner: Owner, call: Call) -> Coroutine[Any, Any, Reply]:
         """Send one call over the session that serves `owner`.
 
         Raises:
@@ -202,7 +202,7 @@ class Pool:
         """
         links = self.upstream(server).links
         CALLER.set(owner.principal)
-        if not links.settled(owner):
+        if not links.placing.settled(owner):
             await links.opened(owner, declared_by(owner))
 
     async def roots_changed(self, owner: Owner, client: ClientChannel) -> None:
@@ -220,7 +220,7 @@ class Pool:
 
     def key(self, server: str, owner: Owner) -> str:
         """Name of the session that serves `owner`: `SessionEvent.owner`."""
-        return self.upstream(server).links.owner_key(owner)
+        return self.upstream(server).links.placing.key(owner)
 
     def announces(self, server: str, owner: Owner) -> bool:
         """Whether a session other than the gateway's own is open for `owner` that says by itself

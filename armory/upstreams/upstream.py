@@ -33,7 +33,8 @@ from armory.upstreams.oauth.subjects import CALLER
 from armory.upstreams.own_accounts import is_login, logged_in
 from armory.upstreams.own_groups import fetch_groups
 from armory.upstreams.queue import CallQueue, QueueFull
-from armory.upstreams.session.base import BaseLink, Unintelligible
+from armory.upstreams.session.base import BaseLink
+from armory.upstreams.session.context import Unintelligible
 from armory.upstreams.session.inflow import Inflow
 from armory.upstreams.session.lists import fetch_lists
 from armory.upstreams.spec import UpstreamSpec
@@ -182,7 +183,7 @@ class Upstream:
 
     def _breaker_of(self, owner: Owner) -> Breaker:
         """That of the session, or process, that serves `owner`: its failures are its own."""
-        key = self.links.owner_key(owner)
+        key = self.links.placing.key(owner)
         breaker = self._breakers.get(key)
         if breaker is None:
             if len(self._breakers) >= _BREAKERS:

@@ -39,7 +39,7 @@ from armory.upstreams.clock import SystemClock
 from armory.upstreams.connecting.negotiate import Connector
 from armory.upstreams.connecting.start_turns import StartTurns
 from armory.upstreams.link_pool import LinkPool
-from armory.upstreams.session.base import LinkContext
+from armory.upstreams.session.context import LinkContext
 from armory.upstreams.session.handshake import initialize
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.stdio import StdioLink

@@ -22,8 +22,8 @@ from armory.http1.reading import EventReader
 from armory.testing.clients.recording import RecordingObserver
 from armory.testing.waiting import until
 from armory.upstreams.session import budget as budgets
-from armory.upstreams.session.base import LinkContext
 from armory.upstreams.session.budget import BURST, RATE, Budget
+from armory.upstreams.session.context import LinkContext
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_answers import messages_in
 from armory.upstreams.transports.stdio import StdioLink

@@ -16,7 +16,7 @@ from armory.http1.reading import BodyTooLarge, read_body
 from armory.openapi.document import MAX_BYTES, BadDescription, Document, read_document
 from armory.openapi.operations import read_operations
 from armory.protocol.versions import MODERN_VERSIONS
-from armory.upstreams.session.base import Identity
+from armory.upstreams.session.context import Identity
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_client import HttpClient
 from armory.upstreams.transports.openapi import Api

@@ -11,7 +11,8 @@ from dataclasses import replace
 from armory.logger import Logger
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS, Era
 from armory.upstreams.connecting.verdict import Transport, Verdict
-from armory.upstreams.session.base import BaseLink, Identity
+from armory.upstreams.session.base import BaseLink
+from armory.upstreams.session.context import Identity
 from armory.upstreams.session.duplex import DuplexLink
 from armory.upstreams.session.handshake import Incompatible, NotModern
 from armory.upstreams.spec import UpstreamSpec

@@ -12,7 +12,7 @@ from typing import Any
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.logger import Logger
 from armory.tasks import start, stop
-from armory.upstreams.session.base import Identity
+from armory.upstreams.session.context import Identity
 from armory.upstreams.session.handshake import Incompatible, NotModern, discover, initialize
 from armory.upstreams.transports.stdio import StdioLink
 

@@ -24,8 +24,9 @@ from armory.upstreams.connecting.starting import Starting
 from armory.upstreams.connecting.verdict import NO_VERDICT, NoHandshake, Verdict, refuses
 from armory.upstreams.error_output import ErrorOutput
 from armory.upstreams.oauth.people import Vault
-from armory.upstreams.session.base import BaseLink, Identity, LinkContext, Unintelligible
+from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.budget import Budget
+from armory.upstreams.session.context import Identity, LinkContext, Unintelligible
 from armory.upstreams.session.handshake import Incompatible, NotModern, discover, initialize
 from armory.upstreams.session.inflow import Inflow
 from armory.upstreams.skill_folder.folder import SkillFolder

@@ -10,7 +10,7 @@ from typing import Literal
 
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
 from armory.protocol.versions import Era
-from armory.upstreams.session.base import Unintelligible
+from armory.upstreams.session.context import Unintelligible
 from armory.upstreams.session.handshake import Incompatible
 from armory.upstreams.transports.http_failures import HttpFailure
 

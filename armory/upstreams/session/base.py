@@ -1,7 +1,7 @@
 """What every link has in common, whatever its transport and era.
 
-Owns: the identity of an upstream, stamping of outgoing parameters, log levels, resource
-subscriptions, health probes. Never imports a transport.
+Owns: stamping of outgoing parameters, log levels, resource subscriptions, health probes. Never
+imports a transport.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Coroutine, Mapping, Sequence
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
 
@@ -33,63 +32,17 @@ from armory.protocol.link import (
 from armory.protocol.loglevels import LOG_LEVELS, loud_enough
 from armory.protocol.methods import declares_groups
 from armory.protocol.rawjson import encode
-from armory.protocol.session_events import Lost, Notified, Renewed, SessionObserver
+from armory.protocol.session_events import Lost, Notified, Renewed
 from armory.protocol.versions import MODERN_VERSIONS, Era
 from armory.tasks import Tasks
-from armory.upstreams.error_output import ErrorOutput
 from armory.upstreams.session.budget import Budget
-from armory.upstreams.session.inflow import GIVEN_UP, Inflow, Meter
+from armory.upstreams.session.context import UNKNOWN, Identity, LinkContext, Unintelligible
+from armory.upstreams.session.inflow import GIVEN_UP, Meter
 from armory.upstreams.session.listening import Listening
-from armory.upstreams.spec import UpstreamSpec
 
 log = Logger(__name__)
 
 _END_S = 5.0
-
-
-class Unintelligible(UpstreamUnavailable):
-    """The upstream answered something that is not the protocol."""
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """What negotiation found out about an upstream."""
-
-    era: Era
-    protocol_version: str
-    capabilities: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    server_info: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    instructions: str = ""
-
-
-UNKNOWN = Identity("modern", MODERN_VERSIONS[-1])
-
-
-@dataclass(frozen=True, slots=True)
-class LinkContext:
-    """What every link is made with.
-
-    Attributes:
-        spec: the upstream, `${principal}` filled in.
-        client_info: the gateway's `clientInfo`.
-        observer: who is told what happens outside requests.
-        owner: the pool's key of whose session it is; goes into the events.
-        errors: takes what a process writes to standard error.
-        budget: what the upstream may say unasked; None: one for this session alone.
-        client: the one client whose session it is; None: several may share it.
-        silent: (method, name) of what never asked a client anything, by all that is known.
-        inflow: counts what upstreams have sent of messages that are not whole yet.
-    """
-
-    spec: UpstreamSpec
-    client_info: Mapping[str, Any]
-    observer: SessionObserver
-    owner: str = ""
-    errors: ErrorOutput = field(default_factory=ErrorOutput)
-    budget: Budget | None = None
-    client: ClientChannel | None = None
-    silent: set[tuple[str, bytes]] = field(default_factory=set[tuple[str, bytes]])
-    inflow: Inflow = field(default_factory=Inflow)
 
 
 TOO_NOISY = "it was cut off: it does not stop sending what nobody asked for"

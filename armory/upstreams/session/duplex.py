@@ -22,7 +22,8 @@ from armory.protocol.upstream_messages import (
     decode,
     decoding,
 )
-from armory.upstreams.session.base import TOO_NOISY, LinkContext
+from armory.upstreams.session.base import TOO_NOISY
+from armory.upstreams.session.context import LinkContext
 from armory.upstreams.session.deadline import CallDeadline
 from armory.upstreams.session.multiplexer import cancelled_params
 from armory.upstreams.session.pending import Note

@@ -17,7 +17,8 @@ from armory.protocol.link import Call, Reply
 from armory.protocol.meta import SERVER_INFO
 from armory.protocol.rawjson import encode, object_of
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS
-from armory.upstreams.session.base import BaseLink, Identity
+from armory.upstreams.session.base import BaseLink
+from armory.upstreams.session.context import Identity
 
 
 class NotModern(Exception):

@@ -31,9 +31,8 @@ from armory.protocol.methods import CAPABILITY
 from armory.protocol.rawjson import EMPTY_OBJECT, NULL, encode, value
 from armory.tasks import spawn
 from armory.upstreams.session.base import BaseLink
-from armory.upstreams.session.pending import Pending
+from armory.upstreams.session.pending import Pending, Unfinished
 from armory.upstreams.session.turns import Turns, asks_possible
-from armory.upstreams.session.unfinished import Unfinished
 
 log = Logger(__name__)
 

@@ -11,7 +11,8 @@ from abc import abstractmethod
 from armory.errors import UpstreamOverloaded, UpstreamTimeout
 from armory.http1.deadlines import Deadlines
 from armory.protocol.link import Call, ClientChannel, Reply
-from armory.upstreams.session.base import BaseLink, LinkContext
+from armory.upstreams.session.base import BaseLink
+from armory.upstreams.session.context import LinkContext
 from armory.upstreams.session.deadline import CallDeadline
 from armory.upstreams.session.multiplexer import RequestMultiplexer
 

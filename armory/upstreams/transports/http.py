@@ -14,7 +14,8 @@ from armory.protocol import jsonrpc
 from armory.protocol.headers import METHOD_HEADER, NAME_HEADER, VERSION_HEADER, header_value
 from armory.protocol.link import Call, ClientChannel, Params, Reply
 from armory.protocol.upstream_messages import UnreadableMessage, UpstreamMessage
-from armory.upstreams.session.base import BaseLink, Identity, LinkContext
+from armory.upstreams.session.base import BaseLink
+from armory.upstreams.session.context import Identity, LinkContext
 from armory.upstreams.session.multiplexer import RequestMultiplexer
 from armory.upstreams.session.pending import Note, Pending
 from armory.upstreams.transports.http_answers import answer_in, messages_in

@@ -21,7 +21,7 @@ from armory.protocol.headers import SESSION_HEADER, VERSION_HEADER
 from armory.protocol.link import Call, Params, Reply
 from armory.protocol.upstream_messages import UnreadableMessage, UpstreamMessage
 from armory.protocol.versions import VERSION_HEADER_SINCE
-from armory.upstreams.session.base import Identity, LinkContext
+from armory.upstreams.session.context import Identity, LinkContext
 from armory.upstreams.session.deadline import CallDeadline
 from armory.upstreams.session.handshake import initialize
 from armory.upstreams.session.multiplexer import cancelled_params

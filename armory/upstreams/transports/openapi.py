@@ -22,7 +22,8 @@ from armory.openapi.results import refused, result_of
 from armory.protocol.codes import INVALID_PARAMS, METHOD_NOT_FOUND
 from armory.protocol.link import Call, ClientChannel, Params, Reply, Sent
 from armory.protocol.rawjson import encode, object_of, text_of
-from armory.upstreams.session.base import BaseLink, Identity, LinkContext
+from armory.upstreams.session.base import BaseLink
+from armory.upstreams.session.context import Identity, LinkContext
 from armory.upstreams.transports.http_client import Answer, HttpClient
 
 _UNAVAILABLE = frozenset((502, 503, 504))

@@ -18,7 +18,8 @@ from armory.protocol.link import Call, ClientChannel, Params, Reply, Sent
 from armory.protocol.methods import DIRECTORY_READ, SKILLS_EXTENSION
 from armory.protocol.rawjson import encode, text_of
 from armory.protocol.versions import MODERN_VERSIONS
-from armory.upstreams.session.base import BaseLink, Identity, LinkContext
+from armory.upstreams.session.base import BaseLink
+from armory.upstreams.session.context import Identity, LinkContext
 from armory.upstreams.skill_folder.folder import Found, SkillFolder
 from armory.upstreams.skill_folder.tree import BadFolder
 

@@ -15,7 +15,7 @@ from armory.http1.reading import Answer, EventReader
 from armory.protocol.headers import VERSION_HEADER
 from armory.protocol.versions import VERSION_HEADER_SINCE
 from armory.tasks import spawn, stop
-from armory.upstreams.session.base import LinkContext
+from armory.upstreams.session.context import LinkContext
 from armory.upstreams.session.duplex import DuplexLink
 from armory.upstreams.transports.http_answers import stream_errors
 from armory.upstreams.transports.http_client import HttpClient

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 
-from armory.upstreams.session.base import LinkContext
+from armory.upstreams.session.context import LinkContext
 from armory.upstreams.session.duplex import DuplexLink
 from armory.upstreams.transports.lines import Lines
 from armory.upstreams.transports.process import LAST_WORDS_S, ServerProcess

@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from armory.upstreams.link_pool import capability_profile
+from armory.upstreams.link_slot import capability_profile
 
 
 def test_equal_capabilities_have_equal_profiles() -> None:

@@ -17,7 +17,7 @@ from armory.testing.waiting import until
 from armory.upstreams.connecting.start_turns import StartTurns, Waiting
 from armory.upstreams.connecting.starting import Starting
 from armory.upstreams.pool import Pool
-from armory.upstreams.session.base import LinkContext
+from armory.upstreams.session.context import LinkContext
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.supervisor import Supervisor
 from armory.upstreams.transports.stdio import StdioLink

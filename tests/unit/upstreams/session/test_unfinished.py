@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from armory.upstreams.session.unfinished import Unfinished
+from armory.upstreams.session.pending import Unfinished
 
 
 def test_a_call_counts_for_others_until_it_is_answered() -> None:

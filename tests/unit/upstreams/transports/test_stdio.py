@@ -17,7 +17,7 @@ from armory.errors import UpstreamUnavailable
 from armory.protocol.link import Call
 from armory.protocol.session_events import Lost
 from armory.testing.clients.recording import RecordingClient, RecordingObserver, plain
-from armory.upstreams.session.base import Identity, LinkContext
+from armory.upstreams.session.context import Identity, LinkContext
 from armory.upstreams.session.handshake import initialize
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.stdio import StdioLink
