@@ -1,6 +1,7 @@
-"""Event streams are taken apart in parts where they are many lines, at once where they are few.
+"""Event streams are taken apart in parts where they are many lines, at once where they are few; a
+body that is there is taken without waiting.
 
-Owns: `armory.http1.reading.EventReader`.
+Owns: `armory.http1.reading`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from yarl import URL
 
 from armory.http1.eventstream import Event, EventParser
 from armory.http1.pool import Connections
-from armory.http1.reading import EventReader
+from armory.http1.reading import BodyTooLarge, EventReader, arrived, read_body
 from armory.http1.response import Response
 from armory.tasks import start, stop
 from armory.testing.waiting import until
@@ -106,3 +107,20 @@ async def test_who_leaves_a_stream_has_told_the_meter_and_leaves_nothing_to_end(
         assert not meter.held
         await asyncio.sleep(0)
         assert asyncio.all_tasks() == running
+
+
+async def test_a_body_that_is_there_is_taken_at_once_within_the_limit_alone() -> None:
+    async with answered(b"12345") as response:
+        await until(response.is_eof)
+        assert arrived(response, 4) is None
+        with pytest.raises(BodyTooLarge):
+            await read_body(response, 4)
+    async with answered(b"12345") as response:
+        await until(response.is_eof)
+        assert arrived(response, 5) == b"12345"
+
+
+async def test_a_body_that_goes_on_is_not_taken_at_once() -> None:
+    async with answered(b"12345", ends=False) as response:
+        assert arrived(response, 1_000) is None
+        assert await response.readany() == b"12345", "nothing of it is gone"
