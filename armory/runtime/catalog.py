@@ -28,8 +28,8 @@ Examples = Callable[[ToolRecord], tuple[str, ...]]
 SETTLE_S = 0.02
 FIRST_INDEX_S = 20.0
 INDEX_S = 3.0
-LARGE = 2_000
-"""Tools and resources from which on a snapshot is built beside the event loop: some 50 ms."""
+LARGE = 250
+"""Tools and resources from which on a snapshot is built beside the event loop: some 6 ms."""
 SHRUNK = 10_000
 """Tools and resources; where a snapshot has so many fewer, their memory is given back."""
 REPORTED = 20

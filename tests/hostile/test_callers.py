@@ -164,12 +164,13 @@ async def test_a_client_that_goes_before_its_stream_begins_writes_no_traceback(
 ) -> None:
     session = (await house.open("greedy"))[2]
     ended = asyncio.Event()
+    handlers = house.edge.straight()
 
     async def cut(request: web.Request) -> web.StreamResponse:
         assert request.transport is not None
         request.transport.abort()
         try:
-            return await house.edge.handle("all", request)
+            return await handlers["/mcp"](request)
         finally:
             ended.set()
 
