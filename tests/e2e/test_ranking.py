@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import urllib.request
 from collections.abc import Callable
@@ -12,6 +13,8 @@ import anyio
 import pytest
 import yaml
 from mcp import Client
+
+from armory.cli.quality.tune import tools_of
 
 pytestmark = pytest.mark.timeout(300)
 QUERY = "convert a time to another time zone"
@@ -60,3 +63,13 @@ def test_tuning_to_the_configured_upstreams(
         found = armory("search", QUERY, "--json")
         assert found.returncode == 0, found.stderr
         assert WANTED in found.stdout
+
+
+def test_it_is_tuned_to_tools_that_are_not_indexed_yet(
+    demo_upstreams: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for wait in ("FIRST_INDEX_S", "INDEX_S"):
+        monkeypatch.setattr(f"armory.runtime.catalog.{wait}", 0.0)
+    path = tmp_path / "armory.yaml"
+    path.write_text(yaml.safe_dump({"upstreams": demo_upstreams}))
+    assert len(asyncio.run(tools_of(str(path)))) == 14

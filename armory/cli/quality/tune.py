@@ -73,17 +73,26 @@ async def _dataset(folder: str | None, config: str | None, synthetic: bool) -> D
     if folder is not None:
         tools = tuple(load_tools(Path(folder) / "tools.jsonl"))
     else:
-        from armory.cli.local import opened  # the whole gateway: only when it is asked for
-
-        async with opened(loaded_config(config)) as runtime:
-            if runtime.retriever is None:
-                raise ConfigError("Tool RAG is off; there is nothing to tune", path="tool_rag")
-            tools = tuple(runtime.retriever.tools)
+        tools = await tools_of(config)
     say_notice(
         "the queries are made from the tools' own texts, which is easier than real ones: "
         "take the suggested threshold for the most that can be asked for"
     )
     return Dataset(folder or "upstreams", tools, synthetic_queries(tools))
+
+
+async def tools_of(config: str | None) -> tuple[ToolRecord, ...]:
+    """All tools of the configured upstreams, whether they are indexed yet or not.
+
+    Raises:
+        ConfigError: Tool RAG is off.
+    """
+    from armory.cli.local import opened  # the whole gateway: only when it is asked for
+
+    async with opened(loaded_config(config)) as runtime:
+        if runtime.retriever is None:
+            raise ConfigError("Tool RAG is off; there is nothing to tune", path="tool_rag")
+        return tuple(runtime.gateway.view.catalog.tools.values())
 
 
 async def _tune(dataset: Dataset, options: RetrievalOptions, name: str) -> Tuned:
