@@ -88,6 +88,7 @@ class CandidateFeatures:
             not known, or not every visible tool is a candidate.
         searched: ascending rows that were searched; None: all of the snapshot.
         sample: the same of tools that stand for all visible ones; None: the candidates are all.
+        implied: what the query asks for besides without saying it, see `lexical.outcomes`.
     """
 
     subqueries: Sequence[Subquery]
@@ -104,6 +105,7 @@ class CandidateFeatures:
     servers: IntArray | None = None
     searched: IntArray | None = None
     sample: CandidateFeatures | None = None
+    implied: Sequence[Subquery] = ()
 
     @property
     def dense(self) -> bool:

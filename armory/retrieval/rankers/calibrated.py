@@ -59,6 +59,7 @@ def calibrated(
     if result.evidence is not None:
         lean, tools = calibration.lean, features.visible
         wanted = ordered(wanted, result.evidence, lean, result.query, tools)
+        refused = refused and not result.evidence.implied
     refused = refused and not _led_somewhere(features)
     last = result.values[best[-1]]
     odds = np.minimum(result.values, last)  # of the others: as far below the worst of the best
@@ -119,6 +120,8 @@ def explain(
         parts.append(f"shares {covered:.0%} of the query's words" if covered else "shares words")
     if signals.get("server_named", 0.0) >= 0.99:
         parts.append("its server is named")
+    if signals.get("implied", 0.0) > 0:
+        parts.append("the query names a file to be written")
     if signals.get("used", 0.0) >= 0.6:
         parts.append("similar queries led to it before")
     if scores.refused:

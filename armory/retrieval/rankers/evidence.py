@@ -6,8 +6,10 @@ indexes, embedders or the retriever.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from armory.retrieval.ports import FloatArray
 from armory.retrieval.rankers.leaning import best_by, kept, leaned, trust
@@ -22,10 +24,12 @@ class Evidence:
     Attributes:
         plain: formula -> (k,) values, which the learned order may lean on.
         near: (k,) how near the server of each is, see `rankers.servers`; None: it does not count.
+        implied: places of those that do what the query implies: as likely as not to be wanted.
     """
 
     plain: Mapping[str, FloatArray]
     near: FloatArray | None
+    implied: Sequence[int] = ()
 
 
 def ordered(
@@ -45,7 +49,7 @@ def ordered(
         tools: how many are searched.
     """
     first: list[int] = []
-    if lean is not None:
+    if lean is not None and evidence.plain:
         share = trust(lean, query, tools)
         odds = leaned(odds, evidence.plain, lean.onto, share)
         if share < 1.0:
@@ -53,4 +57,14 @@ def ordered(
             first = best_by(onto)
     if evidence.near is not None:
         odds = sided(odds, evidence.near, tools)
-    return kept(odds, first)
+    return _raised(kept(odds, first), evidence.implied)
+
+
+def _raised(odds: FloatArray, places: Sequence[int]) -> FloatArray:
+    """Log-odds in which some candidates have 0 at least, but less than the best of all."""
+    if not places:
+        return odds
+    least = np.nextafter(np.float32(min(float(odds.max()), 0.0)), np.float32(-np.inf))
+    raised = odds.copy()
+    raised[list(places)] = np.maximum(odds[list(places)], least)
+    return raised

@@ -29,6 +29,9 @@ _APART_COSINE = (0.25, 0.2)
 _LEAST_COSINE = (0.1, 0.1)
 _APART_WORDS = (0.05, 0.12)
 _LEAST_STD = 1e-6
+#: An act that a query implies has so many tools at most (several servers may offer it), which have
+#: so much of its words: of a catalog that has no such tool none is put forward.
+_IMPLIED, _IMPLIED_COVERED = 2, 0.7
 #: Among so many groups for each of the best values that are looked for, few of them share one.
 _GROUPS = 4
 
@@ -42,6 +45,7 @@ class Fusion:
         best: (k,) positions of the best candidates, best first, k <= 100.
         subqueries: (m, k) the fusion of each subquery alone, of the best candidates.
         dense, words: (k,) the z-scores that went in, whole texts and best clauses averaged.
+        implied: places among the best of the tools for what the query implies.
     """
 
     total: FloatArray
@@ -49,6 +53,7 @@ class Fusion:
     subqueries: FloatArray
     dense: FloatArray
     words: FloatArray
+    implied: Sequence[int] = ()
 
 
 def z(values: FloatArray, moments: Moments) -> FloatArray:
@@ -122,30 +127,52 @@ def _over_texts(subqueries: Sequence[Subquery], values: Sequence[FloatArray]) ->
 def fuse(features: CandidateFeatures) -> Fusion:
     """Fuse every subquery's cosines and words: 0.7 and 0.3 of their standard scores."""
     subqueries = features.subqueries
-    words = [z(s.bm25, _words_scale(s, features.visible)) for s in subqueries]
-    dense = words
-    if features.dense:
-        dense = [
-            z(s.cosine, cosine_scale(s, features.visible))
-            for s in subqueries
-            if s.cosine is not None
-        ]
+    words, dense = _words_and_dense(features, subqueries)
     by_meaning, by_words = _over_texts(subqueries, dense), _over_texts(subqueries, words)
     total = _weighed(by_meaning, by_words)
-    best = _chosen(total, by_meaning, by_words)
+    implied = _of_implied(features)
+    best = _chosen(total, by_meaning, by_words, implied)
     words = [values[best] for values in words]
     dense = [values[best] for values in dense]
     each = np.stack([_weighed(*pair) for pair in zip(dense, words, strict=True)])
-    return Fusion(total, best, each, by_meaning[best], by_words[best])
+    places = np.flatnonzero(np.isin(best, implied)).tolist() if implied else ()
+    return Fusion(total, best, each, by_meaning[best], by_words[best], places)
 
 
-def _chosen(total: FloatArray, by_meaning: FloatArray, by_words: FloatArray) -> IntArray:
-    """Positions of the best by either side and by both, best by both first."""
+def _words_and_dense(
+    features: CandidateFeatures, subqueries: Sequence[Subquery]
+) -> tuple[list[FloatArray], list[FloatArray]]:
+    """Standard scores of both sides; without a dense side that of the words stands for it."""
+    words = [z(s.bm25, _words_scale(s, features.visible)) for s in subqueries]
+    if not features.dense:
+        return words, words
+    dense = [
+        z(s.cosine, cosine_scale(s, features.visible)) for s in subqueries if s.cosine is not None
+    ]
+    return words, dense
+
+
+def _of_implied(features: CandidateFeatures) -> list[int]:
+    """Positions of the tools for what the query asks for without saying it."""
+    found: list[int] = []
+    pairs = zip(*_words_and_dense(features, features.implied), strict=True)
+    for act, (words, dense) in zip(features.implied, pairs, strict=True):
+        best = best_of(_weighed(dense, words), _IMPLIED)
+        covered = features.postings.fields(act.hits, features.rows[best]).covered
+        found += best[covered >= _IMPLIED_COVERED].tolist()
+    return found
+
+
+def _chosen(
+    total: FloatArray, by_meaning: FloatArray, by_words: FloatArray, also: Sequence[int]
+) -> IntArray:
+    """Positions of the best by either side and by both, and some others, best by both first."""
     best = best_of(total)
     if len(total) <= DEPTH:
         return best
     wanted = np.zeros(len(total), np.bool_)
     wanted[best_of(by_meaning, _BY_MEANING)] = wanted[best_of(by_words, _BY_WORDS)] = True
+    wanted[list(also)] = True
     spare = np.flatnonzero(~wanted[best])
     wanted[best] = False
     missing = np.flatnonzero(wanted)

@@ -5,7 +5,10 @@ Owns: the `relevance` ranker. Never imports indexes, embedders or the retriever.
 
 from __future__ import annotations
 
+import numpy as np
+
 from armory.retrieval.features import CandidateFeatures, greatest
+from armory.retrieval.ports import FloatArray
 from armory.retrieval.rankers.base import RankSettings, Scores
 from armory.retrieval.rankers.calibrated import FormulaResult, calibrated, explain
 from armory.retrieval.rankers.evidence import Evidence
@@ -21,15 +24,24 @@ _WORDS_UP_TO = 5_000
 
 
 def evidence_of(features: CandidateFeatures, fusion: Fusion) -> Evidence:
-    """Of the best of the fusion; `ValueError` where there is no dense side."""
+    """Of the best of the fusion."""
     best = fusion.best
+    if not features.dense:
+        return Evidence({}, None, fusion.implied)
     near = None
     if features.servers is not None:
         near = together(fusion.total, features.servers, best)
-    return Evidence(
-        plain={"hybrid": hybrid(features, best), "semantic": cosine(features, best)},
-        near=near,
-    )
+    plain = {"hybrid": hybrid(features, best), "semantic": cosine(features, best)}
+    return Evidence(plain, near, fusion.implied)
+
+
+def _implied(fusion: Fusion) -> dict[str, FloatArray]:
+    """For explanations: (c,) 1 for the tools that do what the query implies."""
+    if not fusion.implied:
+        return {}
+    flags = np.zeros_like(fusion.total)
+    flags[fusion.best[list(fusion.implied)]] = 1.0
+    return {"implied": flags}
 
 
 class RelevanceRanker:
@@ -56,9 +68,10 @@ class RelevanceRanker:
             cosines = [s.cosine[fusion.best] for s in features.subqueries if s.cosine is not None]
             described = greatest(cosines) if cosines else None
         query = query_signals(learnt, signals, described)
-        evidence = evidence_of(learnt, fusion) if learnt.dense else None
+        evidence = evidence_of(learnt, fusion)
+        shown = _implied(fusion)
         result = FormulaResult(
-            self.name, fusion.total, None, fusion.best, signals, query, evidence=evidence
+            self.name, fusion.total, None, fusion.best, signals, query, evidence, shown
         )
         return calibrated(result, features, settings)
 

@@ -54,7 +54,7 @@ def passing(
             may[:] = False
         if threshold > 0 and len(order) and not features.dense:
             share = word_share(features)
-            may &= share[order] > 0
+            may &= np.any([share > 0, *(act.bm25 > 0 for act in features.implied)], axis=0)[order]
             if not limits.exact:
                 may[plain_hits(share, order)] = True
     may[: limits.min_tools] = True

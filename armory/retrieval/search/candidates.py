@@ -49,7 +49,7 @@ class Findings:
 
     Attributes:
         words: the lexical half.
-        vectors: (m, d) of the subqueries; None: they are not embedded.
+        vectors: (m, d) of the scope's parts; None: they are not embedded.
         hits: the dense half; None: there is none, or it failed.
         recalled: memory of use; None: there is none, or no vectors to ask it with.
         problem: what was lost, "" where nothing was.
@@ -120,7 +120,7 @@ class CandidateSearch:
         words, hits, vectors = findings.words, findings.hits, findings.vectors
         everything = scope.snapshot.records
         whole = len(rows) == len(everything)
-        subqueries = [
+        parts = [
             Subquery(
                 text=part.text,
                 parent=part.parent,
@@ -134,10 +134,12 @@ class CandidateSearch:
                 past=None if past is None else past.past[i],
                 vector=None if vectors is None or hits is None else vectors[i],
             )
-            for i, part in enumerate(scope.texts)
+            for i, part in enumerate(scope.parts)
         ]
+        count = len(scope.texts)
         return CandidateFeatures(
-            subqueries=subqueries,
+            subqueries=parts[:count],
+            implied=parts[count:],
             records=everything if whole else _Picked(everything, rows),
             rows=rows,
             postings=scope.snapshot.postings,

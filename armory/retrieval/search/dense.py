@@ -132,7 +132,7 @@ class DenseSide:
             return None
 
     async def vectors(self, scope: Scope) -> tuple[FloatArray | None, str]:
-        """(m, d) vectors of the subqueries, or None and why, "" where nothing was lost."""
+        """(m, d) vectors of the scope's parts, or None and why, "" where nothing was lost."""
         if self.embedder is None or scope.snapshot.view is None:
             return None, ""
         if lacking := self.problem:
@@ -140,7 +140,7 @@ class DenseSide:
         began = time.monotonic()
         try:
             async with asyncio.timeout(self._timeout_s):
-                passages = [part.passage for part in scope.texts]
+                passages = [part.passage for part in scope.parts]
                 return await self.embedder.embed_passages(passages), ""
         except (BackendError, TimeoutError) as error:
             if isinstance(error, TimeoutError) and not is_short(scope.query):

@@ -25,7 +25,7 @@ _LEAST_STD = 0.06
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Past:
-    """What is remembered of m subqueries and c candidates.
+    """What is remembered of the m parts of a scope and c candidates.
 
     Attributes:
         used: (m, c) best cosine with a past query, 0 without one.

@@ -14,6 +14,7 @@ import numpy as np
 from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, Query
 from armory.errors import InvalidRequest
 from armory.retrieval.lexical.intents import clauses
+from armory.retrieval.lexical.outcomes import implied
 from armory.retrieval.ports import IntArray, Passage
 from armory.retrieval.snapshot import Snapshot
 
@@ -37,14 +38,21 @@ class Scope:
     Attributes:
         query: as it was asked.
         texts: its subqueries, with misspelt words put right.
+        implied: what it asks for besides, see `lexical.outcomes`; no clauses of it.
         snapshot: the tools, their words and vectors.
         allowed: ascending rows that may be found; None: all.
     """
 
     query: Query
     texts: Sequence[SubqueryText]
+    implied: Sequence[SubqueryText]
     snapshot: Snapshot
     allowed: IntArray | None
+
+    @property
+    def parts(self) -> Sequence[SubqueryText]:
+        """Everything that is searched for: the subqueries, then what is implied."""
+        return [*self.texts, *self.implied]
 
     @property
     def size(self) -> int:
@@ -55,7 +63,8 @@ class Scope:
 def scope_of(query: Query, snapshot: Snapshot, visible: IntArray | None) -> Scope:
     """The scope of a checked query within the visible rows (None: all)."""
     texts = subquery_texts([snapshot.postings.corrected(text) for text in query.texts])
-    return Scope(query, texts, snapshot, _filtered(snapshot, visible, query))
+    besides = implied_texts(query.texts)
+    return Scope(query, texts, besides, snapshot, _filtered(snapshot, visible, query))
 
 
 def check_query(query: Query) -> None:
@@ -96,6 +105,15 @@ def subquery_texts(texts: Sequence[str]) -> list[SubqueryText]:
             for span in clauses(text)
         ]
     return parts[: max(MAX_SUBQUERIES, len(texts))]
+
+
+def implied_texts(texts: Sequence[str]) -> list[SubqueryText]:
+    """What the texts imply, each once."""
+    found: dict[str, SubqueryText] = {}
+    for i, text in enumerate(texts):
+        for act in implied(text):
+            found.setdefault(act, SubqueryText(act, i, False, Passage(act)))
+    return list(found.values())
 
 
 def rows_of(snapshot: Snapshot, names: frozenset[str]) -> IntArray | None:

@@ -22,13 +22,13 @@ _CANDIDATES = 100
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Words:
-    """The lexical half of m subqueries.
+    """The lexical half of the m parts of a scope.
 
     Attributes:
-        hits: one a subquery.
+        hits: one a part.
         bm25: (m, n) float32 over all rows.
-        moments: one a subquery, over the allowed rows.
-        best: ascending allowed rows that are lexically best for some subquery.
+        moments: one a part, over the allowed rows.
+        best: ascending allowed rows that are lexically best for some part.
     """
 
     hits: list[TermHits]
@@ -38,9 +38,9 @@ class Words:
 
 
 def words_of(scope: Scope) -> Words:
-    """Score the words of every subquery."""
+    """Score the words of every part."""
     snapshot, allowed = scope.snapshot, scope.allowed
-    hits = [snapshot.postings.search(part.text) for part in scope.texts]
+    hits = [snapshot.postings.search(part.text) for part in scope.parts]
     bm25 = np.empty((len(hits), len(snapshot.records)), np.float32)
     spread: list[tuple[float, float]] = []
     chosen: list[IntArray] = []
@@ -66,7 +66,7 @@ def words_of(scope: Scope) -> Words:
 def _best_by_keyword(scope: Scope, hits: Sequence[TermHits]) -> list[IntArray]:
     """Rows that are best for the caller's texts by the score of `lexical` and `hybrid`."""
     found: list[IntArray] = []
-    for part, hit in zip(scope.texts, hits, strict=True):
+    for part, hit in zip(scope.parts, hits, strict=True):
         if part.whole:
             score = scope.snapshot.postings.keyword(part.text, hit)
             rows = np.flatnonzero(score > 0)

@@ -1,0 +1,78 @@
+"""What a query wants done without a word for it: "...; put the report at /tmp/report.md" asks for a
+tool that writes files, of which neither its words nor its meaning say much.
+
+Owns: seeing that a text names a file which is to be written. Never imports anything of Armory.
+
+A file that is read is left alone: which tool reads it depends on what is wanted of it, and that the
+query says. So are documents of an office: their kind is in the text, and finds its tools.
+"""
+
+from __future__ import annotations
+
+#: What such a query asks for besides, in the words of the tools that do it.
+WRITE_FILE = "write content to a file"
+#: As much of a text is looked at, in characters.
+_CHARS = 4_000
+_EDGES = "\"'`\u2018\u2019\u201c\u201d()[]{}<>,;:!?*\u3002\uff0c\uff01\uff1f"
+_PROSE = "md txt csv tsv json jsonl html htm xml yaml yml log bib tex rst"
+_CODE = "py js ts jsx tsx css sh sql java go rs c h cpp rb php toml ini cfg"
+_NAMED, _PLACED = frozenset(_PROSE.split()), frozenset(f"{_PROSE} {_CODE}".split())
+_SAVE = """
+save saved saves saving write writes writing store stored export output
+speichere speichern gespeichert schreibe schreib schreiben
+enregistre enregistrer enregistrez sauvegarde sauvegarder
+guarda guardar guárdalo guarde escribe escribir
+"""
+_MAKE = """
+written create created creating generate generated make put draft produce report document summary
+download
+"""
+_READ = """
+read reads reading open load parse inspect check look view find from convert extract analyze analyse
+import compare edit lies lese lis lee
+"""
+_PLACE = """
+to into as at in on under file named called titled als nach unter dans sous comme en como
+"""
+#: Before a file's name alone; in English, German, French and Spanish.
+_SAVES = frozenset(_SAVE.split())
+#: Before a file in a folder.
+_MAKES = _SAVES | frozenset(_MAKE.split())
+_READS = frozenset(_READ.split())
+#: Right before either: what is only spoken of ("the report x.md says") is not to be written.
+_PLACES = frozenset(_PLACE.split())
+#: Before a path in the same word, in Chinese.
+_HAN = ("保存", "写入", "写到", "存到", "另存")
+
+
+def implied(text: str) -> tuple[str, ...]:
+    """Further texts to search for; none where the query names no text file that is to be written.
+
+    "Save it as notes.md", "a summary at /tmp/a.txt", but not "read /tmp/a.txt".
+    """
+    said = before = ""
+    for word in text[:_CHARS].split():
+        lower = word.strip(_EDGES).rstrip(".").lower()
+        if _is_path(lower):
+            if said in _MAKES and before in _PLACES:
+                return (WRITE_FILE,)
+            if any(verb in lower[: lower.replace("\\", "/").index("/")] for verb in _HAN):
+                return (WRITE_FILE,)
+        elif said in _SAVES and before in _PLACES and _is_name(lower):
+            return (WRITE_FILE,)
+        if lower in _MAKES or lower in _READS:
+            said = lower
+        before = lower
+    return ()
+
+
+def _is_path(word: str) -> bool:
+    """Whether a word is the path of a text file."""
+    stem, _, kind = word.rpartition(".")
+    return kind in _PLACED and ("/" in stem or "\\" in stem) and "://" not in stem
+
+
+def _is_name(word: str) -> bool:
+    """Whether a word is the name of a text file of prose or data, in no folder."""
+    stem, _, kind = word.rpartition(".")
+    return kind in _NAMED and bool(stem.strip(".")) and "/" not in stem

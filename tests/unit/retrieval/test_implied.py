@@ -1,0 +1,76 @@
+"""What a query asks for without saying it is found: a file that it names, to be written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from armory.domain.query import Query
+from armory.domain.tool import ToolRecord
+from armory.retrieval.registry import RetrievalOptions, build_retriever
+from armory.retrieval.retriever import Retriever
+
+WEATHER = [
+    ("forecast", "Weather forecast of a city for some days"),
+    ("current", "Current weather of a city"),
+    ("warnings", "Weather warnings of a region"),
+    ("history", "Weather of a city in the past"),
+    ("air", "Air quality of a city"),
+    ("tides", "Tides at a coast"),
+    ("pollen", "Pollen forecast of a region"),
+    ("snow", "Snow depth in the mountains"),
+]
+ASKED = "Weather forecast of Oslo for the week, as a report at /tmp/oslo.md"
+WRITE = "files__write_file"
+
+pytestmark = pytest.mark.anyio
+MakeTool = Callable[..., ToolRecord]
+
+
+def tools(make_tool: MakeTool, writes: bool) -> list[ToolRecord]:
+    made = [make_tool(name, text, "weather") for name, text in WEATHER]
+    made += [make_tool(f"t{i}", f"Opens valve {i} of the pump", "plant") for i in range(60)]
+    if writes:
+        made.append(make_tool("write_file", "Write text content to a file", "files"))
+    return made
+
+
+async def ranked(retriever: Retriever, text: str) -> list[str]:
+    found = await retriever.rank(Query((text,)))
+    return [found.record(i).name for i in found.order.tolist()]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [RetrievalOptions(), RetrievalOptions(index="faiss"), RetrievalOptions(model="none")],
+    ids=["exact", "faiss", "words"],
+)
+async def test_a_tool_that_writes_the_named_file_is_listed(
+    make_tool: MakeTool, options: RetrievalOptions
+) -> None:
+    async with build_retriever(options) as retriever:
+        await retriever.index(tools(make_tool, writes=True))
+        told = await retriever.search(Query((ASKED,), ranker="relevance"))
+        match = next(match for match in told.matches if match.tool.name == WRITE)
+        assert match.score >= 0.5
+        order = await ranked(retriever, ASKED)
+        assert WRITE in order[:5]
+        assert WRITE not in (await ranked(retriever, "Weather forecast of Oslo for the week"))[:5]
+
+
+async def test_where_no_tool_writes_files_none_is_put_forward(make_tool: MakeTool) -> None:
+    async with build_retriever() as retriever:
+        await retriever.index(tools(make_tool, writes=False))
+        assert all(name.startswith("weather__") for name in (await ranked(retriever, ASKED))[:5])
+
+
+async def test_the_reason_says_so_and_the_query_needs_a_tool(make_tool: MakeTool) -> None:
+    async with build_retriever() as retriever:
+        await retriever.index(tools(make_tool, writes=True))
+        text = "Write a poem about why people dream and save it to /tmp/dream.md"
+        found = await retriever.rank(Query((text,)))
+        assert not found.scores.refused
+        place = next(i for i in found.order.tolist() if found.record(i).name == WRITE)
+        reason = found.ranker.reason(found.features, found.scores, place)
+        assert "names a file to be written" in reason
