@@ -36,10 +36,12 @@ from armory.evaluation.metrics import mean, ndcg_at, recall_at
 from armory.evaluation.run import Setup, evaluate
 from armory.retrieval.embedders.embedded import SHIPPED, EmbeddedEmbedder
 from armory.retrieval.indexes.exact import ExactIndex
+from armory.retrieval.lexical import outcomes
 from armory.retrieval.rankers.base import RankSettings
 from armory.retrieval.registry import make_rankers
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.scoring.calibration import calibration_for, read_calibrations
+from armory.retrieval.search import scope
 from armory.retrieval.settings import RetrieverSettings
 from benchmarks.quality.livemcp_tasks import TASKS_FILE, TOOLS_FILE, read_checkout
 from benchmarks.quality.made import made, sha256
@@ -57,6 +59,7 @@ PUBLISHED = (
     ("BM25 without stemming", 31.7),
 )
 _BASE = "fastembed:sentence-transformers/all-MiniLM-L6-v2"
+_RULE = "the rule for files to be written"
 _CAP = 500
 _DRAWS = 2_000
 
@@ -73,6 +76,7 @@ class System:
         model: folder of the embedder; None: words alone.
         seen: what of it was made with tasks of DATA in view.
         calibration: constants instead of the shipped ones, by ranker and embedder.
+        implied: whether it looks for what a task implies, see `retrieval.lexical.outcomes`.
     """
 
     name: str
@@ -80,6 +84,7 @@ class System:
     model: Path | None
     seen: str
     calibration: dict[str, Any] | None = None
+    implied: bool = True
 
 
 def systems(
@@ -93,7 +98,9 @@ def systems(
         found.append(System(f"{name}, cosine", "semantic", model, "nothing"))
         found.append(System(f"{name}, `hybrid`", "hybrid", model, "nothing"))
         told = f"{name}, `relevance` fitted without these tasks"
-        found.append(System(told, "relevance", model, lean_seen, fitted[model]))
+        found.append(System(told, "relevance", model, f"{lean_seen}; {_RULE}", fitted[model]))
+        said = f"{told}, nothing implied"
+        found.append(System(said, "relevance", model, lean_seen, fitted[model], implied=False))
     shipped = "embedder and constants: trained on the tasks of DATA, not zero-shot there"
     found.append(System("as shipped, `relevance`", "relevance", SHIPPED, shipped))
     return found
@@ -162,12 +169,18 @@ def figures(ranks: Sequence[Ranks]) -> dict[str, Any]:
     return {"tasks": len(ranks)} | {name: round(100 * value, 1) for name, value in found.items()}
 
 
+def _nothing(_: str) -> tuple[str, ...]:
+    return ()
+
+
 async def measure(dataset: Dataset, system: System, known: Collection[str]) -> dict[str, Any]:
     """One row; `known` are the ids of the tasks of DATA."""
     embedder = None if system.model is None else EmbeddedEmbedder(system.model)
     index = None if embedder is None else ExactIndex()
     identity = "none" if embedder is None else embedder.identity
     settings = RetrieverSettings(rank=RankSettings(calibration=system.calibration))
+    patched: Any = scope
+    patched.implied = outcomes.implied if system.implied else _nothing
     async with Retriever(embedder, index, make_rankers(), settings) as retriever:
         result = await evaluate(dataset, retriever, Setup(identity, "exact", system.ranker))
     asked = [query.id for query in dataset.queries if query.relevant]
