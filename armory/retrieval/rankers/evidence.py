@@ -16,6 +16,9 @@ from armory.retrieval.rankers.leaning import best_by, kept, leaned, trust
 from armory.retrieval.rankers.servers import sided
 from armory.retrieval.scoring.calibration import Lean
 
+#: Log-odds by which what is implied stays behind the best.
+_BEHIND = 0.01
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Evidence:
@@ -61,10 +64,10 @@ def ordered(
 
 
 def _raised(odds: FloatArray, places: Sequence[int]) -> FloatArray:
-    """Log-odds in which some candidates have 0 at least, but less than the best of all."""
+    """Log-odds in which some candidates have about 0 at least, but less than the best of all."""
     if not places:
         return odds
-    least = np.nextafter(np.float32(min(float(odds.max()), 0.0)), np.float32(-np.inf))
+    least = np.float32(min(float(odds.max()), 0.0) - _BEHIND)
     raised = odds.copy()
     raised[list(places)] = np.maximum(odds[list(places)], least)
     return raised
