@@ -88,7 +88,7 @@ class CandidateFeatures:
             not known, or not every visible tool is a candidate.
         searched: ascending rows that were searched; None: all of the snapshot.
         sample: the same of tools that stand for all visible ones; None: the candidates are all.
-        implied: what the query asks for besides without saying it, see `lexical.outcomes`.
+        implied: what the query asks for besides without saying it, see `lexical.implied`.
     """
 
     subqueries: Sequence[Subquery]

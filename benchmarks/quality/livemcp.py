@@ -36,7 +36,7 @@ from armory.evaluation.metrics import mean, ndcg_at, recall_at
 from armory.evaluation.run import Setup, evaluate
 from armory.retrieval.embedders.embedded import SHIPPED, EmbeddedEmbedder
 from armory.retrieval.indexes.exact import ExactIndex
-from armory.retrieval.lexical import outcomes
+from armory.retrieval.lexical.implied import implied
 from armory.retrieval.rankers.base import RankSettings
 from armory.retrieval.registry import make_rankers
 from armory.retrieval.retriever import Retriever
@@ -76,7 +76,7 @@ class System:
         model: folder of the embedder; None: words alone.
         seen: what of it was made with tasks of DATA in view.
         calibration: constants instead of the shipped ones, by ranker and embedder.
-        implied: whether it looks for what a task implies, see `retrieval.lexical.outcomes`.
+        implied: whether it looks for what a task implies, see `retrieval.lexical.implied`.
     """
 
     name: str
@@ -180,7 +180,7 @@ async def measure(dataset: Dataset, system: System, known: Collection[str]) -> d
     identity = "none" if embedder is None else embedder.identity
     settings = RetrieverSettings(rank=RankSettings(calibration=system.calibration))
     patched: Any = scope
-    patched.implied = outcomes.implied if system.implied else _nothing
+    patched.implied = implied if system.implied else _nothing
     async with Retriever(embedder, index, make_rankers(), settings) as retriever:
         result = await evaluate(dataset, retriever, Setup(identity, "exact", system.ranker))
     asked = [query.id for query in dataset.queries if query.relevant]

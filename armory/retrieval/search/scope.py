@@ -13,8 +13,8 @@ import numpy as np
 
 from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, Query
 from armory.errors import InvalidRequest
+from armory.retrieval.lexical.implied import implied
 from armory.retrieval.lexical.intents import clauses
-from armory.retrieval.lexical.outcomes import implied
 from armory.retrieval.ports import IntArray, Passage
 from armory.retrieval.snapshot import Snapshot
 
@@ -38,7 +38,7 @@ class Scope:
     Attributes:
         query: as it was asked.
         texts: its subqueries, with misspelt words put right.
-        implied: what it asks for besides, see `lexical.outcomes`; no clauses of it.
+        implied: what it asks for besides, see `lexical.implied`; no clauses of it.
         snapshot: the tools, their words and vectors.
         allowed: ascending rows that may be found; None: all.
     """

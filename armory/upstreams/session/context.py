@@ -1,6 +1,7 @@
 """What a link is made with, and what negotiation found out about its upstream.
 
-Owns: `LinkContext` and `Identity`. Never imports a link.
+Owns: `LinkContext`, `Identity`, and `Unintelligible`, which is raised where nothing was found out.
+Never imports a link.
 """
 
 from __future__ import annotations

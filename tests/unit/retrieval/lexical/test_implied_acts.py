@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from armory.retrieval.lexical.outcomes import WRITE_FILE, implied
+from armory.retrieval.lexical.implied import WRITE_FILE, implied
 
 
 @pytest.mark.parametrize(
