@@ -32,12 +32,15 @@ WHOLE_S, SELDOM_S = 600.0, 6 * 3600.0
 SETTLED_S = 20.0
 """After what was set aside last; what comes and goes may have gone by then."""
 AGAIN_S = 10.0
-YOUNG = 5_000
-"""Between two looks at what is new: 1 to 2 ms, each second time twice as long, and three times that
-where memory is touched for the first time in a while. The interpreter's own 700 come so often while
-32 calls are under way, none of them garbage, that they take 8 % of a call."""
+YOUNG = 200_000
+"""New objects from which on the interpreter looks at them by itself, between two looks here. One
+that holds many, as a list of 100,000 tools, takes 10 to 20 ms each time that it is looked at while
+it is new, and all threads wait. The interpreter's own 700 come so often while 32 calls are under
+way, none of them garbage, that they take 8 % of a call."""
+NEW = 5_000
+"""So many new objects are looked at: 1 to 2 ms."""
 _NEVER = 2**31 - 1
-_MIDDLE, _FIRST = 1, 1
+_MIDDLE = 1
 
 
 class Collector:
@@ -94,7 +97,8 @@ class Collector:
         """
         blocks, now = sys.getallocatedblocks(), self._clock()
         self._last = min(self._last, blocks)  # what ended and comes again is new again
-        if gc.get_count()[2] >= _FIRST:
+        new, *looked_at = gc.get_count()
+        if new >= NEW or any(looked_at):
             grown = blocks - self._last
             if grown > self._limit:
                 self._spare()

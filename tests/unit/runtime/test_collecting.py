@@ -180,6 +180,23 @@ def test_what_is_gone_through_at_a_time_is_bounded_while_more_and_more_stays() -
     assert max(passed) < 30_000  # of the 150,000 that are there at the end
 
 
+def test_what_is_new_is_not_gone_through_between_two_looks(collector: Collector) -> None:
+    passed: list[str] = []
+
+    def seen(phase: str, _info: dict[str, int]) -> None:
+        passed.append(phase)
+
+    gc.callbacks.append(seen)
+    try:
+        held = _data(YOUNG // 4)  # a list of as many takes long each time
+        assert not passed
+        collector.look()
+    finally:
+        gc.callbacks.remove(seen)
+    assert held
+    assert not passed  # set aside unseen
+
+
 @pytest.mark.parametrize("took", [0.0, 2 * LONG_S])
 def test_what_took_long_to_go_through_is_set_aside(clock: Clock, took: float) -> None:
     spent = count(step=took)
