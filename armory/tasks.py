@@ -1,37 +1,24 @@
 """Tasks that run beside whoever started them: started, watched and stopped in one way.
 
 Owns: starting a task, telling the log when one fails that nobody waits for, cancelling tasks
-until they have ended, event loops in threads of their own, how often threads take turns with the
-event loop, and which of them go behind it. Structured work (`asyncio.TaskGroup`, `gather`) needs
-none of this. Never imports a room: every one starts tasks.
+until they have ended, and event loops in threads of their own. Structured work
+(`asyncio.TaskGroup`, `gather`) needs none of this. Never imports a room: every one starts tasks.
 """
 
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
 import threading
-from collections.abc import Coroutine, Generator, Iterator
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import Future
-from contextlib import contextmanager, suppress
 from typing import Any, TypeVar
 
 from armory.logger import Logger
 
 _log = Logger(__name__)
 _T = TypeVar("_T")
-SHORT_S = 0.0002
-"""The interpreter's own 5 ms pass at each system call of the event loop while a thread computes.
-Always so short, a thread that writes rows takes the loop's turn at each row."""
-
-_LEAST = 19
-"""The lowest priority there is."""
 _USED_S = 0.0002
 """A turn of the event loop that takes so long was one in which others did something."""
-GIVES_WAY = 3
-"""Lower by so much, a thread that computes has a third of a core that it shares with the event
-loop, which wakes some six times in a call."""
 
 
 def start(work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
@@ -168,40 +155,6 @@ class LoopThread:
 def _tell_failure(task: asyncio.Task[Any]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         _log.error("task_failed", task=task.get_name(), exc_info=error)
-
-
-def step_back(nice: int = GIVES_WAY) -> None:
-    """Give the calling thread a priority so much lower, where threads have their own."""
-    if sys.platform == "linux":
-        thread = threading.get_native_id()
-        with suppress(OSError):
-            now = os.getpriority(os.PRIO_PROCESS, thread)
-            os.setpriority(os.PRIO_PROCESS, thread, min(now + nice, _LEAST))
-
-
-class Turns:
-    """Short turns for as long as somebody wants them; one object for the whole process."""
-
-    def __init__(self) -> None:
-        self._wanted = 0
-        self._usual_s = sys.getswitchinterval()
-
-    @contextmanager
-    def short(self) -> Generator[None]:
-        """Meanwhile threads take turns of `SHORT_S`. Entered from the event loop's thread alone."""
-        if not self._wanted:
-            self._usual_s = sys.getswitchinterval()
-            sys.setswitchinterval(min(self._usual_s, SHORT_S))
-        self._wanted += 1
-        try:
-            yield
-        finally:
-            self._wanted -= 1
-            if not self._wanted:
-                sys.setswitchinterval(self._usual_s)
-
-
-TURNS = Turns()
 
 
 def being_cancelled() -> bool:

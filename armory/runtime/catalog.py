@@ -20,6 +20,7 @@ from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError
 from armory.logger import Logger
 from armory.security.pinning import Pinning
+from armory.threads import TURNS, in_turn, let_go
 
 _log = Logger(__name__)
 Lists = Callable[[], Mapping[str, ServerLists]]
@@ -172,7 +173,7 @@ class CatalogKeeper:
             self._dirty.clear()
             asked = self._asked
             try:
-                with tasks.TURNS.short():
+                with TURNS.short():
                     await self._renew(lists(), publish)
             except Exception:  # noqa: BLE001 - whatever a list holds, the next one gets its turn
                 _log.exception("snapshot_failed")
@@ -186,20 +187,22 @@ class CatalogKeeper:
         lists = dict(lists)
         work = partial(self._builder.build, lists, self._rules, self._catalog)
         large = _size(lists) + _size(self._catalog.servers) > LARGE
-        catalog, problems = await asyncio.to_thread(work) if large else work()
+        catalog, problems = await in_turn(work) if large else work()
         self._report(problems)
         if again and catalog is self._catalog:
             catalog = replace(catalog, version=catalog.version + 1)
         if catalog is self._catalog:
             return
+        old = [*self._catalog.tools.values()] if large else []
+        del work
         shrunk = _size(self._catalog.servers) - _size(lists) >= SHRUNK
         self._catalog = catalog
         catalog = await self._without_changed(catalog)
         await self._searchable(_searched(catalog))
         if self._examples is not None:
-            catalog = await asyncio.to_thread(self._told, catalog, self._examples)
+            catalog = await in_turn(self._told, catalog, self._examples)
         if large and self._prepare is not None:
-            await asyncio.to_thread(self._prepare, catalog)
+            await in_turn(self._prepare, catalog)
         publish(catalog)
         if shrunk and self._give_back is not None:
             await tasks.stop(self._trimming)
@@ -210,6 +213,7 @@ class CatalogKeeper:
             servers=len(catalog.servers),
             tools=len(catalog.tools),
         )
+        let_go(old)
 
     async def _trim(self, give_back: Callable[[], object]) -> None:
         """Give back what the snapshot before held, when nobody holds it any more."""
@@ -226,7 +230,7 @@ class CatalogKeeper:
         if self._pinning is None:
             return catalog
         try:
-            return await asyncio.to_thread(self._pinning.admit, catalog)
+            return await in_turn(self._pinning.admit, catalog)
         except OSError as error:
             _log.error("pins_not_stored", error=str(error))
             return self._pinning.admit(catalog)  # in memory it is up to date: nothing to write
@@ -268,7 +272,7 @@ class CatalogKeeper:
                 continue
             started = time.monotonic()
             try:
-                with tasks.TURNS.short():
+                with TURNS.short():
                     await self._retriever.index(tools, partial(self._outdated, len(tools)))
             except ArmoryError as error:
                 _log.error("indexing_failed", error=error.message)

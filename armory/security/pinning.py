@@ -127,13 +127,13 @@ class Pinning:
 
         An upstream that has not listed yet, or is configured no more, keeps all of its own.
         """
-        listed: dict[str, set[str]] = {server: set() for server in catalog.servers}
-        for tool in catalog.tools.values():
-            listed[tool.server].add(tool.original_name)
+        counts = Counter(tool.server for tool in catalog.tools.values())
         forgotten = False
-        for server, names in listed.items():
+        for server in catalog.servers:
             pins = self._pins.get(server, {})
-            if len(pins) - len(names) > GONE:
+            if len(pins) - counts[server] > GONE:
+                tools = catalog.tools.values()
+                names = {tool.original_name for tool in tools if tool.server == server}
                 gone = [name for name in pins if name not in names][GONE:]
                 for name in gone:
                     del pins[name]

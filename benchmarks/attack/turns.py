@@ -24,7 +24,7 @@ from typing import Any
 LONG_S = 0.05
 """A turn from which on it is noted, in seconds of the thread's CPU time."""
 SAMPLE_S = 0.01
-LATE_S = 0.02
+LATE_S = 0.008
 """By so much a timer of the loop is late when that is noted, with the stacks of other threads."""
 ROUND_S = 0.004
 """From so much time on a round of the loop (all that was ready) is noted, with what it did: many
@@ -85,6 +85,7 @@ class Turns:
         self._handles = 0
         self._collecting = 0.0
         self._due = 0.0
+        self._sampler = 0
         self._spent = 0.0
         self._seen: Counter[str] = Counter()
 
@@ -183,14 +184,17 @@ class Turns:
                 self._end_of_round()
             self._round, self._handles = defaultdict(float), 0
         if self._due and late > LATE_S:
+            # Where a thread is that kept the interpreter to itself: it has just let go.
+            self._note_all()
             seen, self._seen = self._seen, Counter()
-            stacks = [stack for stack, _ in seen.most_common(2)]
+            stacks = [stack for stack, _ in seen.most_common(3)]
             self._late.note(spent - self._spent, wall_ms=round(1_000 * late), stacks=stacks)
         self._due, self._spent = now + SAMPLE_S, spent
         loop.call_later(SAMPLE_S, self.tick, loop)
 
     def _sample(self) -> None:
         main = threading.main_thread().ident or 0
+        self._sampler = threading.get_ident()
         written = time.monotonic()
         while True:
             time.sleep(SAMPLE_S)
@@ -210,7 +214,8 @@ class Turns:
         """
         for ident, frame in sys._current_frames().items():  # pyright: ignore[reportPrivateUsage]
             stack = traceback.extract_stack(frame)[-5:]
-            if ident != threading.get_ident() and stack[-1].name not in _WAITING:
+            apart = ident not in (threading.get_ident(), self._sampler)
+            if apart and stack[-1].name not in (*_WAITING, "tick"):
                 shown = _shown(stack)
                 self._beside[shown] += 1
                 self._seen[shown] += 1

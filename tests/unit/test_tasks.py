@@ -1,18 +1,12 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import sys
-import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from structlog.testing import capture_logs
 
-from armory.retrieval.embedders.embedded import EmbeddedEmbedder
-from armory.retrieval.search.threads import SearchThreads
-from armory.tasks import GIVES_WAY, Tasks, give_way, spawn, start, step_back, stop
+from armory.tasks import Tasks, give_way, spawn, start, stop
 
 pytestmark = pytest.mark.anyio
 
@@ -102,33 +96,6 @@ async def test_ended_waits_for_those_that_are_started_meanwhile() -> None:
     tasks.spawn(first(), "first")
     await tasks.ended()
     assert steps == ["first", "second"]
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own there")
-@pytest.mark.parametrize("nice", [GIVES_WAY, 5])
-def test_a_thread_that_computes_gives_way_to_the_event_loop(nice: int) -> None:
-    def placed() -> int:
-        step_back(nice)
-        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-
-    before = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-    with ThreadPoolExecutor(1) as pool:
-        assert pool.submit(placed).result(20) == min(before + nice, 19)
-    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == before
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own there")
-def test_threads_that_search_and_embed_give_way() -> None:
-    threads = SearchThreads()
-    embedder = EmbeddedEmbedder()
-    pools = [threads.usual, *(getattr(embedder, f"_{name}_pool") for name in ("query", "long"))]
-    for pool in pools:
-        found = pool.submit(
-            lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-        ).result(20)
-        assert found > os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-        pool.shutdown()
-    threads.shutdown()
 
 
 async def test_beside_others_work_in_pieces_takes_a_share_of_the_loop() -> None:

@@ -31,8 +31,9 @@ from armory.runtime.memory.collecting import Collector
 from armory.runtime.memory.huge_pages import use_huge_pages
 from armory.runtime.opening import open_runtime
 from armory.runtime.settings import log_settings, stdio_settings
-from armory.tasks import start, step_back
+from armory.tasks import start
 from armory.tasks import stop as end
+from armory.threads import step_back, step_forward
 from armory.web.app import Listening
 from armory.web.settings import EventLoop
 
@@ -130,6 +131,7 @@ async def _serve(
     _on_signals(stop, reload)
     address = server.host, server.port
     large_apart()
+    step_forward()
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(None, "armory", step_back))
     collector = Collector()
     async with AsyncExitStack() as stack:
@@ -185,6 +187,7 @@ async def _serve_stdio(loaded: Loaded, announcer: Announcer) -> None:
     reload = asyncio.Event()
     _on_signals(stop, reload)
     large_apart()
+    step_forward()
     async with AsyncExitStack() as stack:
         collector = Collector()
         stack.enter_context(collector.in_charge())

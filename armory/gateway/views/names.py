@@ -14,6 +14,7 @@ from sys import intern
 
 from armory.domain.catalog import Catalog, replaced
 from armory.domain.tool import ToolRecord
+from armory.threads import let_go
 
 NEAREST = 5
 _LONGEST = 100
@@ -85,6 +86,10 @@ class ToolNames:
         else:
             self._tools, self._servers = dict(before._tools), dict(before._servers)
             self._exchange(known, gone, fresh)
+
+    def __del__(self) -> None:
+        # With the snapshot that these are of, whose tools they hold: nobody knows who is the last.
+        let_go([*self._known.values()])
 
     def _exchange(self, known: Mapping[str, _Known], gone: list[str], fresh: list[str]) -> None:
         """Take out what is gone and put in what is fresh, each where the catalog has it."""

@@ -21,7 +21,7 @@ from armory.errors import BackendError, ConfigError
 from armory.retrieval.embedders.base import encodable, unit_rows
 from armory.retrieval.options import PartOptions
 from armory.retrieval.ports import FloatArray
-from armory.tasks import step_back
+from armory.threads import step_back
 
 SHIPPED = Path(__file__).resolve().parent.parent / "models" / "embedded"
 _CHUNK = 16

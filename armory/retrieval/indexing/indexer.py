@@ -22,6 +22,7 @@ from armory.retrieval.indexing.reading import QueryGenerator, Reader
 from armory.retrieval.options import STRATEGY, Strategy
 from armory.retrieval.ports import Embedder, FloatArray, Row, Sampling, VectorIndex, VectorView
 from armory.retrieval.snapshot import Snapshot, with_vectors
+from armory.threads import in_turn
 
 _log = Logger(__name__)
 _CHUNK = 256
@@ -161,7 +162,7 @@ class Indexer:
             return words, IndexReport(len(tools), work.embedded, work.cached, len(tools), problem)
         missing = len(tools) - len(rows)
         report = IndexReport(len(tools), work.embedded, work.cached, missing, work.problem)
-        return await asyncio.to_thread(with_vectors, words, rows, view), report
+        return await in_turn(with_vectors, words, rows, view), report
 
     def document(self, name: str) -> Document:
         """The document of an indexed tool.
@@ -188,17 +189,17 @@ class Indexer:
         work: _Work,
         publish: Publish | None,
     ) -> tuple[list[Row], VectorView]:
-        every = await asyncio.to_thread(self._reader.rows, embedder.identity)
+        every = await in_turn(self._reader.rows, embedder.identity)
         stored = await index.stored(every)
-        plan = await asyncio.to_thread(self._plan, embedder, every, stored, work)
+        plan = await in_turn(self._plan, embedder, every, stored, work)
         sent: set[str] = set()
         if publish is not None and len(plan.todo) >= _MANY:
             sent = await self._meanwhile(index, words, plan, work, publish)
         await self._embed(embedder, plan, work)
-        rows, groups = await asyncio.to_thread(self._ready, plan, work, sent)
+        rows, groups = await in_turn(self._ready, plan, work, sent)
         if isinstance(index, Sampling):
             keys = [key for key in index.wanted(rows) if key not in groups]
-            groups |= await asyncio.to_thread(self._at_hand, embedder, keys)
+            groups |= await in_turn(self._at_hand, embedder, keys)
         return rows, await index.update(rows, groups)
 
     def _at_hand(self, embedder: Embedder, keys: Sequence[str]) -> dict[str, FloatArray]:
@@ -217,12 +218,12 @@ class Indexer:
         self, index: VectorIndex, words: Snapshot, plan: _Plan, work: _Work, publish: Publish
     ) -> set[str]:
         """Serve what is known already; the keys whose vectors the index got by that."""
-        rows, groups = await asyncio.to_thread(self._ready, plan, work, set[str]())
+        rows, groups = await in_turn(self._ready, plan, work, set[str]())
         if len(rows) < _ENOUGH * len(plan.rows):
             publish(words, EMBEDDING)
             return set()
         view = await index.update(rows, groups)
-        publish(await asyncio.to_thread(with_vectors, words, rows, view), EMBEDDING)
+        publish(await in_turn(with_vectors, words, rows, view), EMBEDDING)
         return set(groups)
 
     def _plan(

@@ -23,6 +23,7 @@ from armory.retrieval.options import Strategy
 from armory.retrieval.ports import Row
 from armory.retrieval.snapshot import Snapshot, words_only
 from armory.retrieval.states import differing
+from armory.threads import in_turn
 
 _log = Logger(__name__)
 _SLICE = 200
@@ -103,17 +104,17 @@ class Reader:
         and after the last.
         """
         before, self._tools = self._tools, ()
-        fresh = await asyncio.to_thread(self._fresh, tools, before)
+        fresh = await in_turn(self._fresh, tools, before)
         queries: dict[str, Sequence[str]] = {}
         if self._generator is not None:
             queries = await self._generated(self._generator, fresh)
         for start in range(0, len(fresh), _SLICE):
             go_on()
             part = fresh[start : start + _SLICE]
-            await asyncio.to_thread(self._read_slice, part, queries)
+            await in_turn(self._read_slice, part, queries)
         self._tools = tuple(tools)
         go_on()
-        return await asyncio.to_thread(self._snapshot)
+        return await in_turn(self._snapshot)
 
     def rows(self, identity: str) -> list[Row]:
         """Of all tools of the last catalog, in order, for the embedder of that identity."""
@@ -141,8 +142,7 @@ class Reader:
         """Those that have to be read; what is gone is forgotten."""
         places = differing(tools, before)
         if places is None or any(tools[i].name != before[i].name for i in places):
-            for name in self._documents.keys() - {tool.name for tool in tools}:
-                self._forget(name)
+            self._forget_all_but(tools)
             places = None
         if self._gone > len(tools) + _GONE:
             self._gone, self._lexical, self._words = 0, LexicalIndex(), None
@@ -155,6 +155,13 @@ class Reader:
             for tool in asked
             if (known := read.get(tool.name, unread)[0]) is not tool and _differs(known, tool)
         ]
+
+    def _forget_all_but(self, tools: Sequence[ToolRecord]) -> None:
+        if len(self._documents) == sum(tool.name in self._documents for tool in tools):
+            return  # a set of 100,000 names would keep other threads waiting while it grows
+        named = {tool.name for tool in tools}
+        for name in [name for name in self._documents if name not in named]:
+            self._forget(name)
 
     def _forget(self, name: str) -> None:
         del self._documents[name]

@@ -10,7 +10,7 @@ from __future__ import annotations
 from concurrent.futures import Executor, ThreadPoolExecutor
 
 from armory.domain.query import Query
-from armory.tasks import step_back
+from armory.threads import step_back
 
 SHORT_CHARS = 500
 """Queries up to this length are taken apart in less time than a thread takes to begin."""

@@ -3,7 +3,7 @@
 Owns: `ChildTransport`, which starts a process by `subprocess`, connects its pipes to the loop and
 notices its end. Subprocesses of the loop itself will not do on uvloop: it gives them sockets in
 place of pipes (which `/dev/stdout` cannot open) and a second copy of each, so that a server which
-closes its standard output goes unnoticed. Never imports anything of Armory.
+closes its standard output goes unnoticed. Never imports a session.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ import subprocess
 import threading
 from collections.abc import Mapping, Sequence
 from typing import IO, Any
+
+from armory.threads import as_usual
 
 
 class ChildTransport(asyncio.SubprocessTransport):
@@ -51,16 +53,17 @@ class ChildTransport(asyncio.SubprocessTransport):
             OSError: it cannot be started.
         """
         pipe = subprocess.PIPE
-        process = subprocess.Popen(  # noqa: ASYNC220 - forks and waits for `exec`, as asyncio does
-            command,
-            bufsize=0,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
-            env=env,
-            cwd=cwd,
-            start_new_session=True,
-        )
+        with as_usual():
+            process = subprocess.Popen(  # noqa: ASYNC220 - forks and waits for `exec`, as asyncio does
+                command,
+                bufsize=0,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                env=env,
+                cwd=cwd,
+                start_new_session=True,
+            )
         self = cls(protocol, process)
         protocol.connection_made(self)
         try:

@@ -20,7 +20,7 @@ from armory.retrieval.rankers.formulas import LexicalRanker
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.search.threads import LONG_NICE, SHORT_CHARS, SearchThreads
 from armory.retrieval.settings import RetrieverSettings
-from armory.tasks import GIVES_WAY
+from armory.threads import GIVES_WAY
 
 pytestmark = pytest.mark.anyio
 SHORT, LONG = Query(("send a mail",)), Query(("mail " * SHORT_CHARS,))

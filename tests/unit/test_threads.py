@@ -1,0 +1,182 @@
+"""The event loop goes first: who gives way to it, who wakes sooner, whose turns are short, what
+ends a little at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from armory.domain.catalog import ServerLists
+from armory.domain.tool import ToolRecord
+from armory.retrieval.embedders.embedded import EmbeddedEmbedder
+from armory.retrieval.search.threads import SearchThreads
+from armory.runtime.catalog import CatalogKeeper
+from armory.threads import (
+    GIVES_WAY,
+    SHORT_S,
+    SLICE_NS,
+    Turns,
+    as_usual,
+    in_turn,
+    let_go,
+    step_back,
+    step_forward,
+)
+
+
+def test_turns_are_short_until_the_last_one_has_left() -> None:
+    usual = sys.getswitchinterval()
+    turns = Turns()
+    with turns.short():
+        assert sys.getswitchinterval() < usual
+        with turns.short():
+            pass
+        assert abs(sys.getswitchinterval() - SHORT_S) < SHORT_S / 2
+    assert sys.getswitchinterval() == usual
+
+
+@pytest.mark.anyio
+async def test_they_are_short_while_tools_are_made_searchable_and_not_afterwards() -> None:
+    usual = sys.getswitchinterval()
+    seen: list[float] = []
+
+    class Retriever:
+        async def index(
+            self, tools: Sequence[ToolRecord], outdated: Callable[[], bool] | None = None
+        ) -> object:
+            seen.append(sys.getswitchinterval())
+            return tools
+
+    keeper = CatalogKeeper(Retriever(), {})
+    keeper.start(lambda: {"a": ServerLists()}, lambda _catalog: None)
+    async with asyncio.timeout(30):
+        await keeper.settle()
+        await keeper.index_private(())
+    await keeper.stop()
+    assert seen
+    assert max(seen) < usual
+    assert sys.getswitchinterval() == usual
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own there")
+@pytest.mark.parametrize("nice", [GIVES_WAY, 5])
+def test_a_thread_that_computes_gives_way_to_the_event_loop(nice: int) -> None:
+    def placed() -> int:
+        step_back(nice)
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    before = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(placed).result(20) == min(before + nice, 19)
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own there")
+def test_threads_that_search_and_embed_give_way() -> None:
+    threads = SearchThreads()
+    embedder = EmbeddedEmbedder()
+    pools = [threads.usual, *(getattr(embedder, f"_{name}_pool") for name in ("query", "long"))]
+    for pool in pools:
+        found = pool.submit(
+            lambda: os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        ).result(20)
+        assert found > os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        pool.shutdown()
+    threads.shutdown()
+
+
+_ASK = """
+import ctypes, platform, struct, sys
+
+def slice_ns() -> int:
+    number = {"x86_64": 315, "aarch64": 275, "riscv64": 275}.get(platform.machine())
+    if sys.platform != "linux" or number is None:
+        return 0
+    told = ctypes.create_string_buffer(48)
+    if ctypes.CDLL(None).syscall(number, 0, told, len(told), 0):
+        return 0
+    return struct.unpack_from("=Q", told, 24)[0]
+"""
+_known: dict[str, Any] = {}
+exec(_ASK, _known)
+_slice_ns: Callable[[], int] = _known["slice_ns"]
+"""What the kernel says of the calling thread's slice; 0: it does not say."""
+
+
+@pytest.mark.skipif(not _slice_ns(), reason="this kernel gives every thread the same slice")
+def test_an_event_loop_has_short_slices_and_what_it_begins_has_not() -> None:
+    ask = f"{_ASK}\nprint(slice_ns())"
+
+    def loop() -> tuple[int, int, int]:
+        nice = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        step_forward()
+        with ThreadPoolExecutor(1, initializer=step_back) as pool:
+            computing = pool.submit(_slice_ns).result(20)
+        with as_usual():
+            child = subprocess.run([sys.executable, "-c", ask], capture_output=True, check=True)
+        assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == nice
+        return _slice_ns(), computing, int(child.stdout)
+
+    with ThreadPoolExecutor(1) as pool:
+        own, computing, child = pool.submit(loop).result(60)
+    assert own == SLICE_NS
+    assert computing == child == _slice_ns()
+
+
+def test_who_has_usual_slices_keeps_them() -> None:
+    before = _slice_ns()
+    with as_usual():
+        assert _slice_ns() == before
+    assert _slice_ns() == before
+
+
+class Held:
+    """Something whose end is seen."""
+
+    def __init__(self, ended: list[int]) -> None:
+        self._ended = ended
+
+    def __del__(self) -> None:
+        self._ended.append(threading.get_ident())
+
+
+def test_many_objects_end_in_a_thread_and_few_where_they_are() -> None:
+    ended: list[int] = []
+    held = [Held(ended) for _ in range(5_000)]
+    let_go(held)
+    for thread in threading.enumerate():
+        if thread.name == "armory-end":
+            thread.join(20)
+    assert not held
+    assert len(ended) == 5_000
+    assert threading.get_ident() not in ended
+    ended.clear()
+    few = [Held(ended) for _ in range(10)]
+    let_go(few)
+    del few
+    assert ended == [threading.get_ident()] * 10
+
+
+@pytest.mark.anyio
+async def test_what_takes_long_of_a_catalog_is_computed_one_at_a_time() -> None:
+    under_way: list[int] = []
+
+    def compute(number: int) -> tuple[int, int]:
+        under_way.append(number)
+        most = len(under_way)
+        time.sleep(0)
+        under_way.remove(number)
+        return number, most
+
+    found = await asyncio.gather(*(in_turn(compute, number) for number in range(200)))
+    assert found == [(number, 1) for number in range(200)]
