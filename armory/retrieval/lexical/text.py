@@ -14,6 +14,7 @@ from typing import Protocol
 
 MAX_CHARS = 20_000
 _MAX_PARTS = 6
+_PIECE = 1_000
 _CJK = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\uac00-\ud7af"
 _CHUNK = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+(?:['\u2019_\-./:][^\W_{_CJK}]+)*")
 _IS_CJK = re.compile(rf"[{_CJK}]")
@@ -112,7 +113,7 @@ def terms(text: str, limit: int = 100_000) -> list[str]:
     if not text.isascii():
         text = unicodedata.normalize("NFKC", text)
     found: list[str] = []
-    for chunk in _CHUNK.findall(text):
+    for chunk in _chunks(text):
         found.extend(_chunk_terms(chunk))
         if len(found) >= limit:
             return found[:limit]
@@ -121,7 +122,14 @@ def terms(text: str, limit: int = 100_000) -> list[str]:
 
 def chunks(text: str) -> list[str]:
     """The words and identifiers of a text as they stand in it, and its runs of CJK characters."""
-    return _CHUNK.findall(text[:MAX_CHARS])
+    return _chunks(text[:MAX_CHARS])
+
+
+def _chunks(text: str) -> list[str]:
+    if len(text) <= _PIECE:
+        return _CHUNK.findall(text)
+    # Which would keep other threads waiting until the end of a long text.
+    return [found[0] for found in _CHUNK.finditer(text)]
 
 
 def spellings(chunk: str) -> list[tuple[str, str]]:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
+from armory.retrieval.lexical import intents
 from armory.retrieval.lexical.intents import MAX_CLAUSES, clauses, form, named
 
 
@@ -29,6 +32,30 @@ from armory.retrieval.lexical.intents import MAX_CLAUSES, clauses, form, named
 )
 def test_clauses(query: str, expected: list[str]) -> None:
     assert [query[slice(*span)] for span in clauses(query)] == expected
+
+
+def test_clauses_of_a_long_text_are_those_of_the_whole() -> None:
+    wish = "find the flights to Berlin, and then book a table for two. "
+    lead = "x" * 2_000 + "  "
+    for shift in range(0, 700, 7):  # so that each of its gaps is at the border of a piece once
+        pad = "y" * shift + ". "
+        found = [(lead + pad + wish)[slice(*span)] for span in clauses(lead + pad + wish)]
+        assert found[-2:] == ["find the flights to Berlin", "book a table for two"]
+
+
+def test_no_look_at_a_long_text_goes_far(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked: list[int] = []
+
+    class Watched:
+        def scanner(self, text: str, begin: int, end: int) -> object:
+            looked.append(end - begin)
+            return splitting.scanner(text, begin, end)  # pyright: ignore
+
+    splitting: Any = intents._SPLIT  # pyright: ignore[reportPrivateUsage]
+    monkeypatch.setattr(intents, "_SPLIT", Watched())
+    clauses("a" + " " * 7_998 + "b")
+    assert sum(looked) >= 8_000
+    assert max(looked) <= 1_000
 
 
 def test_clauses_are_bounded() -> None:
