@@ -28,7 +28,10 @@ objects that nobody looked at for a while take 25 to 50 ms, each time."""
 WHOLE = 1_500_000
 """Of more blocks than that nothing is gone through in whole, or seldom: it takes 0.1 to 0.2 s."""
 WHOLE_S, SELDOM_S = 600.0, 6 * 3600.0
-"""Between two times that everything is gone through, up to `WHOLE` blocks and beyond."""
+"""Between two times that everything is gone through: up to `WHOLE` blocks, where nobody asks
+anything; else."""
+QUIET = 0.02
+"""Share of its time for which the event loop is busy where nobody asks anything."""
 SETTLED_S = 20.0
 """After what was set aside last; what comes and goes may have gone by then."""
 AGAIN_S = 10.0
@@ -69,7 +72,8 @@ class Collector:
         self._hidden = hidden
         self._clock, self._spent = clock, spent
         self._base = self._last = sys.getallocatedblocks()
-        self._looked_at = self._spared_at = self._settled_at = clock()
+        self._looked_at = self._spared_at = self._settled_at = self._seen_at = clock()
+        self._busy_s = spent()
 
     def begun(self) -> None:
         """Spare what a start left; gone through first where it is not much."""
@@ -96,6 +100,7 @@ class Collector:
         Blocks are counted, not objects: to count those takes as long as to go through them.
         """
         blocks, now = sys.getallocatedblocks(), self._clock()
+        quiet = self._quiet(now)
         self._last = min(self._last, blocks)  # what ended and comes again is new again
         new, *looked_at = gc.get_count()
         if new >= NEW or any(looked_at):
@@ -104,8 +109,14 @@ class Collector:
                 self._spare()
             elif grown > GROWN or now - self._looked_at >= AGAIN_S:
                 self._go_through()
-        if self._due(blocks, now):
+        if self._due(blocks, now, quiet):
             self.settle()
+
+    def _quiet(self, now: float) -> bool:
+        """Whether nothing was done since the last look."""
+        spent, passed = self._spent(), now - self._seen_at
+        busy, self._busy_s, self._seen_at = spent - self._busy_s, spent, now
+        return busy <= QUIET * passed
 
     def _go_through(self) -> None:
         """Collect, and set aside what is left where that is much, or took long."""
@@ -117,9 +128,9 @@ class Collector:
             self._spare()
         self._last = min(self._last, left)
 
-    def _due(self, blocks: int, now: float) -> bool:
+    def _due(self, blocks: int, now: float, quiet: bool) -> bool:
         """Whether enough was set aside and is left that cycles may hold, and it is time."""
-        soon = blocks <= WHOLE and now - self._spared_at >= SETTLED_S
+        soon = quiet and blocks <= WHOLE and now - self._spared_at >= SETTLED_S
         every = WHOLE_S if soon else SELDOM_S
         return blocks > self._base + self._hidden and now - self._settled_at >= every
 

@@ -11,7 +11,15 @@ from itertools import count
 import pytest
 
 from armory.runtime.memory import collecting
-from armory.runtime.memory.collecting import AGAIN_S, LONG_S, SELDOM_S, WHOLE_S, YOUNG, Collector
+from armory.runtime.memory.collecting import (
+    AGAIN_S,
+    LONG_S,
+    QUIET,
+    SELDOM_S,
+    WHOLE_S,
+    YOUNG,
+    Collector,
+)
 
 
 class Cycle:
@@ -37,7 +45,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def collector(clock: Clock) -> Iterator[Collector]:
-    made = Collector(spared=20_000, clock=clock, hidden=20_000)
+    made = Collector(spared=20_000, clock=clock, hidden=20_000, spent=lambda: 0.0)
     with made.in_charge():
         made.settle()
         yield made
@@ -195,6 +203,29 @@ def test_what_is_new_is_not_gone_through_between_two_looks(collector: Collector)
         gc.callbacks.remove(seen)
     assert held
     assert not passed  # set aside unseen
+
+
+@pytest.mark.parametrize("busy", [0.0, 2 * QUIET])
+def test_everything_is_gone_through_while_nobody_asks_anything(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, busy: float
+) -> None:
+    monkeypatch.setattr(collecting, "WHOLE", sys.maxsize)
+    spent = count(step=busy * WHOLE_S)
+    collector = Collector(spared=20_000, clock=clock, hidden=20_000, spent=lambda: next(spent))
+    with collector.in_charge():
+        collector.settle()
+        held = _data(100_000)
+        cycle = Cycle()
+        ended = weakref.ref(cycle)
+        collector.look()
+        del cycle
+        clock.now += WHOLE_S
+        collector.look()
+        assert held
+        assert (ended() is None) == (not busy)
+        clock.now += SELDOM_S
+        collector.look()
+        assert ended() is None
 
 
 @pytest.mark.parametrize("took", [0.0, 2 * LONG_S])
