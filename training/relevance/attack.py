@@ -87,7 +87,7 @@ def main() -> None:
             top5 = listed = 0
             for evidence in features_of(catalog, texts, embed):
                 ranked = ranker.rank(evidence, RankSettings())
-                place = int(np.flatnonzero(ranked.order == len(tools))[0])
+                place = int(np.flatnonzero(np.asarray(ranked.order) == len(tools))[0])
                 top5 += place < 5
                 listed += not ranked.refused and place < 20 and bool(ranked.score[-1] >= 0.5)
             found[attack][name] = [top5 / len(texts), listed / len(texts)]

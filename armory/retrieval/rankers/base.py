@@ -16,6 +16,7 @@ import numpy as np
 
 from armory.retrieval.features import CandidateFeatures
 from armory.retrieval.ports import FloatArray, IntArray
+from armory.retrieval.scoring.ordering import Order
 from armory.retrieval.scoring.tables import SparseSignals
 
 
@@ -53,7 +54,7 @@ class Scores:
         weights: what each signal counts for, where the formula is a weighted sum of them.
     """
 
-    order: IntArray
+    order: IntArray | Order
     raw: FloatArray
     probability: FloatArray
     score: FloatArray

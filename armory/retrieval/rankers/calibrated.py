@@ -16,7 +16,7 @@ from armory.retrieval.ports import FloatArray, IntArray
 from armory.retrieval.rankers.base import RankSettings, Scores
 from armory.retrieval.rankers.evidence import Evidence, ordered
 from armory.retrieval.scoring.calibration import calibration_for, cost_weighted, judge, sigmoid
-from armory.retrieval.scoring.ordering import descending
+from armory.retrieval.scoring.ordering import Order, descending
 from armory.retrieval.scoring.tables import SignalTable, SparseSignals
 
 LIKE_BEFORE = 0.8
@@ -67,10 +67,11 @@ def calibrated(
     np.subtract(wanted.min(), odds, out=odds)
     odds[best] = wanted
     odds = _boosted(odds, features, settings)
-    order = descending(odds if raw is None else raw)
     if raw is None:
+        order = _order_of(odds, best, wanted, settings)
         raw = odds
     else:  # a stricter formula may not be overtaken: probability follows its order
+        order = descending(raw)
         odds[order] = np.minimum.accumulate(odds[order])
     probability = sigmoid(odds)
     cost = settings.miss_cost if settings.miss_cost is not None else calibration.miss_cost
@@ -82,6 +83,16 @@ def calibrated(
         refused=refused,
         signals=SparseSignals(result.signals, best, len(odds), {"need": need}, result.shown),
     )
+
+
+def _order_of(
+    odds: FloatArray, best: IntArray, wanted: FloatArray, settings: RankSettings
+) -> Order:
+    """Of (c,) log-odds, none of which is above the (k,) ones `wanted` of the best."""
+    if settings.tag_boosts:  # any tool may have become the best
+        return Order.of(descending(odds))
+    above = np.sort(best[wanted > wanted.min()])  # others may have as much as the last of them
+    return Order(above[descending(odds[above])], len(odds), lambda: descending(odds))
 
 
 def _led_somewhere(features: CandidateFeatures) -> bool:

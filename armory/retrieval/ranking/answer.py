@@ -8,16 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-import numpy as np
-
 from armory.domain.results import Match, Selection
 from armory.domain.tool import ToolRecord
 from armory.retrieval.features import CandidateFeatures, nothing
 from armory.retrieval.options import Limits
-from armory.retrieval.ports import IntArray
 from armory.retrieval.rankers.base import Ranker, Scores, no_scores
 from armory.retrieval.ranking.cut import BELOW, REFUSED, Cut, capped, passing
 from armory.retrieval.ranking.tokens import TokenCounts
+from armory.retrieval.scoring.ordering import Order
 
 _NEAREST = 5
 """Tools that an answer without matches names as the nearest."""
@@ -39,7 +37,7 @@ class Ranking:
 
     features: CandidateFeatures
     scores: Scores
-    order: IntArray
+    order: Order
     ranker: Ranker
     tokens: TokenCounts
     degraded: str | None = None
@@ -48,7 +46,7 @@ class Ranking:
     def empty(cls, ranker: Ranker, degraded: str | None = None) -> Ranking:
         """Of a query that had nothing to search."""
         scores = no_scores()
-        return cls(nothing(), scores, scores.order, ranker, TokenCounts(), degraded)
+        return cls(nothing(), scores, Order.of(scores.order), ranker, TokenCounts(), degraded)
 
     @property
     def top_score(self) -> float:
@@ -67,8 +65,9 @@ class Ranking:
             explain: say of every other ranked candidate why it is not shown.
         """
         may = passing(self.features, self.scores, self.order, limits)
+        all_count = explain or limits.token_budget is not None
         shown = capped(
-            self.order[np.flatnonzero(may)],
+            self.order.among(may, None if all_count else limits.max_tools),
             limits,
             lambda position: self.tokens.of(self.record(position)),
             explain=explain,
@@ -77,7 +76,7 @@ class Ranking:
             return shown
         why = REFUSED if self.scores.refused and limits.threshold is not None else BELOW
         return replace(
-            shown, withheld=dict.fromkeys(self.order[~may].tolist(), why) | shown.withheld
+            shown, withheld=dict.fromkeys(self.order.among(~may).tolist(), why) | shown.withheld
         )
 
     def match(self, position: int) -> Match:

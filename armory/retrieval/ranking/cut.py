@@ -20,6 +20,7 @@ from armory.retrieval.lexical.postings import K1
 from armory.retrieval.options import Limits
 from armory.retrieval.ports import FloatArray, IntArray
 from armory.retrieval.rankers.base import Scores
+from armory.retrieval.scoring.ordering import Order
 
 BELOW, CAP, BUDGET, REFUSED = "below threshold", "cap", "token budget", "refused"
 #: A plain hit has so much of what the query's words could give, and of what the best tool has.
@@ -42,30 +43,31 @@ class Cut:
 
 
 def passing(
-    features: CandidateFeatures, scores: Scores, order: IntArray, limits: Limits
+    features: CandidateFeatures, scores: Scores, order: Order, limits: Limits
 ) -> NDArray[np.bool_]:
-    """(r,) which places of `order` may be shown, caps aside."""
-    may = np.ones(len(order), np.bool_)
+    """(c,) which candidates may be shown, caps aside."""
+    may = np.ones(len(scores.score), np.bool_)
     threshold = limits.threshold
     if threshold is not None:
         judged = scores.raw if limits.threshold_on == "raw" else scores.score
-        may &= (judged >= threshold)[order]
+        may = judged >= threshold
         if scores.refused:
             may[:] = False
         if threshold > 0 and len(order) and not features.dense:
             share = word_share(features)
-            may &= np.any([share > 0, *(act.bm25 > 0 for act in features.implied)], axis=0)[order]
+            may &= np.any([share > 0, *(act.bm25 > 0 for act in features.implied)], axis=0)
             if not limits.exact:
-                may[plain_hits(share, order)] = True
-    may[: limits.min_tools] = True
+                first = order[:_PLAIN_HITS]
+                may[first[plain_hits(share, first)]] = True
+    may[order[: limits.min_tools]] = True
     if limits.min_raw is not None:
-        may &= scores.raw[order] >= limits.min_raw
+        may &= scores.raw >= limits.min_raw
     if limits.min_cosine is not None:
         cosine = features.cosine
         if cosine is None:
             may &= limits.min_cosine <= 0
         else:
-            may &= cosine[order] >= limits.min_cosine
+            may &= cosine >= limits.min_cosine
     return may
 
 

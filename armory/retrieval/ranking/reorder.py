@@ -11,10 +11,10 @@ import numpy as np
 
 from armory.retrieval.features import CandidateFeatures
 from armory.retrieval.indexing.document import Document
-from armory.retrieval.ports import IntArray
 from armory.retrieval.rankers.base import Scores
 from armory.retrieval.ranking.diversity import mmr
 from armory.retrieval.ranking.rerank import Reranker, reranked
+from armory.retrieval.scoring.ordering import Order
 from armory.retrieval.search.scope import Scope
 
 _RERANKED = 30
@@ -35,7 +35,7 @@ class Reorder:
 
     async def order(
         self, scope: Scope, features: CandidateFeatures, scores: Scores, diversity: float | None
-    ) -> IntArray:
+    ) -> Order:
         """(r,) positions of the candidates, best first.
 
         Args:
@@ -44,11 +44,11 @@ class Reorder:
             scores: theirs.
             diversity: weight in (0, 1] of relevance against novelty; None: relevance alone.
         """
-        order = scores.order
+        order = Order.of(scores.order)
         if self._reranker is not None:
             names = [features.records[i].name for i in order[:_RERANKED].tolist()]
             texts = [self._document(name).texts[0] for name in names]
-            order = await reranked(self._reranker, scope.query.texts, texts, order)
+            order = Order.of(await reranked(self._reranker, scope.query.texts, texts, order.whole))
         snapshot = scope.snapshot
         if diversity is None or not features.dense or snapshot.dense is not None:
             return order
@@ -57,4 +57,4 @@ class Reorder:
         first = order[:_DIVERSE]
         vectors = await snapshot.view.vectors(features.rows[first])
         picked = mmr(scores.score[first], vectors, diversity)
-        return np.concatenate([first[picked], order[_DIVERSE:]])
+        return Order.of(np.concatenate([first[picked], order[_DIVERSE:]]))

@@ -12,7 +12,7 @@ from armory.domain.tool import ToolRecord
 from armory.retrieval.features import NO_MOMENTS, CandidateFeatures, Moments, Subquery
 from armory.retrieval.indexing.document import fields_of
 from armory.retrieval.lexical.bm25 import LexicalIndex
-from armory.retrieval.ports import FloatArray, UsageArrays
+from armory.retrieval.ports import FloatArray, IntArray, UsageArrays
 from armory.retrieval.rankers.base import Ranker, RankSettings
 from armory.retrieval.rankers.formulas import (
     HybridRanker,
@@ -28,6 +28,7 @@ from armory.retrieval.rankers.relevance import RelevanceRanker
 from armory.retrieval.rankers.remembered import with_uses
 from armory.retrieval.rankers.signals import candidate_signals
 from armory.retrieval.scoring.calibration import Lean, Linear, calibration_for
+from armory.retrieval.scoring.ordering import Order
 from armory.retrieval.search.scope import subquery_texts
 
 RANKERS: list[Ranker] = [RelevanceRanker(), HybridRanker(), SemanticRanker(), LexicalRanker()]
@@ -88,7 +89,7 @@ def features(
     return CandidateFeatures(subqueries, records, rows, postings, len(records), "e" if like else "")
 
 
-def names(found: CandidateFeatures, order: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[str]:
+def names(found: CandidateFeatures, order: IntArray | Order) -> list[str]:
     return [found.records[i].name for i in order.tolist()]
 
 
@@ -105,6 +106,17 @@ def test_of_two_tools_that_are_as_near_the_one_of_the_nearer_server_comes_first(
     assert names(found, known.order)[0] == "math__add"
     assert known.raw[known.order[0]] == unknown.raw[unknown.order[0]]
     assert known.refused == unknown.refused
+
+
+@pytest.mark.parametrize("like", [{"math__add": 0.5, "x__t7": 0.4}, dict.fromkeys(["x__t3"], 0.1)])
+def test_the_best_are_those_of_the_whole_order(like: dict[str, float]) -> None:
+    crowd = [ToolRecord(f"x__t{i}", "x", f"t{i}", {}, "0", f"Filler {i % 7}") for i in range(700)]
+    found = features(["add two numbers"], like, [*tools()[:6], *crowd])
+    scores = RelevanceRanker().rank(found, RankSettings())
+    assert isinstance(scores.order, Order)
+    assert 0 < len(scores.order.best) <= 100
+    assert scores.order.tolist() == np.argsort(-scores.raw, kind="stable").tolist()
+    assert scores.order.best.tolist() == scores.order.tolist()[: len(scores.order.best)]
 
 
 @pytest.mark.parametrize("ranker", RANKERS, ids=lambda r: r.name)

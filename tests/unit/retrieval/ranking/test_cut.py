@@ -14,6 +14,7 @@ from armory.retrieval.rankers.formulas import SemanticRanker
 from armory.retrieval.ranking.answer import Ranking
 from armory.retrieval.ranking.diversity import mmr
 from armory.retrieval.ranking.tokens import TokenCounts, definition_tokens
+from armory.retrieval.scoring.ordering import Order
 
 LOW = "below threshold"
 SCORES = [0.9, 0.2, 0.7, 0.5]
@@ -52,7 +53,7 @@ def ranking(refused: bool = False, *, dense: bool = True) -> Ranking:
     records = [tool(place, tokens) for place, tokens in enumerate(COSTS)]
     features = CandidateFeatures([subquery], records, np.arange(4), postings, 4, "e")
     scores = Scores(np.argsort(-score), raw, score, score, refused=refused)
-    return Ranking(features, scores, scores.order, SemanticRanker(), TokenCounts())
+    return Ranking(features, scores, Order.of(scores.order), SemanticRanker(), TokenCounts())
 
 
 @pytest.mark.parametrize(
