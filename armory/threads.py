@@ -18,6 +18,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial
+from queue import SimpleQueue
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
@@ -130,6 +131,7 @@ async def in_turn(work: Callable[..., _T], *arguments: Any) -> _T:
 
     Each thread that computes may have the interpreter before the event loop has it again.
     """
+    _ENDING.start()
     run = partial(copy_context().run, work, *arguments)
     return await asyncio.get_running_loop().run_in_executor(_IN_TURN, run)
 
@@ -141,17 +143,43 @@ def let_go(held: list[Any]) -> None:
     """Have what only a list holds end a little at a time, in a thread; a short list ends as ever.
 
     Whoever drops the last reference to a large object ends everything in it at once: 100,000 tools
-    keep the event loop for 0.1 s, whichever thread that is in.
+    keep the event loop for 0.1 s, whichever thread that is in. May be called wherever an object
+    ends; so does all at once before anything was done `in_turn`.
 
     Args:
-        held: the only reference to them, or the last that goes; empty afterwards.
+        held: the only reference to them, or the last that goes.
     """
-    if len(held) > _MANY and not sys.is_finalizing():
-        with suppress(RuntimeError):  # no thread begins while the interpreter ends
-            threading.Thread(target=_end, args=(held,), name="armory-end", daemon=True).start()
+    if len(held) > _MANY:
+        _ENDING.take(held)
 
 
-def _end(held: list[Any]) -> None:
-    while held:
-        del held[-_A_FEW:]
-        time.sleep(_ASIDE_S)
+class _Ending:
+    """A thread in which objects end. It takes them without a lock: what lets go of them may run
+    wherever the interpreter ends an object, within the code of a lock, too.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: SimpleQueue[list[Any]] = SimpleQueue()
+        self._started = False
+
+    def start(self) -> None:
+        """From now on it takes them."""
+        if not self._started:
+            self._started = True
+            threading.Thread(target=self._run, name="armory-end", daemon=True).start()
+
+    def take(self, held: list[Any]) -> None:
+        """Have these end."""
+        if self._started:
+            self._waiting.put(held)
+
+    def _run(self) -> None:
+        step_back()
+        while True:
+            held = self._waiting.get()
+            while held:
+                del held[-_A_FEW:]
+                time.sleep(_ASIDE_S)
+
+
+_ENDING = _Ending()
