@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import sys
 from enum import Enum
 from pathlib import Path
@@ -42,8 +43,10 @@ def placed(argv: list[str], role: Role, *, apart: bool) -> list[str]:
         apart: whether the gateway has cores to itself.
     """
     cores = (GATEWAY_CORES if role is Role.GATEWAY else OTHER_CORES) if apart else _CORES
-    said = [role.value, ",".join(map(str, cores))]
-    return [sys.executable, "-m", "benchmarks.attack.placing", *said, *argv]
+    listed = ",".join(map(str, cores))
+    # Its interpreter would begin on the core of who starts it: the gateway's, for its children.
+    first = ["taskset", "-c", listed] if shutil.which("taskset") else []
+    return [*first, sys.executable, "-m", "benchmarks.attack.placing", role.value, listed, *argv]
 
 
 def take_place(role: Role, cores: list[int]) -> None:
