@@ -11,6 +11,8 @@ from __future__ import annotations
 
 #: What such a query asks for besides, in the words of the tools that do it.
 WRITE_FILE = "write content to a file"
+#: Words of which a tool that does it has all of one of these, whatever else it says.
+DOING = {WRITE_FILE: ("write file", "save file")}
 #: As much of a text is looked at, in characters.
 _CHARS = 4_000
 _EDGES = "\"'`\u2018\u2019\u201c\u201d()[]{}<>,;:!?*\u3002\uff0c\uff01\uff1f"

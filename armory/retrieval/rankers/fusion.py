@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from armory.retrieval.features import CandidateFeatures, Moments, Subquery, greatest
+from armory.retrieval.lexical.implied import DOING
 from armory.retrieval.ports import FloatArray, IntArray
 
 #: Candidates that are judged signal by signal; the others keep the order of the fusion below them.
@@ -30,8 +31,9 @@ _LEAST_COSINE = (0.1, 0.1)
 _APART_WORDS = (0.05, 0.12)
 _LEAST_STD = 1e-6
 #: An act that a query implies has so many tools at most (several servers may offer it), which have
-#: so much of its words: of a catalog that has no such tool none is put forward.
-_IMPLIED, _IMPLIED_COVERED = 2, 0.7
+#: so much of its words, or all that say it is done: of a catalog that has no such tool none is put
+#: forward.
+_IMPLIED, _IMPLIED_COVERED, _ALL = 2, 0.7, 0.999
 #: Among so many groups for each of the best values that are looked for, few of them share one.
 _GROUPS = 4
 
@@ -158,8 +160,12 @@ def _of_implied(features: CandidateFeatures) -> list[int]:
     pairs = zip(*_words_and_dense(features, features.implied), strict=True)
     for act, (words, dense) in zip(features.implied, pairs, strict=True):
         best = best_of(_weighed(dense, words), _IMPLIED)
-        covered = features.postings.fields(act.hits, features.rows[best]).covered
-        found += best[covered >= _IMPLIED_COVERED].tolist()
+        rows, postings = features.rows[best], features.postings
+        does = postings.fields(act.hits, rows).covered >= _IMPLIED_COVERED
+        for words in DOING.get(act.text, ()):
+            hits = postings.search(words, forgiving=False)
+            does |= postings.fields(hits, rows).covered >= _ALL
+        found += best[does].tolist()
     return found
 
 

@@ -59,6 +59,19 @@ async def test_a_tool_that_writes_the_named_file_is_listed(
         assert WRITE not in (await ranked(retriever, "Weather forecast of Oslo for the week"))[:5]
 
 
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [("write_file", "Puts text on the disk, and makes it"), ("save_file", "Keeps some text")],
+)
+async def test_it_need_not_speak_of_content(make_tool: MakeTool, name: str, text: str) -> None:
+    some = [*tools(make_tool, writes=False), make_tool(name, text, "files")]
+    async with build_retriever() as retriever:
+        await retriever.index([*some, make_tool("read_file", "Reads a file", "files")])
+        found = await ranked(retriever, ASKED)
+        assert f"files__{name}" in found[:5]
+        assert "files__read_file" not in found[:5]
+
+
 async def test_where_no_tool_writes_files_none_is_put_forward(make_tool: MakeTool) -> None:
     async with build_retriever() as retriever:
         await retriever.index(tools(make_tool, writes=False))
