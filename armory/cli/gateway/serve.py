@@ -131,8 +131,7 @@ async def _serve(
     _on_signals(stop, reload)
     address = server.host, server.port
     large_apart()
-    step_forward()
-    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(None, "armory", step_back))
+    _go_first()
     collector = Collector()
     async with AsyncExitStack() as stack:
         stack.enter_context(collector.in_charge())
@@ -162,6 +161,12 @@ async def _serve(
         announcer.say("shutting_down", "shutting down, calls in flight may finish")
 
 
+def _go_first() -> None:
+    """Have the event loop wake at once, and threads that compute for it go behind it."""
+    step_forward()
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(None, "armory", step_back))
+
+
 def _say_listening(bound: Listening, announcer: Announcer, as_json: bool) -> None:
     url = f"{bound.url}/mcp"
     if as_json:
@@ -187,7 +192,7 @@ async def _serve_stdio(loaded: Loaded, announcer: Announcer) -> None:
     reload = asyncio.Event()
     _on_signals(stop, reload)
     large_apart()
-    step_forward()
+    _go_first()
     async with AsyncExitStack() as stack:
         collector = Collector()
         stack.enter_context(collector.in_charge())

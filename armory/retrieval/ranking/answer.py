@@ -65,9 +65,9 @@ class Ranking:
             explain: say of every other ranked candidate why it is not shown.
         """
         may = passing(self.features, self.scores, self.order, limits)
-        all_count = explain or limits.token_budget is not None
+        every = explain or limits.token_budget is not None  # what costs too much is passed over
         shown = capped(
-            self.order.among(may, None if all_count else limits.max_tools),
+            self.order.among(may, None if every else limits.max_tools),
             limits,
             lambda position: self.tokens.of(self.record(position)),
             explain=explain,

@@ -93,7 +93,7 @@ class Order:
         return iter(self.tolist())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> IntArray:
-        return np.array(self.whole, dtype, copy=bool(copy))
+        return np.array(self.whole, dtype) if copy else np.asarray(self.whole, dtype)
 
     @overload
     def __getitem__(self, at: int) -> int: ...

@@ -41,6 +41,7 @@ def test_an_order_sorts_all_only_where_it_is_asked_for_more_than_the_best() -> N
     assert not sorted_
     assert order.among(values < 0.85).tolist() == [3, 2, 4, 0]
     assert order.tolist() == [1, 3, 2, 4, 0] == list(order) == np.asarray(order).tolist()
+    assert np.asarray(order, np.float32).dtype == np.float32
     assert order[0] == 1
     assert order[3:].tolist() == [4, 0]
     assert sorted_ == [1]
