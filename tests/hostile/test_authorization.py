@@ -58,7 +58,7 @@ async def test_a_token_is_for_one_endpoint_and_the_providers_own_is_for_none(wor
         for token in (
             tokens["refresh_token"],
             world.provider.sign(sub="ann", aud=f"{url}/mcp"),  # confused deputy
-            tokens["access_token"][:-2] + "AA",
+            tokens["access_token"][:-6] + "AAAAAA",
         ):
             assert not await opens(world, f"{url}/mcp/docs", token)
         for elsewhere in ("https://evil.example/mcp", f"{url}/v1/tools", f"{url}.evil.example/mcp"):

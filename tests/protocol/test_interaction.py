@@ -71,7 +71,7 @@ async def test_state_of_a_modern_upstream_is_sealed(front: Front) -> None:
     _, message = await front.modern("tools/call", again, capabilities=ELICIT)
     assert message["result"]["resultType"] == "input_required"
     for changed in (
-        {**again, "requestState": state[:-2] + "AA"},
+        {**again, "requestState": state[:-6] + "AAAAAA"},
         {**again, "arguments": {"text": "other"}},
         {**again, "requestState": "one"},
     ):
