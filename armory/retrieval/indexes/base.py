@@ -101,9 +101,18 @@ class Segments:
         some = self if rows is None else self.take(rows)
         if not len(some):
             return np.zeros((len(queries), 0), np.float32)
-        cosines = _products(queries, some.matrix)
-        if not some._single:
-            cosines = np.maximum.reduceat(cosines, some.starts[:-1], axis=1)
+        return some._best_of_each(_products(queries, some.matrix))
+
+    def exact(self, queries: FloatArray) -> FloatArray:
+        """(m, n) the same, each summed in one order: equal vectors have equal cosines, whatever
+        stands beside them. Takes twice as long; no large array is made.
+        """
+        return self._best_of_each(np.einsum("md,rd->mr", queries, self.matrix))
+
+    def _best_of_each(self, cosines: FloatArray) -> FloatArray:
+        """(m, n) of (m, N)."""
+        if not self._single:
+            cosines = np.maximum.reduceat(cosines, self.starts[:-1], axis=1)
         return np.clip(cosines, -1.0, 1.0, out=cosines)
 
     def _places(self, rows: IntArray) -> IntArray:

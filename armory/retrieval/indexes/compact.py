@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armory.retrieval.indexes.rounded import (
-    FINER,
     QUERY_FINER,
     QUERY_ZERO,
+    TOP,
     best_of_slots,
-    bytes_of,
     halves,
     multiplied,
+    steps,
     unpacked,
 )
 from armory.retrieval.ports import FloatArray, IntArray
@@ -26,13 +26,16 @@ from armory.retrieval.ports import FloatArray, IntArray
 T = TypeVar("T", bound=np.generic)
 _BLOCK = 1_024
 """Tools rounded at a time."""
+FINER = 2 * TOP
+"""How much finer the second byte of a component is than the first."""
 
 
 class Compact:
     """The vectors of n tools, several a tool; immutable.
 
-    Rounded as in `rounded`, but multiplied as they are: nothing is packed, which takes as much
-    memory again, so a search takes up to twice as long, and the next state only a copy.
+    Rounded as in `rounded`, but with a second byte, in place of the floats that are beside one
+    there; and multiplied as they are: nothing is packed, which takes as much memory again, so a
+    search takes up to twice as long, and the next state only a copy.
 
     Args:
         matrix: (d, 2, N) first and second bytes of the vectors: the first ones of all tools, then
@@ -123,6 +126,16 @@ class Compact:
         cosine *= self._scale
         cosine *= step[:, None]
         return best_of_slots(cosine, self._owners)
+
+
+def bytes_of(vectors: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """(v,) by which (v, d) vectors are multiplied, their first bytes, and the second ones, which
+    are `FINER` times as fine.
+    """
+    scale = steps(vectors, TOP)
+    given = vectors / scale[:, None]
+    first = np.rint(given)
+    return scale, first, np.rint((given - first) * FINER)
 
 
 def _numbered(held: NDArray[np.bool_]) -> NDArray[np.int32]:

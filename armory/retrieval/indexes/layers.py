@@ -30,6 +30,10 @@ class _Layer:
     def best(self, queries: FloatArray) -> FloatArray:
         return (self.rounded or self.vectors).best(queries)
 
+    @property
+    def off(self) -> float:
+        return self.rounded.off if self.rounded else 0.0
+
 
 class Layers:
     """The vectors of n tools; immutable.
@@ -87,7 +91,7 @@ class Layers:
         return Layers.of(base.after(moved, since))
 
     def best(self, queries: FloatArray) -> FloatArray:
-        """(m, n) float32: best cosine of each query with each tool."""
+        """(m, n) float32: best cosine of each query with each tool, rounded where `rounded`."""
         found = self._base.best(queries)
         if not self._in_place:
             found = found.take(np.maximum(self._source, 0), 1)  # which keeps a row side by side
@@ -96,9 +100,18 @@ class Layers:
             found[:, self._added] = self._fresh.best(queries)[:, places]
         return found
 
+    @property
+    def off(self) -> float:
+        """By how much `best` is off at most, but for one cosine in some ten thousand."""
+        return max(self._base.off, self._fresh.off if self._fresh else 0.0)
+
     def some(self, queries: FloatArray, rows: IntArray) -> FloatArray:
         """(m, r) the same of some tools, not rounded."""
         return self._picked(rows).best(queries)
+
+    def exact(self, queries: FloatArray, rows: IntArray) -> FloatArray:
+        """(m, r) the same, see `Segments.exact`."""
+        return self._picked(rows).exact(queries)
 
     def first(self, rows: IntArray) -> FloatArray:
         """(r, d) the first vector of each tool."""

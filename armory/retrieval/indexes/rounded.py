@@ -1,11 +1,12 @@
-"""A copy of an index's vectors, rounded to two bytes a component, that is quicker to multiply.
+"""A copy of an index's vectors, rounded to a byte a component, that is quicker to multiply.
 
 Owns: `Rounded`. Never imports an index, an embedder or a ranker.
 
-A query times a large matrix takes as long as reading the matrix, and more for several queries: two
-bytes are half of a float, and products of bytes are cheap. NumPy has no quick one; onnxruntime has,
-so a model of one operator does it. Sums of integers are exact, so a cosine depends neither on the
-tools beside it nor, among x86-64 machines, on the processor.
+A query times a large matrix takes as long as reading the matrix, and more for several queries: a
+byte is a quarter of a float, and products of bytes are cheap. NumPy has no quick one; onnxruntime
+has, so a model of one operator does it. Queries have two bytes: what a query was rounded by would
+put tools that are alike off alike, and so the mean of all. Sums of integers are exact, so a rounded
+cosine depends neither on the tools beside it nor, among x86-64 machines, on the processor.
 """
 
 from __future__ import annotations
@@ -25,21 +26,22 @@ from armory.retrieval.ports import FloatArray, IntArray
 
 #: Bytes of vectors are within 127, those of queries within 64 +- 63, so that processors which add
 #: pairs of products in 16 bits do not overflow: 2 x 127 x 127 < 2**15.
-_TOP = 127
+TOP = 127
 _QUERY_TOP = 63
 QUERY_ZERO = 64
-#: How much finer the second byte is than the first, of vectors and of queries.
-FINER = 2 * _TOP
+#: How much finer the second byte of a query's component is than the first.
 QUERY_FINER = 2 * _QUERY_TOP
 #: Vectors rounded at a time.
 _BLOCK = 1_024
-#: Cosines worked out at a time: each takes some 24 bytes for a while.
-_AT_ONCE = 4_000_000
+#: Cosines worked out at a time: each takes some 16 bytes for a while.
+_AT_ONCE = 6_000_000
 #: Fewer vectors are multiplied as quickly as they are.
 _FROM = 8_000
-#: Elements; a model's tensor is smaller than 2 GB. And their sums of products stay within 32 bits.
-_UNTIL = 1_000_000_000
-_DIMENSIONS = 2**31 // (_TOP * _TOP * (QUERY_FINER + 1))
+#: Elements; a model's tensor is smaller than 2 GB. And sums of products stay within 32 bits.
+_UNTIL = 2_000_000_000
+_DIMENSIONS = 2**31 // (TOP * TOP * (QUERY_FINER + 1))
+#: Deviations of a rounded cosine within which all but one in some ten thousand are.
+_SURE = 4.0
 
 
 def worth(segments: Segments, vectors: int | None = None) -> bool:
@@ -64,17 +66,26 @@ class Rounded:
         places = np.concatenate([starts[of] + slot for slot, of in enumerate(self._owners)])
         count = len(places)
         self._scale = np.empty(count, np.float32)
-        # (d, 2, N): a block reads as the (d, 2 N) that is multiplied
-        matrix = np.empty((segments.dimension, 2, count), np.int8)
+        matrix = np.empty((segments.dimension, count), np.int8)
         for start in range(0, count, _BLOCK):
             part = slice(start, start + _BLOCK)
-            self._scale[part], first, second = bytes_of(segments.matrix.take(places[part], 0))
-            matrix[:, 0, part], matrix[:, 1, part] = first.T, second.T
-        self._session, self._held = multiplier(matrix.reshape(segments.dimension, 2 * count))
+            vectors = segments.matrix.take(places[part], 0)
+            self._scale[part] = scale = steps(vectors, TOP)
+            vectors /= scale[:, None]
+            matrix[:, part] = np.rint(vectors, out=vectors).T
+        self._session, self._held = multiplier(matrix)
 
     def best(self, queries: FloatArray) -> FloatArray:
-        """(m, n) float32: best cosine of each query with each tool, off by some 0.00001."""
+        """(m, n) float32: best cosine of each query with each tool, `off` by a little."""
         return best_of_slots(self._products(queries), self._owners)
+
+    @property
+    def off(self) -> float:
+        """By how much a cosine is off at most, but for one in some ten thousand.
+
+        A component is off by half a step at most, evenly; the sum of many goes with the root.
+        """
+        return _SURE / 12**0.5 * float(self._scale.max())
 
     def _products(self, queries: FloatArray) -> FloatArray:
         """(m, N) cosines."""
@@ -83,36 +94,27 @@ class Rounded:
             parts = range(0, len(queries), few)
             return np.concatenate([self._products(queries[i : i + few]) for i in parts])
         rows, step = halves(queries)
-        products = multiplied(self._session, {"queries": rows})
-        products = products.reshape(2, len(queries), 2, len(self._scale))
-        joined = products[0]
-        joined *= np.int32(QUERY_FINER)
-        joined += products[1]
-        found = joined[:, 1].astype(np.float32)
-        found *= np.float32(1 / FINER)
-        found += joined[:, 0]
+        first, second = multiplied(self._session, {"queries": rows}).reshape(2, len(queries), -1)
+        first *= np.int32(QUERY_FINER)
+        first += second
+        found = first.astype(np.float32)
         found *= self._scale
         found *= (step / QUERY_FINER)[:, None]
         return found
 
 
-def bytes_of(vectors: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """(v,) by which (v, d) vectors are multiplied, their first bytes, and the second ones, which
-    are `FINER` times as fine.
-    """
-    scale = np.abs(vectors).max(1) / np.float32(_TOP)
-    scale[scale == 0] = 1
-    given = vectors / scale[:, None]
-    first = np.rint(given)
-    return scale, first, np.rint((given - first) * FINER)
+def steps(vectors: FloatArray, top: int) -> FloatArray:
+    """(v,) what one more is worth in bytes of (v, d) vectors that go up to `top`."""
+    found = np.abs(vectors).max(1) / np.float32(top)
+    found[found == 0] = 1
+    return found
 
 
 def halves(queries: FloatArray) -> tuple[NDArray[np.uint8], FloatArray]:
     """(2 m, d) the first bytes of all queries, then the second ones, which are `QUERY_FINER` times
     as fine, `QUERY_ZERO` more each; and (m,) by which the first ones are multiplied.
     """
-    step = np.abs(queries).max(1) / np.float32(_QUERY_TOP)
-    step[step == 0] = 1
+    step = steps(queries, _QUERY_TOP)
     given = queries / step[:, None]
     first = np.rint(given)
     second = np.rint((given - first) * QUERY_FINER)
