@@ -35,17 +35,18 @@ transcribe transform translate turn uninstall unsubscribe update upgrade upload 
 view visit visualize watch write zip
 """
 _VERB = "|".join(_VERBS.split())
-_EDGES = " ,.;:!?\t\"'\u3002\uff01\uff1f\uff1b"
-_GAP = r"\s{1,32}+"
-"""White space before a word that parts clauses: what a longer run has before that is no clause, and
-looking through all of it from each of its characters would cost the square of its length."""
+_EDGES = " ,.;:!?\t\xa0\u3000\"'\u3002\uff01\uff1f\uff1b"
+_GAP = r"(?:,|(?<!\s))\s++"
+"""A comma or not, and white space before a word that parts clauses: all of it, and looked at from
+its beginning only. From each of its characters it would cost the square of its length.
+"""
 _SPLIT = re.compile(
-    r"(?<=[.?!;\u3002\uff01\uff1f\uff1b])(?<!(?-i:\bMr\.))(?<!(?-i:\bMrs\.))(?<!(?-i:\bDr\.))"
-    r"(?<!\bvs\.)(?<!\be\.g\.)(?<!\bi\.e\.)\s*(?=\s|[^\x00-\x7f])"
+    r"(?<=[.?!;\u3002\uff01\uff1f\uff1b])(?=\s|[^\x00-\x7f])(?<!(?-i:\bMr\.))(?<!(?-i:\bMrs\.))"
+    r"(?<!(?-i:\bDr\.))(?<!\bvs\.)(?<!\be\.g\.)(?<!\bi\.e\.)"
     r"|[\r\n]+"
-    rf"|,?{_GAP}(?:and\s++(?:then|also|finally|lastly)|then|additionally|furthermore|moreover"
+    rf"|{_GAP}(?:and\s++(?:then|also|finally|lastly)|then|additionally|furthermore|moreover"
     r"|afterwards?|as\s++well\s++as|after\s++that|finally|lastly|next(?=,))[\s,]++"
-    rf"|,?{_GAP}(?:and|or|und|och|et|y|e)\s++(?=(?:{_VERB})\b)"
+    rf"|{_GAP}(?:and|or|und|och|et|y|e)\s++(?=(?:{_VERB})\b)"
     rf"|,\s++(?=(?:{_VERB})\b)"
     r"|,\s++and\s++",
     re.IGNORECASE,
@@ -76,19 +77,23 @@ def clauses(text: str) -> list[tuple[int, int]]:
     A clause needs two searchable terms (one, where a verb begins it), so that "deploy and notify
     the team" gives both halves.
     """
-    found: dict[str, tuple[int, int]] = {}
+    found: list[tuple[int, int]] = []
+    seen = {""}
     at = 0
     for gap in itertools.chain(_gaps(text), (None,)):
         part, start = text[at : gap.start() if gap else None], at
         at = gap.end() if gap else at
         clause = part.strip(_EDGES)
-        if not clause or clause in found:
+        if clause in seen:
             continue
+        seen.add(clause)
         needed = 1 if _STARTS.match(clause) else _MIN_TERMS
         if len(terms(clause, _MIN_TERMS)) >= needed:
             start += len(part) - len(part.lstrip(_EDGES))
-            found[clause] = (start, start + len(clause))
-    return list(found.values())[:MAX_CLAUSES] if len(found) > 1 else []
+            found.append((start, start + len(clause)))
+            if len(found) == MAX_CLAUSES:
+                break
+    return found if len(found) > 1 else []
 
 
 _STARTS = re.compile(rf"(?:{_VERB})\b", re.IGNORECASE)
