@@ -22,6 +22,7 @@ from armory.retrieval.embedders.embedded import EmbeddedEmbedder
 from armory.retrieval.search.threads import SearchThreads
 from armory.runtime.catalog import CatalogKeeper
 from armory.threads import (
+    CATALOG_NICE,
     GIVES_WAY,
     SHORT_S,
     SLICE_NS,
@@ -79,6 +80,15 @@ def test_a_thread_that_computes_gives_way_to_the_event_loop(nice: int) -> None:
     with ThreadPoolExecutor(1) as pool:
         assert pool.submit(placed).result(20) == min(before + nice, 19)
     assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own there")
+@pytest.mark.anyio
+async def test_what_is_made_of_a_catalog_goes_far_behind() -> None:
+    def nice() -> int:
+        return os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+
+    assert await in_turn(nice) == min(nice() + CATALOG_NICE, 19)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="threads have priorities of their own there")

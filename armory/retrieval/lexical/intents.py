@@ -58,7 +58,7 @@ _PIECE, _REACH = 500, 128
 
 def _gaps(text: str) -> Iterator[re.Match[str]]:
     """What parts clauses; in a long text looked for in pieces, since each look keeps other threads
-    waiting, 5 ms for 8,000 characters. White space of more than 64 of them may go unseen there.
+    waiting. White space that reaches a hundred characters beyond its piece may go unseen.
     """
     at = 0
     while at < len(text):

@@ -43,6 +43,14 @@ def test_clauses_of_a_long_text_are_those_of_the_whole() -> None:
         assert found[-2:] == ["find the flights to Berlin", "book a table for two"]
 
 
+@pytest.mark.parametrize("space", [" ", "   ", "\t" * 90, "\u00a0\u00a0 ", " \n ", "\u3000"])
+@pytest.mark.parametrize("gap", [".{}Then ", "{}and then ", ",{}", "{}and ", ", and{}"])
+def test_white_space_of_any_kind_and_length_parts_clauses(gap: str, space: str) -> None:
+    text = f"find flights to Berlin{gap.format(space)}book a table for two{space}"
+    found = [text[slice(*span)] for span in clauses(text)]
+    assert found == ["find flights to Berlin", "book a table for two"]
+
+
 def test_no_look_at_a_long_text_goes_far(monkeypatch: pytest.MonkeyPatch) -> None:
     looked: list[int] = []
 
