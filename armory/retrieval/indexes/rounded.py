@@ -42,6 +42,8 @@ _UNTIL = 2_000_000_000
 _DIMENSIONS = 2**31 // (TOP * TOP * (QUERY_FINER + 1))
 #: Deviations of a rounded cosine within which all but one in some ten thousand are.
 _SURE = 4.0
+#: The step of a vector of zeros, which has no cosine with anything.
+_LEAST = np.float32(1e-9)
 
 
 def worth(segments: Segments, vectors: int | None = None) -> bool:
@@ -105,9 +107,7 @@ class Rounded:
 
 def steps(vectors: FloatArray, top: int) -> FloatArray:
     """(v,) what one more is worth in bytes of (v, d) vectors that go up to `top`."""
-    found = np.abs(vectors).max(1) / np.float32(top)
-    found[found == 0] = 1
-    return found
+    return np.maximum(np.abs(vectors).max(1) / np.float32(top), _LEAST)
 
 
 def halves(queries: FloatArray) -> tuple[NDArray[np.uint8], FloatArray]:

@@ -82,7 +82,9 @@ def test_zero_vectors_have_cosine_zero() -> None:
     matrix[1] = 0
     found = Rounded(segments(matrix, [1, 1, 2])).best(np.zeros((1, 16), np.float32))
     assert found.tolist() == [[0, 0, 0]]
-    assert Rounded(segments(matrix, [1, 1, 2])).best(normal(1, 16, 3))[0, 1] == 0
+    rounded = Rounded(segments(matrix, [1, 1, 2]))
+    assert rounded.best(normal(1, 16, 3))[0, 1] == 0
+    assert rounded.off == Rounded(segments(matrix[[0, 2, 3]], [1, 2])).off  # others are no coarser
 
 
 def test_neither_neighbours_nor_places_change_a_cosine() -> None:
