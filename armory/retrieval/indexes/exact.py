@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from armory.errors import BackendError
+from armory.retrieval.greatest import bar
 from armory.retrieval.indexes.base import Segments, check_vectors, statistics
 from armory.retrieval.indexes.layers import Layers
 from armory.retrieval.options import PartOptions
@@ -25,8 +26,6 @@ _GATHER = 0.2
 _GATHER_ROUNDED = 0.03
 #: So many best of each query get the cosine of their own vectors where all are scored rounded.
 _EXACT = 100
-#: Among so many groups for each of them, few share one.
-_GROUPS = 4
 
 
 class ExactView:
@@ -89,14 +88,10 @@ def _near(cosine: FloatArray, off: float) -> NDArray[np.bool_]:
         cosine: (m, c) rounded.
         off: by how much each may be off.
     """
-    count = cosine.shape[1]
-    groups = _GROUPS * _EXACT
-    if count < 2 * groups:
-        return np.ones(count, np.bool_)
-    # the greatest of each group are values too, and much fewer to sort
-    tops = cosine[:, : count // groups * groups].reshape(len(cosine), -1, groups).max(1)
-    least = np.partition(tops, groups - _EXACT, axis=1)[:, groups - _EXACT]
-    return np.any(cosine >= (least - 2 * np.float32(off))[:, None], axis=0)
+    if cosine.shape[1] <= _EXACT:
+        return np.ones(cosine.shape[1], np.bool_)
+    least = bar(cosine, _EXACT) - np.float32(2 * off)
+    return np.any(cosine >= least[:, None], axis=0)
 
 
 class ExactIndex:

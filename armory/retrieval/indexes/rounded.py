@@ -58,7 +58,12 @@ def worth(segments: Segments, vectors: int | None = None) -> bool:
 
 
 class Rounded:
-    """The vectors of `segments` (one or more) and their products; immutable."""
+    """The vectors of `segments` (one or more) and their products; immutable.
+
+    Attributes:
+        off: by how much a cosine is off at most, but for one in some ten thousand. A component is
+            off by half a step at most, evenly; the sum of many goes with the root.
+    """
 
     def __init__(self, segments: Segments) -> None:
         starts = segments.starts
@@ -75,19 +80,12 @@ class Rounded:
             self._scale[part] = scale = steps(vectors, TOP)
             vectors /= scale[:, None]
             matrix[:, part] = np.rint(vectors, out=vectors).T
+        self.off = _SURE / 12**0.5 * float(self._scale.max())
         self._session, self._held = multiplier(matrix)
 
     def best(self, queries: FloatArray) -> FloatArray:
         """(m, n) float32: best cosine of each query with each tool, `off` by a little."""
         return best_of_slots(self._products(queries), self._owners)
-
-    @property
-    def off(self) -> float:
-        """By how much a cosine is off at most, but for one in some ten thousand.
-
-        A component is off by half a step at most, evenly; the sum of many goes with the root.
-        """
-        return _SURE / 12**0.5 * float(self._scale.max())
 
     def _products(self, queries: FloatArray) -> FloatArray:
         """(m, N) cosines."""

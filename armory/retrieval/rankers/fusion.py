@@ -12,6 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from armory.retrieval.features import CandidateFeatures, Moments, Subquery, greatest
+from armory.retrieval.greatest import GROUPS, bar
 from armory.retrieval.lexical.implied import DOING
 from armory.retrieval.ports import FloatArray, IntArray
 
@@ -34,8 +35,6 @@ _LEAST_STD = 1e-6
 #: so much of its words, or all that say it is done: of a catalog that has no such tool none is put
 #: forward.
 _IMPLIED, _IMPLIED_COVERED, _ALL = 2, 0.7, 0.999
-#: Among so many groups for each of the best values that are looked for, few of them share one.
-_GROUPS = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -198,9 +197,9 @@ def best_of(values: FloatArray, depth: int = DEPTH) -> IntArray:
     """Positions of the greatest values, greatest first; ties in order of position."""
     if len(values) <= depth:
         return np.argsort(-values, kind="stable")
-    least = _least(values, depth)
+    least = bar(values, depth)
     above = np.flatnonzero(values > least)
-    if len(above) > _GROUPS * depth:  # not many groups, or many values in few of them
+    if len(above) > GROUPS * depth:  # not many groups, or many values in few of them
         high = values[above]
         least = np.partition(high, len(above) - depth)[len(above) - depth]
         same, above = above[high == least], above[high > least]
@@ -208,14 +207,3 @@ def best_of(values: FloatArray, depth: int = DEPTH) -> IntArray:
         same = np.flatnonzero(values == least) if len(above) < depth else above[:0]
     best = above[np.argsort(-values[above], kind="stable")]
     return np.concatenate([best, same])[:depth]
-
-
-def _least(values: FloatArray, depth: int) -> float:
-    """A value that at least `depth` of more than `depth` values reach, and not many more.
-
-    The greatest of each of many groups are values too, and much fewer to sort.
-    """
-    groups = _GROUPS * depth
-    if len(values) >= 2 * groups:
-        values = values[: len(values) // groups * groups].reshape(-1, groups).max(0)
-    return float(np.partition(values, len(values) - depth)[len(values) - depth])

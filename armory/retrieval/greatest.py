@@ -1,0 +1,35 @@
+"""How great a value must be to be among the greatest of many, without sorting them.
+
+Owns: `bar`. Pure NumPy; never imports anything of Armory.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+#: Among so many groups for each of the best values that are looked for, few of them share one.
+GROUPS = 4
+
+
+def bar(values: NDArray[np.float32], depth: int) -> Any:
+    """A value that at least `depth` of the last axis reach, and not many more.
+
+    The greatest of each of many groups are values too, and much fewer to sort.
+
+    Args:
+        values: (..., n), n > depth.
+        depth: how many, >= 1.
+
+    Returns:
+        (...,) float32; a number for one axis.
+    """
+    groups = GROUPS * depth
+    count = values.shape[-1]
+    if count >= 2 * groups:
+        whole = values[..., : count // groups * groups]
+        values = whole.reshape(*values.shape[:-1], -1, groups).max(-2)
+    place = values.shape[-1] - depth
+    return np.partition(values, place, axis=-1)[..., place]
