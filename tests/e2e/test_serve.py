@@ -11,6 +11,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ import anyio
 import pytest
 import yaml
 from mcp import Client, MCPError
+
+from tests.e2e.conftest import ARMORY
 
 QUERY = "dev.armory/query"
 pytestmark = pytest.mark.timeout(400)
@@ -221,6 +224,47 @@ def test_a_changed_file_is_put_in_force_and_a_broken_one_changes_nothing(
     served.wait_for("broken YAML.*configuration in force stays")
     assert [json.loads(line) for line in served.log], "no line of a piped log is anything but JSON"
     assert set(fetch(f"{served.base}/.well-known/mcp.json")[1]["servers"]) == {"time", "notes"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="fills its standard error from outside")
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_whoever_does_not_read_its_standard_error_stops_nothing(
+    environ: dict[str, str], demo_upstreams: dict[str, Any], tmp_path: Path, unbuffered: str
+) -> None:
+    file = tmp_path / "unread.yaml"
+    one = {"time": demo_upstreams["time"]}
+    file.write_text(yaml.safe_dump({"upstreams": one}))
+    process = subprocess.Popen(
+        [*ARMORY, "serve", "--config", str(file), "--port", "0"],
+        env={**environ, "PYTHONUNBUFFERED": unbuffered},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    with process, process.stderr as log:  # pyright: ignore[reportOptionalContextManager]
+        try:
+            lines = iter(log.readline, "")
+            url = next(json.loads(line)["url"] for line in lines if '"listening"' in line)
+            next(line for line in lines if '"ready"' in line)
+            about = url.removesuffix("mcp") + ".well-known/mcp.json"
+            full = os.open(f"/proc/{process.pid}/fd/2", os.O_WRONLY | os.O_NONBLOCK)
+            for size in (4_096, 1):
+                with suppress(BlockingIOError):
+                    while True:
+                        os.write(full, b"\n" * size)
+            os.close(full)
+            for upstreams in (demo_upstreams, one, demo_upstreams):  # each reload logs
+                file.write_text(yaml.safe_dump({"upstreams": upstreams}))
+                end = time.monotonic() + 60
+                while set(fetch(about)[1]["servers"]) != set(upstreams):
+                    assert time.monotonic() < end
+                    time.sleep(0.05)
+        finally:
+            process.terminate()
+        events = [json.loads(line)["event"] for line in log if line.strip()]
+        assert events.count("reloaded") >= 2
+        assert process.wait(30) == 0
 
 
 def test_sigterm_lets_the_call_in_flight_end(serve: Callable[..., Any], tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from armory.cli.output import print_json
 from armory.config import Loaded, find_config
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.errors import ConfigError
+from armory.observability import standard_error
 from armory.observability.deferred import log_later
 from armory.runtime.checking import checked
 from armory.runtime.memory.allocator import keep_small, large_apart
@@ -60,11 +61,17 @@ def serve(
     configuration in force.
     """
     loaded = _with_address(checked(find_config(config)), host, port)
+    with standard_error.apart():
+        _run(loaded, (host, port), stdio=stdio, as_json=as_json)
+
+
+def _run(
+    loaded: Loaded, given: tuple[str | None, int | None], *, stdio: bool, as_json: bool
+) -> None:
     log_later(log_settings(loaded.config))
     announcer = Announcer(log_settings(loaded.config))
     for line in notices_of(loaded):
         announcer.note("configuration", line)
-    given = host, port
     served = _serve_stdio(loaded, announcer) if stdio else _serve(loaded, given, announcer, as_json)
     with asyncio.Runner(loop_factory=_loop_factory(loaded.config.server.event_loop)) as runner:
         runner.run(served)

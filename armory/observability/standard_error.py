@@ -1,0 +1,156 @@
+"""Standard error, written by a thread: whoever does not read it keeps nothing else waiting.
+
+Owns: `apart`, what waits to be written and its bound. Never imports a room.
+
+A pipe holds 64 KiB. Once a client, a supervisor or a driver of container logs stops reading, a
+write to it waits for as long as that lasts; so does a write to a disk that is busy.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import select
+import sys
+import threading
+from collections import deque
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from typing import TextIO
+
+from armory.logger import Logger
+
+_log = Logger(__name__)
+WAITING = 1_000_000
+"""Characters that may wait; further lines are dropped and counted."""
+_END_S = 2.0
+"""So long what waits may take at the end."""
+_ASIDE_S = 1.0
+"""Until a file that takes nothing now is asked again, where the system does not say when."""
+
+
+@contextmanager
+def apart() -> Generator[None]:
+    """`sys.stderr` is written by a thread meanwhile; as ever where it is no file."""
+    given = sys.stderr
+    buffer = getattr(given, "buffer", None)
+    raw = getattr(buffer, "raw", buffer)  # it is the file itself with PYTHONUNBUFFERED
+    if not isinstance(raw, io.RawIOBase):
+        yield
+        return
+    given.flush()
+    written = WrittenApart(given, lambda data: write_all(raw, data))
+    sys.stderr = written
+    try:
+        yield
+    finally:
+        sys.stderr = given
+        written.end()
+
+
+class WrittenApart(io.TextIOBase):
+    """A text stream that a thread of its own writes; `write` never waits and never fails.
+
+    Args:
+        stream: whose encoding it has, and what it passes for.
+        write: writes all of some bytes, however long that takes.
+
+    Attributes:
+        dropped: lines that were dropped and have not been spoken of.
+    """
+
+    def __init__(self, stream: TextIO, write: Callable[[bytes], None]) -> None:
+        self._stream = stream
+        self._write = write
+        self._texts: deque[str] = deque()
+        self._waiting = 0
+        self.dropped = 0
+        self._ending = self._ended = False
+        # whoever logs may be interrupted by a signal or a finalizer that logs, too
+        self._changed = threading.Condition(threading.RLock())
+        self._thread = threading.Thread(target=self._run, name="armory-stderr", daemon=True)
+        self._thread.start()
+
+    @property
+    def encoding(self) -> str:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Of the stream."""
+        return self._stream.encoding
+
+    @property
+    def errors(self) -> str | None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Of the stream."""
+        return self._stream.errors
+
+    def fileno(self) -> int:
+        """Of the stream."""
+        return self._stream.fileno()
+
+    def isatty(self) -> bool:
+        """Whether a person reads it."""
+        return self._stream.isatty()
+
+    def writable(self) -> bool:
+        """It is."""
+        return True
+
+    def write(self, text: str) -> int:
+        """Have it written. Once it has ended, it is the stream itself."""
+        with self._changed:
+            if self._ended:
+                return self._stream.write(text)
+            if self._waiting + len(text) > WAITING:
+                self.dropped += text.count("\n")
+            else:
+                self._waiting += len(text)
+                self._texts.append(text)
+                self._changed.notify()
+        return len(text)
+
+    def flush(self) -> None:
+        """Nothing: it is written as soon as can be."""
+        if self._ended:
+            self._stream.flush()
+
+    def end(self) -> None:
+        """Write what waits, for two seconds at most."""
+        with self._changed:
+            self._ending = True
+            self._changed.notify()
+        self._thread.join(_END_S)
+        self._ended = True
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._texts or self._ending)
+                if not self._texts:
+                    self._ended = True
+                    return
+                text = "".join(self._texts)
+                self._texts.clear()
+            try:
+                self._write(text.encode(self.encoding, "backslashreplace"))
+                failed = 0
+            except (OSError, ValueError):  # its other end or the disk is gone: nobody to tell
+                failed = text.count("\n")
+            with self._changed:
+                self._waiting -= len(text)
+                self.dropped += failed
+                dropped = 0 if failed else self.dropped
+                self.dropped -= dropped
+            if dropped:
+                _log.warning("log_lines_dropped", lines=dropped)
+
+
+def write_all(raw: io.RawIOBase, data: bytes) -> None:
+    """Write all of it; the file may have been made non-blocking by another process that has it.
+
+    Raises:
+        OSError: it cannot be written.
+    """
+    left = memoryview(data)
+    while left:
+        count = raw.write(left)
+        if count is None and os.name == "posix":
+            select.select([], [raw], [], _ASIDE_S)
+        left = left[count or 0 :]
