@@ -7,15 +7,20 @@ aiohttp, whose general client costs three times as much on this path. Never impo
 from __future__ import annotations
 
 import asyncio
+import os
+import socket
 import ssl
 from collections.abc import Mapping
-from typing import Any
 
+from aiohappyeyeballs import start_connection
 from yarl import URL
 
 from armory.http1.connection import Connection, Origin
 from armory.http1.deadlines import Deadlines
 from armory.http1.response import NoConnection, Response
+
+_RACE_S = 0.25
+"""Seconds after which the next address of a name is tried beside those before (RFC 8305)."""
 
 
 class Fields(dict[str, str]):
@@ -153,23 +158,30 @@ class Connections:
     async def _connect(self, origin: Origin) -> Connection:
         scheme, host, port = origin
         loop = asyncio.get_running_loop()
+        doing = f"{host!r} is not looked up"
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                _, connection = await loop.create_connection(
-                    lambda: Connection(
-                        origin, self._deadlines, on_free=self._freed, on_closed=self._closed
-                    ),
-                    host,
-                    port,
-                    ssl=self._context() if scheme == "https" else None,
-                    **_race(loop, host),
-                )
+                addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+                doing = "not"
+                reached = await start_connection(addresses, happy_eyeballs_delay=_RACE_S, loop=loop)
+                try:
+                    _, connection = await loop.create_connection(
+                        lambda: Connection(
+                            origin, self._deadlines, on_free=self._freed, on_closed=self._closed
+                        ),
+                        sock=reached,
+                        ssl=self._context() if scheme == "https" else None,
+                        server_hostname=host if scheme == "https" else None,
+                    )
+                except BaseException:
+                    reached.close()
+                    raise
         except ssl.SSLCertVerificationError:
             raise
         except TimeoutError:
-            raise NoConnection(f"not within {self._connect_timeout_s:g} s") from None
+            raise NoConnection(f"{doing} within {self._connect_timeout_s:g} s") from None
         except OSError as error:
-            raise NoConnection(error.strerror or str(error)) from error
+            raise NoConnection(_reason(error)) from error
         self._open.add(connection)
         return connection
 
@@ -197,15 +209,8 @@ class Connections:
             self._sweep = loop.call_later(self._keepalive_s / 2, self._close_idle)
 
 
-def _race(loop: asyncio.AbstractEventLoop, host: str) -> dict[str, Any]:
-    """Options that have the addresses of a name tried side by side.
-
-    An address needs no race, which leaks a socket when it is cancelled; uvloop has none and tries
-    one address after the other.
-    """
-    able = isinstance(loop, asyncio.BaseEventLoop)
-    return {"happy_eyeballs_delay": 0.25} if able and not _is_address(host) else {}
-
-
-def _is_address(host: str) -> bool:
-    return ":" in host or host.replace(".", "").isdigit()
+def _reason(error: OSError) -> str:
+    """Why there is no connection; not to which of a name's addresses."""
+    if error.errno and not isinstance(error, ssl.SSLError | socket.gaierror):
+        return os.strerror(error.errno)
+    return error.strerror or str(error)

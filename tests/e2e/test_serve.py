@@ -20,7 +20,7 @@ import pytest
 import yaml
 from mcp import Client, MCPError
 
-from tests.e2e.conftest import ARMORY
+from tests.e2e.conftest import ARMORY, ROOT
 
 QUERY = "dev.armory/query"
 pytestmark = pytest.mark.timeout(400)
@@ -300,3 +300,32 @@ def test_sigterm_lets_the_call_in_flight_end(serve: Callable[..., Any], tmp_path
     output, _ = call.communicate(timeout=60)
     assert call.returncode == 0
     assert "done" in output
+
+
+@pytest.mark.parametrize("loop", ["auto", "asyncio"])
+def test_names_that_hang_hold_up_no_other_upstream_and_not_the_end(
+    serve: Callable[..., Any], demo_upstreams: dict[str, Any], tmp_path: Path, loop: str
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(
+        "import socket, time\n"
+        "real = socket.getaddrinfo\n"
+        "def lookup(host, *more, **named):\n"
+        "    if str(host).endswith('.hangs.test'):\n"
+        "        time.sleep(600)\n"
+        "    return real(host, *more, **named)\n"
+        "socket.getaddrinfo = lookup\n"
+    )
+    path = os.pathsep.join((str(tmp_path), str(ROOT)))
+    other = serve({"upstreams": {"time": demo_upstreams["time"]}}).ready()
+    url = other.url.replace("127.0.0.1", "localhost")
+    gone = {f"gone{i}": {"url": f"http://n{i}.hangs.test/mcp"} for i in range(20)}
+    upstreams = {**gone, "good": {"url": url}}
+    served = serve(
+        {"server": {"event_loop": loop}, "upstreams": upstreams}, env={"PYTHONPATH": path}
+    )
+    end = time.monotonic() + 30
+    while "good" not in fetch(f"{served.base}/.well-known/mcp.json")[1]["servers"]:
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    assert not [line for line in served.log if "gone0" in line], "it is still looked up"
+    assert served.stop(timeout_s=15) == 0

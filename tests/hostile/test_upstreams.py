@@ -95,8 +95,9 @@ async def test_what_never_ends_is_cut_off(what: str) -> None:
     sent = 0
     gone = asyncio.Event()
 
-    async def speak(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def speak(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal sent
+        await reader.readuntil(b"\r\n\r\n")
         writer.write(begin)
         try:
             while sent < 64 * LIMIT:

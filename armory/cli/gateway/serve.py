@@ -6,7 +6,6 @@ Owns: the command, signals and watching the configuration file. Never imports a 
 from __future__ import annotations
 
 import asyncio
-import importlib.util
 import os
 import signal
 import time
@@ -14,11 +13,12 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack
 from dataclasses import replace
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 import click
 
 from armory.cli.gateway.announcing import Announcer
+from armory.cli.gateway.event_loop import loop_factory
 from armory.cli.options import config_option, notices_of
 from armory.cli.output import print_json
 from armory.config import Loaded, find_config
@@ -36,7 +36,6 @@ from armory.tasks import start
 from armory.tasks import stop as end
 from armory.threads import step_back, step_forward
 from armory.web.app import Listening
-from armory.web.settings import EventLoop
 
 if TYPE_CHECKING:
     from armory.runtime.running import Runtime
@@ -73,17 +72,8 @@ def _run(
     for line in notices_of(loaded):
         announcer.note("configuration", line)
     served = _serve_stdio(loaded, announcer) if stdio else _serve(loaded, given, announcer, as_json)
-    with asyncio.Runner(loop_factory=_loop_factory(loaded.config.server.event_loop)) as runner:
+    with asyncio.Runner(loop_factory=loop_factory(loaded.config.server.event_loop)) as runner:
         runner.run(served)
-
-
-def _loop_factory(wanted: EventLoop) -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes the event loop; None: asyncio's own, for `auto` where uvloop is not installed."""
-    if wanted == "asyncio" or importlib.util.find_spec("uvloop") is None:
-        return None
-    import uvloop  # there is none for Windows
-
-    return cast("Callable[[], asyncio.AbstractEventLoop]", uvloop.new_event_loop)
 
 
 def _with_address(loaded: Loaded, host: str | None, port: int | None) -> Loaded:
