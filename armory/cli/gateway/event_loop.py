@@ -10,6 +10,7 @@ are waited for at the end; a few names that hang would hold up all others, and t
 from __future__ import annotations
 
 import asyncio
+import errno
 import importlib.util
 import socket
 import sys
@@ -71,9 +72,23 @@ class Lookups:
                 if self._idle >= len(self._asked):
                     self._changed.notify()
                 elif self._threads < self._most:
-                    self._threads += 1
-                    threading.Thread(target=self._run, name="armory-names", daemon=True).start()
+                    self._start()
             return found
+
+    def _start(self) -> None:
+        """One thread more. Where the system allows none, those that there are do the work.
+
+        Raises:
+            OSError: there are none.
+        """
+        try:
+            threading.Thread(target=self._run, name="armory-names", daemon=True).start()
+        except RuntimeError as error:
+            if not self._threads:
+                del self._running[self._asked.pop()]
+                raise OSError(errno.EAGAIN, f"no thread to look it up: {error}") from error
+        else:
+            self._threads += 1
 
     def _run(self) -> None:
         while True:

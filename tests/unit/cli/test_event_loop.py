@@ -19,6 +19,7 @@ class Names:
 
     def __init__(self) -> None:
         self.answers = threading.Event()
+        self.waiting = threading.Semaphore(0)
         self.asked: list[str] = []
         self.threads: set[threading.Thread] = set()
 
@@ -26,6 +27,7 @@ class Names:
         self.asked.append(host)
         self.threads.add(threading.current_thread())
         if host.startswith("slow"):
+            self.waiting.release()
             assert self.answers.wait(WAIT_S)
         if host == "unknown":
             raise socket.gaierror(-2, "Name or service not known")
@@ -73,11 +75,30 @@ async def test_of_too_many_names_some_wait_and_threads_are_used_again(names: Nam
     lookups = Lookups(names.lookup, most=2, idle_s=WAIT_S)
     waiting = [asyncio.ensure_future(lookups.of(f"slow{i}", 80)) for i in range(6)]
     await asyncio.sleep(0)
+    assert all(names.waiting.acquire(timeout=WAIT_S) for _ in range(2))
+    assert not names.waiting.acquire(timeout=0.05)
     names.answers.set()
     async with asyncio.timeout(WAIT_S):
         assert len(await asyncio.gather(*waiting)) == 6
     assert len(names.threads) == 2
     names.threads.clear()  # they wait for more, as daemons
+
+
+@pytest.mark.anyio
+async def test_where_no_thread_can_be_started_it_says_so_and_tries_again(
+    names: Names, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lookups = Lookups(names.lookup, idle_s=0)
+    with monkeypatch.context() as patched:
+
+        def refuse(_thread: threading.Thread) -> None:
+            raise RuntimeError("can't start new thread")
+
+        patched.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(OSError, match="no thread to look it up"):
+            await lookups.of("here", 80)
+    async with asyncio.timeout(WAIT_S):
+        assert await lookups.of("here", 80) == ["here"]
 
 
 @pytest.mark.parametrize("kind", ["auto", "asyncio"])
