@@ -7,20 +7,15 @@ aiohttp, whose general client costs three times as much on this path. Never impo
 from __future__ import annotations
 
 import asyncio
-import os
-import socket
 import ssl
 from collections.abc import Mapping
 
-from aiohappyeyeballs import start_connection
 from yarl import URL
 
+from armory.http1.connecting import addresses_of, connected, reason
 from armory.http1.connection import Connection, Origin
 from armory.http1.deadlines import Deadlines
 from armory.http1.response import NoConnection, Response
-
-_RACE_S = 0.25
-"""Seconds after which the next address of a name is tried beside those before (RFC 8305)."""
 
 
 class Fields(dict[str, str]):
@@ -158,12 +153,12 @@ class Connections:
     async def _connect(self, origin: Origin) -> Connection:
         scheme, host, port = origin
         loop = asyncio.get_running_loop()
-        doing = f"{host!r} is not looked up"
+        missing = f"{host!r} is not looked up"
         try:
             async with asyncio.timeout(self._connect_timeout_s):
-                addresses = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
-                doing = "not"
-                reached = await start_connection(addresses, happy_eyeballs_delay=_RACE_S, loop=loop)
+                addresses = await addresses_of(host, port)
+                missing = "not"
+                reached = await connected(addresses)
                 try:
                     _, connection = await loop.create_connection(
                         lambda: Connection(
@@ -179,9 +174,9 @@ class Connections:
         except ssl.SSLCertVerificationError:
             raise
         except TimeoutError:
-            raise NoConnection(f"{doing} within {self._connect_timeout_s:g} s") from None
+            raise NoConnection(f"{missing} within {self._connect_timeout_s:g} s") from None
         except OSError as error:
-            raise NoConnection(_reason(error)) from error
+            raise NoConnection(reason(error)) from error
         self._open.add(connection)
         return connection
 
@@ -207,10 +202,3 @@ class Connections:
             left = left or bool(idle)
         if left:
             self._sweep = loop.call_later(self._keepalive_s / 2, self._close_idle)
-
-
-def _reason(error: OSError) -> str:
-    """Why there is no connection; not to which of a name's addresses."""
-    if error.errno and not isinstance(error, ssl.SSLError | socket.gaierror):
-        return os.strerror(error.errno)
-    return error.strerror or str(error)

@@ -16,6 +16,7 @@ from yarl import URL
 
 from armory.domain.principal import Principal
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
+from armory.http1.connecting import probed_socket
 from armory.http1.failing import broken
 from armory.http1.pool import Connections, Fields
 from armory.http1.reading import Answer
@@ -262,7 +263,11 @@ class HttpClient:
         import aiohttp  # only for proxies
 
         connector = aiohttp.TCPConnector(
-            limit=0, keepalive_timeout=_KEEPALIVE_S, ssl=self._ssl, ttl_dns_cache=60
+            limit=0,
+            keepalive_timeout=_KEEPALIVE_S,
+            ssl=self._ssl,
+            ttl_dns_cache=60,
+            socket_factory=probed_socket,
         )
         return aiohttp.ClientSession(
             connector=connector,

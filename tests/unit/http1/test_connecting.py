@@ -4,12 +4,13 @@ import asyncio
 import socket
 import sys
 from collections.abc import AsyncGenerator, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from typing import Any
 
 import pytest
 from yarl import URL
 
+from armory.http1.connecting import connected
 from armory.http1.pool import Connections
 from armory.http1.response import NoConnection
 
@@ -23,7 +24,8 @@ def entry(address: str, port: int) -> Any:
 @pytest.fixture
 async def port() -> AsyncGenerator[int]:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
+        with suppress(asyncio.IncompleteReadError):  # only connected
+            await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 204 No Content\r\nConnection: close\r\n\r\n")
         writer.close()
 
@@ -103,3 +105,12 @@ async def test_a_name_that_is_not_looked_up_in_time_is_called_so(
     connections = Connections(True, 0.05, 4.0)
     with pytest.raises(NoConnection, match=r"^'slow\.test' is not looked up within 0\.05 s$"):
         await connections.request("GET", URL("http://slow.test/"), {}, None, 5)
+
+
+async def test_a_silent_connection_is_probed(port: int) -> None:
+    with await connected([entry("127.0.0.1", port)]) as found:
+        assert found.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+        if sys.platform == "linux":
+            options = (socket.TCP_KEEPIDLE, socket.TCP_KEEPINTVL, socket.TCP_KEEPCNT)
+            asked = [found.getsockopt(socket.IPPROTO_TCP, option) for option in options]
+            assert asked == [30, 10, 3]

@@ -1,0 +1,66 @@
+"""A TCP connection to one of the addresses of a name.
+
+Owns: the lookup, the race of addresses, probes of silent connections, why there is none. Never
+imports another module of this room.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import Sequence
+
+from aiohappyeyeballs import AddrInfoType, start_connection
+
+_RACE_S = 0.25
+"""Seconds after which the next address of a name is tried beside those before (RFC 8305)."""
+_PROBES = {
+    # a macOS name, then those of the others; seconds of silence, seconds between probes, probes
+    "TCP_KEEPALIVE": 30,
+    "TCP_KEEPIDLE": 30,
+    "TCP_KEEPINTVL": 10,
+    "TCP_KEEPCNT": 3,
+}
+"""What is left of a connection whose other end is gone without a word, or that something between
+(a firewall, a load balancer) forgot: an event stream would wait on it for ever. A minute of silence
+that nobody acknowledges ends it; and where somebody does, what lies between remembers it.
+"""
+
+
+async def addresses_of(host: str, port: int) -> Sequence[AddrInfoType]:
+    """Where a name is, as of `getaddrinfo`.
+
+    Raises:
+        OSError: there is no such name, or it cannot be looked up.
+    """
+    return await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+
+async def connected(addresses: Sequence[AddrInfoType]) -> socket.socket:
+    """A socket that is connected to the address that answers first.
+
+    Raises:
+        OSError: none can be connected to.
+    """
+    return await start_connection(
+        addresses, happy_eyeballs_delay=_RACE_S, socket_factory=probed_socket
+    )
+
+
+def probed_socket(address: AddrInfoType) -> socket.socket:
+    """A socket for what `getaddrinfo` gave, whose other end the system asks for in silence."""
+    made = socket.socket(*address[:3])
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in _PROBES.items():
+        if (option := getattr(socket, name, None)) is not None:
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
+    return made
+
+
+def reason(error: OSError) -> str:
+    """Why there is no connection; not to which of a name's addresses."""
+    if error.errno and not isinstance(error, ssl.SSLError | socket.gaierror):
+        return os.strerror(error.errno)
+    return error.strerror or str(error)
