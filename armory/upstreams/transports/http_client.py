@@ -1,24 +1,23 @@
 """The HTTP client of one upstream: pooled connections, headers, redirects.
 
-Owns: the connections (shared by all links of the upstream; through a proxy they are aiohttp's,
-else `http1`'s), TLS, redirects. Never imports the protocol's eras.
+Owns: the connections, shared by all links of the upstream, TLS, redirects. Never imports the
+protocol's eras.
 """
 
 from __future__ import annotations
 
 import asyncio
-import math
 import ssl
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from yarl import URL
 
 from armory.domain.principal import Principal
 from armory.errors import UpstreamTimeout, UpstreamUnavailable
-from armory.http1.connecting import probed_socket
 from armory.http1.failing import broken
 from armory.http1.pool import Connections, Fields
+from armory.http1.proxied import Proxied, why
 from armory.http1.reading import Answer
 from armory.http1.response import BadAnswer, ClosedEarly, NoConnection
 from armory.upstreams.oauth.discovery import Challenge, challenge_of
@@ -27,9 +26,6 @@ from armory.upstreams.oauth.people import PeopleTokens, Vault, tokens_for
 from armory.upstreams.oauth.tokens import Tokens
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.transports.http_failures import HttpFailure, failure_of
-
-if TYPE_CHECKING:
-    import aiohttp
 
 JSON_AND_EVENTS = "application/json, text/event-stream"
 # Below the five seconds after which uvicorn and Node close an idle connection: a request must not
@@ -61,10 +57,11 @@ class HttpClient:
 
     def __init__(self, spec: UpstreamSpec, vault: Vault | None = None) -> None:
         self._spec = spec
-        self._session: aiohttp.ClientSession | None = None
         self._ssl = _tls(spec)
-        self._connections = Connections(self._ssl, spec.connect_timeout_s, _KEEPALIVE_S)
-        self._timeouts: dict[float, aiohttp.ClientTimeout] = {}
+        limits = self._ssl, spec.connect_timeout_s, _KEEPALIVE_S
+        self._connections = (
+            Connections(*limits) if spec.proxy is None else Proxied(spec.proxy, *limits)
+        )
         self._configured = URL(spec.url or "")
         self._redirected: tuple[URL, float] | None = None
         self.tokens: Tokens | None = None
@@ -97,10 +94,10 @@ class HttpClient:
 
     async def close(self) -> None:
         """Close every connection."""
-        self._connections.close()
-        session, self._session = self._session, None
-        if session is not None:
-            await session.close()
+        if isinstance(self._connections, Proxied):
+            await self._connections.close()
+        else:
+            self._connections.close()
         # Transports close in the loop's next turn, aiohttp's TLS ones in the one after.
         for _ in range(2):
             await asyncio.sleep(0)
@@ -209,25 +206,10 @@ class HttpClient:
         data: bytes | None,
         timeout_s: float,
     ) -> Answer:
-        endless = timeout_s >= _FOREVER_S
+        every = headers if type(headers) is Fields else {**_OWN_HEADERS, **headers}
+        limit_s = None if timeout_s >= _FOREVER_S else timeout_s
         try:
-            if self._spec.proxy is None:
-                every = headers if type(headers) is Fields else {**_OWN_HEADERS, **headers}
-                return await self._connections.request(
-                    method, url, every, data, None if endless else timeout_s
-                )
-            session = self._session
-            if session is None:
-                session = self._session = self._open()
-            return await session.request(
-                method,
-                url,
-                data=data,
-                headers=headers,
-                timeout=self._timeout(timeout_s),
-                allow_redirects=False,
-                proxy=self._spec.proxy,
-            )
+            return await self._connections.request(method, url, every, data, limit_s)
         except TimeoutError:
             raise
         except (*broken(), ValueError) as error:
@@ -252,44 +234,12 @@ class HttpClient:
         elif isinstance(error, ClosedEarly | BadAnswer):
             what = f"{where}: {error}"
         else:
-            what = _through_a_proxy(error, where)
+            what = why(error, where)
         return UpstreamUnavailable(f"upstream {self._spec.key!r}: {what}", upstream=self._spec.key)
 
     async def failure(self, response: Answer) -> HttpFailure:
         """The error that an HTTP error status means; reads the beginning of the body."""
         return await failure_of(self._spec.key, response)
-
-    def _open(self) -> aiohttp.ClientSession:
-        import aiohttp  # only for proxies
-
-        connector = aiohttp.TCPConnector(
-            limit=0,
-            keepalive_timeout=_KEEPALIVE_S,
-            ssl=self._ssl,
-            ttl_dns_cache=60,
-            socket_factory=probed_socket,
-        )
-        return aiohttp.ClientSession(
-            connector=connector,
-            cookie_jar=aiohttp.DummyCookieJar(),
-            read_bufsize=1024 * 1024,
-            headers=_OWN_HEADERS,
-        )
-
-    def _timeout(self, timeout_s: float) -> aiohttp.ClientTimeout:
-        known = self._timeouts.get(timeout_s)
-        if known is None:
-            import aiohttp  # only for proxies
-
-            if len(self._timeouts) > 64:
-                self._timeouts.clear()
-            known = aiohttp.ClientTimeout(
-                total=None if timeout_s >= _FOREVER_S else timeout_s,
-                sock_connect=self._spec.connect_timeout_s,
-                ceil_threshold=math.inf,
-            )
-            self._timeouts[timeout_s] = known
-        return known
 
     def _moved(self, target: URL, response: Answer) -> URL:
         location = response.headers.get("Location", "")
@@ -347,14 +297,3 @@ def _tls(spec: UpstreamSpec) -> ssl.SSLContext | bool:
             upstream=spec.key,
         ) from None
     return context
-
-
-def _through_a_proxy(error: Exception, where: str) -> str:
-    """What aiohttp's errors say, and any that nobody knows."""
-    import aiohttp  # only for proxies
-
-    if isinstance(error, aiohttp.ClientConnectorError):
-        return f"no connection to {where} ({error.os_error.strerror or error.os_error})"
-    if isinstance(error, aiohttp.ServerDisconnectedError):
-        return f"{where} closed the connection without an answer"
-    return f"the exchange with {where} failed ({type(error).__name__}: {error})"

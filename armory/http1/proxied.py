@@ -1,0 +1,119 @@
+"""Requests through a proxy, by aiohttp's client.
+
+Owns: its sessions and time limits, what its errors mean. aiohttp is loaded with the first request.
+Never imports the protocol.
+"""
+
+from __future__ import annotations
+
+import math
+import ssl
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from yarl import URL
+
+from armory.http1.connecting import probed_socket
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_TIME_LIMITS = 64
+"""So many are kept: most requests have one of few."""
+
+
+class Proxied:
+    """All connections to one upstream, as `Connections`, but through a proxy.
+
+    Args:
+        proxy: its URL.
+        tls: context for https, True for the platform's trust, False for none.
+        connect_timeout_s: for making a connection, in seconds.
+        keepalive_s: how long an idle connection is kept, in seconds.
+    """
+
+    def __init__(
+        self, proxy: str, tls: ssl.SSLContext | bool, connect_timeout_s: float, keepalive_s: float
+    ) -> None:
+        self._proxy = proxy
+        self._tls = tls
+        self._connect_timeout_s = connect_timeout_s
+        self._keepalive_s = keepalive_s
+        self._session: aiohttp.ClientSession | None = None
+        self._time_limits: dict[float | None, aiohttp.ClientTimeout] = {}
+
+    async def request(
+        self,
+        method: str,
+        url: URL,
+        headers: Mapping[str, str],
+        body: bytes | None,
+        timeout_s: float | None,
+    ) -> aiohttp.ClientResponse:
+        """As of `Connections`.
+
+        Raises:
+            TimeoutError: the deadline passed.
+            aiohttp.ClientError, OSError: no usable answer came, see `why`.
+            ValueError: a header holds a line break.
+        """
+        session = self._session
+        if session is None:
+            session = self._session = self._opened()
+        return await session.request(
+            method,
+            url,
+            data=body,
+            headers=headers,
+            timeout=self._time_limit(timeout_s),
+            allow_redirects=False,
+            proxy=self._proxy,
+        )
+
+    async def close(self) -> None:
+        """Close every connection."""
+        session, self._session = self._session, None
+        if session is not None:
+            await session.close()
+
+    def _opened(self) -> aiohttp.ClientSession:
+        import aiohttp
+
+        connector = aiohttp.TCPConnector(
+            limit=0,
+            keepalive_timeout=self._keepalive_s,
+            ssl=self._tls,
+            ttl_dns_cache=60,
+            socket_factory=probed_socket,
+        )
+        return aiohttp.ClientSession(
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar(), read_bufsize=1024 * 1024
+        )
+
+    def _time_limit(self, timeout_s: float | None) -> aiohttp.ClientTimeout:
+        known = self._time_limits.get(timeout_s)
+        if known is None:
+            import aiohttp
+
+            if len(self._time_limits) > _TIME_LIMITS:
+                self._time_limits.clear()
+            known = self._time_limits[timeout_s] = aiohttp.ClientTimeout(
+                total=timeout_s, sock_connect=self._connect_timeout_s, ceil_threshold=math.inf
+            )
+        return known
+
+
+def why(error: Exception, where: str) -> str:
+    """What aiohttp's errors say, and any that nobody knows.
+
+    Args:
+        error: what a request or the reading of its answer raised.
+        where: scheme, host and port of what was asked.
+    """
+    import aiohttp
+
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return f"no connection to {where} ({error.os_error.strerror or error.os_error})"
+    if isinstance(error, aiohttp.ServerDisconnectedError):
+        return f"{where} closed the connection without an answer"
+    return f"the exchange with {where} failed ({type(error).__name__}: {error})"
