@@ -1,7 +1,8 @@
 """Which thread has the core, and which the interpreter: the event loop first.
 
 Owns: how soon a waking event loop runs, which threads go behind it, how often they take turns with
-it, and ending many objects without keeping it. Never imports a room: every one has threads.
+it, threads that nobody waits for, and ending many objects without keeping it. Never imports a room:
+every one has threads.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial
@@ -140,6 +141,26 @@ async def in_turn(work: Callable[..., _T], *arguments: Any) -> _T:
 
 
 _IN_TURN = ThreadPoolExecutor(1, "armory-catalog", step_back, (CATALOG_NICE,))
+
+
+def unattended(work: Callable[[], _T], name: str) -> Future[_T]:
+    """Do it in a daemon thread of its own, which nothing waits for at the end of the process.
+
+    Args:
+        work: what may hang for as long as some other machine pleases.
+        name: the thread's, for debuggers.
+    """
+    found: Future[_T] = Future()
+    found.set_running_or_notify_cancel()
+
+    def run() -> None:
+        try:
+            found.set_result(work())
+        except BaseException as error:  # noqa: BLE001 told to whoever waits
+            found.set_exception(error)
+
+    threading.Thread(target=run, name=name, daemon=True).start()
+    return found
 
 
 def let_go(held: list[Any]) -> None:

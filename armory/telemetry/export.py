@@ -10,21 +10,26 @@ import importlib.util
 import os
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from armory.errors import ConfigError
+from armory.logger import Logger
 from armory.telemetry.settings import OtelSettings
+from armory.threads import unattended
 
 if TYPE_CHECKING:
     from armory.telemetry.measuring import Durations
     from armory.telemetry.tracing import Tracing
 
+_log = Logger(__name__)
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 TRACES_ENDPOINT = "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT"
 METRICS_ENDPOINT = "OTEL_EXPORTER_OTLP_METRICS_ENDPOINT"
 _PROTOCOLS = ("OTEL_EXPORTER_OTLP_PROTOCOL", "OTEL_EXPORTER_OTLP_{}_PROTOCOL")
 _PATH = "observability.otel.enabled"
-_END_MS = 5_000
+_END_S = 5.0
+"""So long the end waits for a collector; the exporters themselves would for ten seconds each."""
 MODULE = "opentelemetry.exporter.otlp.proto.http"
 
 
@@ -115,13 +120,22 @@ async def opened_tracing(settings: OtelSettings, version: str) -> AsyncGenerator
     try:
         yield tracing
     finally:
-        for provider in (traces, exporting):
-            if provider is not None:
-                await asyncio.to_thread(_ended, provider)
+        ends = [
+            asyncio.wrap_future(unattended(partial(_ended, provider), "end telemetry"))
+            for provider in (traces, exporting)
+            if provider is not None
+        ]
+        done, late = await asyncio.wait(ends, timeout=_END_S)
+        for end in late:
+            end.cancel()
+        failed = [repr(error) for end in done if (error := end.exception()) is not None]
+        if late or failed:
+            why = failed or f"the collector took more than {_END_S:g} s"
+            _log.warning("telemetry_not_sent", error=why)
 
 
 def _ended(provider: Any) -> None:
-    provider.force_flush(_END_MS)
+    provider.force_flush(_END_S * 1_000)
     provider.shutdown()
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
+import socket
 import sys
 
 import pytest
+from structlog.testing import capture_logs
 
 from armory.config import load_text
 from armory.errors import ConfigError
 from armory.runtime import open_runtime
 from armory.runtime.blocks.extras import absent_extras
 from armory.telemetry import conventions as c
+from armory.telemetry import export
 from armory.telemetry.durations import AGGREGATION, EXPONENTIAL
 from armory.telemetry.export import MODULE, check, opened_tracing, wanted
 from armory.telemetry.settings import OtelSettings
@@ -76,3 +80,19 @@ async def test_the_environment_says_how_durations_are_put_together(
         (point,) = collector.metrics[c.DURATION["client"]]
         assert point[c.TOOL] == "a"
         assert collector.bounds.get(c.DURATION["client"]) == bounds
+
+
+async def test_a_collector_that_does_not_answer_holds_the_end_up_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(export, "_END_S", 0.2)
+    series = c.Series("tools/call", "tool", "a", None, None, "2026-07-28", "pipe")
+    with socket.create_server(("127.0.0.1", 0)) as deaf, capture_logs() as log:
+        url = f"http://127.0.0.1:{deaf.getsockname()[1]}"
+        monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", url)
+        async with asyncio.timeout(5):
+            async with opened_tracing(OtelSettings(), "1") as tracing:
+                assert tracing is not None
+                assert tracing.durations is not None
+                tracing.durations.record(c.DURATION["client"], 0.2, series)
+    assert [line["event"] for line in log] == ["telemetry_not_sent"]
