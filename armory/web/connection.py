@@ -57,6 +57,10 @@ class Owner(Protocol):
         """Its client does not read."""
         ...
 
+    def holds(self, connection: Connection) -> None:
+        """More waits for it, or less."""
+        ...
+
     def reads(self, connection: Connection) -> None:
         """It does again."""
         ...
@@ -74,7 +78,8 @@ class Connection(Exchanges):
             as that was noticed.
         begun: when the first byte of a header came whose end is missing; None: no such header.
         stalled: since when its client does not read; None: it does.
-        unread: bytes of a large answer that is being written; it is held whole until its end.
+        unread: bytes of answers that wait: a large one that is being written, which is held whole
+            until its end, or those of a stream that is read too slowly.
         mark: bytes that waited in the transport when it was last seen to read.
         reserve: whether it is one beyond the cap.
         paced: whether it reads nothing until its turn comes.
@@ -223,6 +228,12 @@ class Connection(Exchanges):
                 task.cancel()
                 await asyncio.wait((task,), timeout=_ENDED_WITHIN_S)
         await super().shutdown(_AT_ONCE_S)
+
+    def holds(self, size: int) -> None:
+        """So many bytes of answers wait for its client to read them, beside what is being sent."""
+        self.unread = size
+        if self.stalled is not None:
+            self._all.holds(self)
 
     def pause_writing(self) -> None:
         """As asyncio's: the client does not read as fast as is written."""

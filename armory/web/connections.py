@@ -149,9 +149,15 @@ class Connections:
         """Its client does not read."""
         connection.stalled = self.loop.time()
         connection.mark = connection.unsent
-        connection.held = connection.unread + connection.mark
+        connection.held = 0
         self._stalled[connection] = None
-        self._unread += connection.held
+        self.holds(connection)
+
+    def holds(self, connection: Connection) -> None:
+        """More waits for its client, who does not read, or less."""
+        now = connection.unread + connection.mark
+        self._unread += now - connection.held
+        connection.held = now
         while self._unread > self._limits.unread_bytes and len(self._stalled) > 1:
             self._end(of_whom_most_is_held(self._stalled, lambda one: one.held), "unread")
 

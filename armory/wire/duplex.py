@@ -19,7 +19,7 @@ from armory.protocol.link import Reply
 from armory.protocol.meta import PROTOCOL_VERSION
 from armory.protocol.methods import CANCELLED
 from armory.protocol.rawjson import EMPTY_OBJECT, text_of
-from armory.tasks import Tasks, spawn, stop
+from armory.tasks import Tasks, stop
 from armory.wire.caller import Caller
 from armory.wire.channels import Write
 from armory.wire.dispatch import Dispatcher
@@ -33,6 +33,11 @@ from armory.wire.requests import modern_request, session_request
 from armory.wire.sessions.registry import Sessions, TooMany
 from armory.wire.sessions.session import Session, cancel_soon
 from armory.wire.streams import EventStream
+
+_AT_ONCE = 2_000
+"""Requests of one connection that may be under way; more are refused."""
+_HELD_BYTES = 128 << 20
+"""Answers that may wait for the client to read them; further ones are replaced by an error."""
 
 
 class Duplex:
@@ -60,6 +65,7 @@ class Duplex:
         self._out = out
         self._json_depth = json_depth
         self._inflight: dict[bytes, asyncio.Task[None]] = {}
+        self._requests = Tasks()
         self._batches = Tasks()
         self._listening: dict[bytes, Listening] = {}
         self._session: Session | None = None
@@ -157,11 +163,14 @@ class Duplex:
         """Serve a request in a task of its own; its answer goes to `deliver`.
 
         Raises:
-            Malformed: `params` or `_meta` is no object.
+            Malformed: `params` or `_meta` is no object, or too many requests are under way.
         """
         params, meta = opened(message)
+        if len(self._requests) >= _AT_ONCE:
+            why = f"more than {_AT_ONCE:,} requests at a time; wait for answers"
+            raise Malformed(codes.LIMITED, why, message.key)
         work = self._run(message, params, meta, deliver)
-        task = spawn(work, "request of a client")
+        task = self._requests.spawn(work, "request of a client")
         self._inflight[message.key] = task
         return task
 
@@ -174,6 +183,9 @@ class Duplex:
                 answer = await self._modern(message.key, method, params, meta)
             else:
                 answer = await self._legacy(message.key, method, params, meta)
+            if self._out.held_bytes + len(answer) > _HELD_BYTES:
+                why = f"{self._out.held_bytes:,} bytes of answers wait to be read"
+                answer = refused(message.key, codes.LIMITED, why)
             await deliver(answer)
         finally:
             if self._inflight.get(message.key) is asyncio.current_task():
@@ -231,13 +243,13 @@ class Duplex:
         """End the listening requests properly, and let the others finish."""
         for listening in list(self._listening.values()):
             listening.stream.close()
-        running = [*self._inflight.values(), *self._batches]
+        running = [*self._requests, *self._batches]
         if running:
             await asyncio.wait(running, timeout=timeout_s)
 
     async def close(self) -> None:
         """The other end is gone: cancel what is in flight, end the session."""
-        await stop(*self._inflight.values(), *self._batches, timeout_s=5)
+        await stop(*self._requests, *self._batches, timeout_s=5)
         self._out.close()
         if self._session is not None:
             await self._sessions.end(self._session)

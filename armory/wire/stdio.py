@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from concurrent.futures import Future
+from queue import SimpleQueue
 from typing import BinaryIO
 
 from armory.domain.principal import ANONYMOUS, Principal
@@ -16,6 +18,7 @@ from armory.gateway.gateway import Gateway
 from armory.logger import Logger
 from armory.protocol import codes
 from armory.tasks import spawn, start
+from armory.threads import unattended
 from armory.wire.caller import Caller
 from armory.wire.duplex import Duplex
 from armory.wire.interaction.interactions import Interactions
@@ -25,6 +28,8 @@ from armory.wire.settings import StdioSettings
 from armory.wire.streams import EventStream
 
 _log = Logger(__name__)
+_END_S = 2.0
+"""So long the client may take at the end to read what was answered."""
 
 
 async def serve_stdio(
@@ -64,20 +69,25 @@ async def serve_stdio(
     sink = stdout or sys.stdout.buffer
     writer = spawn(_write_out(out, sink), "standard output")
     try:
-        await _read_in(reader, duplex, writer, settings.line_bytes)
+        await _read_in(reader, duplex, out, writer, settings.line_bytes)
         await duplex.drain(settings.drain_timeout_s)
     finally:
         transport.close()
         await interactions.close()
         await duplex.close()
-        await asyncio.wait((writer,), timeout=5)
+        await asyncio.wait((writer,), timeout=_END_S)
         writer.cancel()
 
 
 async def _read_in(
-    reader: asyncio.StreamReader, duplex: Duplex, writer: asyncio.Task[None], limit: int
+    reader: asyncio.StreamReader,
+    duplex: Duplex,
+    out: EventStream,
+    writer: asyncio.Task[None],
+    limit: int,
 ) -> None:
     while not writer.done():
+        await out.room()  # who reads no answers need not ask for more
         reading = start(_line(reader), "standard input")
         await asyncio.wait((reading, writer), return_when=asyncio.FIRST_COMPLETED)
         if not reading.done():
@@ -109,23 +119,54 @@ async def _line(reader: asyncio.StreamReader) -> bytes | None:
 
 async def _write_out(out: EventStream, sink: BinaryIO) -> None:
     reader = out.attach()
-    loop = asyncio.get_running_loop()
-    descriptor = sink.fileno()
-    while True:
-        try:
+    written = _Written(sink.fileno())
+    try:
+        while True:
             found = await out.next(reader, 3_600.0)
-        except EOFError:
-            return
-        if found is None:
-            continue
-        try:
-            await loop.run_in_executor(None, _write_all, descriptor, found[1] + b"\n")
-        except OSError as error:
-            _log.info("stdout_closed", error=str(error))
-            return
+            if found is not None:
+                await written.line(found[1])
+    except EOFError:
+        return
+    except OSError as error:
+        _log.info("stdout_closed", error=str(error))
+    finally:
+        written.end()
+        out.detach(reader)
 
 
-def _write_all(descriptor: int, data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(descriptor, left) :]
+class _Written:
+    """What a thread writes, a line at a time. Nobody waits for it at the end of the process, since
+    a client that does not read holds it up for ever.
+    """
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._lines: SimpleQueue[tuple[bytes, Future[None]] | None] = SimpleQueue()
+        unattended(self._run, "standard output")
+
+    async def line(self, data: bytes) -> None:
+        """Write it; returns when the client's pipe has taken it.
+
+        Raises:
+            OSError: nobody reads any more.
+        """
+        written: Future[None] = Future()
+        written.set_running_or_notify_cancel()
+        self._lines.put((data + b"\n", written))
+        await asyncio.wrap_future(written)
+
+    def end(self) -> None:
+        """Write no more."""
+        self._lines.put(None)
+
+    def _run(self) -> None:
+        while (found := self._lines.get()) is not None:
+            data, written = found
+            left = memoryview(data)
+            try:
+                while left:
+                    left = left[os.write(self._descriptor, left) :]
+            except OSError as error:
+                written.set_exception(error)
+            else:
+                written.set_result(None)

@@ -81,6 +81,9 @@ class EventStream:
         keep_events: most messages kept for a reader that comes back.
         keep_bytes: most bytes kept for it; 0 keeps nothing that was read.
         backlog: how many unread messages make a writer wait while somebody reads.
+
+    Attributes:
+        on_held: told `held_bytes` whenever more is held, or less.
     """
 
     def __init__(
@@ -98,7 +101,9 @@ class EventStream:
         self._last = 0
         self._read = 0
         self._waiter: asyncio.Future[bool] | None = None
-        self._room: asyncio.Event | None = None  # made by the first writer that has to wait
+        self._writers: deque[asyncio.Future[None]] = deque()
+        self._waiting_bytes = 0
+        self.on_held: Callable[[int], None] | None = None
 
     @property
     def last(self) -> int:
@@ -114,6 +119,11 @@ class EventStream:
     def size_bytes(self) -> int:
         """Bytes kept."""
         return self._size
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes kept, and those of writers that wait for a reader."""
+        return self._size + self._waiting_bytes
 
     def event_id(self, position: int) -> str:
         """The event id of a position."""
@@ -142,11 +152,38 @@ class EventStream:
 
     async def write(self, data: bytes) -> None:
         """Append a message, after waiting for a reader that is behind."""
-        while self.reading and not self.closed and self._last - self._read >= self._backlog:
-            room = self._room = self._room or asyncio.Event()
-            room.clear()
-            await room.wait()
+        if self._behind:
+            self._waiting_bytes += len(data)
+            self._held()
+            try:
+                await self.room()
+            finally:
+                self._waiting_bytes -= len(data)
         self.put(data)
+        self._held()
+
+    async def room(self) -> None:
+        """Wait for a reader that is behind; who waits first writes first."""
+        while self._behind:
+            turn = asyncio.get_running_loop().create_future()
+            self._writers.append(turn)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if turn.done() and not turn.cancelled():
+                    self._tell_room()  # whose turn it was has gone: the next one's
+                raise
+
+    @property
+    def _behind(self) -> bool:
+        if not self.reading or self.closed:
+            return False
+        unread = self._last - self._read
+        return unread >= self._backlog or (unread > 0 and self._size >= _UNREAD_BYTES)
+
+    def _held(self) -> None:
+        if self.on_held is not None:
+            self.on_held(self.held_bytes)
 
     def _forget(self, position: int) -> None:
         while self._events and self._events[0][0] <= position:
@@ -190,9 +227,10 @@ class EventStream:
             for position, data in self._events:
                 if position > self._read:
                     self._read = position
-                    self._tell_room()
                     if not self._keep_bytes:
                         self._forget(position)
+                        self._held()
+                    self._tell_room()
                     return position, data
             if self.closed:
                 raise EOFError
@@ -217,8 +255,13 @@ class EventStream:
             timer.cancel()
 
     def _tell_room(self) -> None:
-        if self._room is not None:
-            self._room.set()
+        """Have the first writer that waits look again; all of them, where none need wait."""
+        while self._writers:
+            turn = self._writers.popleft()
+            if not turn.done():
+                turn.set_result(None)
+                if self.reading and not self.closed:
+                    return
 
     def _wake(self) -> None:
         if self._waiter is not None:

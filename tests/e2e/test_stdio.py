@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,16 @@ import pytest
 import yaml
 from mcp import Client, StdioServerParameters, stdio_client
 
+from tests.e2e.conftest import ARMORY
+
 pytestmark = pytest.mark.timeout(400)
+META = {
+    "_meta": {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "t", "version": "0"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+}
 
 
 @pytest.mark.anyio
@@ -33,3 +44,35 @@ async def test_a_client_that_spawns_the_gateway_lists_and_calls(
         answer = await client.call_tool("time__get_current_time", {"timezone": "UTC"})
         assert answer.structured_content is not None
         assert answer.structured_content["timezone"] == "UTC"
+
+
+def test_a_client_that_reads_nothing_holds_nothing_up_but_itself(
+    environ: dict[str, str], demo_upstreams: dict[str, Any], tmp_path: Path
+) -> None:
+    (tmp_path / "armory.yaml").write_text(yaml.safe_dump({"upstreams": demo_upstreams}))
+    process = subprocess.Popen(
+        [*ARMORY, "serve", "--stdio"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=environ,
+        cwd=tmp_path,
+    )
+    assert process.stdin is not None
+    assert process.stdout is not None
+    with process, process.stdin as stdin, process.stdout as stdout:
+        try:
+            for number in range(2_000):
+                line = json.dumps({"jsonrpc": "2.0", "id": number, "method": "ping"})
+                stdin.write(line.encode() + b"\n")
+            stdin.flush()
+            answers = [json.loads(stdout.readline())["id"] for _ in range(2_000)]
+            assert sorted(answers) == list(range(2_000))
+            wanted = {"jsonrpc": "2.0", "method": "tools/list", "params": META}
+            for number in range(500):  # half a megabyte and more of answers
+                stdin.write(json.dumps({**wanted, "id": number}).encode() + b"\n")
+            stdin.flush()
+            stdout.readline()
+        finally:
+            process.terminate()
+            assert process.wait(30) == 0, "what was not read was not waited for"

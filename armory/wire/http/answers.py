@@ -209,12 +209,14 @@ def _pieces(parts: Sequence[Part]) -> Iterator[Part]:
 @contextmanager
 def _holding(request: web.BaseRequest, size: int) -> Generator[None]:
     """Tell the connection that so much is held for it, read or not: none of it goes before all."""
-    connection = request.protocol
-    told = hasattr(connection, "unread")
-    if told:
-        setattr(connection, "unread", size)  # noqa: B010 what the server gave it
+    tell_held(request, size)
     try:
         yield
     finally:
-        if told:
-            setattr(connection, "unread", 0)  # noqa: B010
+        tell_held(request, 0)
+
+
+def tell_held(request: web.BaseRequest, size: int) -> None:
+    """Tell a request's connection, where it counts that, how many bytes wait to be read on it."""
+    if (holds := getattr(request.protocol, "holds", None)) is not None:
+        holds(size)

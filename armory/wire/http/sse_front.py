@@ -6,6 +6,7 @@ Owns: these two routes. Sessions live as long as their stream.
 from __future__ import annotations
 
 import secrets
+from functools import partial
 
 from aiohttp import web
 
@@ -14,6 +15,7 @@ from armory.security.expiry import while_valid
 from armory.wire.duplex import Duplex
 from armory.wire.http.admission import Admission
 from armory.wire.http.admitted import AdmittedRequest, new_stream, read_body, refusal
+from armory.wire.http.answers import tell_held
 from armory.wire.http.context import EdgeContext
 from armory.wire.streams import EventStream, pump
 
@@ -55,6 +57,7 @@ class SseFront:
         try:
             response = new_stream(admitted)
             await response.prepare(request)
+            out.on_held = partial(tell_held, request)
             path = f"{self._messages}?session_id={key}"
             await response.write(b"event: endpoint\ndata: %b\n\n" % path.encode())
             await while_valid(caller.principal, pump(response.write, out, ids=False))
@@ -63,6 +66,7 @@ class SseFront:
         finally:
             edge.streams.give_back(caller.principal.key)
             edge.streams.drop_pipe(out)
+            out.on_held = None
             del self._open[key]
             await duplex.close()
 

@@ -95,6 +95,63 @@ async def test_writers_wait_for_a_slow_reader() -> None:
     await asyncio.wait_for(last, 1)
 
 
+async def test_each_message_that_is_read_wakes_one_writer_the_first() -> None:
+    stream = EventStream("k", keep_bytes=0, backlog=1)
+    reader = stream.attach()
+    stream.put(b"0")
+    writing = [asyncio.ensure_future(stream.write(b"%d" % number)) for number in range(1, 5)]
+    await asyncio.sleep(0)
+    writing[1].cancel()
+    for expected, left in ((b"0", 2), (b"1", 1), (b"3", 0), (b"4", 0)):
+        found = await stream.next(reader, 1)
+        assert found is not None
+        assert found[1] == expected
+        for _ in range(3):
+            await asyncio.sleep(0)
+        assert len([one for one in writing if not one.done()]) == left
+
+
+async def test_a_writer_that_goes_in_its_turn_leaves_it_to_the_next() -> None:
+    stream = EventStream("k", keep_bytes=0, backlog=1)
+    reader = stream.attach()
+    stream.put(b"0")
+    first, second = (asyncio.ensure_future(stream.write(b"%d" % n)) for n in (1, 2))
+    await asyncio.sleep(0)
+    await stream.next(reader, 1)  # the first one's turn
+    first.cancel()
+    await asyncio.wait_for(second, 1)
+    assert stream.held_bytes == 1
+
+
+async def test_what_is_held_is_told_with_what_writers_hold() -> None:
+    told: list[int] = []
+    stream = EventStream("k", keep_bytes=0, backlog=1)
+    stream.on_held = told.append
+    reader = stream.attach()
+    await stream.write(b"12")
+    writing = asyncio.ensure_future(stream.write(b"345"))
+    await asyncio.sleep(0)
+    assert stream.held_bytes == told[-1] == 5
+    await stream.next(reader, 1)
+    await writing
+    assert stream.held_bytes == told[-1] == 3
+    await stream.next(reader, 1)
+    assert stream.held_bytes == told[-1] == 0
+
+
+async def test_large_messages_make_writers_wait_by_their_size() -> None:
+    stream = EventStream("k", keep_bytes=0)
+    reader = stream.attach()
+    large = bytes(9 << 20)
+    await stream.write(large)
+    await stream.write(large)
+    writing = asyncio.ensure_future(stream.write(large))
+    await asyncio.sleep(0)
+    assert not writing.done()
+    await stream.next(reader, 1)
+    await asyncio.wait_for(writing, 1)
+
+
 async def test_what_was_read_is_forgotten_where_nothing_is_kept() -> None:
     stream = EventStream("k", keep_bytes=0)
     reader = stream.attach()
