@@ -127,6 +127,7 @@ class Runtime:
             parts.specs,
             client_info={"name": "armory", "version": armory_version()},
             inflow_bytes=loaded.config.server.limits.inflow_bytes,
+            outflow_bytes=loaded.config.server.limits.outflow_bytes,
             concurrent_starts=loaded.config.server.limits.concurrent_starts,
             vault=self._vault(loaded, parts.specs),
         )

@@ -13,6 +13,7 @@ from typing import Any
 
 from armory.domain.catalog import ServerLists
 from armory.errors import LoginNeeded, UpstreamUnavailable
+from armory.http1.reading import COUNTED_BYTES
 from armory.logger import Logger
 from armory.protocol.link import (
     Call,
@@ -29,10 +30,11 @@ from armory.upstreams.connecting.start_turns import StartTurns
 from armory.upstreams.link_slot import SessionCounts
 from armory.upstreams.oauth.people import Vault
 from armory.upstreams.oauth.subjects import CALLER
+from armory.upstreams.outflow import Outflow, size_of
 from armory.upstreams.own_accounts import lists_before_login
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.inflow import Inflow
-from armory.upstreams.spec import CONCURRENT_STARTS, INFLOW_BYTES, UpstreamSpec
+from armory.upstreams.spec import CONCURRENT_STARTS, INFLOW_BYTES, OUTFLOW_BYTES, UpstreamSpec
 from armory.upstreams.upstream import Upstream, declared_by
 
 log = Logger(__name__)
@@ -70,6 +72,7 @@ class Pool:
         clock: for breakers and idle times.
         client_info: the gateway's `clientInfo` toward upstreams.
         inflow_bytes: of answers that are not whole yet, in all.
+        outflow_bytes: of large calls that are not answered yet, in all.
         concurrent_starts: processes that start at once.
         vault: where people's logins at upstreams are.
 
@@ -84,6 +87,7 @@ class Pool:
         clock: Clock | None = None,
         client_info: Mapping[str, Any] = CLIENT_INFO,
         inflow_bytes: int = INFLOW_BYTES,
+        outflow_bytes: int = OUTFLOW_BYTES,
         concurrent_starts: int = CONCURRENT_STARTS,
         vault: Vault | None = None,
     ) -> None:
@@ -92,6 +96,7 @@ class Pool:
         self.observers = SessionObservers()
         self._client_info = dict(client_info)
         self._inflow = Inflow(inflow_bytes)
+        self._outflow = Outflow(outflow_bytes)
         self._turns = StartTurns(concurrent_starts)
         self._upstreams = {spec.key: self._make(spec) for spec in specs}
         self._retiring = Tasks()
@@ -102,12 +107,19 @@ class Pool:
         """Send one call over the session that serves `owner`.
 
         Raises:
-            UpstreamUnavailable: down, breaker open, died; `UpstreamOverloaded`: shed unsent.
+            UpstreamUnavailable: down, breaker open, died; `UpstreamOverloaded`: shed unsent, or
+                too much is under way already.
             UpstreamTimeout: the deadline passed; the call was cancelled upstream.
         """
         if self._reaper is None:
             self._start_reaper()
+        if (size := size_of(call)) >= COUNTED_BYTES:
+            return self._large(server, owner, call, size)
         return self.upstream(server).request(owner, call)
+
+    async def _large(self, server: str, owner: Owner, call: Call, size: int) -> Reply:
+        with self._outflow.holding(server, owner, size):
+            return await self.upstream(server).request(owner, call)
 
     def upstream(self, server: str) -> Upstream:
         """The upstream with that key.

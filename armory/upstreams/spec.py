@@ -25,6 +25,8 @@ Whose = Literal["auto", "shared", "principal"]
 _PRINCIPAL = "${principal}"
 INFLOW_BYTES = 128 * 1024 * 1024
 """Of answers that are not whole yet, of all upstreams."""
+OUTFLOW_BYTES = 128 * 1024 * 1024
+"""Of large calls that are not answered yet, of all upstreams."""
 CONCURRENT_STARTS = 8
 """Of processes, by all upstreams together."""
 

@@ -27,7 +27,7 @@ from armory.web.app import Listening, listen, make_app
 from armory.web.binding import bind
 from armory.web.settings import RESERVED, ListenSettings
 from armory.wire.http.admitted import read_body
-from armory.wire.http.answers import JsonAnswer, tell_held, write_event
+from armory.wire.http.answers import JsonAnswer, write_event
 
 pytestmark = pytest.mark.anyio
 PATIENCE_S = 20
@@ -229,32 +229,6 @@ async def test_who_holds_most_of_what_nobody_reads_is_cut(serve: Serve) -> None:
     await until(lambda: connections.cut.get("unread", 0) >= 3)
     assert "slow" in {one.caller for one in connections.every()}, "it lags longest of all"
     slow[1].transport.abort()
-
-
-async def test_what_waits_for_a_stream_that_nobody_reads_counts(serve: Serve) -> None:
-    begun: list[web.Request] = []
-
-    async def stream(request: web.Request) -> web.StreamResponse:
-        response = web.StreamResponse()
-        await response.prepare(request)
-        request.protocol.caller = str(len(begun))  # type: ignore[attr-defined]  # as `Admission`
-        begun.append(request)
-        while True:
-            await response.write(LARGE)
-
-    listening = await serve(ListenSettings(unread_bytes=8 * len(LARGE)), {"/held": stream})
-    connections = listening.connections
-    for _ in range(2):
-        await connect(listening, posted("/held"))
-    await until(lambda: [one.stalled is not None for one in connections.every()] == [True, True])
-    before = connections.unread
-    tell_held(begun[0], len(LARGE))
-    assert connections.unread == before + len(LARGE)
-    tell_held(begun[0], 0)
-    assert connections.unread == before
-    tell_held(begun[1], 9 * len(LARGE))
-    await until(lambda: connections.cut.get("unread", 0) == 1)
-    assert [one.caller for one in connections.every()] == ["0"]
 
 
 BODY = 1 << 20

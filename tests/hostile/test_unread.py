@@ -16,6 +16,7 @@ from typing import Any
 import aiohttp
 import msgspec
 import pytest
+from aiohttp import web
 
 from armory.domain.catalog import ServerLists
 from armory.gateway.gateway import Gateway
@@ -24,7 +25,11 @@ from armory.protocol.link import Call, Owner, Reply
 from armory.testing.clients.raw import modern_body
 from armory.testing.front import ScriptedPool, ScriptedUpstream, plain, result, serving, tool
 from armory.testing.waiting import until
+from armory.web.app import listen, make_app
+from armory.web.binding import bind
+from armory.web.settings import ListenSettings
 from armory.wire import duplex
+from armory.wire.http.answers import tell_held
 from armory.wire.settings import StdioSettings
 from armory.wire.stdio import serve_stdio
 
@@ -204,3 +209,37 @@ async def events(reader: asyncio.StreamReader) -> AsyncGenerator[bytes]:
             event, data = data[:end], data[end + 2 :]
             if b"data: " in event:
                 yield event.split(b"data: ", 1)[1]
+
+
+async def test_what_waits_for_a_stream_that_nobody_reads_counts() -> None:
+    begun: list[web.Request] = []
+
+    async def stream(request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse()
+        await response.prepare(request)
+        request.protocol.caller = str(len(begun))  # type: ignore[attr-defined]  # as `Admission`
+        begun.append(request)
+        while True:
+            await response.write(LARGE.encode())
+
+    app = make_app(body_bytes=1 << 20)
+    app.router.add_get("/", stream)
+    limits = ListenSettings(unread_bytes=40 * len(LARGE), drain_timeout_s=0.1)
+    async with AsyncExitStack() as stack:
+        listening = await listen(app, bind("127.0.0.1", 0), settings=limits)
+        stack.push_async_callback(listening.close)
+        for _ in range(2):
+            reader, writer = await asyncio.open_connection("127.0.0.1", listening.port, limit=4096)
+            stack.callback(writer.transport.abort)
+            writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
+            await reader.readline()
+        every = listening.connections.every
+        await until(lambda: [one.stalled is not None for one in every()] == [True, True])
+        before = listening.connections.unread
+        tell_held(begun[0], len(LARGE))
+        assert listening.connections.unread == before + len(LARGE)
+        tell_held(begun[0], 0)
+        assert listening.connections.unread == before
+        tell_held(begun[1], 50 * len(LARGE))
+        await until(lambda: listening.connections.cut.get("unread", 0) == 1)
+        assert [one.caller for one in every()] == ["0"]

@@ -21,7 +21,7 @@ from armory.config.base import (
 from armory.domain.query import MAX_QUERY_CHARS, MAX_TOP_K, REST_QUERY_CHARS, REST_TOP_K
 from armory.gateway.settings import TASKS_PER_PRINCIPAL, Experimental
 from armory.retrieval.options import SEARCHES, SEARCHES_PER_CALLER
-from armory.upstreams.spec import CONCURRENT_STARTS, INFLOW_BYTES, UpstreamSpec
+from armory.upstreams.spec import CONCURRENT_STARTS, INFLOW_BYTES, OUTFLOW_BYTES, UpstreamSpec
 from armory.web.settings import EventLoop, ListenSettings, ReadyWhen
 from armory.wire.http.settings import HttpSettings
 
@@ -64,6 +64,9 @@ class LimitsConfig(Block):
     inflow_bytes: Count = INFLOW_BYTES
     """Answers of upstreams that are not whole yet, in bytes and in all; with more, the upstream
     that has sent most of that loses the answer that has been under way longest."""
+    outflow_bytes: Count = OUTFLOW_BYTES
+    """Large calls (of 256 KiB and more) that upstreams have not answered, in bytes and in all; half
+    of that for one caller or one upstream. Further ones are refused."""
     concurrent_starts: Count = CONCURRENT_STARTS
     """Processes of upstreams that start, or are installed, at once; the others wait for their turn.
     One that does nothing for half a minute lets the next begin. Those of single callers never

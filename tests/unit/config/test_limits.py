@@ -35,6 +35,7 @@ def text_of(path: str, value: str) -> str:
         (f"{LIMITS}.stdio_line_bytes", "1", "0"),
         (f"{LIMITS}.list_entries", "1", "0"),
         (f"{LIMITS}.inflow_bytes", "1", "0"),
+        (f"{LIMITS}.outflow_bytes", "1", "0"),
         (f"{LIMITS}.concurrent_starts", "1", "0"),
         (f"{LIMITS}.sessions", "1", "0"),
         (f"{LIMITS}.session_idle_s", "0.5", "0"),

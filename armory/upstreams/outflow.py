@@ -1,0 +1,72 @@
+"""Large requests that upstreams have not answered: what they hold of memory, all together.
+
+Owns: the sum, and who is refused where it is too much: one caller, or one upstream, has half of it,
+so that calls of one who calls much, and at one that does not answer, leave room for all others.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from armory.errors import UpstreamOverloaded
+from armory.http1.reading import COUNTED_BYTES
+from armory.protocol.link import Call, Owner
+from armory.upstreams.spec import OUTFLOW_BYTES
+
+
+def size_of(call: Call) -> int:
+    """Bytes of what it is called with."""
+    return sum(len(memoryview(value)) for value in call.params.values())
+
+
+class Outflow:
+    """What all upstreams have been asked and not answered.
+
+    Args:
+        limit_bytes: of all together; calls below `COUNTED_BYTES` are not counted.
+
+    Attributes:
+        held: bytes that are counted now.
+    """
+
+    def __init__(self, limit_bytes: int = OUTFLOW_BYTES) -> None:
+        self._limit = limit_bytes
+        self._of: Counter[tuple[str, str]] = Counter()
+        self.held = 0
+
+    @contextmanager
+    def holding(self, server: str, owner: Owner, size: int) -> Generator[None]:
+        """Count a call for as long as it is under way.
+
+        Raises:
+            UpstreamOverloaded: there is no room for it.
+        """
+        both = ("caller", owner.principal.key), ("upstream", server)
+        for kind, name in both:
+            if self._of[kind, name] + size > self._limit // 2:
+                whose = "this caller's" if kind == "caller" else f"those to {name!r}"
+                raise self._full(server, f"{whose} alone hold half of that")
+        if self.held + size > self._limit:
+            raise self._full(server, "all together hold that")
+        self._add(both, size)
+        try:
+            yield
+        finally:
+            self._add(both, -size)
+
+    def _add(self, both: tuple[tuple[str, str], ...], size: int) -> None:
+        self.held += size
+        for key in both:
+            self._of[key] += size
+            if not self._of[key]:
+                del self._of[key]
+
+    def _full(self, server: str, why: str) -> UpstreamOverloaded:
+        return UpstreamOverloaded(
+            f"large calls (of {COUNTED_BYTES:,} bytes and more) that are not answered yet may hold "
+            f"{self._limit:,} bytes, see server.limits.outflow_bytes: {why}",
+            upstream=server,
+            retry_after_s=1.0,
+        )
