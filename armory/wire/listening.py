@@ -14,6 +14,7 @@ from msgspec import Raw
 from armory.errors import ArmoryError
 from armory.gateway.calls.forwarding import located
 from armory.gateway.changes.changes import Changes
+from armory.gateway.changes.resource_watches import MOST
 from armory.gateway.context import RequestContext
 from armory.gateway.gateway import Gateway
 from armory.gateway.lists.groups import negotiated as groups_negotiated
@@ -32,6 +33,8 @@ _TRUE = Raw(b"true")
 _BEHIND = 256
 _TASKS = 256
 """Tasks that one stream may follow."""
+_AT_ONCE = 50
+"""Resources that are looked at in one turn of the event loop."""
 
 
 class Listening:
@@ -112,7 +115,7 @@ async def start_listening(
     wanted = members_or_none(params.get("notifications"))
     if wanted is None:
         raise RpcError(codes.INVALID_PARAMS, "params.notifications is not an object")
-    resources = _texts(wanted, "resourceSubscriptions")
+    resources = _texts(wanted, "resourceSubscriptions")[:MOST]
     named = _texts(wanted, "taskIds")[:_TASKS]
     tasks = [task for task in named if await gateway.tasks.located(context, task)]
     lists = frozenset(method for key, method in LISTENED.items() if wanted.get(key) == _TRUE)
@@ -123,15 +126,20 @@ async def start_listening(
     listening.stream.attach()
     gateway.changes.add(subscription)
     uris: list[str] = []
+    failed: list[str] = []
     try:
-        for uri in resources:
+        for number, uri in enumerate(resources, 1):
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
             try:
                 server, original = located(context, uri)
                 await gateway.changes.resources.add(subscription, server, original)
             except (RpcError, ArmoryError, Refused) as error:
-                _log.info("resource_subscription_not_honoured", error=str(error)[:200])
+                failed.append(str(error)[:200])
             else:
                 uris.append(uri)
+        if failed:
+            _log.info("resource_subscriptions_not_honoured", count=len(failed), first=failed[0])
     except BaseException:
         await listening.end()
         raise

@@ -9,12 +9,16 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 
-from armory.errors import ArmoryError
+from armory.errors import ArmoryError, InvalidRequest
 from armory.gateway.ports import Pool
 from armory.gateway.subscription import Subscription
 from armory.logger import Logger
 
 _log = Logger(__name__)
+MOST = 1_000
+"""Resources that one client may watch."""
+_URI_CHARS = 8_192
+"""The longest URI of one."""
 
 
 class ResourceWatches:
@@ -37,10 +41,15 @@ class ResourceWatches:
         """Let a client hear of updates of one resource; twice is once.
 
         Raises:
+            InvalidRequest: it watches too many, or this one's URI is too long.
             UpstreamUnavailable: the upstream cannot be told.
         """
         if (server, uri) in subscription.uris:
             return
+        if len(subscription.uris) >= MOST:
+            raise InvalidRequest(f"{MOST:,} resources are watched already; unsubscribe from some")
+        if len(uri) > _URI_CHARS:
+            raise InvalidRequest(f"a URI to watch has {len(uri):,} characters, of {_URI_CHARS:,}")
         subscription.uris.add((server, uri))
         try:
             await self._count(subscription, server, uri, +1)
@@ -74,16 +83,15 @@ class ResourceWatches:
         lock = self._locks.setdefault(key, asyncio.Lock())
         async with lock:
             counts = self._counts.setdefault(key, Counter())
-            before = frozenset(counts)
+            before = counts[uri]
             counts[uri] += step
             if counts[uri] <= 0:
                 del counts[uri]
-            after = frozenset(counts)
             try:
-                if after != before:
-                    await self._pool.set_subscriptions(server, owner, after)
+                if not before or uri not in counts:
+                    await self._pool.set_subscriptions(server, owner, frozenset(counts))
                 elif step > 0:
-                    await self._pool.set_subscriptions(server, owner, after, again=uri)
+                    await self._pool.set_subscriptions(server, owner, frozenset(counts), again=uri)
             except BaseException:
                 if step > 0:
                     counts[uri] -= step

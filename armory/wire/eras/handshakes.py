@@ -48,6 +48,15 @@ def discover_result(described: Mapping[str, Any]) -> Raw:
     return Raw(encode(result))
 
 
+CAPABILITIES_BYTES = 65_536
+"""What a client may declare. A session keeps it, as objects some twelve times as large."""
+
+
+def within_bounds(raw: Raw | None) -> bool:
+    """Whether declared capabilities are no larger than they may be."""
+    return raw is None or len(memoryview(raw)) <= CAPABILITIES_BYTES
+
+
 def capabilities_of(raw: Raw | None) -> dict[str, Any]:
     """Declared client capabilities; none where they are no object."""
     if raw is None:

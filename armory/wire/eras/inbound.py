@@ -15,6 +15,7 @@ from armory.protocol.headers import METHOD_HEADER, NAME_HEADER, VERSION_HEADER
 from armory.protocol.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
 from armory.protocol.rawjson import brief, text_of
 from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS
+from armory.wire.eras.handshakes import CAPABILITIES_BYTES, within_bounds
 from armory.wire.eras.mismatch import mismatch, repeated
 
 
@@ -69,7 +70,9 @@ def refusal(
         return _no(PROTOCOL_VERSION, meta, "a string")
     if version not in MODERN_VERSIONS:
         return version_refusal(version)
-    return None if _object(meta) else _no(CLIENT_CAPABILITIES, meta, "an object")
+    if _object(meta):
+        return None
+    return _no(CLIENT_CAPABILITIES, meta, f"an object of {CAPABILITIES_BYTES:,} bytes at most")
 
 
 def _clean(
@@ -91,7 +94,7 @@ def _clean(
 
 def _object(meta: Mapping[str, Raw]) -> bool:
     raw = meta.get(CLIENT_CAPABILITIES)
-    return raw is not None and bytes(memoryview(raw)[:1]) == b"{"
+    return raw is not None and within_bounds(raw) and bytes(memoryview(raw)[:1]) == b"{"
 
 
 def _no(key: str, meta: Mapping[str, Raw], expected: str) -> RpcError:

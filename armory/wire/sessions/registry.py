@@ -21,7 +21,12 @@ from armory.protocol.jsonrpc import Message
 from armory.protocol.methods import CANCELLED, GROUPS_CHANGED, ROOTS_CHANGED
 from armory.protocol.rawjson import text_of
 from armory.wire.caller import Caller
-from armory.wire.eras.handshakes import capabilities_of, negotiated
+from armory.wire.eras.handshakes import (
+    CAPABILITIES_BYTES,
+    capabilities_of,
+    negotiated,
+    within_bounds,
+)
 from armory.wire.messages import cancelled_id
 from armory.wire.sessions.session import Session
 from armory.wire.settings import SESSION_IDLE_S, SESSIONS
@@ -106,6 +111,13 @@ class Sessions:
         wanted = text_of(params, "protocolVersion")
         if wanted is None:
             raise Malformed(codes.INVALID_PARAMS, "params.protocolVersion is missing", message.key)
+        declared = params.get("capabilities")
+        if not within_bounds(declared):
+            raise Malformed(
+                codes.INVALID_PARAMS,
+                f"params.capabilities is too large; expected {CAPABILITIES_BYTES:,} bytes at most",
+                message.key,
+            )
         if len(self._sessions) >= self._capacity:
             await self.expire()
             if len(self._sessions) >= self._capacity:
@@ -125,7 +137,7 @@ class Sessions:
             caller.principal,
             caller.endpoint,
             negotiated(wanted),
-            capabilities_of(params.get("capabilities")),
+            capabilities_of(declared),
             general,
         )
         if served_to(session.capabilities, caller.endpoint, self._gateway.view.settings):

@@ -1,0 +1,136 @@
+"""What a client declares and asks to hear of, as much of it as fits into one request.
+
+Bounded: the capabilities that a session keeps, the resources that a client watches, what one such
+request takes of the event loop and writes to the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import aiohttp
+import pytest
+from structlog.testing import capture_logs
+
+from armory.domain.catalog import ServerLists
+from armory.domain.principal import Principal
+from armory.errors import InvalidRequest
+from armory.gateway.changes.resource_watches import MOST, ResourceWatches
+from armory.gateway.endpoint import ALL
+from armory.gateway.gateway import Gateway
+from armory.gateway.subscription import Subscription
+from armory.protocol import codes
+from armory.protocol.link import Call, Owner, Reply
+from armory.testing.clients.raw import modern_body, modern_headers
+from armory.testing.front import ScriptedPool, ScriptedUpstream, result, serving, tool
+from armory.wire.eras.handshakes import CAPABILITIES_BYTES
+from armory.wire.http.edge import HttpEdge
+
+pytestmark = pytest.mark.anyio
+
+
+async def answer(_call: Call, _owner: Owner) -> Reply:
+    return result({}, "legacy")
+
+
+class Served:
+    def __init__(self, url: str, edge: HttpEdge, gateway: Gateway, http: Any) -> None:
+        self.url, self.edge, self.gateway = url, edge, gateway
+        self.http: aiohttp.ClientSession = http
+
+    async def post(self, body: Any, **headers: str) -> tuple[int, bytes]:
+        """Status, and the first piece of the answer."""
+        accept = {"Accept": "application/json, text/event-stream"}
+        async with self.http.post(f"{self.url}/mcp", json=body, headers=accept | headers) as said:
+            return said.status, await said.content.readany()
+
+    async def asked(self, body: Any) -> tuple[int, bytes]:
+        return await self.post(body, **modern_headers(body))
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[Served]:
+    async with AsyncExitStack() as stack:
+        pool = ScriptedPool(
+            {"up": ScriptedUpstream(ServerLists(tools=[tool("t", "t")]), answer, "legacy")}
+        )
+        gateway = Gateway(pool)
+        gateway.publish(pool.catalog())
+        url, edge = await stack.enter_async_context(serving(gateway))
+        http = await stack.enter_async_context(aiohttp.ClientSession())
+        yield Served(url, edge, gateway, http)
+
+
+def capabilities(size: int) -> dict[str, Any]:
+    """Of so many bytes as JSON."""
+    around = len(json.dumps({"experimental": {"x": {"y": ""}}}))
+    return {"experimental": {"x": {"y": "z" * (size - around)}}}
+
+
+def hello(size: int) -> dict[str, Any]:
+    params = {
+        "protocolVersion": "2025-11-25",
+        "capabilities": capabilities(size),
+        "clientInfo": {"name": "t", "version": "0"},
+    }
+    return {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+
+
+async def test_capabilities_that_a_session_would_keep(served: Served) -> None:
+    assert (await served.post(hello(CAPABILITIES_BYTES)))[0] == 200
+    assert len(served.edge.sessions) == 1
+    _, said = await served.post(hello(CAPABILITIES_BYTES + 1))
+    error = json.loads(said)["error"]
+    assert error["code"] == codes.INVALID_PARAMS
+    assert "65,536 bytes at most" in error["message"]
+    assert len(served.edge.sessions) == 1
+
+
+async def test_capabilities_of_a_request(served: Served) -> None:
+    for size, status in ((CAPABILITIES_BYTES, 200), (CAPABILITIES_BYTES + 1, 400)):
+        body = modern_body(1, "tools/list", capabilities=capabilities(size))
+        found, said = await served.asked(body)
+        assert found == status
+    assert "65,536 bytes at most" in json.loads(said)["error"]["message"]
+
+
+async def test_resources_that_are_not_there_cost_one_line_and_no_pause(served: Served) -> None:
+    wanted = {"notifications": {"resourceSubscriptions": [f"x:{n}" for n in range(50_000)]}}
+    turns = 0
+
+    async def count() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    with capture_logs() as log:
+        counting = asyncio.ensure_future(count())
+        status, said = await served.asked(modern_body(1, "subscriptions/listen", wanted))
+        counting.cancel()
+    assert status == 200
+    assert b"notifications/subscriptions/acknowledged" in said
+    (line,) = (line for line in log if line["event"] == "resource_subscriptions_not_honoured")
+    assert line["count"] == MOST
+    assert turns > MOST // 100, "others had the loop meanwhile"
+
+
+async def test_resources_that_one_client_watches(served: Served) -> None:
+    pool = ScriptedPool({"up": ScriptedUpstream(ServerLists(), answer, "legacy")})
+    watches = ResourceWatches(pool)
+    client = Subscription(Principal("a"), ALL, lambda _method, _params: None)
+    for number in range(MOST):
+        await watches.add(client, "up", f"x:{number}")
+    await watches.add(client, "up", "x:0")  # once more is no more
+    with pytest.raises(InvalidRequest, match=r"1,000 resources are watched already"):
+        await watches.add(client, "up", "x:more")
+    await watches.remove(client, "up", "x:0")
+    with pytest.raises(InvalidRequest, match=r"9,000 characters, of 8,192"):
+        await watches.add(client, "up", "x" * 9_000)
+    await watches.add(client, "up", "x:more")
+    await watches.remove_all(client)
+    assert len(watches) == 0
