@@ -91,7 +91,8 @@ class Description:
         room = _MAX_INSTRUCTIONS - len(lines[0]) - len(_MORE) - 1
         longest = min(_MAX_LINE, max(_MIN_LINE, room // max(1, len(shown)) - 1))
         for key, lists in shown.items():
-            line = f"- {key}: {' '.join(lists.instructions.split()) or purpose(key, lists)}"
+            said = lists.instructions[: 4 * _MAX_LINE]  # white space apart, of no use beyond
+            line = f"- {key}: {' '.join(said.split()) or purpose(key, lists)}"
             line = line if len(line) <= longest else line[: longest - 3] + "..."
             room -= len(line) + 1
             if room < 0:

@@ -1,7 +1,7 @@
-"""What a client declares and asks to hear of, as much of it as fits into one request.
+"""What a client declares and asks to hear of, and what an upstream says of itself: much of it.
 
 Bounded: the capabilities that a session keeps, the resources that a client watches, what one such
-request takes of the event loop and writes to the log.
+request takes of the event loop and writes to the log, what is kept of an upstream and told clients.
 """
 
 from __future__ import annotations
@@ -10,10 +10,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
 import pytest
+from msgspec import Raw
 from structlog.testing import capture_logs
 
 from armory.domain.catalog import ServerLists
@@ -22,11 +24,17 @@ from armory.errors import InvalidRequest
 from armory.gateway.changes.resource_watches import MOST, ResourceWatches
 from armory.gateway.endpoint import ALL
 from armory.gateway.gateway import Gateway
+from armory.gateway.metatools.definitions import purpose
 from armory.gateway.subscription import Subscription
 from armory.protocol import codes
 from armory.protocol.link import Call, Owner, Reply
 from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.front import ScriptedPool, ScriptedUpstream, result, serving, tool
+from armory.upstreams.session.handshake import (
+    Incompatible,
+    identity_of_discovery,
+    identity_of_initialization,
+)
 from armory.wire.eras.handshakes import CAPABILITIES_BYTES
 from armory.wire.http.edge import HttpEdge
 
@@ -134,3 +142,25 @@ async def test_resources_that_one_client_watches(served: Served) -> None:
     await watches.add(client, "up", "x:more")
     await watches.remove_all(client)
     assert len(watches) == 0
+
+
+@pytest.mark.parametrize("read", [identity_of_initialization, identity_of_discovery])
+def test_what_an_upstream_says_of_itself(read: Any) -> None:
+    link: Any = SimpleNamespace(server="up")
+    about = {
+        "protocolVersion": "2025-11-25",
+        "supportedVersions": ["2026-07-28"],
+        "capabilities": {"tools": {}},
+        "instructions": "x" * 900_000,
+    }
+    assert read(link, Reply(result=Raw(json.dumps(about).encode()))).capabilities == {"tools": {}}
+    about["capabilities"] = {f"x{n}": {} for n in range(20_000)}
+    with pytest.raises(Incompatible, match=r"'up' says 1,\d+,\d+ bytes about itself"):
+        read(link, Reply(result=Raw(json.dumps(about).encode())))
+
+
+def test_one_phrase_of_a_server_is_looked_for_in_its_beginning() -> None:
+    lists = ServerLists(instructions="Keeps notes. " + " " * 5_000_000 + "Never seen.")
+    assert purpose("up", lists) == "Keeps notes"
+    hidden = ServerLists(instructions=" " * 5_000 + "Never seen.", tools=[tool("a", "a")])
+    assert purpose("up", hidden) == "a"

@@ -36,6 +36,8 @@ _FIND_TEXT = (
 )
 
 
+_LOOKED_AT = 1_000
+"""Characters of what a server says of itself in which one phrase is looked for."""
 NAMED_TOOLS = 4
 """As many tools of a server are named where it does not say what it is for."""
 
@@ -226,7 +228,7 @@ def purpose(key: str, lists: ServerLists) -> str:
         lists: with no tool that the reader may not see (`servers_shown`).
     """
     for text in (lists.info.get("description"), lists.instructions, lists.info.get("title")):
-        if isinstance(text, str) and text.strip():
+        if isinstance(text, str) and (text := text[:_LOOKED_AT]).strip():
             first = " ".join(text.split()).split(". ")[0].rstrip(".")
             return first if len(first) <= 120 else f"{first[:117]}..."
     names = [str(tool.get("name")) for tool in lists.tools[:NAMED_TOOLS] if tool.get("name")]

@@ -20,6 +20,9 @@ from armory.protocol.versions import LEGACY_VERSIONS, MODERN_VERSIONS
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.context import Identity
 
+_ABOUT_BYTES = 1 << 20
+"""What an upstream may say of itself: it is kept, and told every client."""
+
 
 class NotModern(Exception):
     """The upstream gave no sign of speaking a modern revision."""
@@ -73,7 +76,7 @@ def identity_of_discovery(session: BaseLink, reply: Reply) -> Identity:
         elif error.code in MODERN_ERRORS:
             raise session.unavailable(f"it refused the probe: {error.code} {error.message}")
         raise NotModern(f"{error.code} {error.message}")
-    result = object_of(reply.result)
+    result = _about(session, reply)
     offered = result.get("supportedVersions")
     versions = cast("list[Any]", offered) if isinstance(offered, list) else []
     known = [version for version in MODERN_VERSIONS if version in versions]
@@ -123,7 +126,7 @@ def identity_of_initialization(session: BaseLink, reply: Reply) -> Identity:
             upstream=session.server,
             refusal=error,
         )
-    result = object_of(reply.result)
+    result = _about(session, reply)
     version = result.get("protocolVersion")
     if version not in LEGACY_VERSIONS:
         raise Incompatible(
@@ -138,6 +141,22 @@ def identity_of_initialization(session: BaseLink, reply: Reply) -> Identity:
         _mapping(result.get("serverInfo")),
         _text(result.get("instructions")),
     )
+
+
+def _about(session: BaseLink, reply: Reply) -> dict[str, Any]:
+    """What the upstream says of itself.
+
+    Raises:
+        Incompatible: it says too much.
+    """
+    size = len(memoryview(reply.result)) if reply.result is not None else 0
+    if size > _ABOUT_BYTES:
+        raise Incompatible(
+            f"upstream {session.server!r} says {size:,} bytes about itself (capabilities, "
+            f"serverInfo, instructions); expected {_ABOUT_BYTES:,} at most",
+            upstream=session.server,
+        )
+    return object_of(reply.result)
 
 
 def _mapping(value: Any) -> Mapping[str, Any]:
