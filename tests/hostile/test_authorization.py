@@ -319,6 +319,20 @@ async def test_no_secret_is_in_a_url_a_log_or_an_error(world: World) -> None:
     assert [text for text in secret if text and text in shown] == []
 
 
+async def test_a_form_in_chunks_is_no_longer_than_one_whose_length_is_given(world: World) -> None:
+    async def chunks() -> AsyncGenerator[bytes]:
+        yield b"grant_type=authorization_code"
+        for _ in range(40):
+            yield b"&a=1" * 1_000
+
+    async with proxied(world) as url, App(url) as app:
+        for place in ("token", "revoke"):
+            form = {"Content-Type": "application/x-www-form-urlencoded"}
+            async with app.http.post(f"{url}/oauth/{place}", data=chunks(), headers=form) as said:
+                assert said.status == 413
+                assert "at most" in (await said.json())["error_description"]
+
+
 async def test_registering_is_bounded(world: World) -> None:
     async with proxied(world) as url, App(url) as app:
         for metadata in (

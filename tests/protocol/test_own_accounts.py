@@ -7,6 +7,7 @@ import json
 import os
 import re
 import sqlite3
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack
 from typing import Any
 
@@ -17,8 +18,15 @@ from armory.testing.clients.raw import LegacyClient
 from armory.testing.people import KEY, TOKENS, URLS, Browser, World
 
 pytestmark = pytest.mark.anyio
+FORM = "application/x-www-form-urlencoded"
 CALLS = int(os.environ.get("ARMORY_TEST_PEOPLE_CALLS", "120"))
 """Calls of two people together."""
+
+
+async def long_form() -> AsyncGenerator[bytes]:
+    """One in chunks, whose length nothing says before its end."""
+    for part in (b"action=leave", *[b"&a=1" * 1_000] * 20):
+        yield part
 
 
 async def test_a_person_is_asked_connects_and_goes_on(world: World) -> None:
@@ -245,6 +253,10 @@ async def test_other_sites_can_press_no_button_and_frame_no_page(world: World) -
             assert response.headers["Cache-Control"] == "no-store"
         async with browser.http.get(page, headers={"Host": "evil.example"}) as response:
             assert response.status == 403
+        for data, kind in ((long_form(), FORM), (b"{}", "application/json")):
+            headers = {"Origin": url, "Content-Type": kind}
+            async with browser.http.post(page, data=data, headers=headers) as response:
+                assert response.status == 413
         status, text = await browser.click("identify", credential="no-such-credential")
         assert status == 403
         assert "no-such-credential" not in text

@@ -166,8 +166,8 @@ class Connect:
             return said("Not found", "Nobody connects an account there.", 404)
         if not self._from_here(request):
             return said("Not from here", "Open the page itself, and use its buttons.", 403)
-        if (request.content_length or 0) > _FORM_BYTES:
-            return said("Too large", "The form is too large.", 413)
+        if not await _small_form(request):
+            return said("Too large", "That is no form, or it is too large.", 413)
         form = await request.post()
         action, person = form.get("action"), self._person(request)
         if action == "identify":
@@ -292,3 +292,10 @@ class Connect:
         if leave:
             response.del_cookie(_SESSION, path=self._path)
         return response
+
+
+async def _small_form(request: web.Request) -> bool:
+    """Whether it brings a form of a size that `post` may parse; one in chunks says it by its end."""
+    if request.content_type != "application/x-www-form-urlencoded":
+        return False
+    return (request.content_length or 0) <= _FORM_BYTES >= len(await request.read())

@@ -92,7 +92,8 @@ async def form_of(request: web.Request) -> dict[str, str]:
     """
     if request.content_type != "application/x-www-form-urlencoded":
         raise OAuthError("invalid_request", "send application/x-www-form-urlencoded")
-    if (request.content_length or 0) > BODY_BYTES:
+    # A body in chunks says its length only by its end, and `post` would parse all of it.
+    if (request.content_length or 0) > BODY_BYTES or len(await request.read()) > BODY_BYTES:
         raise OAuthError("invalid_request", f"the form has at most {BODY_BYTES} bytes", 413)
     form = await request.post()
     return each_once({name: str(form[name]) for name in form}, lambda name: len(form.getall(name)))
