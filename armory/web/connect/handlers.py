@@ -295,7 +295,7 @@ class Connect:
 
 
 async def _small_form(request: web.Request) -> bool:
-    """Whether it brings a form of a size that `post` may parse; one in chunks says it by its end."""
+    """Whether it brings a form that `post` may parse; one in chunks says its size by its end."""
     if request.content_type != "application/x-www-form-urlencoded":
         return False
     return (request.content_length or 0) <= _FORM_BYTES >= len(await request.read())
