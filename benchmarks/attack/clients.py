@@ -315,11 +315,69 @@ async def tasks(a: Attacker) -> None:
     await a.repeat(4, one)
 
 
+async def declared(a: Attacker) -> None:
+    """Handshakes that declare much, streams that ask to hear of much."""
+    capabilities = [
+        {"extensions": {f"x{n}": {} for n in range(count)}} for count in (3_000, 90_000)
+    ]
+    uris = [f"x:{number}" for number in range(100_000)]
+    chosen = itertools.cycle(capabilities)
+
+    async def one() -> None:
+        connection = await a.connection()
+        hello = {"protocolVersion": "2025-11-25", "clientInfo": {"name": "a", "version": "1"}}
+        message = {"jsonrpc": "2.0", "id": 1, "method": "initialize"}
+        await connection.post(
+            json.dumps({**message, "params": {**hello, "capabilities": next(chosen)}}).encode()
+        )
+        connection.writer.close()
+        wanted = {"notifications": {"resourceSubscriptions": uris}}
+        body, extra = a.modern("subscriptions/listen", wanted)
+        more = ["MCP-Protocol-Version: 2026-07-28", *extra.strip().split("\r\n")]
+        length = f"Content-Length: {len(body)}"
+        head = a.head("POST /mcp HTTP/1.1", length, "Content-Type: application/json", *more)
+        reader, writer = await a.socket(head + body)
+        await reader.readuntil(b"acknowledged")
+        writer.transport.abort()
+
+    await a.repeat(3, one)
+
+
+async def arguments(a: Attacker) -> None:
+    """Large calls at an upstream that does not answer."""
+    large = {"name": "calls__hang", "arguments": {"text": "x" * 2_000_000}}
+
+    async def one() -> None:
+        connection = await a.connection("modern")
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(connection.post(*a.modern("tools/call", large)), 5)
+        connection.writer.transport.abort()
+
+    await a.repeat(12, one)
+
+
+async def messages(a: Attacker) -> None:
+    """Large answers on event streams of HTTP+SSE that nobody reads."""
+
+    async def one() -> None:
+        reader, writer = await a.socket(a.head("GET /sse HTTP/1.1"), narrow=True)
+        a.open.append((reader, writer))
+        await reader.readuntil(b"session_id=")
+        session = (await reader.readuntil(b"\n"))[:-1].decode()
+        poster = await a.connection(path=f"/messages?session_id={session}")
+        for _ in range(20):
+            body, _ = a.modern("tools/call", {"name": "calls__large", "arguments": {}})
+            await poster.post(body)
+        poster.writer.close()
+
+    await a.repeat(3, one)
+
+
 ATTACKS: dict[str, Attack] = {
     made.__name__: made
     for made in (
         depth, queries, batches, silence, unread, sessions, streams, churn, answers, questions,
-        tokens, garbage, tasks,
+        tokens, garbage, tasks, declared, arguments, messages,
     )
 }  # fmt: skip
 
