@@ -75,6 +75,7 @@ class ServerLists:
         cache: per list method, the upstream's own (`ttlMs`, `cacheScope`); absent on legacy.
         dropped: the first of what was left out because it cannot be handled.
         dropped_count: how much was left out in all.
+        size_bytes: of the lists as they came; 0 where they did not come as JSON.
     """
 
     tools: Sequence[Definition] = ()
@@ -89,6 +90,7 @@ class ServerLists:
     groups: Sequence[OwnGroup] = ()
     dropped: Sequence[Dropped] = ()
     dropped_count: int = 0
+    size_bytes: int = field(default=0, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

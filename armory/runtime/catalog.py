@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
@@ -29,10 +29,10 @@ Examples = Callable[[ToolRecord], tuple[str, ...]]
 SETTLE_S = 0.02
 FIRST_INDEX_S = 20.0
 INDEX_S = 3.0
-LARGE = 250
-"""Tools and resources from which on a snapshot is built beside the event loop: some 6 ms."""
+LARGE, LARGE_BYTES = 250, 256 * 1024
+"""Entries, or bytes of them, from which on a snapshot is built beside the event loop: some 6 ms."""
 SHRUNK = 10_000
-"""Tools and resources; where a snapshot has so many fewer, their memory is given back."""
+"""Entries; where a snapshot has so many fewer, their memory is given back."""
 REPORTED = 20
 """Problems of one upstream's lists that are logged one by one."""
 _PROBLEM_CHARS = 300
@@ -186,7 +186,8 @@ class CatalogKeeper:
         again, self._again = self._again, False
         lists = dict(lists)
         work = partial(self._builder.build, lists, self._rules, self._catalog)
-        large = _size(lists) + _size(self._catalog.servers) > LARGE
+        both = [*lists.values(), *self._catalog.servers.values()]
+        large = _entries(both) > LARGE or sum(one.size_bytes for one in both) > LARGE_BYTES
         catalog, problems = await in_turn(work) if large else work()
         self._report(problems)
         if again and catalog is self._catalog:
@@ -195,7 +196,8 @@ class CatalogKeeper:
             return
         old = [*self._catalog.tools.values()] if large else []
         del work
-        shrunk = _size(self._catalog.servers) - _size(lists) >= SHRUNK
+        before, now = self._catalog.servers.values(), lists.values()
+        shrunk = _entries(before) - _entries(now) >= SHRUNK
         self._catalog = catalog
         catalog = await self._without_changed(catalog)
         await self._searchable(_searched(catalog))
@@ -320,5 +322,9 @@ def _searched(catalog: Catalog) -> list[ToolRecord]:
     return [*catalog.tools.values(), *catalog.skills.values()]
 
 
-def _size(lists: Mapping[str, ServerLists]) -> int:
-    return sum(len(server.tools) + len(server.resources) for server in lists.values())
+def _entries(every: Iterable[ServerLists]) -> int:
+    return sum(
+        len(kind)
+        for lists in every
+        for kind in (lists.tools, lists.prompts, lists.resources, lists.templates, lists.skills)
+    )

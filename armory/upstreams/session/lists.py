@@ -91,11 +91,13 @@ async def fetch_lists(
     cache: dict[str, tuple[int, str]] = {}
     omitted = Omissions()
     lists: dict[str, Entries] = {}
+    size = 0
     for method in MEMBER:
         if not _promised(link.capabilities, method):
             continue
         try:
-            lists[method], hint = await _fetch(link, method, max_entries, omitted)
+            lists[method], hint, took = await _fetch(link, method, max_entries, omitted)
+            size += took
         except UpstreamUnavailable as error:
             if method == TOOLS:
                 raise
@@ -125,6 +127,7 @@ async def fetch_lists(
         skills=skills,
         dropped=tuple(omitted.first),
         dropped_count=omitted.count,
+        size_bytes=size,
     )
 
 
@@ -137,8 +140,10 @@ def _promised(capabilities: Mapping[str, Any], method: str) -> bool:
 
 async def _fetch(
     link: BaseLink, method: str, max_entries: int, omitted: Omissions
-) -> tuple[Entries, tuple[int, str] | None]:
+) -> tuple[Entries, tuple[int, str] | None, int]:
+    """(entries, how long and for whom they may be kept, bytes of all pages)."""
     server = link.server
+    size = 0
     entries: Entries = []
     hints: list[tuple[int, str]] = []
     cursor: Raw | None = None
@@ -150,11 +155,12 @@ async def _fetch(
         if reply.error is not None:
             error = error_of(reply.error)
             if error.code == METHOD_NOT_FOUND and not entries:
-                return [], None
+                return [], None, size
             raise BadList(
                 f"upstream {server!r} refused {method}: {error.code} {error.message}",
                 upstream=server,
             )
+        size += len(memoryview(NULL if reply.result is None else reply.result))
         page = _members(server, method, reply.result)
         if len(memoryview(page.get(MEMBER[method], NULL))) > PIECE_BYTES:
             await asyncio.sleep(0)  # to see where a large list ends took long enough
@@ -170,7 +176,7 @@ async def _fetch(
             hints.append(hint)
         cursor = page.get("nextCursor")
         if cursor is None or bytes(cursor) in (b"null", b'""'):
-            return entries, _least(hints)
+            return entries, _least(hints), size
         if bytes(cursor) in seen:
             raise BadList(f"upstream {server!r}: {method} repeats a cursor", upstream=server)
         seen.add(bytes(cursor))
