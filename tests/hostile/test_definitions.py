@@ -29,7 +29,12 @@ from armory.retrieval.rankers.boosts import boost_of
 from armory.retrieval.ranking.tokens import definition_tokens
 from armory.testing.clients.raw import LegacyClient, messages, modern_body, modern_headers
 from armory.testing.processes import GatewayProcess
-from armory.upstreams.session.entries import MAX_LEVELS, MAX_NAMED
+from armory.upstreams.session.entries import (
+    MAX_ANNOTATED_BYTES,
+    MAX_BYTES,
+    MAX_LEVELS,
+    MAX_NAMED,
+)
 from armory.upstreams.session.lists import fetch_lists
 
 pytestmark = pytest.mark.anyio
@@ -174,6 +179,23 @@ async def test_what_is_left_out_is_counted_and_told_in_part() -> None:
     assert [tool["name"] for tool in lists.tools] == ["good"]
     assert (lists.dropped_count, len(lists.dropped)) == (500, MAX_NAMED)
     assert all(len(entry.entry) <= 80 and len(entry.reason) <= 200 for entry in lists.dropped)
+
+
+async def test_a_definition_may_be_so_large() -> None:
+    def described(name: str, size: int, schema: str = '{"type":"object"}') -> str:
+        return tool(name, schema)[:-1] + f',"description":"{"x" * size}"}}'
+
+    header = '{"type":"object","properties":{"a":{"type":"string","x-mcp-header":"A"}}}'
+    tools = (
+        described("large", MAX_BYTES), described("fits", MAX_BYTES - 500),
+        described("annotated", MAX_ANNOTATED_BYTES, header), described("both", 60_000, header),
+    )  # fmt: skip
+    lists = await fetched(Answers(f'{{"tools":[{",".join(tools)}]}}'.encode()))
+    assert [tool["name"] for tool in lists.tools] == ["fits", "both"]
+    assert [entry.entry for entry in lists.dropped] == ["large", "annotated"]
+    assert "524,288 are the most" in lists.dropped[0].reason
+    assert "x-mcp-header" in lists.dropped[1].reason
+    assert lists.size_bytes > 2 * MAX_BYTES
 
 
 async def test_an_upstream_that_says_too_much_of_itself_keeps_its_tools() -> None:

@@ -19,6 +19,7 @@ from armory.protocol.meta import ALWAYS_LOAD, UI, UI_RESOURCE
 from armory.protocol.versions import Era
 
 _encode = msgspec.json.encode
+_ANNOTATION = f'"{HEADER_KEY}"'.encode()
 Kind = Literal["prompts", "resources", "templates", "skills"]
 
 
@@ -55,7 +56,7 @@ def tool_bytes(record: ToolRecord, form: Form) -> bytes:
         changed["description"] = record.description
     if form.era == "legacy" and not _object_schema(definition.get("outputSchema")):
         changed.pop("outputSchema", None)
-    if not form.headers and "inputSchema" in definition:
+    if not form.headers and _ANNOTATION in _encode(definition.get("inputSchema")):
         changed["inputSchema"] = _without_headers(definition["inputSchema"])
     if form.load:
         changed["_meta"] = {**_members(changed.get("_meta")), ALWAYS_LOAD: True}

@@ -13,12 +13,18 @@ from typing import Any, cast
 from msgspec import Raw
 
 from armory.domain.catalog import Dropped
+from armory.protocol.headers import HEADER_KEY
 from armory.protocol.nesting import deeper_than
 from armory.protocol.rawjson import encode, members, value
 
 MAX_LEVELS = 64
 """Of a definition. The deepest of 27,595 published ones has 19; a thousand end the interpreter's
 stack, and clients take fewer still."""
+MAX_BYTES = 512 * 1024
+"""Of a definition: some 130,000 tokens. Whoever reads it, reads all of it in one go."""
+MAX_ANNOTATED_BYTES = 64 * 1024
+"""The same for one with `x-mcp-header`, which is written anew without them for most clients."""
+_ANNOTATION = f'"{HEADER_KEY}"'.encode()
 MAX_NAMED = 20
 _NAME_CHARS = 80
 _REASON_CHARS = 200
@@ -38,6 +44,9 @@ def opened(raw: Raw, key: str) -> Mapping[str, Any]:
     Raises:
         Unusable: it cannot be handled.
     """
+    size = len(memoryview(raw))
+    if size > MAX_BYTES:
+        raise Unusable(f"it has {size:,} bytes; {MAX_BYTES:,} are the most")
     if deeper_than(bytes(memoryview(raw)), MAX_LEVELS):
         raise Unusable(f"it is nested deeper than {MAX_LEVELS} levels")
     try:
@@ -49,6 +58,10 @@ def opened(raw: Raw, key: str) -> Mapping[str, Any]:
     name: object = entry.get(key)
     if not isinstance(name, str) or not name:
         raise Unusable(f"it has no usable {key!r}")
+    if size > MAX_ANNOTATED_BYTES and _ANNOTATION in encode(entry):
+        raise Unusable(
+            f"it has {HEADER_KEY} and {size:,} bytes; {MAX_ANNOTATED_BYTES:,} are the most then"
+        )
     return cast("dict[str, Any]", entry)
 
 
