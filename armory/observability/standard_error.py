@@ -94,10 +94,10 @@ class WrittenApart(io.TextIOBase):
         return True
 
     def write(self, text: str) -> int:
-        """Have it written. Once it has ended, it is the stream itself."""
+        """Have it written. Once it has ended, it is the stream itself, unless that is stuck."""
         with self._changed:
             if self._ended:
-                return self._stream.write(text)
+                return len(text) if self._thread.is_alive() else self._stream.write(text)
             if self._waiting + len(text) > WAITING:
                 self.dropped += text.count("\n")
             else:
@@ -108,7 +108,7 @@ class WrittenApart(io.TextIOBase):
 
     def flush(self) -> None:
         """Nothing: it is written as soon as can be."""
-        if self._ended:
+        if self._ended and not self._thread.is_alive():
             self._stream.flush()
 
     def end(self) -> None:

@@ -13,6 +13,7 @@ from typing import Any, TextIO, cast
 import pytest
 import structlog
 
+from armory.observability import standard_error
 from armory.observability.logging import configure_logging
 from armory.observability.settings import LogSettings
 from armory.observability.standard_error import WAITING, WrittenApart, apart, write_all
@@ -100,6 +101,19 @@ def test_once_ended_it_is_the_stream_itself() -> None:
     stream.end()
     print("late", file=stream, flush=True)
     assert below.getvalue() == "late\n"
+
+
+def test_once_ended_nobody_waits_for_a_reader_that_never_came(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(standard_error, "_END_S", 0.05)
+    reader, below = Reader(), io.BytesIO()
+    stream = WrittenApart(io.TextIOWrapper(below, "utf-8"), reader.take)
+    print("stuck", file=stream, flush=True)
+    stream.end()
+    print("late", file=stream, flush=True)
+    assert below.getvalue() == b""
+    reader.reads.set()
 
 
 def test_standard_error_comes_back(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
