@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, Any
 from armory.errors import ConfigError
 from armory.logger import Logger
 from armory.telemetry.settings import OtelSettings
-from armory.threads import unattended
 
 if TYPE_CHECKING:
     from armory.telemetry.measuring import Durations
@@ -111,6 +110,7 @@ async def opened_tracing(settings: OtelSettings, version: str) -> AsyncGenerator
 
     from armory.telemetry.sampling import Sampling
     from armory.telemetry.tracing import Tracing
+    from armory.threads import unattended
 
     resource = _resource(version)
     traces = _spans(resource, version) if spans else None

@@ -228,8 +228,10 @@ async def test_what_waits_for_a_stream_that_nobody_reads_counts() -> None:
     async with AsyncExitStack() as stack:
         listening = await listen(app, bind("127.0.0.1", 0), settings=limits)
         stack.push_async_callback(listening.close)
+        pipes: list[Any] = []  # whose connections end when nobody holds them
         for _ in range(2):
-            reader, writer = await asyncio.open_connection("127.0.0.1", listening.port, limit=4096)
+            pipes.append(await asyncio.open_connection("127.0.0.1", listening.port, limit=4096))
+            reader, writer = pipes[-1]
             stack.callback(writer.transport.abort)
             writer.write(b"GET / HTTP/1.1\r\nHost: a\r\n\r\n")
             await reader.readline()
