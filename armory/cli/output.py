@@ -84,8 +84,9 @@ def columns(*names: str, whole: Collection[str] = ()) -> Table:
 
 
 def print_json(value: Any) -> None:
-    """One JSON value on standard output."""
+    """One JSON value on standard output, at once: the command may go on for long."""
     sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    sys.stdout.flush()
 
 
 def say_error(message: str) -> None:
