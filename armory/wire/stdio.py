@@ -140,7 +140,7 @@ class _Written:
     """
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+        self._descriptor = os.dup(descriptor)  # its own: the number may be another file's by then
         self._lines: SimpleQueue[tuple[bytes, Future[None]] | None] = SimpleQueue()
         unattended(self._run, "standard output")
 
@@ -160,13 +160,14 @@ class _Written:
         self._lines.put(None)
 
     def _run(self) -> None:
-        while (found := self._lines.get()) is not None:
-            data, written = found
-            left = memoryview(data)
-            try:
-                while left:
-                    left = left[os.write(self._descriptor, left) :]
-            except OSError as error:
-                written.set_exception(error)
-            else:
-                written.set_result(None)
+        with open(self._descriptor, "wb", 0) as file:
+            while (found := self._lines.get()) is not None:
+                data, written = found
+                left = memoryview(data)
+                try:
+                    while left:
+                        left = left[os.write(file.fileno(), left) :]
+                except OSError as error:
+                    written.set_exception(error)
+                else:
+                    written.set_result(None)
