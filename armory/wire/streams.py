@@ -156,14 +156,20 @@ class EventStream:
             self._waiting_bytes += len(data)
             self._held()
             try:
-                await self.room()
+                await self._turn()
             finally:
                 self._waiting_bytes -= len(data)
         self.put(data)
         self._held()
 
     async def room(self) -> None:
-        """Wait for a reader that is behind; who waits first writes first."""
+        """Wait for a reader that is behind, as a writer does, but write nothing."""
+        if self._behind:
+            await self._turn()
+            self._tell_room()  # whoever writes is next: no further message need be read before
+
+    async def _turn(self) -> None:
+        """Wait until the reader is not behind; who waits first is let on first."""
         while self._behind:
             turn = asyncio.get_running_loop().create_future()
             self._writers.append(turn)

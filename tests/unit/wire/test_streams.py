@@ -123,6 +123,19 @@ async def test_a_writer_that_goes_in_its_turn_leaves_it_to_the_next() -> None:
     assert stream.held_bytes == 1
 
 
+async def test_who_waits_and_writes_nothing_takes_no_writers_turn() -> None:
+    stream = EventStream("k", keep_bytes=0)
+    reader = stream.attach()
+    await stream.write(bytes(16 << 20))
+    waiting = asyncio.ensure_future(stream.room())
+    await asyncio.sleep(0)
+    writing = asyncio.ensure_future(stream.write(b"1"))
+    await asyncio.sleep(0)
+    assert not (waiting.done() or writing.done())
+    await stream.next(reader, 1)  # the last that there is to read
+    await asyncio.wait_for(asyncio.gather(waiting, writing), 1)
+
+
 async def test_what_is_held_is_told_with_what_writers_hold() -> None:
     told: list[int] = []
     stream = EventStream("k", keep_bytes=0, backlog=1)
