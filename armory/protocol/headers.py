@@ -25,6 +25,8 @@ _SAFE = re.compile(r"[\x21-\x7e](?:[\x20-\x7e]*+(?<! ))?")
 _SENTINEL = "=?base64?"
 _END = "?="
 HEADER_KEY = "x-mcp-header"
+HEADER_KEY_JSON = f'"{HEADER_KEY}"'.encode()
+"""As it stands in an encoded schema: without it, there is no annotation to be looked for."""
 Declared = Mapping[str, tuple[tuple[str, ...], str]]
 """Header -> (path in the arguments, type)."""
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")

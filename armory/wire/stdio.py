@@ -16,6 +16,7 @@ from armory.domain.principal import ANONYMOUS, Principal
 from armory.gateway.endpoint import ALL, Endpoint
 from armory.gateway.gateway import Gateway
 from armory.logger import Logger
+from armory.observability.standard_error import write_all
 from armory.protocol import codes
 from armory.tasks import spawn, start
 from armory.threads import unattended
@@ -163,10 +164,8 @@ class _Written:
         with open(self._descriptor, "wb", 0) as file:
             while (found := self._lines.get()) is not None:
                 data, written = found
-                left = memoryview(data)
                 try:
-                    while left:
-                        left = left[os.write(file.fileno(), left) :]
+                    write_all(file, data)
                 except OSError as error:
                     written.set_exception(error)
                 else:

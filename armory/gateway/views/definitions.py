@@ -14,12 +14,11 @@ import msgspec
 from armory.domain.naming import expose_uri
 from armory.domain.skills import exposed_skill
 from armory.domain.tool import SEARCH_HINT, ListedRecord, ToolRecord
-from armory.protocol.headers import HEADER_KEY
+from armory.protocol.headers import HEADER_KEY, HEADER_KEY_JSON
 from armory.protocol.meta import ALWAYS_LOAD, UI, UI_RESOURCE
 from armory.protocol.versions import Era
 
 _encode = msgspec.json.encode
-_ANNOTATION = f'"{HEADER_KEY}"'.encode()
 Kind = Literal["prompts", "resources", "templates", "skills"]
 
 
@@ -56,7 +55,7 @@ def tool_bytes(record: ToolRecord, form: Form) -> bytes:
         changed["description"] = record.description
     if form.era == "legacy" and not _object_schema(definition.get("outputSchema")):
         changed.pop("outputSchema", None)
-    if not form.headers and _ANNOTATION in _encode(definition.get("inputSchema")):
+    if not form.headers and HEADER_KEY_JSON in _encode(definition.get("inputSchema")):
         changed["inputSchema"] = _without_headers(definition["inputSchema"])
     if form.load:
         changed["_meta"] = {**_members(changed.get("_meta")), ALWAYS_LOAD: True}

@@ -13,7 +13,7 @@ from typing import Any, cast
 from msgspec import Raw
 
 from armory.domain.catalog import Dropped
-from armory.protocol.headers import HEADER_KEY
+from armory.protocol.headers import HEADER_KEY, HEADER_KEY_JSON
 from armory.protocol.nesting import deeper_than
 from armory.protocol.rawjson import encode, members, value
 
@@ -24,7 +24,6 @@ MAX_BYTES = 512 * 1024
 """Of a definition: some 130,000 tokens. Whoever reads it, reads all of it in one go."""
 MAX_ANNOTATED_BYTES = 64 * 1024
 """The same for one with `x-mcp-header`, which is written anew without them for most clients."""
-_ANNOTATION = f'"{HEADER_KEY}"'.encode()
 MAX_NAMED = 20
 _NAME_CHARS = 80
 _REASON_CHARS = 200
@@ -58,7 +57,7 @@ def opened(raw: Raw, key: str) -> Mapping[str, Any]:
     name: object = entry.get(key)
     if not isinstance(name, str) or not name:
         raise Unusable(f"it has no usable {key!r}")
-    if size > MAX_ANNOTATED_BYTES and _ANNOTATION in encode(entry):
+    if size > MAX_ANNOTATED_BYTES and HEADER_KEY_JSON in encode(entry):
         raise Unusable(
             f"it has {HEADER_KEY} and {size:,} bytes; {MAX_ANNOTATED_BYTES:,} are the most then"
         )

@@ -19,7 +19,7 @@ from armory.domain.skills import skill_problem
 from armory.errors import UpstreamUnavailable
 from armory.logger import Logger
 from armory.protocol.codes import METHOD_NOT_FOUND
-from armory.protocol.headers import HEADER_KEY, annotation_problem
+from armory.protocol.headers import HEADER_KEY_JSON, annotation_problem
 from armory.protocol.jsonrpc import error_of
 from armory.protocol.link import Call
 from armory.protocol.methods import skills_settings
@@ -62,7 +62,6 @@ CAPABILITY = {TOOLS: "tools", PROMPTS: "prompts", RESOURCES: "resources", TEMPLA
 
 _T = TypeVar("_T")
 Entries = list[Mapping[str, Any]]
-_HEADER_KEY = f'"{HEADER_KEY}"'.encode()
 
 
 class BadList(UpstreamUnavailable):
@@ -271,7 +270,7 @@ def _previous(before: ServerLists | None, method: str) -> Entries:
 
 
 def _headers_valid(tool: Mapping[str, Any], omitted: Omissions) -> bool:
-    if _HEADER_KEY not in encode(tool.get("inputSchema")):
+    if HEADER_KEY_JSON not in encode(tool.get("inputSchema")):
         return True
     why = annotation_problem(tool.get("inputSchema"))
     if why is not None:

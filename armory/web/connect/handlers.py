@@ -298,4 +298,6 @@ async def _small_form(request: web.Request) -> bool:
     """Whether it brings a form that `post` may parse; one in chunks says its size by its end."""
     if request.content_type != "application/x-www-form-urlencoded":
         return False
-    return (request.content_length or 0) <= _FORM_BYTES >= len(await request.read())
+    if (request.content_length or 0) > _FORM_BYTES:
+        return False
+    return len(await request.read()) <= _FORM_BYTES

@@ -131,7 +131,8 @@ async def test_who_waits_and_writes_nothing_takes_no_writers_turn() -> None:
     await asyncio.sleep(0)
     writing = asyncio.ensure_future(stream.write(b"1"))
     await asyncio.sleep(0)
-    assert not (waiting.done() or writing.done())
+    assert not waiting.done()
+    assert not writing.done()
     await stream.next(reader, 1)  # the last that there is to read
     await asyncio.wait_for(asyncio.gather(waiting, writing), 1)
 
