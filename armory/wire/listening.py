@@ -33,6 +33,8 @@ _TRUE = Raw(b"true")
 _BEHIND = 256
 _TASKS = 256
 """Tasks that one stream may follow."""
+_LIST_BYTES = 512 * 1024
+"""Of a list longer than that nothing is read: each of its items becomes an object, in one go."""
 _AT_ONCE = 50
 """Resources that are looked at in one turn of the event loop."""
 
@@ -110,7 +112,8 @@ async def start_listening(
     """Subscribe to what a `subscriptions/listen` asks for; the acknowledgement is on its stream.
 
     Raises:
-        RpcError: `params.notifications` is no object, or a part of it has the wrong type.
+        RpcError: `params.notifications` is no object, or a part of it has the wrong type or more
+            than 512 KiB.
     """
     wanted = members_or_none(params.get("notifications"))
     if wanted is None:
@@ -149,6 +152,12 @@ async def start_listening(
 
 def _texts(wanted: Mapping[str, Raw], key: str) -> list[str]:
     raw = wanted.get(key)
+    size = 0 if raw is None else len(memoryview(raw))
+    if size > _LIST_BYTES:
+        raise RpcError(
+            codes.INVALID_PARAMS,
+            f"params.notifications.{key} has {size:,} bytes; expected at most {_LIST_BYTES:,}",
+        )
     given: Any = value(raw) if raw is not None else []
     if given is None:
         return []

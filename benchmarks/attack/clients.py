@@ -321,7 +321,7 @@ async def declared(a: Attacker) -> None:
         {"extensions": {f"x{n}": {} for n in range(count)}} for count in (3_000, 90_000)
     ]
     uris = [f"x:{number}" for number in range(100_000)]
-    chosen = itertools.cycle(capabilities)
+    chosen, counts = itertools.cycle(capabilities), itertools.cycle((40_000, 100_000))
 
     async def one() -> None:
         connection = await a.connection()
@@ -331,13 +331,13 @@ async def declared(a: Attacker) -> None:
             json.dumps({**message, "params": {**hello, "capabilities": next(chosen)}}).encode()
         )
         connection.writer.close()
-        wanted = {"notifications": {"resourceSubscriptions": uris}}
+        wanted = {"notifications": {"resourceSubscriptions": uris[: next(counts)]}}
         body, extra = a.modern("subscriptions/listen", wanted)
         more = ["MCP-Protocol-Version: 2026-07-28", *extra.strip().split("\r\n")]
         length = f"Content-Length: {len(body)}"
         head = a.head("POST /mcp HTTP/1.1", length, "Content-Type: application/json", *more)
         reader, writer = await a.socket(head + body)
-        await reader.readuntil(b"acknowledged")
+        await reader.readuntil(b'"jsonrpc"')
         writer.transport.abort()
 
     await a.repeat(3, one)

@@ -107,7 +107,7 @@ async def test_capabilities_of_a_request(served: Served) -> None:
 
 
 async def test_resources_that_are_not_there_cost_one_line_and_no_pause(served: Served) -> None:
-    wanted = {"notifications": {"resourceSubscriptions": [f"x:{n}" for n in range(50_000)]}}
+    wanted = {"notifications": {"resourceSubscriptions": [f"x:{n}" for n in range(20_000)]}}
     turns = 0
 
     async def count() -> None:
@@ -125,6 +125,17 @@ async def test_resources_that_are_not_there_cost_one_line_and_no_pause(served: S
     (line,) = (line for line in log if line["event"] == "resource_subscriptions_not_honoured")
     assert line["count"] == MOST
     assert turns > MOST // 100, "others had the loop meanwhile"
+
+
+@pytest.mark.parametrize("key", ["resourceSubscriptions", "taskIds"])
+async def test_a_list_too_long_to_read(served: Served, key: str) -> None:
+    wanted = {"notifications": {key: [f"x:{n}" for n in range(60_000)]}}
+    status, said = await served.asked(modern_body(1, "subscriptions/listen", wanted))
+    assert status == 400
+    error = json.loads(said)["error"]
+    assert error["code"] == codes.INVALID_PARAMS
+    assert f"params.notifications.{key} has " in error["message"]
+    assert error["message"].endswith("expected at most 524,288")
 
 
 async def test_resources_that_one_client_watches(served: Served) -> None:
