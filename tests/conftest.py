@@ -37,6 +37,26 @@ def anyio_backend() -> tuple[str, dict[str, bool]]:
     return "asyncio", {"use_uvloop": wanted == "uvloop"}
 
 
+_running: dict[str, None] = {}
+"""Tests that have begun and not ended, here or in a worker."""
+
+
+def pytest_runtest_logstart(nodeid: str) -> None:
+    """A test begins."""
+    _running[nodeid] = None
+
+
+def pytest_runtest_logfinish(nodeid: str) -> None:
+    """A test has ended."""
+    _running.pop(nodeid, None)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Where the run was cut short, name what it was waiting for."""
+    for nodeid in _running:
+        terminalreporter.write_line(f"NEVER ENDED {nodeid}", red=True)
+
+
 _MAY_SKIP = (
     "there is no qdrant on the PATH",
     "ARMORY_TEST_KUBECONFIG is not set",
