@@ -13,6 +13,10 @@ import structlog
 from armory.logger import before_first
 from tests.sockets import remember_makers
 
+# As `armory` does, before NumPy loads. A fork, which is how uvloop starts a process, while OpenBLAS
+# multiplies with threads of its own leaves its locks taken: the next product, or the next fork with
+# the interpreter's lock held, waits for ever.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 remember_makers()
 hypothesis.settings.register_profile("any machine", deadline=None)  # nothing here is timed
 hypothesis.settings.load_profile("any machine")
