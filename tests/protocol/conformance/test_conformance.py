@@ -39,8 +39,16 @@ class Gateway(Protocol):
     url: str
 
 
+LATE = {("input-required-result-multiple-input-requests", "sep-2322-multiple-inputs-incomplete")}
+"""Three questions travel together where they come within 30 ms of each other, which a machine that
+is very busy may miss once."""
 Run = Callable[[str, str], Outcome]
 Requirements = Callable[[str], dict[str, Any]]
+
+
+def failures(outcome: Outcome) -> set[tuple[str, str]]:
+    """Each check that failed, with its scenario."""
+    return {(scenario, check) for scenario, ids in outcome.failing.items() for check in ids}
 
 
 @pytest.mark.parametrize("revision", REVISIONS)
@@ -65,9 +73,11 @@ def test_nothing_is_lost_behind_the_gateway(
     direct = run_server_suite(one_way_url if era == "auto" else fixture_url, revision)
     through = run_server_suite(f"{gateway.url}/mcp/{era}", revision)
     expected = {(e["scenario"], e["check"]) for e in EXPECTED.get(f"{era}/{revision}", [])}
-    failed = {(scenario, check) for scenario, ids in through.failing.items() for check in ids}
-    known = {(scenario, check) for scenario, ids in direct.failing.items() for check in ids}
+    known = failures(direct)
+    failed = failures(through)
     lost = failed - known - expected
+    if lost and lost <= LATE:
+        lost &= failures(run_server_suite(f"{gateway.url}/mcp/{era}", revision))
     assert not lost, "\n".join(through.messages)
     assert expected <= failed, f"these pass now, take them out: {sorted(expected - failed)}"
     assert through.passed >= direct.passed - 3 - 3 * len(expected)
