@@ -9,6 +9,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import Raw
 
 from armory.errors import ArmoryError
@@ -25,11 +26,12 @@ from armory.protocol import meta as meta_keys
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Params, Refused
 from armory.protocol.methods import ACKNOWLEDGED, GROUPS_CHANGED, LISTENED
-from armory.protocol.rawjson import encode, members_or_none, pack, value
+from armory.protocol.rawjson import encode, members_or_none, pack
 from armory.wire.streams import EventStream
 
 _log = Logger(__name__)
 _TRUE = Raw(b"true")
+_strings = msgspec.json.Decoder(list[str] | None)
 _BEHIND = 256
 _TASKS = 256
 """Tasks that one stream may follow."""
@@ -158,9 +160,9 @@ def _texts(wanted: Mapping[str, Raw], key: str) -> list[str]:
             codes.INVALID_PARAMS,
             f"params.notifications.{key} has {size:,} bytes; expected at most {_LIST_BYTES:,}",
         )
-    given: Any = value(raw) if raw is not None else []
-    if given is None:
-        return []
-    if not isinstance(given, list) or not all(isinstance(item, str) for item in given):  # pyright: ignore
-        raise RpcError(codes.INVALID_PARAMS, f"params.notifications.{key} is not a list of strings")
-    return given  # pyright: ignore[reportUnknownVariableType]
+    try:
+        return [] if raw is None else _strings.decode(raw) or []
+    except (msgspec.DecodeError, RecursionError):
+        raise RpcError(
+            codes.INVALID_PARAMS, f"params.notifications.{key} is not a list of strings"
+        ) from None
