@@ -41,7 +41,7 @@ class ListenSettings:
     body_timeout_s: float = 60.0
     keepalive_timeout_s: float = 630.0
     write_timeout_s: float = 30.0
-    unread_bytes: int = 128 << 20
+    unread_bytes: int = 96 << 20
     arriving_bytes: int = 64 << 20
 
     @property

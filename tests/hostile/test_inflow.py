@@ -72,7 +72,7 @@ def test_who_holds_most_pays_with_what_is_oldest() -> None:
 
 def test_by_default_what_arrives_and_what_waits_leave_room_for_the_rest() -> None:
     """Beside a gateway of 190 MB, with 100,000 tools some 100 MB more, below 600 MB in all."""
-    assert INFLOW_BYTES + ListenSettings().unread_bytes <= 256 << 20
+    assert INFLOW_BYTES + ListenSettings().unread_bytes <= 224 << 20
     for most in (INFLOW_BYTES, ListenSettings().unread_bytes):
         assert most > 100_000_000, "one large answer"
 
