@@ -140,6 +140,18 @@ async def in_turn(work: Callable[..., _T], *arguments: Any) -> _T:
     return await asyncio.get_running_loop().run_in_executor(_IN_TURN, run)
 
 
+async def in_turn_if(
+    large: bool,
+    work: Callable[..., _T],
+    *arguments: Any,
+) -> _T:
+    """The same where it is `large`; what is not is done at once, which takes less than a thread."""
+    if not large:
+        return work(*arguments)
+    with TURNS.short():
+        return await in_turn(work, *arguments)
+
+
 _IN_TURN = ThreadPoolExecutor(1, "armory-catalog", step_back, (CATALOG_NICE,))
 
 

@@ -8,8 +8,8 @@ domain siblings.
 from __future__ import annotations
 
 import operator
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 from typing import Any
@@ -18,6 +18,8 @@ from armory.domain.groups import OwnGroup
 from armory.domain.tool import ListedRecord, ToolRecord
 
 Definition = Mapping[str, Any]
+LARGE, LARGE_BYTES = 250, 256 * 1024
+"""Entries, or bytes of them, that take some 6 ms to go through: more are not for the event loop."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +93,43 @@ class ServerLists:
     dropped: Sequence[Dropped] = ()
     dropped_count: int = 0
     size_bytes: int = field(default=0, compare=False)
+
+    @property
+    def entries(self) -> int:
+        """How many there are, in all lists but that of groups."""
+        return sum(map(len, self._sequences()))
+
+    def same(self, other: ServerLists) -> bool:
+        """Whether nothing differs. One entry after the other: whole lists at once would keep all
+        other threads waiting meanwhile.
+        """
+        pairs = zip(self._sequences(), other._sequences(), strict=True)
+        if not all(same_entries(mine, theirs) for mine, theirs in pairs):
+            return False
+        return replace(self, **_NO_ENTRIES) == replace(other, **_NO_ENTRIES)
+
+    def _sequences(self) -> tuple[Sequence[Definition], ...]:
+        return self.tools, self.prompts, self.resources, self.templates, self.skills
+
+
+_NO_ENTRIES: dict[str, Any] = {
+    "tools": (), "prompts": (), "resources": (), "templates": (), "skills": (),
+}  # fmt: skip
+
+
+def large(lists: Iterable[ServerLists]) -> bool:
+    """Whether it takes long to go through all of them."""
+    every = [*lists]
+    if sum(one.entries for one in every) > LARGE:
+        return True
+    return sum(one.size_bytes for one in every) > LARGE_BYTES
+
+
+def same_entries(one: Sequence[Definition], other: Sequence[Definition]) -> bool:
+    """Whether both hold the same in the same order; gives way to other threads meanwhile."""
+    if len(one) != len(other):
+        return False
+    return all(mine is theirs or mine == theirs for mine, theirs in zip(one, other, strict=True))
 
 
 @dataclass(frozen=True, slots=True)

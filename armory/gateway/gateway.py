@@ -196,8 +196,10 @@ class Gateway:
         if not (alike or self.principal_lists.has(request.session_id)):
             return served_from(request, self._view)
         views = self._principal_views
-        await views.prepare(request, self._view, current=current)
-        view = views.view(request.owner, request.endpoint, self._view, request.answers)
+        await views.prepare(request, current=current)
+        view = await views.had(request.owner, request.endpoint, self._view, request.answers)
+        if current:
+            await views.index()
         return served_from(request, view)
 
     def prepare(self, catalog: Catalog) -> None:
@@ -251,7 +253,7 @@ class Gateway:
                     await self._relist(server)
             except TimeoutError:
                 _log.warning("relist_too_slow", upstream=server)
-        view = self._principal_views.view(
+        view = await self._principal_views.had(
             context.owner, context.endpoint, self._view, context.answers
         )
         return served_from(context, view)
@@ -280,6 +282,7 @@ class Gateway:
     async def close(self) -> None:
         """Stop what runs beside requests."""
         self._announcements.close()
+        await self._principal_views.close()
         await self.principal_lists.close()
         await self.declared_lists.close()
         await self.changes.close()

@@ -8,19 +8,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Protocol
 
 from armory import tasks
-from armory.domain.catalog import EMPTY, Catalog, ServerLists, ToolRules
+from armory.domain.catalog import EMPTY, Catalog, ServerLists, ToolRules, large
 from armory.domain.catalog_builder import CatalogBuilder, build_catalog
 from armory.domain.tool import ToolRecord
 from armory.errors import ArmoryError
 from armory.logger import Logger
 from armory.security.pinning import Pinning
-from armory.threads import TURNS, in_turn, let_go
+from armory.threads import TURNS, in_turn, in_turn_if, let_go
 
 _log = Logger(__name__)
 Lists = Callable[[], Mapping[str, ServerLists]]
@@ -29,8 +29,6 @@ Examples = Callable[[ToolRecord], tuple[str, ...]]
 SETTLE_S = 0.02
 FIRST_INDEX_S = 20.0
 INDEX_S = 3.0
-LARGE, LARGE_BYTES = 250, 256 * 1024
-"""Entries, or bytes of them, from which on a snapshot is built beside the event loop: some 6 ms."""
 SHRUNK = 10_000
 """Entries; where a snapshot has so many fewer, their memory is given back."""
 REPORTED = 20
@@ -186,27 +184,26 @@ class CatalogKeeper:
         again, self._again = self._again, False
         lists = dict(lists)
         work = partial(self._builder.build, lists, self._rules, self._catalog)
-        both = [*lists.values(), *self._catalog.servers.values()]
-        large = _entries(both) > LARGE or sum(one.size_bytes for one in both) > LARGE_BYTES
-        catalog, problems = await in_turn(work) if large else work()
+        is_large = large((*lists.values(), *self._catalog.servers.values()))
+        catalog, problems = await in_turn_if(is_large, work)
         self._report(problems)
         if again and catalog is self._catalog:
             catalog = replace(catalog, version=catalog.version + 1)
         if catalog is self._catalog:
             return
-        old = [*self._catalog.tools.values()] if large else []
+        old = [*self._catalog.tools.values()] if is_large else []
         del work
         before, now = self._catalog.servers.values(), lists.values()
-        shrunk = _entries(before) - _entries(now) >= SHRUNK
+        shrunk = sum(one.entries for one in before) - sum(one.entries for one in now)
         self._catalog = catalog
         catalog = await self._without_changed(catalog)
         await self._searchable(_searched(catalog))
         if self._examples is not None:
             catalog = await in_turn(self._told, catalog, self._examples)
-        if large and self._prepare is not None:
+        if is_large and self._prepare is not None:
             await in_turn(self._prepare, catalog)
         publish(catalog)
-        if shrunk and self._give_back is not None:
+        if shrunk >= SHRUNK and self._give_back is not None:
             await tasks.stop(self._trimming)
             self._trimming = tasks.spawn(self._trim(self._give_back), "giving memory back")
         _log.info(
@@ -320,11 +317,3 @@ class CatalogKeeper:
 def _searched(catalog: Catalog) -> list[ToolRecord]:
     """What searches may find; which of it, each search says."""
     return [*catalog.tools.values(), *catalog.skills.values()]
-
-
-def _entries(every: Iterable[ServerLists]) -> int:
-    return sum(
-        len(kind)
-        for lists in every
-        for kind in (lists.tools, lists.prompts, lists.resources, lists.templates, lists.skills)
-    )

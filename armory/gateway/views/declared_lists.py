@@ -199,7 +199,7 @@ class DeclaredLists:
             bare = self._entry(server, 0)
             try:
                 if held.answers and not handshake and bare.beside is None:
-                    self._take(bare, await self._pool.fetch_lists_for(server, {}))
+                    await self._take(bare, await self._pool.fetch_lists_for(server, {}))
                     if server in self._plain:
                         return
                 lists = await self._pool.fetch_lists_for(
@@ -208,22 +208,22 @@ class DeclaredLists:
             except ArmoryError as error:
                 _log.info("declared_lists_not_fetched", upstream=server, error=error.message)
                 return
-            self._take(held, lists)
+            await self._take(held, lists)
 
-    def _take(self, held: DeclaredList, lists: ServerLists) -> None:
+    async def _take(self, held: DeclaredList, lists: ServerLists) -> None:
         shared = self._shared(held.server)
         if shared is None:
             return
         lists = replace(lists, groups=shared.groups)  # they are not looked at anew
-        differs = bool(changed_lists(shared, lists))
+        differs = bool(await changed_lists(shared, lists))
+        changed = await changed_lists(held.lists or shared, lists if differs else shared)
         if not (differs or held.answers or held.beside is not None):
             self._plain.add(held.server)
-        shown, known = held.lists or shared, held.beside is not None
+        known = held.beside is not None
         held.beside, held.lists = shared, lists if differs else None
         self._count += 1
         held.generation = self._count
         self._count_differing()
-        changed = changed_lists(shown, held.lists or shared)
         late, held.late = held.late, False
         if changed and (late or known):
             self._tell(held.server, held.answers, changed)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from armory import tasks
-from armory.domain.catalog import ServerLists
+from armory.domain.catalog import ServerLists, large, same_entries
 from armory.errors import ArmoryError
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import Pool
@@ -28,6 +28,7 @@ from armory.protocol.methods import (
     TOOLS_CHANGED,
     answers_of,
 )
+from armory.threads import in_turn_if
 
 _log = Logger(__name__)
 FETCH_S = 5.0
@@ -241,8 +242,10 @@ class PrincipalLists:
                 _log.warning("private_lists_not_fetched", upstream=held.server, error=error.message)
                 held.until = time.monotonic() + RETRY_S
                 return
+            before = held.lists
+            changed = await changed_lists(before or ServerLists(), lists)
             self._place(held)
-            self._take(held, lists)
+            self._take(held, lists, changed, first=before is None)
             if held.until:
                 ttls = [ttl for ttl, _ in lists.cache.values()]
                 held.until = time.monotonic() + max(FRESH_S, min(ttls, default=0) / 1_000)
@@ -258,15 +261,16 @@ class PrincipalLists:
             held.key = key
             self._held.setdefault((held.server, key, held.answers), held)
 
-    def _take(self, held: HeldLists, lists: ServerLists) -> None:
-        before, held.lists, held.failed = held.lists, lists, ""
+    def _take(
+        self, held: HeldLists, lists: ServerLists, changed: frozenset[str], *, first: bool
+    ) -> None:
+        held.lists, held.failed = lists, ""
         held.outdated = held.until == 0.0
-        changed = changed_lists(before or ServerLists(), lists)
         late, held.late = held.late, False
-        if before is None or changed:
+        if first or changed:
             self._count += 1
             held.generation = self._count
-        if changed and (before is not None or late):
+        if changed and (late or not first):
             self._tell(held.server, held.key, changed)
 
 
@@ -274,16 +278,22 @@ def _private(lists: ServerLists) -> bool:
     return any(scope == "private" for _, scope in lists.cache.values())
 
 
-def changed_lists(before: ServerLists, now: ServerLists) -> frozenset[str]:
-    """The list-changed methods that tell of what differs between two sets of lists."""
+async def changed_lists(before: ServerLists, now: ServerLists) -> frozenset[str]:
+    """The list-changed methods that tell of what differs between two sets of lists; many entries
+    are compared beside the event loop.
+    """
+    return await in_turn_if(large((before, now)), _changed, before, now)
+
+
+def _changed(before: ServerLists, now: ServerLists) -> frozenset[str]:
     pairs = (
-        (TOOLS_CHANGED, [*before.tools], [*now.tools]),
-        (PROMPTS_CHANGED, [*before.prompts], [*now.prompts]),
-        (
-            RESOURCES_CHANGED,
-            [*before.resources, *before.templates, *before.skills],
-            [*now.resources, *now.templates, *now.skills],
-        ),
-        (GROUPS_CHANGED, [*before.groups], [*now.groups]),
+        (TOOLS_CHANGED, before.tools, now.tools),
+        (PROMPTS_CHANGED, before.prompts, now.prompts),
+        (RESOURCES_CHANGED, before.resources, now.resources),
+        (RESOURCES_CHANGED, before.templates, now.templates),
+        (RESOURCES_CHANGED, before.skills, now.skills),
     )
-    return frozenset(method for method, old, new in pairs if old != new)
+    changed = {method for method, old, new in pairs if not same_entries(old, new)}
+    if [*before.groups] != [*now.groups]:
+        changed.add(GROUPS_CHANGED)
+    return frozenset(changed)

@@ -6,14 +6,16 @@ transport or retrieval. Bounded everywhere.
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from itertools import islice
+from typing import Any, TypeVar
 
 from cachetools import LRUCache
 
-from armory.domain.catalog import Catalog, ServerLists
+from armory.domain.catalog import Catalog, ServerLists, large
 from armory.domain.catalog_builder import build_catalog
 from armory.domain.query import VisibleSet
 from armory.domain.results import Match, Selection
@@ -27,6 +29,8 @@ from armory.gateway.views.view import View
 from armory.protocol.link import Owner
 from armory.protocol.methods import HANDSHAKE
 from armory.security.policy import VisibleCatalog
+from armory.tasks import spawn, stop
+from armory.threads import TURNS
 
 VIEWS = 64
 EXTRA = 5_000
@@ -124,12 +128,32 @@ class PlainPrivateTools:
         """As `PrivateTools.index_private`."""
 
 
+_Extra = Mapping[str, ToolRecord]
+"""Tools that only some callers have, by their names in the search index."""
+
+
 @dataclass(slots=True)
 class _Made:
-    """Views that were made from one view."""
+    """Views that were made, or are being made, from one view."""
 
     base: View
     views: LRUCache[_Parts, View] = field(default_factory=lambda: LRUCache[_Parts, View](VIEWS))
+    making: dict[_Parts, asyncio.Task[View]] = field(default_factory=dict[_Parts, Any])
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What one caller's view consists of.
+
+    Attributes:
+        lists: of the upstreams that offer it something else than everybody.
+        parts: which lists these are.
+        missing: why those of a server were not had.
+    """
+
+    lists: Mapping[str, ServerLists]
+    parts: _Parts
+    missing: Mapping[str, str]
 
 
 class PrincipalViews:
@@ -145,6 +169,7 @@ class PrincipalViews:
         self._declared = declared
         self._tools = tools
         self._made: _Made | None = None
+        self._one_at_a_time = asyncio.Lock()
         self._extra: OrderedDict[str, ToolRecord] = OrderedDict()
         self._indexed: frozenset[str] = frozenset()
 
@@ -152,16 +177,39 @@ class PrincipalViews:
         """Another view is served: let go of the one before and of what was made from it."""
         self._made = None
 
-    async def prepare(self, request: ClientRequest, base: View, *, current: bool) -> None:
-        """Have a caller's lists at hand and, where it will list them, their tools searchable."""
+    async def prepare(self, request: ClientRequest, *, current: bool) -> None:
+        """Have a caller's lists at hand; those that it will list as they are by now."""
         owner, endpoint, answers = request.owner, request.endpoint, request.answers
         declared = request.client.capabilities
         alone = answers & ~HANDSHAKE
         await self._lists.prepare(owner, endpoint, alone, declared, current=current)
         if current:
             await self._declared.prepare(answers, endpoint)
-        self.view(owner, endpoint, base, answers)
-        if current and self._extra.keys() - self._indexed:
+
+    async def had(self, owner: Owner, endpoint: Endpoint, base: View, answers: int) -> View:
+        """As `view`; long lists are gone through beside the event loop, one caller's at a time."""
+        wanted = self._wanted(owner, endpoint, base, answers)
+        if wanted is None:
+            return base
+        made = self._made_from(base)
+        view = made.views.get(wanted.parts)
+        if view is not None:
+            return view
+        if not large(wanted.lists.values()):
+            return self._keep(made, wanted, *self._make(wanted, base))
+        making = made.making.get(wanted.parts)
+        if making is None:
+            making = spawn(self._make_beside(made, wanted), "a caller's view")
+            made.making[wanted.parts] = making
+        return await asyncio.shield(making)  # others may wait for it, too
+
+    async def close(self) -> None:
+        """Make no more."""
+        await stop(*self._made.making.values() if self._made is not None else ())
+
+    async def index(self) -> None:
+        """Have what only some callers have found by searches; returns when it is, or soon."""
+        if self._extra.keys() - self._indexed:
             self._indexed = frozenset(self._extra)
             await self._tools.index_private(tuple(self._extra.values()))
 
@@ -174,6 +222,15 @@ class PrincipalViews:
             base: what everybody else is served from.
             answers: what of an upstream's questions its client answers; see `protocol.methods`.
         """
+        wanted = self._wanted(owner, endpoint, base, answers)
+        if wanted is None:
+            return base
+        made = self._made_from(base)
+        view = made.views.get(wanted.parts)
+        return view or self._keep(made, wanted, *self._make(wanted, base))
+
+    def _wanted(self, owner: Owner, endpoint: Endpoint, base: View, answers: int) -> _Wanted | None:
+        """None: the caller is served what everybody is."""
         lists: dict[str, ServerLists] = {}
         parts: list[tuple[str, str, int, str]] = []
         missing: dict[str, str] = {}
@@ -192,29 +249,41 @@ class PrincipalViews:
             if alike.server not in lists and alike.lists is not None:
                 parts.append((alike.server, alike.key, alike.generation, ""))
                 lists[alike.server] = alike.lists
-        if not parts:
-            return base
+        return _Wanted(lists, tuple(parts), missing) if parts else None
+
+    def _made_from(self, base: View) -> _Made:
         if self._made is None or self._made.base is not base:
             self._made = _Made(base)
-        views, key = self._made.views, tuple(parts)
-        view = views.get(key)
-        if view is None:
-            view = views[key] = self._make(lists, missing, base)
+        return self._made
+
+    async def _make_beside(self, made: _Made, wanted: _Wanted) -> View:
+        try:
+            async with self._one_at_a_time:
+                with TURNS.short():
+                    view, extra = await asyncio.to_thread(self._make, wanted, made.base)
+        finally:
+            del made.making[wanted.parts]
+        return self._keep(made, wanted, view, extra)
+
+    def _keep(self, made: _Made, wanted: _Wanted, view: View, extra: _Extra) -> View:
+        made.views[wanted.parts] = view
+        for alias, record in extra.items():
+            self._extra[alias] = record
+            self._extra.move_to_end(alias)
+        while len(self._extra) > EXTRA:
+            self._extra.popitem(last=False)
         return view
 
-    def _make(
-        self, lists: Mapping[str, ServerLists], missing: Mapping[str, str], base: View
-    ) -> View:
-        shared = base.catalog
+    def _make(self, wanted: _Wanted, base: View) -> tuple[View, _Extra]:
+        """The view, and of the tools that only some have as many as are searched; in any thread."""
+        shared, lists = base.catalog, wanted.lists
         own = self._tools.build_private(lists, shared)
         aliases: dict[str, str] = {}
         for name, record in own.tools.items():
             if shared.tools.get(name) != record:
-                aliases[name] = alias = f"{name}#{record.fingerprint[:16]}"
-                self._extra[alias] = replace(record, name=alias)
-                self._extra.move_to_end(alias)
-        while len(self._extra) > EXTRA:
-            self._extra.popitem(last=False)
+                aliases[name] = f"{name}#{record.fingerprint[:16]}"
+        searched = islice(aliases.items(), max(0, len(aliases) - EXTRA), None)
+        extra = {alias: replace(own.tools[name], name=alias) for name, alias in searched}
         place = {server: number for number, server in enumerate(shared.servers)}
         catalog = Catalog(
             shared.version,
@@ -225,7 +294,7 @@ class PrincipalViews:
             _merged(shared.templates, own.templates, place, lists.keys()),
             _merged(shared.skills, own.skills, place, lists.keys()),
         )
-        return PrincipalView(catalog, base, aliases, missing)
+        return PrincipalView(catalog, base, aliases, wanted.missing), extra
 
 
 def _merged(

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from dataclasses import replace
 from time import monotonic
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw
 
-from armory.domain.catalog import ServerLists
+from armory.domain.catalog import ServerLists, large
 from armory.domain.skills import skill_problem
 from armory.errors import UpstreamUnavailable
 from armory.logger import Logger
@@ -32,6 +31,7 @@ from armory.protocol.rawjson import (
     value,
 )
 from armory.tasks import give_way
+from armory.threads import in_turn_if
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.entries import MAX_LEVELS, Omissions, Unusable, fits, opened
 
@@ -41,8 +41,6 @@ MAX_PAGES = 2_000
 MAX_ENTRIES = 250_000
 _TURN_S = 0.001
 """What opening entries may take of the event loop at a time."""
-_COMPARED = 2_000
-"""So many tools are compared at a time: 0.3 ms."""
 
 TOOLS = "tools/list"
 PROMPTS = "prompts/list"
@@ -216,16 +214,10 @@ async def _collect(
 
 
 async def alike(lists: ServerLists, before: ServerLists | None) -> bool:
-    """Whether both are equal; with many tools the loop is left to others now and then."""
-    if before is None or len(lists.tools) != len(before.tools):
+    """Whether both are equal; many entries are compared beside the event loop."""
+    if before is None:
         return False
-    for at in range(0, len(lists.tools), _COMPARED):
-        if at:
-            await asyncio.sleep(0)
-        there = slice(at, at + _COMPARED)
-        if list(lists.tools[there]) != list(before.tools[there]):
-            return False
-    return replace(lists, tools=()) == replace(before, tools=())
+    return await in_turn_if(large((lists, before)), lists.same, before)
 
 
 async def _in_turns(entries: Sequence[_T]) -> AsyncGenerator[_T]:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import structlog
 
+from armory.domain import catalog as domain_catalog
 from armory.domain.catalog import Catalog, ServerLists, ToolRules
 from armory.domain.catalog_builder import CatalogBuilder
 from armory.domain.tool import ToolRecord, fingerprint
@@ -211,7 +212,7 @@ async def test_it_tells_how_many_tools_are_being_indexed() -> None:
 
 @pytest.mark.anyio
 async def test_a_large_snapshot_is_made_beside_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(catalog_module, "LARGE", 3)
+    monkeypatch.setattr(domain_catalog, "LARGE", 3)
     built: list[int] = []
     prepared: list[int] = []
 

@@ -291,11 +291,19 @@ async def test_no_turn_opens_much_of_a_large_list(
     assert max(sizes) < 100 * 1024
 
 
-async def test_large_lists_are_compared_a_part_in_each_turn() -> None:
-    one, other = ServerLists(tools=_many(20_000)), ServerLists(tools=_many(20_000))
-    assert await alike(one, other)
-    assert await rounds_of(alike(one, other)) >= 10
-    assert not await alike(one, replace(other, tools=[*other.tools[:-1], {"name": "other"}]))
-    assert not await alike(one, replace(other, tools=other.tools[:-1]))
+@pytest.mark.parametrize("kind", ["tools", "prompts", "resources", "templates", "skills"])
+async def test_large_lists_are_compared_beside_the_loop(kind: str) -> None:
+    many: list[dict[str, Any]] = _many(20_000)
+
+    def lists(*entries: dict[str, Any]) -> ServerLists:
+        named: dict[str, Any] = {kind: [dict(entry) for entry in entries]}
+        return ServerLists(**named)
+
+    one = lists(*many)
+    assert await alike(one, lists(*many))
+    assert await rounds_of(alike(one, lists(*many))) >= 10
+    assert not await alike(one, lists(*many[:-1], {"name": "other"}))
+    assert not await alike(one, lists(*many[:-1]))
+    other = lists(*many)
     assert not await alike(one, replace(other, instructions="more"))
     assert not await alike(one, None)
