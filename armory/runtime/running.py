@@ -26,11 +26,7 @@ from armory.gateway.tasks.register import TaskRegister
 from armory.observability.activity import Activity
 from armory.retrieval.retriever import Retriever
 from armory.retrieval.search.candidates import Experience
-from armory.runtime.blocks.accounts import (
-    accounts_needed,
-    make_accounts,
-    schemes,
-)
+from armory.runtime.blocks.accounts import accounts_needed, make_accounts, schemes
 from armory.runtime.blocks.chat import chat_of
 from armory.runtime.blocks.encryption import logs_people_in
 from armory.runtime.blocks.people import follow_logins, vault_of
@@ -44,11 +40,7 @@ from armory.runtime.limits import Limits
 from armory.runtime.memory.allocator import give_back
 from armory.runtime.reloading import Reloaded, difference
 from armory.runtime.retrieval import Progress, open_retriever, retriever_settings
-from armory.runtime.settings import (
-    activity_settings,
-    authenticator,
-    reloadable,
-)
+from armory.runtime.settings import activity_settings, authenticator, reloadable
 from armory.runtime.version import armory_version
 from armory.security.pinning import Pinning
 from armory.security.policy import Policy

@@ -124,10 +124,7 @@ class LinkPool:
         if link is not None and not link.closed:
             return link
         if self._closing:
-            raise UpstreamUnavailable(
-                f"upstream {self.spec.key!r} is being shut down or reconfigured",
-                upstream=self.spec.key,
-            )
+            raise self._ending()
         connecting = slot.connecting or self._begin(slot)
         try:
             return await asyncio.shield(connecting)
@@ -140,6 +137,12 @@ class LinkPool:
             raise
         finally:
             del connecting  # whose error holds this frame by its trace
+
+    def _ending(self) -> UpstreamUnavailable:
+        key = self.spec.key
+        return UpstreamUnavailable(
+            f"upstream {key!r} is being shut down or reconfigured", upstream=key
+        )
 
     def _begin(self, slot: LinkSlot) -> asyncio.Task[BaseLink]:
         task = self._tasks.start(self._connect(slot), f"connect {self.spec.key}")
@@ -241,10 +244,7 @@ class LinkPool:
         link = await self._linked(slot)
         if self._closing:
             await self._end(link)
-            raise UpstreamUnavailable(
-                f"upstream {self.spec.key!r} is being shut down or reconfigured",
-                upstream=self.spec.key,
-            )
+            raise self._ending()
         slot.link = link
         slot.last_used = self._clock.now()
         self._rekey(slot)
