@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import logging
 import os
+import sys
+import threading
 from collections.abc import Iterator
 
 import hypothesis
@@ -39,6 +42,21 @@ def anyio_backend() -> tuple[str, dict[str, bool]]:
     """What Armory runs on by default; ARMORY_TEST_EVENT_LOOP=asyncio: Python's own event loop."""
     wanted = os.environ.get("ARMORY_TEST_EVENT_LOOP", "uvloop")
     return "asyncio", {"use_uvloop": wanted == "uvloop"}
+
+
+class _Stacks(io.StringIO):
+    """What a worker prints goes nowhere, but for the stacks of a test that takes too long."""
+
+    def write(self, text: str) -> int:
+        if threading.current_thread().name.startswith("pytest_timeout") and sys.__stderr__:
+            sys.__stderr__.write(text)
+        return len(text)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Have those stacks seen."""
+    if os.environ.get("PYTEST_XDIST_WORKER"):
+        session.config.get_terminal_writer()._file = _Stacks()  # pyright: ignore[reportPrivateUsage]
 
 
 _running: dict[str, None] = {}
