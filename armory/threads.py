@@ -136,8 +136,18 @@ async def in_turn(work: Callable[..., _T], *arguments: Any) -> _T:
     Each thread that computes may have the interpreter before the event loop has it again.
     """
     _ENDING.start()
+    return await _run(_IN_TURN, work, *arguments)
+
+
+async def for_callers(work: Callable[..., _T], *arguments: Any) -> _T:
+    """The same for what a caller waits for, which is not behind what is made of catalogs."""
+    with TURNS.short():
+        return await _run(_FOR_CALLERS, work, *arguments)
+
+
+async def _run(pool: ThreadPoolExecutor, work: Callable[..., _T], *arguments: Any) -> _T:
     run = partial(copy_context().run, work, *arguments)
-    return await asyncio.get_running_loop().run_in_executor(_IN_TURN, run)
+    return await asyncio.get_running_loop().run_in_executor(pool, run)
 
 
 async def in_turn_if(
@@ -145,7 +155,7 @@ async def in_turn_if(
     work: Callable[..., _T],
     *arguments: Any,
 ) -> _T:
-    """The same where it is `large`; what is not is done at once, which takes less than a thread."""
+    """As `in_turn` where it is `large`; what is not is done at once."""
     if not large:
         return work(*arguments)
     with TURNS.short():
@@ -153,6 +163,7 @@ async def in_turn_if(
 
 
 _IN_TURN = ThreadPoolExecutor(1, "armory-catalog", step_back, (CATALOG_NICE,))
+_FOR_CALLERS = ThreadPoolExecutor(1, "armory-callers", step_back)
 
 
 def unattended(work: Callable[[], _T], name: str) -> Future[_T]:

@@ -97,18 +97,19 @@ class ServerLists:
     @property
     def entries(self) -> int:
         """How many there are, in all lists but that of groups."""
-        return sum(map(len, self._sequences()))
+        return sum(map(len, self.sequences()))
 
     def same(self, other: ServerLists) -> bool:
         """Whether nothing differs. One entry after the other: whole lists at once would keep all
         other threads waiting meanwhile.
         """
-        pairs = zip(self._sequences(), other._sequences(), strict=True)
+        pairs = zip(self.sequences(), other.sequences(), strict=True)
         if not all(same_entries(mine, theirs) for mine, theirs in pairs):
             return False
         return replace(self, **_NO_ENTRIES) == replace(other, **_NO_ENTRIES)
 
-    def _sequences(self) -> tuple[Sequence[Definition], ...]:
+    def sequences(self) -> tuple[Sequence[Definition], ...]:
+        """The lists by themselves."""
         return self.tools, self.prompts, self.resources, self.templates, self.skills
 
 

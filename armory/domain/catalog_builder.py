@@ -7,8 +7,8 @@ anything but its domain siblings.
 from __future__ import annotations
 
 import marshal
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from armory.domain.catalog import EMPTY, Catalog, Definition, ServerLists, ToolRules
@@ -56,11 +56,13 @@ class CatalogBuilder:
         reported; it never costs its neighbours. Equal content gives back `previous` itself.
         """
         parts: dict[str, ServerPart] = {}
+        known = {} if self._parts else _by_server(previous, servers)
         for server, lists in servers.items():
             rule = (rules or {}).get(server, ToolRules())
             part = self._parts.get(server)
             if part is None or part.lists is not lists or part.rule != rule:
-                part = _part(server, lists, rule, () if part is None else part.tools)
+                before = known.get(server, ()) if part is None else part.tools
+                part = _part(server, lists, rule, before)
             parts[server] = part
         self._parts = parts
         made = parts.values()
@@ -111,6 +113,43 @@ def _part(
     )
     skills = list(_skills_of(server, lists, rule, problems))
     return ServerPart(lists, rule, tools, prompts, resources, templates, skills, problems)
+
+
+def _by_server(catalog: Catalog, servers: Collection[str]) -> Mapping[str, Sequence[ToolRecord]]:
+    found: dict[str, list[ToolRecord]] = {server: [] for server in servers}
+    for tool in catalog.tools.values():
+        if tool.server in found:
+            found[tool.server].append(tool)
+    return found
+
+
+def taken_over(lists: ServerLists, other: ServerLists) -> tuple[ServerLists, int]:
+    """The same lists with the very entries of `other` where it has the same, so that both hold
+    them once; `other` itself where nothing differs. With it the number of those it has not.
+    """
+    taken: dict[str, Any] = {}
+    own = anew = 0
+    for kind, key in _KEYS.items():
+        theirs: Sequence[Definition] = getattr(other, kind)
+        known = {entry.get(key): entry for entry in theirs}
+        entries: list[Definition] = []
+        for entry in getattr(lists, kind):
+            there = known.get(entry.get(key))
+            if there is None or not _alike(there, entry):
+                own += 1
+                there = entry
+            anew += there is not entry
+            entries.append(there)
+        taken[kind] = entries
+    found = replace(lists, **taken) if anew else lists
+    return (other, 0) if not own and found.same(other) else (found, own)
+
+
+_KEYS = {
+    "tools": "name", "prompts": "name", "resources": "uri", "templates": "uriTemplate",
+    "skills": "uri",
+}  # fmt: skip
+"""The member that names an entry, by kind."""
 
 
 def _faces(servers: Mapping[str, ServerLists]) -> list[object]:

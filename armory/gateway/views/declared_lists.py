@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from armory import tasks
-from armory.domain.catalog import ServerLists
+from armory.domain.catalog import ServerLists, large
+from armory.domain.catalog_builder import taken_over
 from armory.errors import ArmoryError
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import Pool
@@ -22,6 +23,7 @@ from armory.gateway.views.principal_lists import changed_lists
 from armory.gateway.views.view import View
 from armory.logger import Logger
 from armory.protocol.methods import EVERYTHING, HANDSHAKE, SHOWN_ALL, declaration
+from armory.threads import for_callers
 
 _log = Logger(__name__)
 FETCH_S = 5.0
@@ -215,8 +217,11 @@ class DeclaredLists:
         if shared is None:
             return
         lists = replace(lists, groups=shared.groups)  # they are not looked at anew
-        differs = bool(await changed_lists(shared, lists))
-        changed = await changed_lists(held.lists or shared, lists if differs else shared)
+        if large((lists, shared)):
+            looked = await for_callers(_looked_at, lists, shared, held.lists)
+        else:
+            looked = _looked_at(lists, shared, held.lists)
+        lists, differs, changed = looked
         if not (differs or held.answers or held.beside is not None):
             self._plain.add(held.server)
         known = held.beside is not None
@@ -232,3 +237,14 @@ class DeclaredLists:
         held = self._held.values()
         kinds = {entry.answers for entry in held if entry.lists is not None}
         self._differing = kinds | {kind | HANDSHAKE for kind in kinds}
+
+
+def _looked_at(
+    lists: ServerLists, shared: ServerLists, before: ServerLists | None
+) -> tuple[ServerLists, bool, frozenset[str]]:
+    """The lists, with everybody's entries where they are the same; whether anything differs from
+    everybody's; what differs from before.
+    """
+    lists, _ = taken_over(lists, shared)
+    differs = bool(changed_lists(shared, lists))
+    return lists, differs, changed_lists(before or shared, lists if differs else shared)

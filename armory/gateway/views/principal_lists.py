@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 from armory import tasks
 from armory.domain.catalog import ServerLists, large, same_entries
+from armory.domain.catalog_builder import taken_over
 from armory.errors import ArmoryError
 from armory.gateway.endpoint import Endpoint
 from armory.gateway.ports import Pool
@@ -28,7 +30,7 @@ from armory.protocol.methods import (
     TOOLS_CHANGED,
     answers_of,
 )
-from armory.threads import in_turn_if
+from armory.threads import for_callers, let_go
 
 _log = Logger(__name__)
 FETCH_S = 5.0
@@ -39,6 +41,8 @@ RETRY_S = 5.0
 SETTLE_S = 0.05
 """Several announcements tend to come together."""
 ENTRIES = 1_000
+OWN_BYTES = 32 << 20
+"""Of all lists that are not everybody's, as they came; as objects they are some four times that."""
 
 Tell = Callable[[str, str, frozenset[str]], None]
 
@@ -55,6 +59,7 @@ class HeldLists:
         capabilities: what that client declared; None: what `owner` did.
         lists: None until they were had.
         until: from when on they are to be fetched again; 0: now.
+        own_bytes: of what everybody has not, likewise.
         generation: another one for other lists.
         failed: why they could not be had when they were last asked for; "": they could.
         late: whether somebody was shown nothing in their place.
@@ -69,6 +74,7 @@ class HeldLists:
     capabilities: Mapping[str, Any] | None = None
     lists: ServerLists | None = None
     until: float = 0.0
+    own_bytes: int = 0
     generation: int = 0
     failed: str = ""
     late: bool = False
@@ -93,6 +99,8 @@ class PrincipalLists:
         self.servers: frozenset[str] = frozenset()
         self._own: dict[str, set[str]] = {}
         self._held: OrderedDict[tuple[str, str, int], HeldLists] = OrderedDict()
+        self._shared: Mapping[str, ServerLists] = {}
+        self._latest: dict[str, ServerLists] = {}
         self._count = 0
 
     def __len__(self) -> int:
@@ -101,7 +109,7 @@ class PrincipalLists:
     def view_swapped(self, view: View) -> None:
         """Find out whose lists are private in a new snapshot."""
         modes = view.settings.personal
-        servers = view.catalog.servers
+        self._shared = servers = view.catalog.servers
         self.servers = frozenset(
             server
             for server, mode in modes.items()
@@ -110,6 +118,8 @@ class PrincipalLists:
         for held in tuple(self._held.values()):
             if held.server not in self._of(held.owner) or held.server not in servers:
                 self._drop(held)
+        remaining = {held.server for held in self._held.values()}
+        self._latest = {key: lists for key, lists in self._latest.items() if key in remaining}
 
     # -- requests ----------------------------------------------------------------------------
 
@@ -226,6 +236,11 @@ class PrincipalLists:
         del self._held[held.server, held.key, held.answers]
         if held.task is not None:
             held.task.cancel()
+        lists, held.lists = held.lists, None
+        if lists is not None and held.own_bytes:
+            entries = list(chain(*lists.sequences()))
+            del lists
+            let_go(entries)
 
     def _refresh(self, held: HeldLists) -> asyncio.Task[None]:
         if held.task is None or held.task.done():
@@ -243,7 +258,12 @@ class PrincipalLists:
                 held.until = time.monotonic() + RETRY_S
                 return
             before = held.lists
-            changed = await changed_lists(before or ServerLists(), lists)
+            shared, latest = self._shared.get(held.server), self._latest.get(held.server)
+            if large((lists,)):
+                looked = await for_callers(_looked_at, lists, before, shared, latest)
+            else:
+                looked = _looked_at(lists, before, shared, latest)
+            lists, held.own_bytes, changed = looked
             self._place(held)
             self._take(held, lists, changed, first=before is None)
             if held.until:
@@ -272,20 +292,47 @@ class PrincipalLists:
             held.generation = self._count
         if changed and (late or not first):
             self._tell(held.server, held.key, changed)
+        self._latest[held.server] = lists
+        self._bound(held)
+
+    def _bound(self, taken: HeldLists) -> None:
+        """Let go of what was not used for longest; lists that several have count once."""
+        sizes = Counter({id(held.lists): held.own_bytes for held in self._held.values()})
+        holders = Counter(id(held.lists) for held in self._held.values())
+        total = sizes.total()
+        for held in tuple(self._held.values()):
+            if total <= OWN_BYTES:
+                return
+            if held is not taken and held.own_bytes:
+                holders[id(held.lists)] -= 1
+                total -= 0 if holders[id(held.lists)] else held.own_bytes
+                self._drop(held)
 
 
 def _private(lists: ServerLists) -> bool:
     return any(scope == "private" for _, scope in lists.cache.values())
 
 
-async def changed_lists(before: ServerLists, now: ServerLists) -> frozenset[str]:
-    """The list-changed methods that tell of what differs between two sets of lists; many entries
-    are compared beside the event loop.
+def _looked_at(
+    lists: ServerLists,
+    before: ServerLists | None,
+    shared: ServerLists | None,
+    latest: ServerLists | None,
+) -> tuple[ServerLists, int, frozenset[str]]:
+    """The lists, with the entries of others where they are the same; how many of their bytes not
+    everybody has; what differs from before.
     """
-    return await in_turn_if(large((before, now)), _changed, before, now)
+    own = lists.entries
+    if latest is not None:
+        lists, _ = taken_over(lists, latest)
+    if shared is not None:
+        lists, own = taken_over(lists, shared)
+    own_bytes = lists.size_bytes * own // max(1, lists.entries)
+    return lists, own_bytes, changed_lists(before or ServerLists(), lists)
 
 
-def _changed(before: ServerLists, now: ServerLists) -> frozenset[str]:
+def changed_lists(before: ServerLists, now: ServerLists) -> frozenset[str]:
+    """The list-changed methods that tell of what differs between two sets of lists."""
     pairs = (
         (TOOLS_CHANGED, before.tools, now.tools),
         (PROMPTS_CHANGED, before.prompts, now.prompts),

@@ -30,9 +30,12 @@ from armory.protocol.link import Owner
 from armory.protocol.methods import HANDSHAKE
 from armory.security.policy import VisibleCatalog
 from armory.tasks import spawn, stop
-from armory.threads import TURNS
+from armory.threads import for_callers, let_go
 
 VIEWS = 64
+VIEW_TOOLS, OWN_TOOLS = 4_000, 2_000
+"""One with so many more tools, whose tables are its own, takes the room of one more; so does one
+with so many more that only it has."""
 EXTRA = 5_000
 _JOINED_BYTES = 16 << 20
 R = TypeVar("R", ToolRecord, ListedRecord)
@@ -48,6 +51,9 @@ class PrincipalView(View):
         aliases: exposed name -> name in the search index, for tools that only some callers have,
             or have with another definition.
         missing: why the lists of servers were not had, "" for not yet; nothing of them is shown.
+
+    Attributes:
+        aliases: as given.
     """
 
     def __init__(
@@ -61,9 +67,14 @@ class PrincipalView(View):
         super().__init__(catalog, policy, base.settings, base, joined_bytes=_JOINED_BYTES)
         self._base = base
         self._missing = missing or {}
-        self._aliases = aliases
+        self.aliases = aliases
         self._names = {alias: name for name, alias in aliases.items()}
         self._searchable = LRUCache[str, VisibleSet](64)
+
+    def end(self) -> None:
+        """It is kept no longer: what only it holds ends beside the event loop."""
+        tools = self.catalog.tools
+        let_go([tools[name] for name in self.aliases])
 
     def lacks(self, request: ClientRequest) -> str | None:
         """As `View.lacks`; names the servers of which everybody may know."""
@@ -87,7 +98,7 @@ class PrincipalView(View):
         tools = self._searchable.get(key) if kept else None
         if tools is None:
             seen = super().searchable(visible, kept=kept).names
-            names = frozenset(self._aliases.get(name, name) for name in seen)
+            names = frozenset(self.aliases.get(name, name) for name in seen)
             tools = VisibleSet(names, f"{key}/own")
             if kept:
                 self._searchable[key] = tools
@@ -96,7 +107,7 @@ class PrincipalView(View):
     def common(self, visible: VisibleCatalog) -> VisibleSet:
         """As `View.common`."""
         seen = super().searchable(visible).names
-        names = (name for name in seen if name not in self._aliases)
+        names = (name for name in seen if name not in self.aliases)
         return VisibleSet(frozenset(names), f"{visible.tools.key}/common")
 
     def named(self, selection: Selection) -> Selection:
@@ -132,13 +143,31 @@ _Extra = Mapping[str, ToolRecord]
 """Tools that only some callers have, by their names in the search index."""
 
 
+def room_of(tools: int, own: int) -> int:
+    """How much of `VIEWS` a view of so many tools takes, of which so many are its own."""
+    return min(VIEWS, 1 + tools // VIEW_TOOLS + own // OWN_TOOLS)
+
+
+class _Views(LRUCache[_Parts, PrincipalView]):
+    """Views by what they consist of; those that were not used for longest make room."""
+
+    def __init__(self) -> None:
+        super().__init__(VIEWS, lambda one: room_of(len(one.catalog.tools), len(one.aliases)))
+
+    def popitem(self) -> tuple[_Parts, PrincipalView]:
+        """As `LRUCache.popitem`; what only that one holds ends beside the event loop."""
+        parts, view = super().popitem()
+        view.end()
+        return parts, view
+
+
 @dataclass(slots=True)
 class _Made:
     """Views that were made, or are being made, from one view."""
 
     base: View
-    views: LRUCache[_Parts, View] = field(default_factory=lambda: LRUCache[_Parts, View](VIEWS))
-    making: dict[_Parts, asyncio.Task[View]] = field(default_factory=dict[_Parts, Any])
+    views: _Views = field(default_factory=_Views)
+    making: dict[_Parts, asyncio.Task[PrincipalView]] = field(default_factory=dict[_Parts, Any])
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,13 +198,14 @@ class PrincipalViews:
         self._declared = declared
         self._tools = tools
         self._made: _Made | None = None
-        self._one_at_a_time = asyncio.Lock()
         self._extra: OrderedDict[str, ToolRecord] = OrderedDict()
         self._indexed: frozenset[str] = frozenset()
 
     def view_swapped(self) -> None:
         """Another view is served: let go of the one before and of what was made from it."""
-        self._made = None
+        made, self._made = self._made, None
+        for view in made.views.values() if made is not None else ():
+            view.end()
 
     async def prepare(self, request: ClientRequest, *, current: bool) -> None:
         """Have a caller's lists at hand; those that it will list as they are by now."""
@@ -238,6 +268,8 @@ class PrincipalViews:
             shared = base.catalog.servers.get(held.server)
             if shared is None:
                 continue
+            if held.lists is shared:
+                continue
             why = held.failed if held.lists is None else ""
             parts.append((held.server, held.key, held.generation, why))
             if held.lists is None:
@@ -256,16 +288,16 @@ class PrincipalViews:
             self._made = _Made(base)
         return self._made
 
-    async def _make_beside(self, made: _Made, wanted: _Wanted) -> View:
+    async def _make_beside(self, made: _Made, wanted: _Wanted) -> PrincipalView:
         try:
-            async with self._one_at_a_time:
-                with TURNS.short():
-                    view, extra = await asyncio.to_thread(self._make, wanted, made.base)
+            view, extra = await for_callers(self._make, wanted, made.base)
         finally:
             del made.making[wanted.parts]
         return self._keep(made, wanted, view, extra)
 
-    def _keep(self, made: _Made, wanted: _Wanted, view: View, extra: _Extra) -> View:
+    def _keep(
+        self, made: _Made, wanted: _Wanted, view: PrincipalView, extra: _Extra
+    ) -> PrincipalView:
         made.views[wanted.parts] = view
         for alias, record in extra.items():
             self._extra[alias] = record
@@ -274,13 +306,13 @@ class PrincipalViews:
             self._extra.popitem(last=False)
         return view
 
-    def _make(self, wanted: _Wanted, base: View) -> tuple[View, _Extra]:
+    def _make(self, wanted: _Wanted, base: View) -> tuple[PrincipalView, _Extra]:
         """The view, and of the tools that only some have as many as are searched; in any thread."""
         shared, lists = base.catalog, wanted.lists
         own = self._tools.build_private(lists, shared)
         aliases: dict[str, str] = {}
         for name, record in own.tools.items():
-            if shared.tools.get(name) != record:
+            if (known := shared.tools.get(name)) is not record and known != record:
                 aliases[name] = f"{name}#{record.fingerprint[:16]}"
         searched = islice(aliases.items(), max(0, len(aliases) - EXTRA), None)
         extra = {alias: replace(own.tools[name], name=alias) for name, alias in searched}

@@ -8,7 +8,7 @@ import pytest
 
 from armory.domain import catalog_builder
 from armory.domain.catalog import EMPTY, ServerLists, ToolRules
-from armory.domain.catalog_builder import CatalogBuilder, build_catalog
+from armory.domain.catalog_builder import CatalogBuilder, build_catalog, taken_over
 from armory.domain.principal import ANONYMOUS, Principal
 from armory.domain.query import VisibleSet
 from armory.domain.tool import (
@@ -231,3 +231,33 @@ def test_what_did_not_change_is_the_very_record() -> None:
     assert second.tools["b__x"].definition["strict"] is True
     assert second.diff(first).tools.names == {"b__x"}
     assert builder.build({**lists, "b": lists["b"]}, None, second)[0] is second
+
+
+def test_entries_that_another_has_likewise_are_held_once() -> None:
+    def lists(*tools: Any, **more: Any) -> ServerLists:
+        return ServerLists(tools=tools, **more)
+
+    everybody = lists(tool("a"), tool("b"), tool("c", x=1))
+    same, own = taken_over(lists(tool("a"), tool("b"), tool("c", x=1)), everybody)
+    assert (same, own) == (everybody, 0)
+    assert same is everybody
+    mine = tool("c", x=True)  # equal in Python, not in JSON
+    found, own = taken_over(lists(tool("b"), mine, tool("d"), tool("b")), everybody)
+    assert [entry["name"] for entry in found.tools] == ["b", "c", "d", "b"]
+    assert found.tools[0] is found.tools[3] is everybody.tools[1]
+    assert found.tools[1] is mine
+    assert own == 2
+    other = lists(*everybody.tools, instructions="more")
+    assert taken_over(other, everybody) == (other, 0)
+    assert taken_over(other, everybody)[0] is other
+    fewer, own = taken_over(lists(tool("a")), everybody)
+    assert (len(fewer.tools), own) == (1, 0)
+
+
+def test_records_of_the_snapshot_before_are_taken_over() -> None:
+    lists = ServerLists(tools=[tool("a"), tool("b")])
+    before, _ = build_catalog({"up": lists, "other": lists})
+    changed = ServerLists(tools=[tool("a"), tool("b", description="new")])
+    now, _ = build_catalog({"up": changed}, previous=before)
+    assert now.tools["up__a"] is before.tools["up__a"]
+    assert now.tools["up__b"].description == "new"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import operator
 import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -12,7 +14,8 @@ from armory.domain.catalog import LARGE, ServerLists
 from armory.domain.principal import Principal
 from armory.gateway.endpoint import ALL
 from armory.gateway.settings import GatewaySettings
-from armory.gateway.views import principal_views
+from armory.gateway.views import principal_lists, principal_views
+from armory.gateway.views.principal_views import VIEWS
 from armory.protocol.link import Owner
 from armory.testing.front import tool
 from armory.testing.waiting import until
@@ -85,3 +88,64 @@ async def test_long_lists_are_gone_through_beside_the_loop_once_for_all_who_wait
     (thread,) = made
     assert (thread == threading.get_ident()) == (not more)
     await gateway.close()
+
+
+async def listed(bench: Bench, *lists: ServerLists, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One caller after the other, `p0` first, is given lists of its own."""
+    given = iter(lists)
+
+    async def fetch(_server: str, _owner: Owner, _declared: object) -> ServerLists:
+        return next(given)
+
+    monkeypatch.setattr(bench.pool, "fetch_lists", fetch)
+    bench.gateway.reconfigure(settings=GatewaySettings(personal={"up": "always"}))
+    for number in range(len(lists)):
+        request = bench.context(principal=Principal(f"p{number}"))
+        await bench.gateway.context(request, own_lists="current")
+
+
+async def test_who_is_given_what_everybody_is_has_no_view_to_itself(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    everybody = bench.gateway.view.catalog.servers["up"]
+    again = replace(everybody, tools=[dict(entry) for entry in everybody.tools])
+    await listed(bench, again, monkeypatch=monkeypatch)
+    (held,) = bench.gateway.principal_lists.held(Owner(Principal("p0")), ALL)
+    assert held.lists is everybody
+    context = await bench.gateway.context(bench.context(principal=Principal("p0")))
+    assert context.view is bench.gateway.view
+    await bench.gateway.close()
+
+
+async def test_what_several_have_is_held_once_and_what_was_not_used_for_longest_is_let_go(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(principal_lists, "OWN_BYTES", 250)
+    everybody = bench.gateway.view.catalog.servers["up"].tools
+
+    def lists(name: str) -> ServerLists:
+        tools = [*map(dict, everybody), tool(name, "mine")]
+        return ServerLists(tools=tools, size_bytes=100 * len(tools))
+
+    found = bench.gateway.principal_lists
+
+    def kept(number: int) -> ServerLists | None:
+        (held,) = found.held(Owner(Principal(f"p{number}")), ALL)
+        return held.lists
+
+    await listed(bench, lists("a"), lists("a"), lists("b"), monkeypatch=monkeypatch)
+    first, second, third = map(kept, range(3))
+    assert first is second is not None
+    assert third is not None
+    assert all(map(operator.is_, third.tools, everybody))
+    await listed(bench, *map(lists, "abcd"), monkeypatch=monkeypatch)
+    assert len(found) == 2
+    assert [kept(number) is not None for number in range(4)] == [False, False, True, True]
+    await bench.gateway.close()
+
+
+@pytest.mark.parametrize(
+    ("tools", "own", "room"), [(9, 0, 1), (8_000, 0, 3), (8_000, 8_000, 7), (900_000, 0, VIEWS)]
+)
+async def test_long_lists_take_the_room_of_several_views(tools: int, own: int, room: int) -> None:
+    assert principal_views.room_of(tools, own) == room
