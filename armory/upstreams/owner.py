@@ -24,7 +24,7 @@ from armory.upstreams.clock import Clock
 from armory.upstreams.connecting.placing import OWN
 from armory.upstreams.own_accounts import lists_before_login
 from armory.upstreams.session.base import BaseLink
-from armory.upstreams.session.lists import TOOLS, alike
+from armory.upstreams.session.lists import TOOLS, compared
 from armory.upstreams.upstream import Upstream
 
 log = Logger(__name__)
@@ -228,13 +228,12 @@ class UpstreamOwner:
     async def _refresh(self, link: BaseLink) -> None:
         self._listed += 1
         mine = self._listed
-        lists = await self.upstream.lists_over(link, self.lists)
-        compared = self.lists
-        same = await alike(lists, compared)
+        known = self.lists
+        lists = await compared(await self.upstream.lists_over(link, known), known)
         if mine < self._listed and self.lists is not None and self.status.state == "ready":
             return  # a later refresh will bring, or has brought, something newer
         before, self.lists = self.lists, lists
-        if not same or before is not compared:
+        if lists is not known or before is not known:
             try:
                 self._on_lists(link.server, lists)
             except BaseException:

@@ -118,6 +118,9 @@ class PrincipalLists:
         for held in tuple(self._held.values()):
             if held.server not in self._of(held.owner) or held.server not in servers:
                 self._drop(held)
+            elif (lists := held.lists) is not None and lists is not servers[held.server]:
+                held.own_bytes = held.own_bytes or lists.size_bytes  # what everybody had before
+        self._bound()
         remaining = {held.server for held in self._held.values()}
         self._latest = {key: lists for key, lists in self._latest.items() if key in remaining}
 
@@ -295,7 +298,7 @@ class PrincipalLists:
         self._latest[held.server] = lists
         self._bound(held)
 
-    def _bound(self, taken: HeldLists) -> None:
+    def _bound(self, taken: HeldLists | None = None) -> None:
         """Let go of what was not used for longest; lists that several have count once."""
         sizes = Counter({id(held.lists): held.own_bytes for held in self._held.values()})
         holders = Counter(id(held.lists) for held in self._held.values())
@@ -303,7 +306,8 @@ class PrincipalLists:
         for held in tuple(self._held.values()):
             if total <= OWN_BYTES:
                 return
-            if held is not taken and held.own_bytes:
+            fetching = held.task is not None and not held.task.done()
+            if held is not taken and held.own_bytes and not fetching:
                 holders[id(held.lists)] -= 1
                 total -= 0 if holders[id(held.lists)] else held.own_bytes
                 self._drop(held)

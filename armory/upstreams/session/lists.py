@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Raw
 
 from armory.domain.catalog import ServerLists, large
+from armory.domain.catalog_builder import taken_over
 from armory.domain.skills import skill_problem
 from armory.errors import UpstreamUnavailable
 from armory.logger import Logger
@@ -213,11 +214,13 @@ async def _collect(
         ) from None
 
 
-async def alike(lists: ServerLists, before: ServerLists | None) -> bool:
-    """Whether both are equal; many entries are compared beside the event loop."""
+async def compared(lists: ServerLists, before: ServerLists | None) -> ServerLists:
+    """The lists with the very entries of `before` where they are the same, and `before` itself
+    where nothing differs; many entries are compared beside the event loop.
+    """
     if before is None:
-        return False
-    return await in_turn_if(large((lists, before)), lists.same, before)
+        return lists
+    return (await in_turn_if(large((lists, before)), taken_over, lists, before))[0]
 
 
 async def _in_turns(entries: Sequence[_T]) -> AsyncGenerator[_T]:

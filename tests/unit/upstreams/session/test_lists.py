@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import json
+import operator
 from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -19,7 +20,7 @@ from armory.protocol.link import Call, Reply
 from armory.protocol.rawjson import items
 from armory.testing.upstreams.exchange import definition
 from armory.upstreams.session import lists as lists_module
-from armory.upstreams.session.lists import MAX_PAGES, BadList, alike, fetch_lists
+from armory.upstreams.session.lists import MAX_PAGES, BadList, compared, fetch_lists
 
 pytestmark = pytest.mark.anyio
 
@@ -296,14 +297,17 @@ async def test_large_lists_are_compared_beside_the_loop(kind: str) -> None:
     many: list[dict[str, Any]] = _many(20_000)
 
     def lists(*entries: dict[str, Any]) -> ServerLists:
-        named: dict[str, Any] = {kind: [dict(entry) for entry in entries]}
-        return ServerLists(**named)
+        named = [{**entry, "uri": entry["name"], "uriTemplate": entry["name"]} for entry in entries]
+        more: dict[str, Any] = {kind: named}
+        return ServerLists(**more)
 
     one = lists(*many)
-    assert await alike(one, lists(*many))
-    assert await rounds_of(alike(one, lists(*many))) >= 10
-    assert not await alike(one, lists(*many[:-1], {"name": "other"}))
-    assert not await alike(one, lists(*many[:-1]))
-    other = lists(*many)
-    assert not await alike(one, replace(other, instructions="more"))
-    assert not await alike(one, None)
+    assert await compared(lists(*many), one) is one
+    assert await rounds_of(compared(lists(*many), one)) >= 10
+    for other in (lists(*many[:-1], {"name": "other"}), lists(*many[:-1])):
+        found = await compared(other, one)
+        assert found.same(other)
+        assert all(map(operator.is_, getattr(found, kind)[:-1], getattr(one, kind)))
+    other = replace(lists(*many), instructions="more")
+    assert (await compared(other, one)).same(other)
+    assert await compared(other, None) is other
