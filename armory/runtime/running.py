@@ -47,6 +47,7 @@ from armory.security.policy import Policy
 from armory.tasks import spawn, stop
 from armory.upstreams.oauth.people import Vault
 from armory.upstreams.pool import Pool
+from armory.upstreams.session.inflow import Inflow
 from armory.upstreams.spec import UpstreamSpec
 from armory.upstreams.supervisor import Supervisor
 from armory.web.app import Listening
@@ -118,7 +119,7 @@ class Runtime:
         self.pool = Pool(
             parts.specs,
             client_info={"name": "armory", "version": armory_version()},
-            inflow_bytes=loaded.config.server.limits.inflow_bytes,
+            inflow=Inflow(loaded.config.server.limits.inflow_bytes, self._unread),
             outflow_bytes=loaded.config.server.limits.outflow_bytes,
             concurrent_starts=loaded.config.server.limits.concurrent_starts,
             vault=self._vault(loaded, parts.specs),
@@ -208,6 +209,9 @@ class Runtime:
             accounts.feed,
             accounts.query_log.redacted,
         )
+
+    def _unread(self) -> int:
+        return self.listening.connections.unread if self.listening is not None else 0
 
     def _tool_count(self) -> int:
         return len(self.gateway.view.catalog.tools)

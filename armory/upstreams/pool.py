@@ -34,7 +34,7 @@ from armory.upstreams.outflow import Outflow, size_of
 from armory.upstreams.own_accounts import lists_before_login
 from armory.upstreams.session.base import BaseLink
 from armory.upstreams.session.inflow import Inflow
-from armory.upstreams.spec import CONCURRENT_STARTS, INFLOW_BYTES, OUTFLOW_BYTES, UpstreamSpec
+from armory.upstreams.spec import CONCURRENT_STARTS, OUTFLOW_BYTES, UpstreamSpec
 from armory.upstreams.upstream import Upstream, declared_by
 
 log = Logger(__name__)
@@ -71,7 +71,7 @@ class Pool:
         specs: the upstreams.
         clock: for breakers and idle times.
         client_info: the gateway's `clientInfo` toward upstreams.
-        inflow_bytes: of answers that are not whole yet, in all.
+        inflow: bounds answers that are not whole yet, in all.
         outflow_bytes: of large calls that are not answered yet, in all.
         concurrent_starts: processes that start at once.
         vault: where people's logins at upstreams are.
@@ -86,7 +86,7 @@ class Pool:
         *,
         clock: Clock | None = None,
         client_info: Mapping[str, Any] = CLIENT_INFO,
-        inflow_bytes: int = INFLOW_BYTES,
+        inflow: Inflow | None = None,
         outflow_bytes: int = OUTFLOW_BYTES,
         concurrent_starts: int = CONCURRENT_STARTS,
         vault: Vault | None = None,
@@ -95,7 +95,7 @@ class Pool:
         self._clock = clock or SystemClock()
         self.observers = SessionObservers()
         self._client_info = dict(client_info)
-        self._inflow = Inflow(inflow_bytes)
+        self._inflow = inflow or Inflow()
         self._outflow = Outflow(outflow_bytes)
         self._turns = StartTurns(concurrent_starts)
         self._upstreams = {spec.key: self._make(spec) for spec in specs}

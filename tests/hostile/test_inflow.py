@@ -20,7 +20,7 @@ from armory.protocol.link import Call, Owner, Reply
 from armory.runtime import open_runtime
 from armory.testing.waiting import until
 from armory.upstreams.pool import Pool
-from armory.upstreams.session.inflow import Inflow, Meter
+from armory.upstreams.session.inflow import LEAST_BYTES, Inflow, Meter
 from armory.upstreams.spec import INFLOW_BYTES, UpstreamSpec
 from armory.web.settings import ListenSettings
 
@@ -70,9 +70,22 @@ def test_who_holds_most_pays_with_what_is_oldest() -> None:
     assert (given_up, inflow.held) == (["b", "e"], 4)
 
 
+def test_what_clients_do_not_read_takes_of_the_room() -> None:
+    unread = 0
+    inflow = Inflow(3 * LEAST_BYTES, lambda: unread)
+    given_up: list[str] = []
+    inflow.holds("bad", "a", 2 * LEAST_BYTES, given_up.append)
+    inflow.holds("good", "b", LEAST_BYTES // 2, given_up.append)
+    assert given_up == []
+    unread = 9 * LEAST_BYTES
+    inflow.holds("good", "b", LEAST_BYTES, given_up.append)
+    assert (given_up, inflow.held) == (["a"], LEAST_BYTES)
+
+
 def test_by_default_what_arrives_and_what_waits_leave_room_for_the_rest() -> None:
     """Beside a gateway of 190 MB, with 100,000 tools some 100 MB more, below 600 MB in all."""
-    assert INFLOW_BYTES + ListenSettings().unread_bytes <= 224 << 20
+    unread = ListenSettings().unread_bytes
+    assert max(INFLOW_BYTES, unread + LEAST_BYTES) <= 128 << 20
     for most in (INFLOW_BYTES, ListenSettings().unread_bytes):
         assert most > 100_000_000, "one large answer"
 
@@ -153,7 +166,7 @@ def spec(key: str, way: str, url: str) -> UpstreamSpec:
 @pytest.mark.parametrize("good", ["length", "lines"])
 @pytest.mark.parametrize("bad", WAYS)
 async def test_what_is_not_whole_is_bounded(bad: str, good: str, url: str) -> None:
-    pool = Pool([spec("bad", bad, url), spec("good", good, url)], inflow_bytes=LIMIT)
+    pool = Pool([spec("bad", bad, url), spec("good", good, url)], inflow=Inflow(LIMIT))
     inflow = pool._inflow  # pyright: ignore[reportPrivateUsage]
     owners = [Owner(Principal(f"p{n}")) for n in range(2)]
     halves: list[asyncio.Task[Reply]] = []

@@ -25,18 +25,32 @@ GIVEN_UP = (
 GiveUp = Callable[[Any], None]
 
 
+LEAST_BYTES = 32 << 20
+"""So much there is room for, however much clients have not read."""
+
+
+def _nothing() -> int:
+    return 0
+
+
 class Inflow:
     """What all upstreams have sent of messages that are not whole yet.
 
     Args:
         limit_bytes: of all together; messages below `COUNTED_BYTES` are not counted.
+        unread: bytes of answers that wait for clients to read them, which take of that room: what
+            arrives would only wait, too.
 
     Attributes:
         held: bytes that are counted now.
     """
 
-    def __init__(self, limit_bytes: int = INFLOW_BYTES) -> None:
+    def __init__(
+        self, limit_bytes: int = INFLOW_BYTES, unread: Callable[[], int] = _nothing
+    ) -> None:
         self._limit = limit_bytes
+        self._least = min(limit_bytes, LEAST_BYTES)
+        self._unread = unread
         self._messages: dict[Any, tuple[str, int, GiveUp]] = {}
         self.held = 0
 
@@ -52,8 +66,10 @@ class Inflow:
         _, before, _ = self._messages.get(source, (server, 0, give_up))
         self._messages[source] = server, size, give_up
         self.held += size - before
-        while self.held > self._limit:
-            self._give_one_up()
+        if self.held > self._least:
+            limit = max(self._least, self._limit - self._unread())
+            while self.held > limit:
+                self._give_one_up()
 
     def done(self, source: Any) -> None:
         """It is whole, or will never be."""
