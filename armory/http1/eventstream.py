@@ -81,13 +81,14 @@ class EventParser:
         events: list[Event] = []
         begin = 0
         while (end := chunk.find(b"\n", begin)) >= 0:  # `split` looks at each byte by itself
-            part = chunk[begin:end]
-            begin = end + 1
             if self._line:
-                self._line.append(part)
+                self._line.append(chunk[begin:end])
                 self._take_joined(events)
+            elif self._started and chunk.startswith(_DATA, begin):  # nearly always: copied once
+                self._add(chunk[begin + len(_DATA) : end])
             else:
-                self._take(part, events)
+                self._take(chunk[begin:end], events)
+            begin = end + 1
         if begin < len(chunk):
             rest = chunk[begin:]
             self._line.append(rest)
