@@ -118,8 +118,10 @@ class PrincipalLists:
         for held in tuple(self._held.values()):
             if held.server not in self._of(held.owner) or held.server not in servers:
                 self._drop(held)
-            elif (lists := held.lists) is not None and lists is not servers[held.server]:
-                held.own_bytes = held.own_bytes or lists.size_bytes  # what everybody had before
+            elif held.lists is servers[held.server]:
+                held.own_bytes = 0
+            elif held.lists is not None:
+                held.own_bytes = held.own_bytes or held.lists.size_bytes  # everybody's of before
         self._bound()
         remaining = {held.server for held in self._held.values()}
         self._latest = {key: lists for key, lists in self._latest.items() if key in remaining}
@@ -145,7 +147,7 @@ class PrincipalLists:
         answers = answers_of(owner.capabilities)
         held = self._entry(server, self._pool.key(server, owner), owner, answers)
         self._count += 1
-        held.lists, held.generation = shared, self._count
+        held.lists, held.own_bytes, held.generation = shared, 0, self._count
         self._refresh(held)
 
     def _of(self, owner: Owner) -> frozenset[str]:

@@ -264,10 +264,12 @@ class PrincipalViews:
         lists: dict[str, ServerLists] = {}
         parts: list[tuple[str, str, int, str]] = []
         missing: dict[str, str] = {}
+        had: set[str] = set()
         for held in self._lists.held(owner, endpoint, answers & ~HANDSHAKE):
             shared = base.catalog.servers.get(held.server)
             if shared is None:
                 continue
+            had.add(held.server)
             if held.lists is shared:
                 continue
             why = held.failed if held.lists is None else ""
@@ -278,7 +280,7 @@ class PrincipalViews:
                 shared, tools=(), prompts=(), resources=(), templates=(), skills=()
             )
         for alike in self._declared.held(answers, endpoint):
-            if alike.server not in lists and alike.lists is not None:
+            if alike.server not in had and alike.lists is not None:
                 parts.append((alike.server, alike.key, alike.generation, ""))
                 lists[alike.server] = alike.lists
         return _Wanted(lists, tuple(parts), missing) if parts else None
