@@ -139,8 +139,10 @@ async def in_turn(work: Callable[..., _T], *arguments: Any) -> _T:
     return await _run(_IN_TURN, work, *arguments)
 
 
-async def for_callers(work: Callable[..., _T], *arguments: Any) -> _T:
-    """The same for what a caller waits for, which is not behind what is made of catalogs."""
+async def for_callers(large: bool, work: Callable[..., _T], *arguments: Any) -> _T:
+    """As `in_turn_if` for what a caller waits for: it is not behind what is made of catalogs."""
+    if not large:
+        return work(*arguments)
     with TURNS.short():
         return await _run(_FOR_CALLERS, work, *arguments)
 
@@ -150,11 +152,7 @@ async def _run(pool: ThreadPoolExecutor, work: Callable[..., _T], *arguments: An
     return await asyncio.get_running_loop().run_in_executor(pool, run)
 
 
-async def in_turn_if(
-    large: bool,
-    work: Callable[..., _T],
-    *arguments: Any,
-) -> _T:
+async def in_turn_if(large: bool, work: Callable[..., _T], *arguments: Any) -> _T:
     """As `in_turn` where it is `large`; what is not is done at once."""
     if not large:
         return work(*arguments)

@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from aiohttp import web
@@ -189,7 +191,12 @@ async def test_what_is_not_whole_is_bounded(bad: str, good: str, url: str) -> No
 async def test_the_limit_has_a_key() -> None:
     text = "server: {limits: {inflow_bytes: 9}}\ntool_rag: {enabled: false}"
     async with open_runtime(load_text(text, environ={})) as running:
-        assert running.pool._inflow._limit == 9  # pyright: ignore[reportPrivateUsage]
+        inflow: Any = running.pool._inflow  # pyright: ignore[reportPrivateUsage]
+        assert (inflow._limit, inflow._unread()) == (9, 0)
+        listening: Any = SimpleNamespace(connections=SimpleNamespace(unread=7))
+        running.listening = listening
+        assert inflow._unread() == 7
+        running.listening = None
 
 
 def call(name: str) -> Call:

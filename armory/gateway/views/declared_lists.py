@@ -217,11 +217,9 @@ class DeclaredLists:
         if shared is None:
             return
         lists = replace(lists, groups=shared.groups)  # they are not looked at anew
-        if large((lists, shared)):
-            looked = await for_callers(_looked_at, lists, shared, held.lists)
-        else:
-            looked = _looked_at(lists, shared, held.lists)
-        lists, differs, changed = looked
+        lists, differs, changed = await for_callers(
+            large((lists, shared)), _looked_at, lists, shared, held.lists
+        )
         if not (differs or held.answers or held.beside is not None):
             self._plain.add(held.server)
         known = held.beside is not None

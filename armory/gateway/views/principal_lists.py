@@ -264,11 +264,9 @@ class PrincipalLists:
                 return
             before = held.lists
             shared, latest = self._shared.get(held.server), self._latest.get(held.server)
-            if large((lists,)):
-                looked = await for_callers(_looked_at, lists, before, shared, latest)
-            else:
-                looked = _looked_at(lists, before, shared, latest)
-            lists, held.own_bytes, changed = looked
+            lists, held.own_bytes, changed = await for_callers(
+                large((lists,)), _looked_at, lists, before, shared, latest
+            )
             self._place(held)
             self._take(held, lists, changed, first=before is None)
             if held.until:
@@ -302,9 +300,8 @@ class PrincipalLists:
 
     def _bound(self, taken: HeldLists | None = None) -> None:
         """Let go of what was not used for longest; lists that several have count once."""
-        sizes = Counter({id(held.lists): held.own_bytes for held in self._held.values()})
+        total = sum({id(held.lists): held.own_bytes for held in self._held.values()}.values())
         holders = Counter(id(held.lists) for held in self._held.values())
-        total = sizes.total()
         for held in tuple(self._held.values()):
             if total <= OWN_BYTES:
                 return

@@ -222,11 +222,8 @@ class PrincipalViews:
         if wanted is None:
             return base
         made = self._made_from(base)
-        view = made.views.get(wanted.parts)
-        if view is not None:
-            return view
-        if not large(wanted.lists.values()):
-            return self._keep(made, wanted, *self._make(wanted, base))
+        if wanted.parts in made.views or not large(wanted.lists.values()):
+            return self._view(made, wanted)
         making = made.making.get(wanted.parts)
         if making is None:
             making = spawn(self._make_beside(made, wanted), "a caller's view")
@@ -253,11 +250,11 @@ class PrincipalViews:
             answers: what of an upstream's questions its client answers; see `protocol.methods`.
         """
         wanted = self._wanted(owner, endpoint, base, answers)
-        if wanted is None:
-            return base
-        made = self._made_from(base)
+        return base if wanted is None else self._view(self._made_from(base), wanted)
+
+    def _view(self, made: _Made, wanted: _Wanted) -> View:
         view = made.views.get(wanted.parts)
-        return view or self._keep(made, wanted, *self._make(wanted, base))
+        return view or self._keep(made, wanted, *self._make(wanted, made.base))
 
     def _wanted(self, owner: Owner, endpoint: Endpoint, base: View, answers: int) -> _Wanted | None:
         """None: the caller is served what everybody is."""
@@ -292,7 +289,7 @@ class PrincipalViews:
 
     async def _make_beside(self, made: _Made, wanted: _Wanted) -> PrincipalView:
         try:
-            view, extra = await for_callers(self._make, wanted, made.base)
+            view, extra = await for_callers(True, self._make, wanted, made.base)
         finally:
             del made.making[wanted.parts]
         return self._keep(made, wanted, view, extra)
