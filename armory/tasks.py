@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Awaitable, Coroutine, Iterator
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
@@ -19,6 +19,8 @@ _log = Logger(__name__)
 _T = TypeVar("_T")
 _USED_S = 0.0002
 """A turn of the event loop that takes so long was one in which others did something."""
+_LATE_S = 10.0
+"""Tasks that take so long to end are told to the log: none takes that long by design."""
 
 
 def start(work: Coroutine[Any, Any, _T], name: str) -> asyncio.Task[_T]:
@@ -58,12 +60,37 @@ async def stop(*tasks: asyncio.Task[Any] | None, timeout_s: float | None = None)
         task.cancel()
     if not running:
         return
-    ended, late = await asyncio.wait(running, timeout=timeout_s)
-    for task in ended:
-        if not task.cancelled():
-            task.exception()  # fetched, or asyncio complains that nobody did
+    _, late = await asyncio.wait(running, timeout=_LATE_S if timeout_s is None else timeout_s)
     if late:
         _log.warning("tasks_still_running", tasks=sorted(task.get_name() for task in late))
+        if timeout_s is None:
+            await asyncio.wait(late)
+    for task in running:
+        if task.done() and not task.cancelled():
+            task.exception()  # fetched, or asyncio complains that nobody did
+
+
+async def cancellable(work: Awaitable[_T]) -> _T:
+    """What a library's `work` returns, unless this task was cancelled meanwhile.
+
+    `asyncio.wait_for` of Python 3.11 returns or raises what it waited for when it is cancelled in
+    the turn in which that ended (cpython gh-86296, fixed in 3.12): a loop that only a cancellation
+    ends would go on for ever, and so would who stops it.
+
+    Raises:
+        asyncio.CancelledError: this task was cancelled, whatever became of `work`.
+    """
+    task = asyncio.current_task()
+    asked = task.cancelling() if task is not None else 0
+    try:
+        result = await work
+    except Exception:
+        if task is not None and task.cancelling() > asked:
+            raise asyncio.CancelledError from None
+        raise
+    if task is not None and task.cancelling() > asked:
+        raise asyncio.CancelledError
+    return result
 
 
 async def give_way(took_s: float) -> None:

@@ -54,7 +54,7 @@ class Opening:
             _log.info("database_reached")
 
     async def run(self) -> None:
-        """Try until they are open, then keep them going."""
+        """Try until they are open, then keep them going, whatever one of their tasks meets."""
         while self.away is not None:
             await asyncio.sleep(self._again_s)
             try:
@@ -62,7 +62,14 @@ class Opening:
             except ArmoryError as error:
                 self.away = error.message
                 _log.error("database_refused", error=error.message)
-        await self._accounts.run()
+        told = False
+        while True:
+            try:
+                await self._accounts.run()
+            except Exception as error:  # noqa: BLE001 without them nothing cached may answer
+                _log.error("accounts_failed", error=repr(error), exc_info=None if told else error)
+                told = True
+            await asyncio.sleep(self._again_s)
 
 
 @asynccontextmanager

@@ -121,10 +121,11 @@ class MemoryCache:
         try:
             yield None
             while True:
-                try:
-                    yield await asyncio.wait_for(queue.get(), heartbeat_s)
-                except TimeoutError:
-                    yield None
+                message: bytes | None = None
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(heartbeat_s):
+                        message = await queue.get()
+                yield message
         finally:
             self._listeners[channel].discard(queue)
 

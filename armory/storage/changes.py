@@ -153,8 +153,9 @@ class ChangeFeed:
             if left <= 0:
                 return False
             self._beat.clear()
-            with suppress(asyncio.TimeoutError):
-                await asyncio.wait_for(self._beat.wait(), min(left, self._poll_s))
+            with suppress(TimeoutError):
+                async with asyncio.timeout(min(left, self._poll_s)):
+                    await self._beat.wait()
         return True
 
     async def poll(self) -> None:

@@ -37,6 +37,8 @@ _END_S = 5.0
 _UPGRADE_LOCK = 0x41524D52  # any number that no other program is likely to lock
 _CONNECTING = frozenset(("08", "28", "3D", "53", "57"))
 """Classes of SQLSTATE about reaching a database at all: their messages hold no data."""
+_UVLOOP_LOST = "handler is closed"
+"""In the RuntimeError by which uvloop answers a write to a connection that has just been lost."""
 
 
 def now_ms() -> int:
@@ -122,7 +124,8 @@ class Database:
         One that comes back to a pool that is gone is nobody's: its driver's thread goes on.
         """
         with suppress(TimeoutError):
-            await asyncio.wait_for(self._all_back(), _END_S)
+            async with asyncio.timeout(_END_S):
+                await self._all_back()
         if self._commits is not None:
             self._commits.close()
             self._commits = None
@@ -235,7 +238,9 @@ class Database:
             yield
         except IntegrityError:
             raise
-        except (TimeoutError, SQLAlchemyError, sqlite3.Error, OSError) as error:
+        except (TimeoutError, SQLAlchemyError, sqlite3.Error, OSError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and _UVLOOP_LOST not in str(error):
+                raise
             raise BackendError(
                 f"the database {self._where} failed ({_reason(error)}); see `storage.url`"
             ) from error

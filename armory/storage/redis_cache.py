@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Awaitable, Sequence
 from typing import Any, TypeVar, cast
 
 from armory.errors import BackendError, ConfigError
+from armory.tasks import cancellable
 
 try:
     from redis.asyncio import Redis
@@ -27,7 +28,8 @@ except ImportError as error:  # pragma: no cover - the extra is there in tests
     ) from error
 
 T = TypeVar("T")
-_FAILURES = (RedisError, OSError, asyncio.TimeoutError)
+# uvloop answers a write to a connection that has just been lost with a RuntimeError
+_FAILURES = (RedisError, OSError, asyncio.TimeoutError, RuntimeError)
 
 
 class RedisCache:
@@ -127,7 +129,7 @@ class RedisCache:
 
     async def _do(self, command: Awaitable[T]) -> T:
         try:
-            return await command
+            return await cancellable(command)
         except _FAILURES as error:
             raise BackendError(
                 f"Redis failed ({type(error).__name__}); see `storage.redis`"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections import Counter
 from collections.abc import AsyncIterator
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -89,6 +90,48 @@ async def test_redis_killed_and_restarted_under_load_costs_no_answer(pair: Pair)
     done.set()
     await asyncio.gather(*tasks)
     assert set(counts) == {"valid"}
+
+
+async def test_who_listens_to_redis_ends_in_whatever_turn_it_is_cancelled(
+    redis_server: RedisServer,
+) -> None:
+    cache = RedisCache(redis_server.url)
+
+    async def listen(heard: asyncio.Event) -> None:
+        async with aclosing(cache.listen("changes", heartbeat_s=0)) as messages:
+            async for _ in messages:
+                heard.set()
+
+    tasks: list[asyncio.Task[None]] = []
+    for turns in range(400):
+        heard = asyncio.Event()
+        tasks.append(asyncio.create_task(listen(heard)))
+        async with asyncio.timeout(10):
+            await heard.wait()
+        for _ in range(turns % 40):
+            await asyncio.sleep(0)
+        tasks[-1].cancel()
+        if turns % 40 == 39:  # not each by itself: those of other turns run meanwhile
+            _, late = await asyncio.wait(tasks, timeout=10)
+            assert not late
+    await cache.aclose()
+
+
+async def test_a_connection_lost_while_it_is_made_is_a_failure_of_redis() -> None:
+    """In whatever turn it is lost: uvloop says so in one of them with a RuntimeError."""
+
+    async def ask(port: int) -> None:
+        cache = RedisCache(f"redis://127.0.0.1:{port}/0")
+        with pytest.raises(BackendError):
+            await cache.get("k")
+        await cache.aclose()
+
+    for turns in range(200):
+        with socket.create_server(("127.0.0.1", 0)) as server:  # accepts nothing, ends all at once
+            asking = asyncio.gather(*(ask(server.getsockname()[1]) for _ in range(4)))
+            for _ in range(turns % 20):
+                await asyncio.sleep(0)
+        await asking
 
 
 async def test_a_revocation_while_redis_is_away_holds_also_afterwards(pair: Pair) -> None:

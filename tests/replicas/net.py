@@ -94,7 +94,10 @@ class Replica:
         """Ask it to end, as a kubelet does; the exit code."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        return self._process.wait(within_s)
+        try:
+            return self._process.wait(within_s)
+        except subprocess.TimeoutExpired:
+            raise AssertionError(f"it does not end; it said {self.log()[-2000:]}") from None
 
     def kill(self) -> None:
         """End it as a crash does."""

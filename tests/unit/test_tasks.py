@@ -2,11 +2,12 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 
 import pytest
 from structlog.testing import capture_logs
 
-from armory.tasks import Tasks, give_way, spawn, start, stop
+from armory.tasks import Tasks, cancellable, give_way, spawn, start, stop
 
 pytestmark = pytest.mark.anyio
 
@@ -49,6 +50,39 @@ async def test_stop_waits_until_they_have_ended_and_raises_nothing() -> None:
     await asyncio.sleep(0)
     await stop(tidying, None, failed)
     assert (steps, tidying.cancelled(), failed.done()) == (["tidied"], True, True)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_cancellation_that_a_library_swallows_is_raised(fails: bool) -> None:
+    async def swallow() -> None:  # as asyncio.wait_for of Python 3.11 does, now and then
+        try:
+            await forever()
+        except asyncio.CancelledError:
+            if fails:
+                raise OSError("lost") from None
+
+    async def loop() -> None:
+        while True:
+            with suppress(OSError):
+                await cancellable(swallow())
+
+    task = start(loop(), "loop")
+    await asyncio.sleep(0)
+    async with asyncio.timeout(5):
+        await stop(task)
+    assert task.cancelled()
+
+
+async def test_what_a_library_times_out_itself_is_no_cancellation() -> None:
+    async def late() -> str:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(0):
+                await forever()
+        return "went on"
+
+    assert await cancellable(late()) == "went on"
+    with pytest.raises(ValueError, match="broken"):
+        await cancellable(fail())
 
 
 async def test_stop_does_not_wait_for_the_task_that_calls_it() -> None:

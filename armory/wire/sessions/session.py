@@ -187,7 +187,8 @@ class Session:
         stream = self._read_now(stream)
         stream.put(jsonrpc.request(id, method, params))
         try:
-            return await asyncio.wait_for(future, ASK_TIMEOUT_S)
+            async with asyncio.timeout(ASK_TIMEOUT_S):
+                return await future
         except TimeoutError:
             raise ClientGone("the client did not answer") from None
         except asyncio.CancelledError:
