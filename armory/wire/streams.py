@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Protocol
 
 PING = b": ping\n\n"
 KEEPALIVE_S = 15.0
+PIECE_BYTES = 1 << 20
+"""What is larger is written piece by piece as the client reads, so that nothing of it is held
+twice; smaller ones are copied into one piece, as one write costs less than several."""
 _UNREAD_BYTES = 16 << 20
 _BEHIND = 8  # for a reader that is behind, so many times the usual is kept
 SSE_HEADERS = {
@@ -22,15 +25,31 @@ SSE_HEADERS = {
 }
 
 
-EVENT = b"event: message\ndata: "
-"""What stands before a message that has no id."""
+Part = bytes | memoryview
+_EVENT = b"event: message\ndata: "
+_END = b"\n\n"
 
 
 def frame(data: bytes, event_id: str | None = None) -> bytes:
     """One message as a server-sent event."""
-    if event_id is None:
-        return b"%b%b\n\n" % (EVENT, data)
-    return b"id: %b\nevent: message\ndata: %b\n\n" % (event_id.encode(), data)
+    return b"".join((_head(event_id), data, _END))
+
+
+def frame_pieces(parts: Sequence[Part], event_id: str | None = None) -> Iterator[Part]:
+    """As `frame`, of a message in parts, in pieces none of which is a copy."""
+    return pieces((_head(event_id), *parts, _END))
+
+
+def pieces(parts: Sequence[Part]) -> Iterator[Part]:
+    """Parts in pieces of at most `PIECE_BYTES`."""
+    for part in parts:
+        view = memoryview(part)
+        for begin in range(0, len(view), PIECE_BYTES):
+            yield view[begin : begin + PIECE_BYTES]
+
+
+def _head(event_id: str | None) -> bytes:
+    return _EVENT if event_id is None else b"id: %b\n%b" % (event_id.encode(), _EVENT)
 
 
 def priming(event_id: str) -> bytes:
@@ -103,6 +122,7 @@ class EventStream:
         self._waiter: asyncio.Future[bool] | None = None
         self._writers: deque[asyncio.Future[None]] = deque()
         self._waiting_bytes = 0
+        self._taken_bytes = 0
         self.on_held: Callable[[int], None] | None = None
 
     @property
@@ -122,8 +142,10 @@ class EventStream:
 
     @property
     def held_bytes(self) -> int:
-        """Bytes kept, and those of writers that wait for a reader."""
-        return self._size + self._waiting_bytes
+        """Bytes kept, those of writers that wait for a reader, and those that the reader took last:
+        it holds them until it comes for the next.
+        """
+        return self._size + self._waiting_bytes + self._taken_bytes
 
     def event_id(self, position: int) -> str:
         """The event id of a position."""
@@ -215,6 +237,7 @@ class EventStream:
         """Stop reading."""
         if self.reader == reader:
             self.reading = False
+            self._taken_bytes = 0
             self._tell_room()
 
     async def next(self, reader: int, timeout_s: float | None) -> tuple[int, bytes] | None:
@@ -227,6 +250,9 @@ class EventStream:
         Raises:
             EOFError: there will be none: the stream ended, or somebody else reads it now.
         """
+        if self._taken_bytes:
+            self._taken_bytes = 0
+            self._held()
         while True:
             if self.reader != reader:
                 raise EOFError
@@ -235,7 +261,7 @@ class EventStream:
                     self._read = position
                     if not self._keep_bytes:
                         self._forget(position)
-                        self._held()
+                        self._taken_bytes = len(data)
                     self._tell_room()
                     return position, data
             if self.closed:
@@ -280,7 +306,7 @@ def _settle(waiter: asyncio.Future[bool], outcome: bool) -> None:
 
 
 async def pump(
-    write: Callable[[bytes], Awaitable[None]],
+    write: Callable[[Part], Awaitable[None]],
     stream: EventStream,
     *,
     ids: bool,
@@ -298,6 +324,12 @@ async def pump(
                 await write(PING)
                 continue
             position, data = found
-            await write(frame(data, stream.event_id(position) if ids else None))
+            event_id = stream.event_id(position) if ids else None
+            if len(data) <= PIECE_BYTES:
+                await write(frame(data, event_id))
+            else:
+                for piece in frame_pieces((data,), event_id):
+                    await write(piece)
+            found = data = piece = b""  # nothing of it is held while the next is waited for
     finally:
         stream.detach(reader)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from email.utils import formatdate
 from http.client import responses
@@ -18,13 +18,9 @@ from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import SERVER_SOFTWARE
 
-from armory.wire.streams import EVENT, frame
+from armory.wire.streams import PIECE_BYTES, Part, frame, frame_pieces, pieces
 
-Part = bytes | memoryview
 JSON_TYPE = "application/json"
-_JOINED_BYTES = 1 << 20
-"""Bodies up to this size are copied into one piece: one write costs less than several. Larger ones
-are written piece by piece as the client reads, so that nothing of them is held twice."""
 _HEAD = f"Content-Type: {JSON_TYPE}\r\nServer: {SERVER_SOFTWARE}\r\nDate: %s\r\nContent-Length: "
 _CLOSED = "the client has closed the connection"
 _lines: dict[int, bytes] = {}
@@ -99,7 +95,7 @@ class JsonAnswer(web.StreamResponse):
             ConnectionResetError: the client has gone.
         """
         size = sum(map(len, self._parts))
-        if self._written or size > _JOINED_BYTES or not self._plain(request):
+        if self._written or size > PIECE_BYTES or not self._plain(request):
             return False
         self._written = True
         transport = _open(request)
@@ -146,7 +142,7 @@ class JsonAnswer(web.StreamResponse):
         size = sum(map(len, self._parts))
         transport = _open(request)
         head = self._head(request, size)
-        if size <= _JOINED_BYTES:
+        if size <= PIECE_BYTES:
             transport.write(b"".join((head, *self._parts)))
         else:
             parts, self._parts = [head, *self._parts], ()
@@ -173,7 +169,7 @@ async def _write_slowly(
     piece: Part = b""
     try:
         with _holding(request, size):
-            for piece in _pieces(parts):
+            for piece in pieces(parts):
                 transport.write(piece)
                 if connection.writing_paused:
                     await request.writer.drain()
@@ -191,19 +187,12 @@ async def write_event(
 ) -> None:
     """One message in parts as a server-sent event; a large one piece by piece, too."""
     size = sum(map(len, parts))
-    if size <= _JOINED_BYTES:
+    if size <= PIECE_BYTES:
         await response.write(frame(b"".join(parts)))
         return
     with _holding(request, size):
-        for piece in _pieces((EVENT, *parts, b"\n\n")):
+        for piece in frame_pieces(parts):
             await response.write(piece)
-
-
-def _pieces(parts: Sequence[Part]) -> Iterator[Part]:
-    for part in parts:
-        view = memoryview(part)
-        for begin in range(0, len(view), _JOINED_BYTES):
-            yield view[begin : begin + _JOINED_BYTES]
 
 
 @contextmanager

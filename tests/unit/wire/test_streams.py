@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from armory.wire.streams import EventStream, frame, parse_event_id, priming, pump
+from armory.wire.streams import PIECE_BYTES, EventStream, frame, parse_event_id, priming, pump
 
 pytestmark = pytest.mark.anyio
 
@@ -120,7 +120,8 @@ async def test_a_writer_that_goes_in_its_turn_leaves_it_to_the_next() -> None:
     await stream.next(reader, 1)  # the first one's turn
     first.cancel()
     await asyncio.wait_for(second, 1)
-    assert stream.held_bytes == 1
+    assert stream.size_bytes == 1
+    assert stream.held_bytes == 2  # with the one that was taken
 
 
 async def test_who_waits_and_writes_nothing_takes_no_writers_turn() -> None:
@@ -148,8 +149,10 @@ async def test_what_is_held_is_told_with_what_writers_hold() -> None:
     assert stream.held_bytes == told[-1] == 5
     await stream.next(reader, 1)
     await writing
-    assert stream.held_bytes == told[-1] == 3
+    assert stream.held_bytes == told[-1] == 5  # the reader holds what it took
     await stream.next(reader, 1)
+    assert stream.held_bytes == told[-1] == 3
+    assert await stream.next(reader, 0.001) is None
     assert stream.held_bytes == told[-1] == 0
 
 
@@ -191,17 +194,38 @@ def test_frames() -> None:
 async def test_pumping_writes_frames_and_comments(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("armory.wire.streams.KEEPALIVE_S", 0.01)
     stream = EventStream("k")
-    written: list[bytes] = []
+    written: list[bytes | memoryview] = []
 
-    async def write(data: bytes) -> None:
+    async def write(data: bytes | memoryview) -> None:
         written.append(data)
-        if data.startswith(b":"):
+        if data == b": ping\n\n":
             stream.put(b"{}")
             stream.close()
 
     await asyncio.wait_for(pump(write, stream, ids=True), 5)
     assert written == [b": ping\n\n", b"id: k_1\nevent: message\ndata: {}\n\n"]
     assert not stream.reading
+
+
+async def test_a_large_message_is_pumped_in_pieces_of_itself() -> None:
+    stream = EventStream("k", keep_bytes=0)
+    data = bytes(range(256)) * (10 << 10)
+    stream.put(data)
+    written: list[bytes | memoryview] = []
+    held: list[int] = []
+
+    async def write(piece: bytes | memoryview) -> None:
+        written.append(piece)
+        held.append(stream.held_bytes)
+        stream.close()
+
+    await asyncio.wait_for(pump(write, stream, ids=False), 5)
+    assert b"".join(written) == frame(data)
+    assert max(map(len, written)) <= PIECE_BYTES
+    owned = [piece.obj for piece in written if isinstance(piece, memoryview)]
+    assert sum(one is data for one in owned) == 3  # no copy of it
+    assert set(held) == {len(data)}  # for as long as any of it is to be written
+    assert stream.held_bytes == 0
 
 
 async def test_a_reader_without_a_limit_is_told_that_it_waited_long() -> None:
