@@ -165,7 +165,7 @@ class Connection(asyncio.BufferedProtocol):
         elif self._room is not None:
             self._missing -= nbytes
             self._room = self._room[nbytes:] if nbytes < len(self._room) else None
-            self._large.took(self)
+            self._large.took(self, nbytes)
         else:
             body[-1] = self._buffer[0]
             self._body = None

@@ -1,8 +1,9 @@
-"""Whose turn it is to read, where several large bodies arrive at once.
+"""Whose turn it is to read, where large bodies arrive.
 
 Owns: `LargeReads`. A piece of a large body is a turn of the event loop that nobody minds; those of
-ten bodies in one round are what every call waits for, at each of its steps. Never imports a
-connection.
+ten bodies in one round are what every call waits for, at each of its steps, and so are thirty of
+one: libuv reads a socket so often in one round for as long as it fills what it is given. Never
+imports a connection.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from weakref import WeakKeyDictionary
 
 PIECE_BYTES = 256 * 1024
 """So much of a body is read in one go while others arrive, too."""
+ROUND_BYTES = 1 << 20
+"""So much of one that arrives alone is read in a round, in one piece more at most."""
 
 
 class Reading(Protocol):
@@ -29,12 +32,15 @@ class Reading(Protocol):
 
 
 class LargeReads:
-    """Lets one of those that read read in each round of the event loop. For one loop."""
+    """Lets one of those that read read in each round of the event loop, a piece, or some of them
+    where it is the only one. For one loop.
+    """
 
     def __init__(self) -> None:
         self._reading: set[Reading] = set()
         self._waiting: deque[Reading] = deque()
         self._due = False
+        self._taken_bytes = 0
 
     @property
     def shared(self) -> bool:
@@ -49,10 +55,12 @@ class LargeReads:
         """It does not any more."""
         self._reading.discard(one)
 
-    def took(self, one: Reading) -> None:
-        """It has read a piece: the next is read when all others had their turn."""
-        if len(self._reading) < 2:
+    def took(self, one: Reading, size: int) -> None:
+        """It has read a piece of so many bytes: the next is read when all others had their turn."""
+        self._taken_bytes += size
+        if len(self._reading) < 2 and self._taken_bytes < ROUND_BYTES:
             return
+        self._taken_bytes = 0
         one.hold()
         self._waiting.append(one)
         if not self._due:

@@ -12,10 +12,10 @@ import pytest
 
 from armory.http1.connection import Connection
 from armory.http1.deadlines import Deadlines
-from armory.http1.large import PIECE_BYTES, LargeReads, large_reads
+from armory.http1.large import PIECE_BYTES, ROUND_BYTES, LargeReads, large_reads
 
 pytestmark = pytest.mark.anyio
-SIZE = 8 * PIECE_BYTES
+SIZE = 16 * PIECE_BYTES
 
 
 class Socket(asyncio.Transport):
@@ -120,6 +120,20 @@ async def test_one_alone_waits_for_nobody() -> None:
     found = await rounds([alone])
     assert alone.largest > PIECE_BYTES
     assert all(found[:-1])
+
+
+async def test_one_alone_is_not_read_whole_in_one_round() -> None:
+    (alone,) = await begun(1)
+    most = 0
+    async with asyncio.timeout(30):
+        while not alone.body.done():
+            await asyncio.sleep(0)
+            before = alone.sent
+            while alone.ready():  # as libuv does, for as long as what it is given is filled
+                pass
+            most = max(most, alone.sent - before)
+    assert ROUND_BYTES <= most < ROUND_BYTES + SIZE // 4
+    assert len(alone.body.result()) == SIZE
 
 
 async def test_one_that_is_gone_leaves_no_turn_behind() -> None:
