@@ -142,7 +142,7 @@ class WrittenApart(io.TextIOBase):
                 _log.warning("log_lines_dropped", lines=dropped)
 
 
-def write_all(raw: io.RawIOBase, data: bytes) -> None:
+def write_all(raw: io.RawIOBase, data: bytes | memoryview) -> None:
     """Write all of it; the file may have been made non-blocking by another process that has it.
 
     Raises:

@@ -7,7 +7,7 @@ stream; never imports a transport.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from msgspec import UNSET, Raw
 
@@ -21,19 +21,20 @@ from armory.protocol.methods import CANCELLED
 from armory.protocol.rawjson import EMPTY_OBJECT, text_of
 from armory.tasks import Tasks, stop
 from armory.wire.caller import Caller
-from armory.wire.channels import Write
 from armory.wire.dispatch import Dispatcher
 from armory.wire.eras import inbound
 from armory.wire.errors import error_object
 from armory.wire.interaction.state import REFUSED_STATE, OwnedByReplica
 from armory.wire.listening import Listening
-from armory.wire.messages import cancelled_id, encoded, opened, refused
+from armory.wire.messages import Data, cancelled_id, encoded, opened, refused, whole
 from armory.wire.methods import named_parameter
 from armory.wire.requests import modern_request, session_request
 from armory.wire.sessions.registry import Sessions, TooMany
 from armory.wire.sessions.session import Session, cancel_soon
 from armory.wire.streams import EventStream
 
+Deliver = Callable[[Data], Awaitable[None]]
+"""Takes an answer."""
 _AT_ONCE = 2_000
 """Requests of one connection that may be under way; more are refused."""
 _HELD_BYTES = 128 << 20
@@ -105,13 +106,14 @@ class Duplex:
         answers: list[bytes] = []
         size = 0
 
-        async def collect(answer: bytes) -> None:
+        async def collect(answer: Data) -> None:
             nonlocal size
             size += len(answer)
+            one = whole(answer)
             if size > jsonrpc.BATCH_BYTES:  # the answer could not be sent as one message
-                id = jsonrpc.decode(answer).key
-                answer = refused(id, codes.LIMITED, "the batch's answers are too large together")
-            answers.append(answer)
+                id = jsonrpc.decode(one).key
+                one = refused(id, codes.LIMITED, "the batch's answers are too large together")
+            answers.append(one)
 
         calls: list[asyncio.Task[None]] = []
         for item in items:
@@ -159,7 +161,7 @@ class Duplex:
 
     # -- requests ----------------------------------------------------------------------------
 
-    def _start(self, message: Message, deliver: Write) -> asyncio.Task[None]:
+    def _start(self, message: Message, deliver: Deliver) -> asyncio.Task[None]:
         """Serve a request in a task of its own; its answer goes to `deliver`.
 
         Raises:
@@ -175,7 +177,7 @@ class Duplex:
         return task
 
     async def _run(
-        self, message: Message, params: dict[str, Raw], meta: dict[str, Raw], deliver: Write
+        self, message: Message, params: dict[str, Raw], meta: dict[str, Raw], deliver: Deliver
     ) -> None:
         method = message.method if message.method is not UNSET else ""
         try:
@@ -193,7 +195,7 @@ class Duplex:
 
     async def _legacy(
         self, key: bytes, method: str, params: dict[str, Raw], meta: dict[str, Raw]
-    ) -> bytes:
+    ) -> Data:
         session = self._session
         if session is None:
             if method == "ping":
@@ -204,7 +206,7 @@ class Duplex:
 
     async def _modern(
         self, key: bytes, method: str, params: dict[str, Raw], meta: dict[str, Raw]
-    ) -> bytes:
+    ) -> Data:
         version = text_of(meta, PROTOCOL_VERSION)
         rejected = inbound.refusal(method, version, params, meta, named_parameter(method), None)
         if rejected is not None:
@@ -219,7 +221,7 @@ class Duplex:
             reply = Reply(error=REFUSED_STATE)
         return encoded(key, reply)
 
-    async def _listen(self, request: ClientRequest, key: bytes, params: Mapping[str, Raw]) -> bytes:
+    async def _listen(self, request: ClientRequest, key: bytes, params: Mapping[str, Raw]) -> Data:
         listening = await self._dispatcher.listen(request, key, params)
         if isinstance(listening, Reply):
             return encoded(key, listening)

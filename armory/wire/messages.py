@@ -1,10 +1,12 @@
 """A request taken apart and a reply put together, one level deep.
 
-Owns: `params` and `_meta` of a request that came, and the message that answers it. Never imports a
-transport.
+Owns: `params` and `_meta` of a request that came, and the message that answers it: a large one in
+the parts that it came in, so that nothing of it is held twice. Never imports a transport.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
 
 from msgspec import Raw
 
@@ -13,6 +15,51 @@ from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message
 from armory.protocol.link import Reply
 from armory.protocol.rawjson import members_or_none
+
+Part = bytes | memoryview
+PIECE_BYTES = 1 << 20
+"""Up to this size messages are copied into one piece: one write costs less than several. Larger
+ones are written piece by piece as the client reads."""
+
+
+class Parted:
+    """A message of more than `PIECE_BYTES` in parts; its length is that of all of them, in bytes.
+
+    Args:
+        parts: in order; nobody changes them any more.
+        size: of all of them, in bytes.
+    """
+
+    __slots__ = ("_size", "parts")
+
+    def __init__(self, parts: tuple[Part, ...], size: int) -> None:
+        self.parts = parts
+        self._size = size
+
+    def __len__(self) -> int:
+        return self._size
+
+
+Data = bytes | Parted
+"""A message as it goes on the wire."""
+
+
+def parts_of(data: Data) -> tuple[Part, ...]:
+    """The parts of a message, one where it is whole."""
+    return data.parts if isinstance(data, Parted) else (data,)
+
+
+def whole(data: Data) -> bytes:
+    """A message in one piece."""
+    return b"".join(data.parts) if isinstance(data, Parted) else data
+
+
+def pieces(parts: Sequence[Part]) -> Iterator[Part]:
+    """Parts in pieces of at most `PIECE_BYTES`, none of which is a copy."""
+    for part in parts:
+        view = memoryview(part)
+        for begin in range(0, len(view), PIECE_BYTES):
+            yield view[begin : begin + PIECE_BYTES]
 
 
 def opened(
@@ -42,11 +89,18 @@ def cancelled_id(message: Message) -> bytes | None:
     return None if id is None else bytes(memoryview(id))
 
 
-def encoded(id: bytes, reply: Reply) -> bytes:
-    """A reply as the message that answers request `id`."""
+def answer_parts(id: bytes, reply: Reply) -> tuple[Part, ...]:
+    """A reply as the message that answers request `id`, in parts."""
     if reply.error is not None:
-        return jsonrpc.error_response(id, reply.error)
-    return b"".join(jsonrpc.response_parts(id, reply.parts))
+        return (jsonrpc.error_response(id, reply.error),)
+    return jsonrpc.response_parts(id, reply.parts)
+
+
+def encoded(id: bytes, reply: Reply) -> Data:
+    """A reply as the message that answers request `id`."""
+    parts = answer_parts(id, reply)
+    size = sum(map(len, parts))
+    return b"".join(parts) if size <= PIECE_BYTES else Parted(parts, size)
 
 
 def refused(id: bytes, code: int, message: str) -> bytes:

@@ -23,6 +23,7 @@ from armory.threads import unattended
 from armory.wire.caller import Caller
 from armory.wire.duplex import Duplex
 from armory.wire.interaction.interactions import Interactions
+from armory.wire.messages import Data, Part
 from armory.wire.observed import Observers, dispatcher_of
 from armory.wire.sessions.registry import Sessions
 from armory.wire.settings import StdioSettings
@@ -126,6 +127,7 @@ async def _write_out(out: EventStream, sink: BinaryIO) -> None:
             found = await out.next(reader, 3_600.0)
             if found is not None:
                 await written.line(found[1])
+            found = None  # nothing of it is held while the next is waited for
     except EOFError:
         return
     except OSError as error:
@@ -142,10 +144,10 @@ class _Written:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = os.dup(descriptor)  # its own: the number may be another file's by then
-        self._lines: SimpleQueue[tuple[bytes, Future[None]] | None] = SimpleQueue()
+        self._lines: SimpleQueue[tuple[tuple[Part, ...], Future[None]] | None] = SimpleQueue()
         unattended(self._run, "standard output")
 
-    async def line(self, data: bytes) -> None:
+    async def line(self, data: Data) -> None:
         """Write it; returns when the client's pipe has taken it.
 
         Raises:
@@ -153,7 +155,8 @@ class _Written:
         """
         written: Future[None] = Future()
         written.set_running_or_notify_cancel()
-        self._lines.put((data + b"\n", written))
+        parts = (data + b"\n",) if isinstance(data, bytes) else (*data.parts, b"\n")
+        self._lines.put((parts, written))
         await asyncio.wrap_future(written)
 
     def end(self) -> None:
@@ -163,10 +166,12 @@ class _Written:
     def _run(self) -> None:
         with open(self._descriptor, "wb", 0) as file:
             while (found := self._lines.get()) is not None:
-                data, written = found
+                parts, written = found
                 try:
-                    write_all(file, data)
+                    for part in parts:
+                        write_all(file, part)
                 except OSError as error:
                     written.set_exception(error)
                 else:
                     written.set_result(None)
+                del found, parts, written  # nothing is held while the next is waited for

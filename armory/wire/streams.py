@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Protocol
+
+from armory.wire.messages import PIECE_BYTES, Data, Part, parts_of, pieces
 
 PING = b": ping\n\n"
 KEEPALIVE_S = 15.0
-PIECE_BYTES = 1 << 20
-"""What is larger is written piece by piece as the client reads, so that nothing of it is held
-twice; smaller ones are copied into one piece, as one write costs less than several."""
 _UNREAD_BYTES = 16 << 20
 _BEHIND = 8  # for a reader that is behind, so many times the usual is kept
 SSE_HEADERS = {
@@ -25,7 +24,6 @@ SSE_HEADERS = {
 }
 
 
-Part = bytes | memoryview
 _EVENT = b"event: message\ndata: "
 _END = b"\n\n"
 
@@ -35,17 +33,12 @@ def frame(data: bytes, event_id: str | None = None) -> bytes:
     return b"".join((_head(event_id), data, _END))
 
 
-def frame_pieces(parts: Sequence[Part], event_id: str | None = None) -> Iterator[Part]:
-    """As `frame`, of a message in parts, in pieces none of which is a copy."""
-    return pieces((_head(event_id), *parts, _END))
-
-
-def pieces(parts: Sequence[Part]) -> Iterator[Part]:
-    """Parts in pieces of at most `PIECE_BYTES`."""
-    for part in parts:
-        view = memoryview(part)
-        for begin in range(0, len(view), PIECE_BYTES):
-            yield view[begin : begin + PIECE_BYTES]
+def frame_pieces(data: Data, event_id: str | None = None) -> Iterator[Part]:
+    """As `frame`, a large message in pieces of itself."""
+    if isinstance(data, bytes) and len(data) <= PIECE_BYTES:
+        yield frame(data, event_id)
+    else:
+        yield from pieces((_head(event_id), *parts_of(data), _END))
 
 
 def _head(event_id: str | None) -> bytes:
@@ -115,7 +108,7 @@ class EventStream:
         self._keep_events = keep_events
         self._keep_bytes = keep_bytes
         self._backlog = backlog
-        self._events: deque[tuple[int, bytes]] = deque()
+        self._events: deque[tuple[int, Data]] = deque()
         self._size = 0
         self._last = 0
         self._read = 0
@@ -151,7 +144,7 @@ class EventStream:
         """The event id of a position."""
         return f"{self.key}_{position}"
 
-    def put(self, data: bytes) -> None:
+    def put(self, data: Data) -> None:
         """Append a message; the oldest make room, those that a reader still waits for last."""
         if self.closed:
             return
@@ -172,7 +165,7 @@ class EventStream:
             _, dropped = self._events.popleft()
             self._size -= len(dropped)
 
-    async def write(self, data: bytes) -> None:
+    async def write(self, data: Data) -> None:
         """Append a message, after waiting for a reader that is behind."""
         if self._behind:
             self._waiting_bytes += len(data)
@@ -240,7 +233,7 @@ class EventStream:
             self._taken_bytes = 0
             self._tell_room()
 
-    async def next(self, reader: int, timeout_s: float | None) -> tuple[int, bytes] | None:
+    async def next(self, reader: int, timeout_s: float | None) -> tuple[int, Data] | None:
         """The next message for a reader; None when the time passed without one.
 
         Args:
@@ -324,12 +317,8 @@ async def pump(
                 await write(PING)
                 continue
             position, data = found
-            event_id = stream.event_id(position) if ids else None
-            if len(data) <= PIECE_BYTES:
-                await write(frame(data, event_id))
-            else:
-                for piece in frame_pieces((data,), event_id):
-                    await write(piece)
+            for piece in frame_pieces(data, stream.event_id(position) if ids else None):
+                await write(piece)
             found = data = piece = b""  # nothing of it is held while the next is waited for
     finally:
         stream.detach(reader)

@@ -61,7 +61,7 @@ async def stdio(front: Front, line_bytes: int = 1 << 20) -> AsyncGenerator[Pipe]
     to_server, from_client = os.pipe()
     from_server, to_client = os.pipe()
     loop = asyncio.get_running_loop()
-    reader = asyncio.StreamReader()
+    reader = asyncio.StreamReader(1 << 26)
     transport, _ = await loop.connect_read_pipe(
         lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(from_server, "rb")
     )

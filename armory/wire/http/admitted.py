@@ -19,7 +19,8 @@ from aiohttp import web
 from armory.protocol import jsonrpc
 from armory.protocol.nesting import PIECE_BYTES
 from armory.wire.caller import Caller
-from armory.wire.http.answers import JsonAnswer, Part
+from armory.wire.http.answers import JsonAnswer
+from armory.wire.messages import Data, Part, Parted, parts_of
 from armory.wire.streams import SSE_HEADERS
 
 SHARE = 0.2
@@ -63,14 +64,15 @@ def accepts(header: str | None) -> tuple[bool, bool]:
 
 def json_answer(
     admitted: AdmittedRequest | None,
-    body: bytes | Sequence[Part],
+    body: Data | Sequence[Part],
     status: int = 200,
     headers: Mapping[str, str] | None = None,
 ) -> JsonAnswer:
     """A JSON body, whole or in parts."""
     extra = admitted.extra if admitted is not None else None
     every = {**extra, **(headers or {})} if extra else headers
-    return JsonAnswer((body,) if isinstance(body, bytes) else body, status, every)
+    parts = parts_of(body) if isinstance(body, bytes | Parted) else body
+    return JsonAnswer(parts, status, every)
 
 
 def refusal(

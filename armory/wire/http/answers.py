@@ -18,7 +18,8 @@ from aiohttp import HttpVersion11, web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import SERVER_SOFTWARE
 
-from armory.wire.streams import PIECE_BYTES, Part, frame, frame_pieces, pieces
+from armory.wire.messages import PIECE_BYTES, Part, Parted, pieces
+from armory.wire.streams import frame, frame_pieces
 
 JSON_TYPE = "application/json"
 _HEAD = f"Content-Type: {JSON_TYPE}\r\nServer: {SERVER_SOFTWARE}\r\nDate: %s\r\nContent-Length: "
@@ -191,7 +192,7 @@ async def write_event(
         await response.write(frame(b"".join(parts)))
         return
     with _holding(request, size):
-        for piece in frame_pieces(parts):
+        for piece in frame_pieces(Parted(tuple(parts), size)):
             await response.write(piece)
 
 

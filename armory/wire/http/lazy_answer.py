@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Iterable
 
 from aiohttp import web
 from msgspec import UNSET, Raw
 
-from armory.protocol import jsonrpc, versions
+from armory.protocol import versions
 from armory.protocol.errors import Malformed
 from armory.protocol.headers import SESSION_HEADER
 from armory.protocol.jsonrpc import Message
@@ -24,7 +25,7 @@ from armory.wire.errors import status_of
 from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream
 from armory.wire.http.answers import write_event
 from armory.wire.http.keepalive import KeepaliveTimer
-from armory.wire.messages import encoded, opened, refused
+from armory.wire.messages import Data, Part, answer_parts, encoded, opened, refused
 from armory.wire.requests import session_request
 from armory.wire.sessions.running import Running
 from armory.wire.sessions.session import Session
@@ -81,17 +82,11 @@ class LazyAnswer:
         self.stop()
         if self._opening is not None or not self._admitted.takes_json:
             response = await self._open()
-            parts = (
-                (encoded(id, reply),)
-                if reply.error is not None
-                else jsonrpc.response_parts(id, reply.parts)
-            )
-            await write_event(self._admitted.request, response, parts)
+            await write_event(self._admitted.request, response, answer_parts(id, reply))
             await response.write_eof()
             return response
-        if reply.error is not None:
-            return json_answer(self._admitted, encoded(id, reply), status_of(reply.error))
-        return json_answer(self._admitted, jsonrpc.response_parts(id, reply.parts))
+        status = 200 if reply.error is None else status_of(reply.error)
+        return json_answer(self._admitted, answer_parts(id, reply), status)
 
     def stop(self) -> None:
         """No more keep-alives."""
@@ -113,7 +108,7 @@ async def answer_to(
     session: Session,
     before: Outlet,
     params: dict[str, Raw] | None = None,
-) -> bytes:
+) -> Data:
     """The message that answers a request of a session.
 
     Args:
@@ -135,15 +130,15 @@ async def answer_to(
 
 
 async def send_events(
-    admitted: AdmittedRequest, session: Session, stream: EventStream, first: bytes
+    admitted: AdmittedRequest, session: Session, stream: EventStream, first: Iterable[Part]
 ) -> web.StreamResponse:
     """Answer with the events of a request; `first` goes before those that were not read yet."""
     response = new_stream(admitted, {SESSION_HEADER: session.id})
     await response.prepare(admitted.request)
     if session.version >= versions.PRIMING_SINCE:
         await response.write(priming(stream.event_id(0)))
-    if first:
-        await response.write(first)
+    for piece in first:
+        await response.write(piece)
     await pump(response.write, stream, ids=True)
     await response.write_eof()
     return response
@@ -191,7 +186,7 @@ class InPlace:
         if takes_events:
             session.carry(self)
             self._keepalive.add(self)
-        answer: bytes | None = None
+        answer: Data | None = None
         try:
             before = self if takes_events else session.general
             answer = await answer_to(dispatcher, message, admitted, session, before, params)
@@ -231,9 +226,9 @@ class InPlace:
     def keep_alive(self) -> None:
         """As `keepalive.Waiting`: the client has heard nothing for long."""
         if self.reading:
-            self._opened(PING)
+            self._opened((PING,))
 
-    def _opened(self, first: bytes = b"") -> EventStream:
+    def _opened(self, first: tuple[bytes, ...] = ()) -> EventStream:
         """The stream, which begins with the first message that there is."""
         stream = self._stream
         if stream is None:
@@ -244,7 +239,7 @@ class InPlace:
                 self._pumping = start(events, "events of a request")
         return stream
 
-    def _end(self, stream: EventStream, answer: bytes | None) -> None:
+    def _end(self, stream: EventStream, answer: Data | None) -> None:
         if answer is not None:
             stream.put(answer)
         stream.close()

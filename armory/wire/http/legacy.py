@@ -25,13 +25,21 @@ from armory.wire.http.context import EdgeContext
 from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.http.lazy_answer import InPlace, answer_to, outlives_its_client, send_events
 from armory.wire.http.replicas import OwnerGone, gone, was_passed
-from armory.wire.messages import encoded, refused
+from armory.wire.messages import Data, encoded, refused, whole
 from armory.wire.requests import session_request
 from armory.wire.sessions.batches import BatchBytes, OneBatch
 from armory.wire.sessions.registry import TooMany
 from armory.wire.sessions.session import Session
 from armory.wire.sessions.turns import OneATurn
-from armory.wire.streams import KEEPALIVE_S, PING, EventStream, frame, parse_event_id, priming, pump
+from armory.wire.streams import (
+    KEEPALIVE_S,
+    PING,
+    EventStream,
+    frame_pieces,
+    parse_event_id,
+    priming,
+    pump,
+)
 
 _log = Logger(__name__)
 _BATCH_AT_ONCE = 16
@@ -254,7 +262,7 @@ async def _answer(
         if first is not None and stream.closed and stream.last == 1 and admitted.takes_json:
             session.drop_stream(stream)
             return json_answer(admitted, first[1])
-        said = PING if first is None else frame(first[1], stream.event_id(first[0]))
+        said = (PING,) if first is None else frame_pieces(first[1], stream.event_id(first[0]))
         return await send_events(admitted, session, stream, said)
     finally:
         stream.detach(reader)
@@ -262,7 +270,7 @@ async def _answer(
 
 async def _first(
     admitted: AdmittedRequest, stream: EventStream, reader: int, keepalive: KeepaliveTimer
-) -> tuple[int, bytes] | None:
+) -> tuple[int, Data] | None:
     """The first message; None: a client that takes events has heard nothing for long."""
     keepalive.add(stream)
     try:
@@ -293,6 +301,6 @@ async def _only_result(session: Session, stream: EventStream) -> list[bytes]:
         except EOFError:
             break
         if event is not None:
-            answers.append(event[1])
+            answers.append(whole(event[1]))
     session.drop_stream(stream)
     return answers

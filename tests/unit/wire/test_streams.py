@@ -6,7 +6,8 @@ import asyncio
 
 import pytest
 
-from armory.wire.streams import PIECE_BYTES, EventStream, frame, parse_event_id, priming, pump
+from armory.wire.messages import PIECE_BYTES, whole
+from armory.wire.streams import EventStream, frame, parse_event_id, priming, pump
 
 pytestmark = pytest.mark.anyio
 
@@ -20,7 +21,7 @@ async def drain(stream: EventStream, reader: int) -> list[bytes]:
             return got
         if found is None:
             return got
-        got.append(found[1])
+        got.append(whole(found[1]))
 
 
 async def test_messages_come_in_order_and_end() -> None:
