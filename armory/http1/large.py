@@ -2,13 +2,14 @@
 
 Owns: `LargeReads`. A piece of a large body is a turn of the event loop that nobody minds; those of
 ten bodies in one round are what every call waits for, at each of its steps, and so are thirty of
-one: libuv reads a socket so often in one round for as long as it fills what it is given. Never
-imports a connection.
+one: libuv reads a socket so often in one round for as long as it fills what it is given. While
+others keep the loop busy, each piece waits a little. Never imports a connection.
 """
 
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import deque
 from typing import Protocol
 from weakref import WeakKeyDictionary
@@ -17,6 +18,10 @@ PIECE_BYTES = 256 * 1024
 """So much of a body is read in one go while others arrive, too."""
 ROUND_BYTES = 1 << 20
 """So much of one that arrives alone is read in a round, in one piece more at most."""
+_BUSY_S = 0.0002
+"""Two rounds that take longer are those of a loop in which others do something."""
+_REST_S, _RESTS = 0.001, 3
+"""So long the next piece waits then, so often at most."""
 
 
 class Reading(Protocol):
@@ -41,6 +46,8 @@ class LargeReads:
         self._waiting: deque[Reading] = deque()
         self._due = False
         self._taken_bytes = 0
+        self._since = 0.0
+        self._rests = 0
 
     @property
     def shared(self) -> bool:
@@ -65,12 +72,24 @@ class LargeReads:
         self._waiting.append(one)
         if not self._due:
             self._due = True
-            asyncio.get_running_loop().call_soon(self._next)
+            self._pass()
+
+    def _pass(self) -> None:
+        """Let two rounds pass: what was read in the first of them is dealt with in the second."""
+        self._since = time.perf_counter()
+        loop = asyncio.get_running_loop()
+        loop.call_soon(loop.call_soon, self._next)
 
     def _next(self) -> None:
+        busy = time.perf_counter() - self._since > _BUSY_S
+        if busy and self._rests < _RESTS:
+            self._rests += 1
+            asyncio.get_running_loop().call_later(_REST_S, self._pass)
+            return
+        self._rests = 0
         self._waiting.popleft().go_on()
         if self._waiting:
-            asyncio.get_running_loop().call_soon(self._next)
+            self._pass()
         else:
             self._due = False
 

@@ -7,9 +7,11 @@ hand, so that rounds can be counted: each connection that may read has bytes in 
 from __future__ import annotations
 
 import asyncio
+import time
 
 import pytest
 
+from armory.http1 import large
 from armory.http1.connection import Connection
 from armory.http1.deadlines import Deadlines
 from armory.http1.large import PIECE_BYTES, ROUND_BYTES, LargeReads, large_reads
@@ -115,11 +117,22 @@ async def test_they_take_turns() -> None:
         one.connection.connection_lost(None)
 
 
-async def test_one_alone_waits_for_nobody() -> None:
+async def test_one_alone_rests_only_while_others_keep_the_loop_busy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pieces = SIZE // ROUND_BYTES
+    monkeypatch.setattr(large, "_BUSY_S", float("inf"))
     (alone,) = await begun(1)
     found = await rounds([alone])
     assert alone.largest > PIECE_BYTES
-    assert all(found[:-1])
+    assert found.count(0) <= 3 * pieces  # it looks whether anybody else is there
+
+    monkeypatch.setattr(large, "_BUSY_S", -1.0)
+    (beside,) = await begun(1)
+    begin = time.perf_counter()
+    await rounds([beside])
+    assert time.perf_counter() - begin > (pieces - 1) * 0.002  # of three rests of 1 ms each
+    assert len(beside.body.result()) == SIZE  # it is not kept from its end
 
 
 async def test_one_alone_is_not_read_whole_in_one_round() -> None:
