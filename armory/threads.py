@@ -1,8 +1,8 @@
 """Which thread has the core, and which the interpreter: the event loop first.
 
 Owns: how soon a waking event loop runs, which threads go behind it, how often they take turns with
-it, threads that nobody waits for, and ending many objects without keeping it. Never imports a room:
-every one has threads.
+it, threads that nobody waits for, and sorting and ending much without keeping it. Never imports a
+room: every one has threads.
 """
 
 from __future__ import annotations
@@ -14,11 +14,12 @@ import platform
 import sys
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from functools import partial
+from heapq import merge
 from queue import SimpleQueue
 from typing import Any, TypeVar
 
@@ -39,7 +40,8 @@ core to do, a third of it for a catalog of 100,000 tools is half as long again f
 _LEAST = 19
 """The lowest priority there is."""
 _MANY, _A_FEW = 2_000, 500
-"""Objects that end in a thread, and those of them that end at a time: 0.5 ms."""
+"""Objects that end in a thread, and those of them that end at a time: 0.5 ms. So many texts are
+sorted in one go, too."""
 _ASIDE_S = 0.00005
 _SET_ATTRIBUTES = {"x86_64": 314, "aarch64": 274, "riscv64": 274}
 """The number of `sched_setattr`, by machine; Python and glibc before 2.41 have none."""
@@ -182,6 +184,12 @@ def unattended(work: Callable[[], _T], name: str) -> Future[_T]:
 
     threading.Thread(target=run, name=name, daemon=True).start()
     return found
+
+
+def in_order(texts: Iterable[str]) -> Iterator[str]:
+    """As `sorted`, for a thread: one sort of 100,000 texts keeps the interpreter for 10 ms."""
+    left = list(texts)
+    return merge(*(sorted(left[at : at + _MANY]) for at in range(0, len(left), _MANY)))
 
 
 def let_go(held: list[Any]) -> None:

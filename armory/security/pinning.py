@@ -22,6 +22,7 @@ from armory.errors import ConfigError
 from armory.logger import Logger
 from armory.protocol.rawjson import encode
 from armory.security.settings import PinningMode
+from armory.threads import in_order
 
 _log = Logger(__name__)
 GONE = 1_000
@@ -172,7 +173,7 @@ class Pinning:
             between = b""
             for server in sorted(self._pins):
                 pins = self._pins[server]
-                for original in sorted(pins):
+                for original in in_order(pins):
                     key, pin = f"{server}/{original}", pins[original]
                     held = {"fingerprint": pin.fingerprint, "definition": pin.definition}
                     file.write(b"%b\n%b: %b" % (between, _json(key), _json(held)))
