@@ -27,7 +27,7 @@ from armory.wire.errors import error_object
 from armory.wire.interaction.state import REFUSED_STATE, OwnedByReplica
 from armory.wire.listening import Listening
 from armory.wire.messages import Data, cancelled_id, encoded, opened, refused, whole
-from armory.wire.methods import named_parameter
+from armory.wire.methods import named_parameter, refuse_large
 from armory.wire.requests import modern_request, session_request
 from armory.wire.sessions.registry import Sessions, TooMany
 from armory.wire.sessions.session import Session, cancel_soon
@@ -146,11 +146,12 @@ class Duplex:
             self._sessions.receive(self._session, message)
 
     async def _initialize(self, message: Message) -> None:
-        opened(message)
+        refuse_large(message)
+        params, _ = opened(message)
         if self._session is not None:
             raise Malformed(codes.INVALID_REQUEST, "initialize came twice", message.key)
         try:
-            session = await self._sessions.open(self._caller, message, self._out)
+            session = await self._sessions.open(self._caller, message, params, self._out)
         except TooMany as full:
             await self._out.write(refused(message.key, codes.LIMITED, str(full)))
             return
@@ -167,6 +168,7 @@ class Duplex:
         Raises:
             Malformed: `params` or `_meta` is no object, or too many requests are under way.
         """
+        refuse_large(message)
         params, meta = opened(message)
         if len(self._requests) >= _AT_ONCE:
             why = f"more than {_AT_ONCE:,} requests at a time; wait for answers"

@@ -1,6 +1,6 @@
 """One table: every method that a client may send, and how it is served.
 
-Owns: the table. Never imports a transport.
+Owns: the table, and how large what Armory answers itself may be. Never imports a transport.
 """
 
 from __future__ import annotations
@@ -11,11 +11,14 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-from msgspec import Raw
+from msgspec import UNSET, Raw
 
 from armory.gateway.context import RequestContext
 from armory.gateway.gateway import Gateway, OwnLists
 from armory.gateway.lists.entries import list_entries
+from armory.protocol import codes
+from armory.protocol.errors import Malformed
+from armory.protocol.jsonrpc import NULL, Message
 from armory.protocol.link import Reply
 from armory.protocol.rawjson import EMPTY_OBJECT
 from armory.protocol.versions import Era
@@ -25,6 +28,8 @@ Handler = Callable[[RequestContext, dict[str, Raw]], Coroutine[Any, Any, Reply]]
 BOTH: frozenset[Era] = frozenset(("modern", "legacy"))
 MODERN: frozenset[Era] = frozenset(("modern",))
 LEGACY: frozenset[Era] = frozenset(("legacy",))
+OWN_BYTES = 1 << 20
+"""`params` of what Armory answers itself: no handshake, list or subscription needs more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,3 +171,21 @@ def named_parameter(method: str) -> str | None:
     """The parameter that `Mcp-Name` repeats for a method; None: there is none."""
     found = METHODS.get(method)
     return None if found is None else found.named
+
+
+def refuse_large(message: Message) -> None:
+    """Refuse parameters that are too large for their method, before anything opens them: in a
+    message of 1 MB that takes a millisecond each time.
+
+    Raises:
+        Malformed: they have more than `OWN_BYTES`, and Armory answers the method itself.
+    """
+    if message.params is UNSET or (size := len(memoryview(message.params))) <= OWN_BYTES:
+        return
+    route = METHODS.get(str(message.method))
+    if route is not None and not route.forwarded:
+        raise Malformed(
+            codes.INVALID_PARAMS,
+            f"params of {message.method} have {size:,} bytes; expected at most {OWN_BYTES:,}",
+            message.key or NULL,
+        )

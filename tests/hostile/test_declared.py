@@ -7,11 +7,12 @@ request takes of the event loop and writes to the log, what is kept of an upstre
 from __future__ import annotations
 
 import asyncio
+import io
 import json
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import aiohttp
 import pytest
@@ -37,6 +38,8 @@ from armory.upstreams.session.handshake import (
 )
 from armory.wire.eras.handshakes import CAPABILITIES_BYTES
 from armory.wire.http.edge import HttpEdge
+from armory.wire.methods import OWN_BYTES
+from tests.protocol.test_pipes import stdio
 
 pytestmark = pytest.mark.anyio
 
@@ -53,7 +56,9 @@ class Served:
     async def post(self, body: Any, **headers: str) -> tuple[int, bytes]:
         """Status, and the first piece of the answer."""
         accept = {"Accept": "application/json, text/event-stream"}
-        async with self.http.post(f"{self.url}/mcp", json=body, headers=accept | headers) as said:
+        sent = {"Content-Type": "application/json"} | accept | headers
+        data = io.BytesIO(json.dumps(body).encode())  # aiohttp warns of large ones that are bytes
+        async with self.http.post(f"{self.url}/mcp", data=data, headers=sent) as said:
             return said.status, await said.content.readany()
 
     async def asked(self, body: Any) -> tuple[int, bytes]:
@@ -136,6 +141,42 @@ async def test_a_list_too_long_to_read(served: Served, key: str) -> None:
     assert error["code"] == codes.INVALID_PARAMS
     assert f"params.notifications.{key} has " in error["message"]
     assert error["message"].endswith("expected at most 524,288")
+
+
+@pytest.mark.parametrize("method", ["tools/list", "subscriptions/listen", "server/discover"])
+async def test_parameters_too_large_for_what_is_answered_here(served: Served, method: str) -> None:
+    body = modern_body(1, method, {"filler": "x" * OWN_BYTES})
+    status, said = await served.asked(body)
+    error = json.loads(said)["error"]
+    assert (status, error["code"]) == (400, codes.INVALID_PARAMS)
+    assert error["message"].startswith(f"params of {method} have 1,048,")
+    assert error["message"].endswith("expected at most 1,048,576")
+
+
+async def test_a_handshake_too_large_to_read(served: Served) -> None:
+    status, said = await served.post(hello(OWN_BYTES))
+    assert status == 400
+    assert "params of initialize have" in json.loads(said)["error"]["message"]
+    assert len(served.edge.sessions) == 0
+
+
+async def test_what_an_upstream_answers_may_be_as_large_as_a_body(served: Served) -> None:
+    call = {"name": "up__t", "arguments": {"text": "x" * 2 * OWN_BYTES}}
+    status, said = await served.asked(modern_body(1, "tools/call", call))
+    assert (status, "result" in json.loads(said)) == (200, True)
+
+
+@pytest.mark.parametrize("opens", [True, False])
+async def test_parameters_too_large_on_a_connection_of_both_ways(
+    served: Served, opens: bool
+) -> None:
+    large = hello(OWN_BYTES) if opens else modern_body(1, "tools/list", {"x": "y" * OWN_BYTES})
+    async with stdio(cast("Any", served), 4 << 20) as pipe:
+        await asyncio.to_thread(pipe.send, large)
+        error = (await pipe.next())["error"]
+        assert (error["code"], "expected at most 1,048,576" in error["message"]) == (-32602, True)
+        pipe.send(modern_body(2, "server/discover"))
+        assert (await pipe.next())["id"] == 2
 
 
 async def test_resources_that_one_client_watches(served: Served) -> None:

@@ -275,7 +275,7 @@ async def test_tokens_and_policies(front: Front) -> None:
         bob = await authenticator.authenticate({"Authorization": "Bearer bob-secret"}, None)
         hello = {"protocolVersion": "2025-11-25"}
         message = jsonrpc.decode(jsonrpc.request(1, "initialize", raws(hello)))
-        session = await edge.sessions.open(Caller(bob), message)
+        session = await edge.sessions.open(Caller(bob), message, raws(hello))
         headers = {**alice, "Mcp-Session-Id": session.id}
         ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
         async with front.http.post(url + "/mcp", json=ping, headers=headers) as response:

@@ -40,6 +40,7 @@ from armory.wire.http.resources import ProtectedResources
 from armory.wire.http.settings import HttpSettings
 from armory.wire.http.sse_front import SseFront
 from armory.wire.interaction.interactions import Interactions
+from armory.wire.methods import OWN_BYTES, refuse_large
 from armory.wire.observed import Observers, dispatcher_of
 from armory.wire.sessions.registry import Sessions
 from armory.wire.sessions.turns import Account, Shares
@@ -254,6 +255,8 @@ class HttpEdge:
                 )
             return await self._legacy.post_batch(admitted, body)
         message = jsonrpc.decode(body)
+        if len(body) > OWN_BYTES:
+            refuse_large(message)
         params = jsonrpc.params_of(message) if message.is_request else {}
         meta = members_or_none(params.get("_meta")) or {}
         method = message.method if isinstance(message.method, str) else None

@@ -26,6 +26,7 @@ from armory.wire.http.admitted import AdmittedRequest, json_answer, new_stream
 from armory.wire.http.answers import write_event
 from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.messages import Data, Part, answer_parts, encoded, opened, refused
+from armory.wire.methods import refuse_large
 from armory.wire.requests import session_request
 from armory.wire.sessions.running import Running
 from armory.wire.sessions.session import Session
@@ -121,6 +122,8 @@ async def answer_to(
     """
     key = message.key
     try:
+        if params is None:
+            refuse_large(message)
         params, meta = opened(message, params)
         request = session_request(admitted.caller, session, before, meta, key)
         method = message.method if message.method is not UNSET else ""

@@ -67,7 +67,7 @@ class LegacyEndpoint:
             Malformed: the message is not what its method needs.
         """
         if message.method == "initialize" and message.is_request:
-            return await self._initialize(admitted, message)
+            return await self._initialize(admitted, message, params)
         session = await self._session(admitted)
         if not isinstance(session, Session):
             return session
@@ -191,10 +191,12 @@ class LegacyEndpoint:
                     return await replicas.pass_on(admitted, owner)
         return gone(admitted)
 
-    async def _initialize(self, admitted: AdmittedRequest, message: Message) -> web.StreamResponse:
+    async def _initialize(
+        self, admitted: AdmittedRequest, message: Message, params: dict[str, Raw]
+    ) -> web.StreamResponse:
         id, caller = message.key, admitted.caller
         try:
-            session = await self._edge.sessions.open(caller, message)
+            session = await self._edge.sessions.open(caller, message, params)
         except TooMany as full:
             return refusal(503, codes.LIMITED, str(full), id=id, headers=admitted.extra)
         request = session_request(caller, session, session.general, {}, id)

@@ -9,13 +9,15 @@ from __future__ import annotations
 import secrets
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Protocol
+
+from msgspec import Raw
 
 from armory.gateway.gateway import Gateway
 from armory.gateway.lists.groups import served_to
 from armory.logger import Logger
-from armory.protocol import codes, jsonrpc
+from armory.protocol import codes
 from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message
 from armory.protocol.methods import CANCELLED, GROUPS_CHANGED, ROOTS_CHANGED
@@ -94,20 +96,24 @@ class Sessions:
         return len(self._sessions)
 
     async def open(
-        self, caller: Caller, message: Message, general: EventStream | None = None
+        self,
+        caller: Caller,
+        message: Message,
+        params: Mapping[str, Raw],
+        general: EventStream | None = None,
     ) -> Session:
         """A new session, as an `initialize` asks for it.
 
         Args:
             caller: whose it will be.
             message: the `initialize`.
+            params: of the message.
             general: the one stream of a transport that has no other.
 
         Raises:
             Malformed: the message names no revision.
             TooMany: the cap is reached.
         """
-        params = jsonrpc.params_of(message)
         wanted = text_of(params, "protocolVersion")
         if wanted is None:
             raise Malformed(codes.INVALID_PARAMS, "params.protocolVersion is missing", message.key)
