@@ -89,7 +89,10 @@ def _clean(
         return True
     if headers.get(VERSION_HEADER) != version or headers.get(METHOD_HEADER) != method:
         return False
-    return named is None or headers.get(NAME_HEADER) == text_of(params, named)
+    if named is None:
+        return True
+    name = headers.get(NAME_HEADER)
+    return name is not None and name == text_of(params, named)
 
 
 def _object(meta: Mapping[str, Raw]) -> bool:

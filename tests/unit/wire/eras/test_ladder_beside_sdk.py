@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from mcp.server.request_state import AESGCMRequestStateCodec
 from mcp.shared.inbound import (
@@ -53,6 +53,12 @@ members = st.fixed_dictionaries({}, optional={"name": scalars, "uri": scalars})
 
 
 @given(methods, members, metas, st.none() | header_sets)
+@example(
+    "resources/read",
+    {"uri": False},
+    {PROTOCOL_VERSION: VERSION, CLIENT_CAPABILITIES: {}},
+    {"mcp-protocol-version": VERSION, "mcp-method": "resources/read"},
+)
 def test_the_envelope_and_the_headers(
     method: str, params: dict[str, Any], meta: dict[str, Any], headers: dict[str, str] | None
 ) -> None:
