@@ -185,13 +185,13 @@ async def test_many_objects_end_in_a_thread_and_few_where_they_are() -> None:
     assert ended == [threading.get_ident()] * 10
 
 
-@pytest.mark.anyio
 def test_many_texts_are_sorted_in_parts() -> None:
     texts = [f"{number * 7_919 % 10_007:05d}" for number in range(10_007)]
     assert list(in_order(texts)) == sorted(texts)
     assert list(in_order(())) == []
 
 
+@pytest.mark.anyio
 async def test_what_takes_long_of_a_catalog_is_computed_one_at_a_time() -> None:
     under_way: list[int] = []
 
