@@ -3,7 +3,7 @@
 Owns: `LargeReads`. A piece of a large body is a turn of the event loop that nobody minds; those of
 ten bodies in one round are what every call waits for, at each of its steps, and so are thirty of
 one: libuv reads a socket so often in one round for as long as it fills what it is given. While
-others keep the loop busy, each piece waits a little. Never imports a connection.
+others keep the loop busy, the next MiB waits for a moment. Never imports a connection.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ ROUND_BYTES = 1 << 20
 """So much of one that arrives alone is read in a round, in one piece more at most."""
 _BUSY_S = 0.0002
 """Two rounds that take longer are those of a loop in which others do something."""
-_REST_S, _RESTS = 0.001, 3
-"""So long the next piece waits then, so often at most."""
+_REST_S = 0.001
+"""So long it waits then, which is as long as it takes: others have half of the loop at least."""
 
 
 class Reading(Protocol):
@@ -45,9 +45,8 @@ class LargeReads:
         self._reading: set[Reading] = set()
         self._waiting: deque[Reading] = deque()
         self._due = False
-        self._taken_bytes = 0
+        self._taken_bytes = 0  # since the last rest
         self._since = 0.0
-        self._rests = 0
 
     @property
     def shared(self) -> bool:
@@ -67,7 +66,6 @@ class LargeReads:
         self._taken_bytes += size
         if len(self._reading) < 2 and self._taken_bytes < ROUND_BYTES:
             return
-        self._taken_bytes = 0
         one.hold()
         self._waiting.append(one)
         if not self._due:
@@ -81,12 +79,11 @@ class LargeReads:
         loop.call_soon(loop.call_soon, self._next)
 
     def _next(self) -> None:
-        busy = time.perf_counter() - self._since > _BUSY_S
-        if busy and self._rests < _RESTS:
-            self._rests += 1
-            asyncio.get_running_loop().call_later(_REST_S, self._pass)
-            return
-        self._rests = 0
+        if self._taken_bytes >= ROUND_BYTES:
+            self._taken_bytes = 0
+            if time.perf_counter() - self._since > _BUSY_S:
+                asyncio.get_running_loop().call_later(_REST_S, self._next)
+                return
         self._waiting.popleft().go_on()
         if self._waiting:
             self._pass()

@@ -20,7 +20,7 @@ from armory.protocol import jsonrpc
 from armory.protocol.nesting import PIECE_BYTES
 from armory.wire.caller import Caller
 from armory.wire.http.answers import JsonAnswer
-from armory.wire.messages import Data, Part, Parted, parts_of
+from armory.wire.messages import Data, Part, Parted
 from armory.wire.streams import SSE_HEADERS
 
 SHARE = 0.2
@@ -71,7 +71,10 @@ def json_answer(
     """A JSON body, whole or in parts."""
     extra = admitted.extra if admitted is not None else None
     every = {**extra, **(headers or {})} if extra else headers
-    parts = parts_of(body) if isinstance(body, bytes | Parted) else body
+    if isinstance(body, bytes):
+        parts: Sequence[Part] = (body,)
+    else:
+        parts = body.parts if isinstance(body, Parted) else body
     return JsonAnswer(parts, status, every)
 
 
