@@ -16,10 +16,13 @@ from typing import Any
 import aiohttp
 import pytest
 from aiohttp import web
+from structlog.testing import capture_logs
 
 from armory.config import load_text
 from armory.domain.catalog import ServerLists
+from armory.domain.principal import ANONYMOUS
 from armory.gateway.gateway import Gateway
+from armory.protocol import jsonrpc
 from armory.protocol.link import Call, Owner, Reply
 from armory.runtime.settings import http_settings
 from armory.security.authentication import Authenticator, StaticToken
@@ -29,13 +32,16 @@ from armory.testing.front import (
     ScriptedUpstream,
     asking,
     plain,
+    raws,
     result,
     serving,
     tool,
 )
 from armory.testing.waiting import until
+from armory.wire.caller import Caller
 from armory.wire.http.edge import HttpEdge
 from armory.wire.http.settings import HttpSettings
+from armory.wire.sessions import registry
 from armory.wire.sessions.turns import MANY
 
 pytestmark = pytest.mark.anyio
@@ -287,3 +293,36 @@ def test_the_limits_have_keys() -> None:
     config = load_text(f"server: {{limits: {LIMITS}}}", environ={}).config
     settings = http_settings(config)
     assert {name: getattr(settings, name) for name in LIMITS} == LIMITS
+
+
+async def test_sessions_that_expire_together_leave_others_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(registry, "_TURN_S", 0.0)  # however fast the machine is
+    pool = ScriptedPool({"up": ScriptedUpstream(ServerLists(tools=[tool("t", "t")]), answer)})
+    gateway = Gateway(pool)
+    gateway.publish(pool.catalog())
+    hello = raws({"protocolVersion": "2025-11-25", "capabilities": {}})
+    message = jsonrpc.decode(jsonrpc.request(1, "initialize", hello))
+    count, turns = 200, 0
+
+    async def others() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with serving(gateway) as (_, edge):
+        sessions = edge.sessions
+        for _ in range(count):
+            (await sessions.open(Caller(ANONYMOUS), message, hello)).used = float("-inf")
+        kept = await sessions.open(Caller(ANONYMOUS), message, hello)
+        beside = asyncio.ensure_future(others())
+        with capture_logs() as log:
+            await sessions.expire()
+        beside.cancel()
+        assert sessions.find(kept.id, Caller(ANONYMOUS)) is kept
+        assert len(sessions) == 1
+    assert turns > count
+    (line,) = (line for line in log if line["event"] == "sessions_expired")
+    assert (line["count"], len(line["first"])) == (count, 5)

@@ -22,6 +22,7 @@ from armory.protocol.errors import Malformed
 from armory.protocol.jsonrpc import Message
 from armory.protocol.methods import CANCELLED, GROUPS_CHANGED, ROOTS_CHANGED
 from armory.protocol.rawjson import text_of
+from armory.tasks import give_way
 from armory.wire.caller import Caller
 from armory.wire.eras.handshakes import (
     CAPABILITIES_BYTES,
@@ -35,6 +36,10 @@ from armory.wire.settings import SESSION_IDLE_S, SESSIONS
 from armory.wire.streams import EventStream
 
 _log = Logger(__name__)
+_TURN_S = 0.001
+"""So long sessions are ended in one go."""
+_TOLD = 5
+"""Of many that expire together so many are named."""
 
 
 class TooMany(Exception):
@@ -199,17 +204,29 @@ class Sessions:
 
     async def end_principal(self, key: str) -> None:
         """End the sessions of one principal."""
-        for session in list(self._sessions.values()):
-            if session.principal.key == key:
-                await self.end(session)
+        await self._end_those(lambda session: session.principal.key == key)
 
     async def expire(self) -> None:
         """End the sessions that were not used for too long."""
         limit = time.monotonic() - self._idle_s
+        gone = await self._end_those(lambda session: session.used < limit and not session.busy)
+        if gone:
+            _log.info("sessions_expired", count=len(gone), first=[id[:8] for id in gone[:_TOLD]])
+
+    async def _end_those(self, chosen: Callable[[Session], bool]) -> list[str]:
+        """End sessions, a millisecond of them at a time: what one caller opened in some seconds
+        ends together, half an hour later. Gives their ids.
+        """
+        gone: list[str] = []
+        begun = time.perf_counter()
         for session in list(self._sessions.values()):
-            if session.used < limit and not session.busy:
-                _log.info("session_expired", session=session.id[:8])
+            if chosen(session):
                 await self.end(session)
+                gone.append(session.id)
+            if (took := time.perf_counter() - begun) > _TURN_S:
+                await give_way(took)
+                begun = time.perf_counter()
+        return gone
 
     def end_streams(self) -> None:
         """End the general streams; sessions and calls go on."""
@@ -218,5 +235,4 @@ class Sessions:
 
     async def close(self) -> None:
         """End all of them."""
-        for session in list(self._sessions.values()):
-            await self.end(session)
+        await self._end_those(lambda _: True)
