@@ -220,7 +220,7 @@ class Sessions:
         gone: list[str] = []
         begun = time.perf_counter()
         for session in list(self._sessions.values()):
-            if chosen(session):
+            if session.id in self._sessions and chosen(session):
                 await self.end(session)
                 gone.append(session.id)
             if (took := time.perf_counter() - begun) > _TURN_S:
