@@ -95,8 +95,10 @@ class Encoder(nn.Module):
         return F.normalize(pooled, dim=-1)
 
 
-def autocast() -> torch.autocast:
+def autocast(device: str = "cpu") -> torch.autocast:
     """Products in bf16 where the processor has them: elsewhere they cost several times fp32."""
+    if device != "cpu":
+        return torch.autocast(device, torch.bfloat16)
     known = torch.cpu.get_capabilities()
     half = any(known.get(name, False) for name in ("avx512_bf16", "amx_bf16", "bf16", "arm_bf16"))
     return torch.autocast("cpu", torch.bfloat16, enabled=half)
@@ -142,7 +144,7 @@ def save_state(state: dict[str, Tensor], path: Path, layers: int = 6) -> None:
     out = {}
     for key, value in state.items():
         own, _, part = key.rpartition(".")
-        out[f"{names[own]}.{part}"] = value.detach().float().contiguous().clone()
+        out[f"{names[own]}.{part}"] = value.detach().float().cpu().contiguous().clone()
     path.parent.mkdir(parents=True, exist_ok=True)
     save_file(out, path)
 
