@@ -27,6 +27,7 @@ from armory.retrieval.scoring.calibration import (
     SHAPE,
     VERSION,
     Calibration,
+    calibration_for,
     read_calibrations,
 )
 from armory.retrieval.scoring.fitting import (
@@ -35,9 +36,12 @@ from armory.retrieval.scoring.fitting import (
     log_odds_of,
     miss_cost_for,
 )
+from training.relevance.among import size_of
 from training.relevance.need import Acts, fit_need, kind_of, with_acts
 from training.relevance.sets import FOLD_OF, LABELLED, NO_TOOL, SETS, CachedModel, group_of
 from training.relevance.signals import PLAIN, Tables, read_all, read_written
+from training.relevance.sized import SETS as SIZED
+from training.relevance.sized import WRITTEN_FOLD, read_sizes, unseen, weight_of
 
 FIRST = (
     "fusion", "fusion_gap", "dense_z", "dense_by_size", "words_by_size", "dense_by_length",
@@ -56,12 +60,10 @@ NEED = (
     "log_tools", "clauses", "form_request", "form_wh", "form_why", "form_supposed", "form_others",
     "form_mine", "form_concrete", "form_language", "form_length", "few", "few_cosine", "acts",
 )  # fmt: skip
-#: The fold whose embedder sees the written queries: of servers that none was trained on.
-WRITTEN_FOLD = "a"
 #: Tools that a query should list on average at the default threshold, before refusals.
-RETURNED = 6.2
+RETURNED = 6.0
 #: A wrong refusal is about eight times as bad as a missing one.
-REFUSE_BELOW = 0.12
+REFUSE_BELOW = 0.13
 #: For embedders that nothing was fitted for: refuse only what is plain.
 REFUSE_BELOW_GENERIC = 0.05
 RIDGE = 50.0
@@ -109,12 +111,14 @@ def fit_calibration(
     acts: Acts,
     *,
     seen: Mapping[str, Observations] | None = None,
+    among: Mapping[str, Observations] | None = None,
     ridge: float = RIDGE,
 ) -> Calibration:
     """All constants of one ranker from all given sets; `acts` is of the embedder they are for.
 
-    `seen` are queries as the shipped embedder sees them on sets that it was trained on, where
-    cosines are higher: order and refusal have to hold there as well as on sets that are new to it.
+    `among` are the sets among the pool's tools, for the order alone; `seen` are queries as the
+    shipped embedder sees them on sets that it was trained on, where cosines are higher: order and
+    refusal have to hold there as well as on sets that are new to it.
     """
     asked: Mapping[str, Observations] = {**tables, **as_seen(seen or {})}
     wanted = [
@@ -122,6 +126,7 @@ def fit_calibration(
         for n, t in asked.items()
         if kind_of(n) != NO_TOOL
     ]
+    wanted += [replace(t, weight=weight_of(n, t)) for n, t in (among or {}).items()]
     first, second = fit_steps(wanted, recipe.first, recipe.second, ridge=ridge)
     spare, direction = needless, None
     if "acts" in recipe.need:
@@ -160,8 +165,9 @@ def fit_all(
     embed: CachedModel,
     identity: str,
     seen: Tables | None = None,
+    among: Mapping[str, Observations] | None = None,
 ) -> dict[str, Any]:
-    """The whole calibration file, for the embedder given; `seen` as in `fit_calibration`."""
+    """The whole calibration file, for the embedder given; the last two as in `fit_calibration`."""
     acts = Acts(embed)
     rankers: dict[str, dict[str, Any]] = {}
     for ranker, found in tables.items():
@@ -170,11 +176,13 @@ def fit_all(
         if ranker == "lexical":
             rankers[ranker] = {GENERIC: fit_calibration(found, needless, LEXICAL, acts).to_json()}
             continue
-        recipe = RELEVANCE if ranker == "relevance" else FORMULA
+        recipe, sized = (RELEVANCE, among) if ranker == "relevance" else (FORMULA, None)
         rankers[ranker] = {
-            GENERIC: fit_calibration(found, needless, recipe.without_cosine(), acts).to_json(),
+            GENERIC: fit_calibration(
+                found, needless, recipe.without_cosine(), acts, among=sized
+            ).to_json(),
             identity: fit_calibration(
-                found, needless, recipe, acts, seen=(seen or {}).get(ranker)
+                found, needless, recipe, acts, seen=(seen or {}).get(ranker), among=sized
             ).to_json(),
         }
     return {"version": VERSION, "rankers": rankers}
@@ -203,6 +211,15 @@ def gather(
     return tables, needless, embed.identity
 
 
+def gather_sizes(
+    data: Path, base: CachedModel, folds: Path | None, cache: Path, cap: int
+) -> dict[str, Observations]:
+    """Tables among the pool's tools, of each set's own fold; without folds of the base."""
+    embedders = dict.fromkeys(SIZED, base) if folds is None else unseen(folds, cache)
+    judged = read_sizes(data, embedders, base, calibration_for("relevance", ""), cap)
+    return {name: part.seen for name, part in judged.items() if size_of(name)}
+
+
 def _join(
     tables: Tables,
     needless: dict[str, Observations],
@@ -227,7 +244,9 @@ def main() -> None:
     )
     parser.add_argument("--keep", action="store_true", help="keep other embedders' entries")
     parser.add_argument("--folds", type=Path, help="folder with embedders a, b, c")
+    parser.add_argument("--base", type=Path, help="the untouched embedder; default: --model")
     parser.add_argument("--cap", type=int, default=1000, help="queries a set at most")
+    parser.add_argument("--sized", type=int, default=150, help="the same among the pool's tools")
     parser.add_argument("--cache", type=Path, default=Path(".cache/relevance"))
     parser.add_argument(
         "--out", type=Path, default=Path("armory/retrieval/scoring/calibration.json")
@@ -240,7 +259,9 @@ def main() -> None:
     seen = None
     if args.seen:
         seen = read_all(args.data, embed, cap=args.cap, validation=True)[0]
-    fitted = fit_all(tables, needless, embed, args.identity or identity, seen)
+    base = embed if args.base is None else CachedModel(args.base, args.cache)
+    among = gather_sizes(args.data, base, args.folds, args.cache, args.sized)
+    fitted = fit_all(tables, needless, embed, args.identity or identity, seen, among)
     embed.save()
     if args.keep and args.out.exists():
         for ranker, entries in read_calibrations(args.out.read_text(encoding="utf-8")).items():

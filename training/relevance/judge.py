@@ -25,10 +25,11 @@ if __package__ in (None, ""):
 
 from armory.retrieval.scoring.calibration import Calibration, sigmoid
 from armory.retrieval.scoring.fitting import Observations, log_odds_of, scores_of
-from training.relevance.fit import RELEVANCE, WRITTEN_FOLD, fit_calibration, gather, without
+from training.relevance.fit import RELEVANCE, fit_calibration, gather, gather_sizes, without
 from training.relevance.need import Acts
 from training.relevance.sets import FOLD_OF, LABELLED, NO_TOOL, CachedModel, group_of
 from training.relevance.signals import PLAIN, read_all
+from training.relevance.sized import WRITTEN_FOLD
 
 Doubles = NDArray[np.float64]
 CAP = 20
@@ -109,6 +110,7 @@ def leave_out(
     acts_of: Callable[[str], Acts],
     seen: Mapping[str, Observations] | None = None,
     idle: Mapping[str, Observations] | None = None,
+    among: Mapping[str, Observations] | None = None,
 ) -> tuple[dict[str, Any], dict[str, NDArray[np.bool_]]]:
     """Everything by constants that were made without the group of sets it belongs to.
 
@@ -119,6 +121,7 @@ def leave_out(
         acts_of: directions of the embedder that has not seen a group.
         seen: see `fit_calibration`.
         idle: queries without a tool that are judged, by `kind:catalog:set`.
+        among: see `fit_calibration`.
 
     Returns:
         Per set its queries, log-odds, scores, refusals; of `idle` the refusals.
@@ -128,8 +131,9 @@ def leave_out(
     for group in dict.fromkeys(group_of(name) for name in judged):
         tables, spare = without(fitted_on, needless, group)
         known = {n: p for n, p in (seen or {}).items() if group_of(n) != group}
+        sized = {n: p for n, p in (among or {}).items() if group_of(n) != group}
         acts = acts_of(group)
-        constants = fit_calibration(tables, spare, RELEVANCE, acts, seen=known)
+        constants = fit_calibration(tables, spare, RELEVANCE, acts, seen=known, among=sized)
         for name, part in judged.items():
             if group_of(name) != group:
                 continue
@@ -253,13 +257,20 @@ def main() -> None:
     parser.add_argument("--seen", type=Path, help="the shipped embedder, as in fit.py --seen")
     parser.add_argument("--constants", choices=("base", "folds"), default="folds")
     parser.add_argument("--cap", type=int, default=1000)
+    parser.add_argument("--sized", type=int, default=150, help="queries among the pool's tools")
     parser.add_argument("--cache", type=Path, default=Path(".cache/relevance"))
     parser.add_argument("--json", type=Path)
     args = parser.parse_args()
     tables, needless, _ = gather(args.data, args.base, None, args.cache, args.cap, in_context=False)
-    base = Acts(CachedModel(args.base, args.cache))
+    untouched = CachedModel(args.base, args.cache)
+    base = Acts(untouched)
     same, turned = leave_out(
-        tables["relevance"], tables["relevance"], needless, lambda _: base, idle=needless
+        tables["relevance"],
+        tables["relevance"],
+        needless,
+        lambda _: base,
+        idle=needless,
+        among=gather_sizes(args.data, untouched, None, args.cache, args.sized),
     )
     if args.folds is None:
         report = report_of(same, turned, tables[PLAIN], None)
@@ -282,6 +293,7 @@ def main() -> None:
             lambda group: folds[FOLD_OF.get(group, WRITTEN_FOLD)],
             seen,
             idle=spare,
+            among=gather_sizes(args.data, untouched, args.folds, args.cache, args.sized),
         )
         report = report_of(found, turned, tables[PLAIN], same)
     show(report)

@@ -59,7 +59,8 @@ FOLD_OF = {
 
 
 def group_of(name: str) -> str:
-    """Sets that share their tools are one for judging."""
+    """Sets that share their tools are one for judging, at any size (`toole among 500`)."""
+    name = name.partition(" among ")[0]
     if name.startswith(("written-", "small-")):  # "small-x-07": a half of the written queries
         return "written-" + name.split("-")[1]
     return "toole" if name in ("toole", "toole-multi", "toole-notool") else name

@@ -1,6 +1,6 @@
 """Tables and plot of `docs/relevance.md` over catalog sizes, from the JSON of `lean.py`.
 
-python training/relevance/sizes.py sizes.json sizes-trained.json docs/img/sizes.svg PAGE
+python training/relevance/sizes.py sizes.json sizes-base.json docs/img/sizes.svg PAGE
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 BEGIN, END = "<!-- sizes:begin (generated) -->", "<!-- sizes:end -->"
-TRAINED = "<!-- sizes-trained:begin (generated) -->", "<!-- sizes-trained:end -->"
+BASE = "<!-- sizes-base:begin (generated) -->", "<!-- sizes-base:end -->"
 _CURVES = (
     ("relevance", "relevance"),
     ("hybrid", "hybrid"),
@@ -70,6 +70,8 @@ _HALVES = ("written-x", "written-y")
 
 def _worse(report: Report) -> str:
     worse: list[dict[str, Any]] = report["worse than the best plain ranker"]
+    if not worse:
+        return "None is worse than the best plain ranker by over half a point."
     said = [
         f"{row['set']} {'among ' + format(row['size'], ',') if row['size'] else 'alone'}"
         f" ({100 * row['gap']:.1f}; {row['queries']} queries)"
@@ -78,14 +80,14 @@ def _worse(report: Report) -> str:
     return "Worse than the best plain ranker by over half a point: " + ", ".join(said) + "."
 
 
-def trained_table(report: Report) -> str:
+def base_table(report: Report) -> str:
     """Recall@5 of the labelled sets and of the written queries, percent."""
     sizes: dict[str, dict[str, Any]] = report["sizes"]
     heads = ["alone" if size == "0" else f"{int(size):,}" for size in sizes]
     lines = ["| recall@5 | " + " | ".join(heads) + " |", "|---|" + "---|" * len(heads)]
     for key, label in _ROWS:
         cells = [_spot(row, key) for row in sizes.values()]
-        lines.append(f"| trained-on sets, {label} | " + " | ".join(cells) + " |")
+        lines.append(f"| public sets, {label} | " + " | ".join(cells) + " |")
     for key, label in _CURVES:
         halves = [[row["written"][key][half] for half in _HALVES] for row in sizes.values()]
         cells = [f"{100 * sum(part) / len(part):.1f}" for part in halves]
@@ -126,12 +128,12 @@ def main() -> None:
     """Command line."""
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
     report = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    trained = json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))
+    base = json.loads(Path(sys.argv[2]).read_text(encoding="utf-8"))
     plot(report, Path(sys.argv[3]))
     from training.relevance.plots import insert
 
     insert(Path(sys.argv[4]), BEGIN, END, table(report))
-    insert(Path(sys.argv[4]), *TRAINED, trained_table(trained))
+    insert(Path(sys.argv[4]), *BASE, base_table(base))
 
 
 if __name__ == "__main__":

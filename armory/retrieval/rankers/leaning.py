@@ -19,12 +19,11 @@ from armory.retrieval.ports import FloatArray
 from armory.retrieval.scoring.calibration import Lean
 
 #: Tools up to which the learned order stands by itself, and from which trust alone decides.
-_BY_ITSELF, _BY_TRUST = 50, 1_500
+_BY_ITSELF, _BY_TRUST = 50, 3_000
 #: Neither order is ever left out: what both find is more often right than what one finds.
-_LEAST, _MOST = 0.15, 0.85
-#: Recall that the learned order must be expected to gain on the plain ones to be trusted wholly,
-#: and trust where it is expected to gain nothing.
-_GAIN, _DOUBT = 0.1, 0.1
+_LEAST, _MOST = 0.15, 0.95
+#: Recall that the learned order must be expected to gain on the plain ones to be trusted wholly.
+_GAIN = 0.05
 #: Orders are compared over so many best candidates.
 _SPAN = 20
 #: Candidates that some reason keeps among the first are among so many.
@@ -33,7 +32,7 @@ _TINY = 1e-6
 
 
 def trust(lean: Lean, query: Mapping[str, float], tools: int) -> float:
-    """The learned order's share, in [0.15, 0.85] from 1,500 tools on, 1 up to 50.
+    """The learned order's share, in [0.15, 0.95] from 3,000 tools on, 1 up to 50.
 
     Args:
         lean: signals of the query -> recall that the learned order is expected to gain.
@@ -42,7 +41,7 @@ def trust(lean: Lean, query: Mapping[str, float], tools: int) -> float:
     """
     if tools <= _BY_ITSELF:
         return 1.0
-    sure = min(max(lean.gain.of(query) / _GAIN + _DOUBT, 0.0), 1.0)
+    sure = min(max(lean.gain.of(query) / _GAIN, 0.0), 1.0)
     share = _LEAST + (_MOST - _LEAST) * sure
     return 1.0 - _way(tools) * (1.0 - share)
 
