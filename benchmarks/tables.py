@@ -244,9 +244,8 @@ def quality() -> str | None:
 
 def catalog_sizes() -> str | None:
     """Recall@5 over catalog size."""
-    folder = "../training/relevance"
-    unseen, shipped = _read(f"{folder}/sizes.json"), _read(f"{folder}/sizes-trained.json")
-    return None if unseen is None or shipped is None else summary.sizes(unseen, shipped)
+    found = _read("../training/relevance/sizes.json")
+    return None if found is None else summary.sizes(found)
 
 
 def livemcp() -> str | None:

@@ -54,7 +54,6 @@ class Settings:
     warmup: float = 0.06
     scale: float = 20.0
     group: int = 24
-    groups: int = 1
     small: int = 8
     written: int = 18
     templates: int = 10
@@ -274,10 +273,8 @@ class Batches:
     def draw(self) -> list[Example]:
         """One batch."""
         s = self.settings
-        batch: list[Example] = []
-        for _ in range(s.groups):
-            large = self.sources[self.rng.choices(list(self.large), list(self.large.values()))[0]]
-            batch += [large.labelled(s.negatives, s.joined) for _ in range(s.group)]
+        large = self.sources[self.rng.choices(list(self.large), list(self.large.values()))[0]]
+        batch = [large.labelled(s.negatives, s.joined) for _ in range(s.group)]
         for _ in range(s.small if self.small else 0):
             name = self.rng.choices(list(self.small), list(self.small.values()))[0]
             batch.append(self.sources[name].labelled(s.negatives, s.joined))

@@ -2,8 +2,8 @@
 
 Usage: python -m training.train DATA --mined mined --out run/final [--leave-out a] [--device cuda]
 
-InfoNCE over in-batch tools and mined hard negatives; every step mixes groups drawn from one
-labelled catalog each (its own tools are the hardest in-batch negatives), a group of the small sets,
+InfoNCE over in-batch tools and mined hard negatives; every step mixes a group drawn from one
+labelled catalog (its own tools are the hardest in-batch negatives), a group of the small sets,
 a group of hand-written queries and one of template queries over the tools of the pools. Two leashes
 hold the model to the base: the weights are pulled back towards it at every step, and the averaged
 weights can be interpolated with it afterwards (`training.export --factor`).

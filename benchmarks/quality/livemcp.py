@@ -204,7 +204,7 @@ async def measure(dataset: Dataset, system: System, known: Collection[str]) -> d
 def on_record() -> list[dict[str, Any]]:
     """What the training judged with these tasks left out, and when."""
     judged = json.loads((ROOT / "training/relevance/judged.json").read_text(encoding="utf-8"))
-    sizes = json.loads((ROOT / "training/relevance/sizes.json").read_text(encoding="utf-8"))
+    sizes = json.loads((ROOT / "training/relevance/sizes-base.json").read_text(encoding="utf-8"))
     figures = judged["figures"]
     return [
         {
@@ -212,7 +212,7 @@ def on_record() -> list[dict[str, Any]]:
             "seen": "nothing",
             "recall@5": _percent(sizes["sizes"]["0"]["relevance"]),
         }
-        | _landed("training/relevance/sizes.json"),
+        | _landed("training/relevance/sizes-base.json"),
         {
             "system": "embedder and constants trained without these tasks, `relevance`",
             "seen": "nothing but for [what is told there](relevance.md#leave-one-set-out)",

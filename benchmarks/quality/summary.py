@@ -56,40 +56,33 @@ def quality(rows: list[dict[str, Any]]) -> str:
 _ORDERS = {"relevance": "relevance", "hybrid": "hybrid", "semantic": "semantic", "lexical": "BM25"}
 
 
-def sizes(unseen: dict[str, Any], shipped: dict[str, Any]) -> str:
-    """Recall@5 over catalog size, of an embedder that no set has trained and of the one shipped.
+def sizes(report: dict[str, Any]) -> str:
+    """Recall@5 over catalog size, as embedders see sets and servers that they were not trained on.
 
     Args:
-        unseen: the report of `training.relevance.lean` with the untouched base.
-        shipped: the one with the shipped embedder.
+        report: of `training.relevance.lean --folds`.
     """
-    steps = list(unseen["sizes"])
+    steps = list(report["sizes"])
     heads = ["alone", *(f"{int(step):,} beside" for step in steps[1:])]
     lines = [f"| Recall@5 | {' | '.join(heads)} |", "|---|" + "---:|" * len(heads)]
-    for report, told in ((unseen, "unseen sets"), (shipped, "shipped embedder, its own sets")):
-        for key, name in _ORDERS.items():
-            values = [100 * report["sizes"][step][key]["macro"] for step in steps]
-            lines.append(f"| {told}, {name} | {' | '.join(f'{v:.1f}' for v in values)} |")
     for key, name in _ORDERS.items():
-        written = [row["written"][key].values() for row in shipped["sizes"].values()]
+        values = [100 * report["sizes"][step][key]["macro"] for step in steps]
+        lines.append(f"| public sets, {name} | {' | '.join(f'{v:.1f}' for v in values)} |")
+    for key, name in _ORDERS.items():
+        written = [row["written"][key].values() for row in report["sizes"].values()]
         values = [100 * sum(some) / len(some) for some in written]
-        cells = " | ".join(f"{v:.1f}" for v in values)
-        lines.append(f"| shipped embedder, unseen servers, {name} | {cells} |")
-    last = {key: shipped["sizes"][steps[-1]][key]["sets"] for key in _ORDERS}
-    lines += [
-        "",
-        f"| {int(steps[-1]):,} beside, shipped embedder | {' | '.join(_ORDERS.values())} |",
-    ]
+        lines.append(f"| real servers, {name} | {' | '.join(f'{v:.1f}' for v in values)} |")
+    last = {key: report["sizes"][steps[-1]][key]["sets"] for key in _ORDERS}
+    lines += ["", f"| {int(steps[-1]):,} beside | {' | '.join(_ORDERS.values())} |"]
     lines.append("|---|" + "---:|" * len(_ORDERS))
     for name in last["relevance"]:
         lines.append(f"| {name} | {' | '.join(f'{100 * last[k][name]:.0f}' for k in _ORDERS)} |")
-    caps, made = (unseen["of"]["cap"], shipped["of"]["cap"]), unseen["of"]
+    made = report["of"]
     words = (
-        f"Percent, macro over the sets, with so many tools of another pool beside a set's own. "
-        f"Unseen sets: an embedder that no set has trained, constants fitted without the judged "
-        f"set, at most {caps[0]} queries a set. Shipped: the embedder that was trained on these "
-        f"sets, at most {caps[1]} queries a set; the queries for unseen servers are not of its "
-        f"training. python {made['python']}, numpy {made['numpy']}."
+        f"Percent, macro over the sets, at most {made['cap']} queries a set, with so many tools of "
+        f"a pool of real MCP servers beside a set's own. Each set is judged by an embedder and "
+        f"constants that were made without it. Real servers: queries written by hand for servers "
+        f"of the pool that nothing was trained on. python {made['python']}, numpy {made['numpy']}."
     )
     return "\n".join(lines) + f"\n\n{words}"
 

@@ -48,13 +48,12 @@ def report(relevance: float, cap: int) -> dict[str, Any]:
     return {"sizes": {"0": row, "15000": row}, "of": of}
 
 
-def test_recall_over_catalog_size_is_told_for_seen_and_unseen_sets() -> None:
-    shown = sizes(report(0.5, 150), report(0.7, 120))
+def test_recall_over_catalog_size_is_told_for_sets_and_for_real_servers() -> None:
+    shown = sizes(report(0.7, 150))
     assert "| Recall@5 | alone | 15,000 beside |" in shown
-    assert "| unseen sets, relevance | 50.0 | 50.0 |" in shown
-    assert "| shipped embedder, its own sets, relevance | 70.0 | 70.0 |" in shown
-    assert "| shipped embedder, unseen servers, relevance | 75.0 | 75.0 |" in shown
+    assert "| public sets, relevance | 70.0 | 70.0 |" in shown
+    assert "| public sets, BM25 | 40.0 | 40.0 |" in shown
+    assert "| real servers, relevance | 75.0 | 75.0 |" in shown
     assert "| a | 70 | 40 | 40 | 40 |" in shown
     assert "| b | 60 | 30 | 30 | 30 |" in shown
     assert "at most 150 queries" in shown
-    assert "at most 120 queries" in shown
