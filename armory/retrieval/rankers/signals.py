@@ -24,8 +24,8 @@ _ALONE = -6.0
 #: The best cosine of few tools is lower than that of many: counts below so many tools, and no
 #: further below so few.
 _MANY, _LEAST_VISIBLE = 200, 4
-#: The weights were learned on so many tools at most; what they say of size ends there.
-_LEARNED_ON = 4_100
+#: Tools up to which size counts: counted on to 20,000, learned there as well, it gains nothing.
+_SIZE_ENDS = 4_100
 
 
 def _ranks(values: FloatArray) -> NDArray[np.int64]:
@@ -77,7 +77,7 @@ def _named(records: Sequence[ToolRecord], text: str) -> tuple[list[bool], list[b
 
 
 def _log_tools(features: CandidateFeatures) -> float:
-    return float(np.log(min(max(features.visible, FEW), _LEARNED_ON)))
+    return float(np.log(min(max(features.visible, FEW), _SIZE_ENDS)))
 
 
 def _conditions(features: CandidateFeatures, cosine: FloatArray | None) -> dict[str, float]:
