@@ -55,7 +55,7 @@ class Judged:
         seen: its queries, with the plain formulas beside the signals of `relevance`.
         evidence: of each query's best candidates, at most as many as `seen` has.
         plain: (Q,) recall@5 of the plain rankers.
-        need: (Q,) whether the shipped constants refuse the query.
+        refused: (Q,) whether the shipped constants refuse the query.
     """
 
     tools: int
