@@ -28,6 +28,7 @@ import numpy as np
 import structlog
 from tokenizers import Tokenizer
 
+from armory.cli.gateway.event_loop import loop_factory
 from armory.domain.query import Query
 from armory.retrieval.embedders.embedded import SHIPPED
 from armory.retrieval.indexing.cache import DocumentCache
@@ -136,7 +137,8 @@ def main() -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(40))
     if hasattr(os, "sched_setaffinity"):
         os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
-    found = asyncio.run(measure(args))
+    with asyncio.Runner(loop_factory=loop_factory("auto")) as runner:  # the gateway's own
+        found = runner.run(measure(args))
     print(json.dumps(found, indent=1))
     args.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
