@@ -6,23 +6,21 @@ that what is fitted is what runs.
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import math
-from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
-from tokenizers import Tokenizer
 
 from armory.domain.tool import ToolRecord
-from armory.retrieval.embedders.embedded import AROUND, clause_of, tokens_within
+from armory.retrieval.embedders.embedded import AROUND, EmbeddedEmbedder
 from armory.retrieval.features import CandidateFeatures, Moments, Subquery
 from armory.retrieval.indexing.document import document_of
 from armory.retrieval.lexical.bm25 import LexicalIndex
@@ -69,27 +67,18 @@ def group_of(name: str) -> str:
 class CachedModel:
     """An exported model folder whose vectors are kept in one file per model.
 
-    Texts of equal length run together, so that nothing is padded. Clauses are read in their query,
-    as the package does; by themselves, without `in_context`, as with any other embedder.
+    Texts are read as the package reads them, each by itself: int8 activations are scaled over a
+    batch, so that vectors of texts that run together are others than those that are served. Clauses
+    are read in their query; by themselves, without `in_context`, as with any other embedder.
     """
 
-    def __init__(
-        self, folder: Path, cache: Path, *, limit: int = 256, in_context: bool = True
-    ) -> None:
-        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
-        self.identity = str(config["identity"])
-        self._limit, self._in_context = limit, in_context
-        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self._tokenizer.no_padding()
-        self._tokenizer.no_truncation()
-        options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = 1
-        self._session = onnxruntime.InferenceSession(
-            str(folder / "model.onnx"), options, providers=["CPUExecutionProvider"]
-        )
+    def __init__(self, folder: Path, cache: Path, *, in_context: bool = True) -> None:
+        self._embedder = EmbeddedEmbedder(folder, threads=2)
+        self.identity = self._embedder.identity
+        self._in_context = in_context
         digest = hashlib.sha256((folder / "model.onnx").read_bytes()).hexdigest()[:12]
         cache.mkdir(parents=True, exist_ok=True)
-        self._path = cache / f"vectors-{digest}.npz"
+        self._path = cache / f"read-{digest}.npz"
         self._known: dict[str, Array] = {}
         if self._path.exists():
             stored = np.load(self._path)
@@ -100,22 +89,10 @@ class CachedModel:
         """(n, 384) float32 unit rows."""
         keys = [hashlib.md5(t.encode("utf-8", "replace")).hexdigest() for t in texts]
         fresh = {k: t for k, t in zip(keys, texts, strict=True) if k not in self._known}
-        groups: dict[int, list[tuple[str, list[int]]]] = defaultdict(list)
-        encoded = self._tokenizer.encode_batch(list(fresh.values()))
-        for key, one in zip(fresh, encoded, strict=True):
-            ids = one.ids
-            ids = ids if len(ids) <= self._limit else [*ids[: self._limit - 1], ids[-1]]
-            groups[len(ids)].append((key, ids))
-        for members in groups.values():
-            for start in range(0, len(members), 16):
-                part = members[start : start + 16]
-                ids = np.array([m[1] for m in part], np.int64)
-                feed = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
-                for (key, _), vector in zip(
-                    part, self._session.run(["embedding"], feed)[0], strict=True
-                ):
-                    self._known[key] = vector.astype(np.float16)
-        self._dirty |= bool(fresh)
+        if fresh:
+            found = asyncio.run(self._embedder.embed_documents(list(fresh.values())))
+            self._known.update(zip(fresh, found.astype(np.float16), strict=True))
+            self._dirty = True
         if not texts:
             return np.zeros((0, 384), np.float32)
         return np.stack([self._known[k] for k in keys]).astype(np.float32)
@@ -132,34 +109,23 @@ class CachedModel:
         for key, passage in zip(keys, passages, strict=True):
             if passage.span is not None and key not in self._known:
                 fresh.setdefault(passage.text, []).append((key, passage.span))
-        for text, wanted in fresh.items():
-            self._read(text, wanted)
-        self._dirty |= bool(fresh)
-        alone = [p.text if p.span is None else p.words for p in passages]
-        unread = [k not in self._known for k in keys]
-        found = self([text for text, bare in zip(alone, unread, strict=True) if bare])
-        rest = iter(found)
+        if fresh:
+            asyncio.run(self._read(fresh))
+            self._dirty = True
+        whole = iter(self([p.text for p in passages if p.span is None]))
         return np.stack(
             [
-                next(rest) if bare else self._known[key].astype(np.float32)
-                for key, bare in zip(keys, unread, strict=True)
+                next(whole) if p.span is None else self._known[key].astype(np.float32)
+                for key, p in zip(keys, passages, strict=True)
             ]
         )
 
-    def _read(self, text: str, wanted: Sequence[tuple[str, tuple[int, int]]]) -> None:
-        """Run a query once; a clause beyond the limit is left to be read by itself."""
-        self._tokenizer.enable_truncation(self._limit)
-        encoded = self._tokenizer.encode(text)
-        self._tokenizer.no_truncation()
-        ids = np.array([encoded.ids], np.int64)
-        feed = {"input_ids": ids, "attention_mask": np.ones_like(ids)}
-        names = ["last_hidden_state", "embedding"]
-        (tokens,), (whole,) = self._session.run(names, feed)
-        for key, span in wanted:
-            inside = tokens_within(encoded.offsets, span)
-            if inside:
-                clause = clause_of(tokens, inside, whole)
-                self._known[key] = (clause / np.linalg.norm(clause)).astype(np.float16)
+    async def _read(self, wanted: Mapping[str, Sequence[tuple[str, tuple[int, int]]]]) -> None:
+        """Clauses, each query read once for all of its own."""
+        for text, parts in wanted.items():
+            found = await self._embedder.embed_clauses(text, [span for _, span in parts])
+            for (key, _), vector in zip(parts, found[1:], strict=True):
+                self._known[key] = vector.astype(np.float16)
 
     def save(self) -> None:
         """Write what is new."""
