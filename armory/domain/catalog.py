@@ -15,7 +15,7 @@ from types import MappingProxyType
 from typing import Any
 
 from armory.domain.groups import OwnGroup
-from armory.domain.tool import ListedRecord, ToolRecord
+from armory.domain.tool import ListedRecord, ToolRecord, same_content
 
 Definition = Mapping[str, Any]
 LARGE, LARGE_BYTES = 250, 256 * 1024
@@ -130,7 +130,7 @@ def same_entries(one: Sequence[Definition], other: Sequence[Definition]) -> bool
     """Whether both hold the same in the same order; gives way to other threads meanwhile."""
     if len(one) != len(other):
         return False
-    return all(mine is theirs or mine == theirs for mine, theirs in zip(one, other, strict=True))
+    return all(map(same_content, one, other))
 
 
 @dataclass(frozen=True, slots=True)

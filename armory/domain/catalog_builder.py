@@ -6,14 +6,20 @@ anything but its domain siblings.
 
 from __future__ import annotations
 
-import marshal
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from armory.domain.catalog import EMPTY, Catalog, Definition, ServerLists, ToolRules
 from armory.domain.naming import expose_names, expose_uri
-from armory.domain.tool import MAX_ABOUT_CHARS, ListedRecord, ToolRecord, fingerprint, keywords_of
+from armory.domain.tool import (
+    MAX_ABOUT_CHARS,
+    ListedRecord,
+    ToolRecord,
+    alike,
+    fingerprint,
+    keywords_of,
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -135,7 +141,7 @@ def taken_over(lists: ServerLists, other: ServerLists) -> tuple[ServerLists, int
         entries: list[Definition] = []
         for entry in getattr(lists, kind):
             there = known.get(entry.get(key))
-            if there is None or not _alike(there, entry):
+            if there is None or not alike(there, entry):
                 own += 1
                 there = entry
             anew += there is not entry
@@ -231,7 +237,7 @@ def _tools_of(
         before = known.get(original)
         digest = (
             before.fingerprint
-            if before is not None and _alike(before.definition, definition)
+            if before is not None and alike(before.definition, definition)
             else fingerprint(definition)
         )
         description = rule.describe.get(original, definition.get("description"))
@@ -248,20 +254,6 @@ def _tools_of(
             server_about=about,
         )
         yield before if before is not None and _same(record, before) else record
-
-
-def _alike(one: Any, other: Any) -> bool:
-    """Whether two definitions certainly have the same fingerprint, at an eighth of its cost.
-
-    Equal ones may differ in what Python holds to be equal (`1`, `1.0`, `True`), which their bytes
-    tell apart; members in another order are not told to be the same.
-    """
-    if one is other:
-        return True
-    try:
-        return one == other and marshal.dumps(one, 0) == marshal.dumps(other, 0)
-    except ValueError:  # not plain JSON
-        return False
 
 
 def _same(one: ToolRecord, other: ToolRecord) -> bool:

