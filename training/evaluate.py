@@ -7,6 +7,7 @@ Usage: python -m training.evaluate DATA [--model run/model.safetensors | --onnx 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import json
 import math
 import re
@@ -19,7 +20,7 @@ import torch
 from numpy.typing import NDArray
 from tokenizers import Tokenizer
 
-from armory.retrieval.embedders.embedded import tokens_within
+from armory.retrieval.embedders.embedded import EmbeddedEmbedder, tokens_within
 from training.data import LABELLED, Catalog, Query, Tool, is_validation, load, split_name, view
 from training.encoder import Encoder, autocast, load_encoder, load_tokenizer
 
@@ -85,32 +86,12 @@ def torch_embedder(model: Encoder, limit: int = 256, batch_tokens: int = 6144) -
     return embed
 
 
-def onnx_embedder(folder: Path, limit: int = 256) -> Embed:
-    """Embed with the exported folder, texts of equal length together (so nothing is padded)."""
-    import onnxruntime as ort
-
-    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    options = ort.SessionOptions()
-    options.intra_op_num_threads = 1
-    session = ort.InferenceSession(
-        folder / "model.onnx", options, providers=["CPUExecutionProvider"]
-    )
-
-    def embed(texts: Sequence[str]) -> Array:
-        rows = tokenise(tokenizer, texts, limit)
-        groups: dict[int, list[int]] = defaultdict(list)
-        for i, row in enumerate(rows):
-            groups[len(row)].append(i)
-        out = np.zeros((len(rows), 384), np.float32)
-        for members in groups.values():
-            for at in range(0, len(members), 32):
-                take = members[at : at + 32]
-                ids, mask = pad([rows[i] for i in take])
-                feed = {"input_ids": ids, "attention_mask": mask}
-                out[take] = session.run(["embedding"], feed)[0]
-        return out
-
-    return embed
+def onnx_embedder(folder: Path) -> Embed:
+    """Embed with the exported folder as the package does, each text by itself: int8 activations
+    share a scale in a batch.
+    """
+    embedder = EmbeddedEmbedder(folder, threads=2)
+    return lambda texts: asyncio.run(embedder.embed_documents(texts))
 
 
 def _stems(text: str) -> list[str]:

@@ -14,6 +14,7 @@ import argparse
 import hashlib
 import importlib.metadata
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -94,6 +95,41 @@ def validation_of(data: Path, found: dict[str, Found]) -> dict[str, Found]:
     return out
 
 
+def tables(report: Mapping[str, Any]) -> str:
+    """The tables of the model card, in Markdown."""
+    shown = (("dense", "recall@5"), ("fusion", "recall@5"), ("fusion", "ndcg@10"))
+    lines = ["| set (queries) | dense R@5 | gain | fusion R@5 | gain | fusion nDCG@10 | gain |"]
+    lines += ["|---|---|---|---|---|---|---|"]
+    found = report["leave_sets_out"]
+    for name in found["dense"]["recall@5"]:
+        rows = [found[leg][metric][name] for leg, metric in shown]
+        cells = [f"{_pair(row)} | {_gain(row)}" for row in rows]
+        lines.append(f"| {_titled(name, rows[0])} | {' | '.join(cells)} |")
+    if "validation" in report:
+        found = report["validation"]
+        shown = (*shown[:2], ("fusion", "recall@10"), shown[2])
+        lines += ["", "| set (queries) | dense R@5 | fusion R@5 | fusion R@10 | fusion nDCG@10 |"]
+        lines += ["|---|---|---|---|---|"]
+        for name in found["dense"]["recall@5"]:
+            if name != "macro":
+                rows = [found[leg][metric][name] for leg, metric in shown]
+                lines.append(f"| {_titled(name, rows[0])} | {' | '.join(map(_pair, rows))} |")
+    return "\n".join(lines)
+
+
+def _pair(row: Mapping[str, Any]) -> str:
+    return f"{row['base']:.1f} → {row['tuned']:.1f}"
+
+
+def _gain(row: Mapping[str, Any]) -> str:
+    low, high = row["interval"]
+    return f"{row['gain']:+.1f} [{low:.1f}, {high:.1f}]"
+
+
+def _titled(name: str, row: Mapping[str, Any]) -> str:
+    return f"{name} ({row['queries']})" if "queries" in row else f"**{name}**"
+
+
 def main() -> None:
     """Command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
@@ -130,13 +166,7 @@ def main() -> None:
         report["validation"] = compare(old, new)
     args.out.parent.mkdir(parents=True, exist_ok=True)
     args.out.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
-    for part in ("leave_sets_out", "validation"):
-        for leg in LEGS if part in report else ():
-            for metric in METRICS:
-                print(part, leg, metric)
-                for name, row in report[part][leg][metric].items():
-                    print(f"  {name:18s} {row['base']:6.1f} {row['tuned']:6.1f} {row['gain']:+6.2f}"
-                          f" {row['interval']}")  # fmt: skip
+    print(tables(report))
 
 
 if __name__ == "__main__":
