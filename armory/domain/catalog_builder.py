@@ -7,7 +7,7 @@ anything but its domain siblings.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from armory.domain.catalog import EMPTY, Catalog, Definition, ServerLists, ToolRules
@@ -67,7 +67,7 @@ class CatalogBuilder:
             rule = (rules or {}).get(server, ToolRules())
             part = self._parts.get(server)
             if part is None or part.lists is not lists or part.rule != rule:
-                before = known.get(server, ()) if part is None else part.tools
+                before = known.get(server, _NEVER) if part is None else _Before.of(part)
                 part = _part(server, lists, rule, before)
             parts[server] = part
         self._parts = parts
@@ -97,35 +97,59 @@ def build_catalog(
     return CatalogBuilder().build(servers, rules, previous)
 
 
-def _part(
-    server: str, lists: ServerLists, rule: ToolRules, before: Sequence[ToolRecord]
-) -> ServerPart:
-    """What one server's lists give; a tool that is as it was `before` is the very record."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Before:
+    """What one server had, by the names that it gives itself."""
+
+    tools: dict[str, ToolRecord] = field(default_factory=dict[str, ToolRecord])
+    prompts: dict[str, ListedRecord] = field(default_factory=dict[str, ListedRecord])
+    resources: dict[str, ListedRecord] = field(default_factory=dict[str, ListedRecord])
+    templates: dict[str, ListedRecord] = field(default_factory=dict[str, ListedRecord])
+
+    @classmethod
+    def of(cls, part: ServerPart) -> _Before:
+        """What a part has."""
+        return cls(
+            {record.original_name: record for record in part.tools},
+            {record.original_name: record for record in part.prompts},
+            {record.original_name: record for record in part.resources},
+            {record.original_name: record for record in part.templates},
+        )
+
+
+_NEVER = _Before()
+
+
+def _part(server: str, lists: ServerLists, rule: ToolRules, before: _Before) -> ServerPart:
+    """What one server's lists give; what is as it was `before` is the very record."""
     problems: list[str] = []
-    known = {tool.original_name: tool for tool in before}
-    tools = list(_tools_of(server, lists, rule, known, problems))
+    tools = list(_tools_of(server, lists, rule, before.tools, problems))
     named = _keyed(server, "prompt", lists.prompts, "name", problems)
     exposed = expose_names(server, named)
-    prompts = [_listed(server, name, exposed[name], entry) for name, entry in named.items()]
+    prompts = [
+        _listed(server, name, exposed[name], entry, before.prompts.get(name))
+        for name, entry in named.items()
+    ]
     resources, templates = (
         [
-            _listed(server, original, expose_uri(server, original), definition)
-            for original, definition in _keyed(server, kind, entries, key, problems).items()
+            _listed(server, uri, expose_uri(server, uri), entry, known.get(uri))
+            for uri, entry in _keyed(server, kind, entries, key, problems).items()
         ]
-        for kind, entries, key in (
-            ("resource", lists.resources, "uri"),
-            ("resource template", lists.templates, "uriTemplate"),
+        for kind, entries, key, known in (
+            ("resource", lists.resources, "uri", before.resources),
+            ("resource template", lists.templates, "uriTemplate", before.templates),
         )
     )
     skills = list(_skills_of(server, lists, rule, problems))
     return ServerPart(lists, rule, tools, prompts, resources, templates, skills, problems)
 
 
-def _by_server(catalog: Catalog, servers: Collection[str]) -> Mapping[str, Sequence[ToolRecord]]:
-    found: dict[str, list[ToolRecord]] = {server: [] for server in servers}
-    for tool in catalog.tools.values():
-        if tool.server in found:
-            found[tool.server].append(tool)
+def _by_server(catalog: Catalog, servers: Collection[str]) -> Mapping[str, _Before]:
+    found = {server: _Before() for server in servers}
+    for kind in ("tools", "prompts", "resources", "templates"):
+        for record in getattr(catalog, kind).values():
+            if record.server in found:
+                getattr(found[record.server], kind)[record.original_name] = record
     return found
 
 
@@ -180,7 +204,11 @@ def _keyed(
     return found
 
 
-def _listed(server: str, original: str, name: str, definition: Definition) -> ListedRecord:
+def _listed(
+    server: str, original: str, name: str, definition: Definition, before: ListedRecord | None
+) -> ListedRecord:
+    if before is not None and before.name == name and alike(before.definition, definition):
+        return before
     return ListedRecord(name, server, original, definition, fingerprint(definition))
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, cast
 
 import pytest
 
@@ -261,3 +262,24 @@ def test_records_of_the_snapshot_before_are_taken_over() -> None:
     now, _ = build_catalog({"up": changed}, previous=before)
     assert now.tools["up__a"] is before.tools["up__a"]
     assert now.tools["up__b"].description == "new"
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"), [("prompts", "name"), ("resources", "uri"), ("templates", "uriTemplate")]
+)
+def test_what_else_did_not_change_is_the_very_record_too(kind: str, key: str) -> None:
+    def lists(*sizes: object) -> ServerLists:
+        made = [{key: f"x:{number}", "size": size} for number, size in enumerate(sizes)]
+        return replace(ServerLists(), **cast("Any", {kind: made}))
+
+    builder = CatalogBuilder()
+    first, _ = builder.build({"up": lists(1, 2), "other": lists(1)})
+    for now, _ in (
+        builder.build({"up": lists(1, 2.0, 3), "other": lists(1)}, previous=first),
+        build_catalog({"up": lists(1, 2.0, 3), "other": lists(1)}, previous=first),
+    ):
+        before, after = getattr(first, kind), getattr(now, kind)
+        assert [after[name] is record for name, record in before.items()] == [True, False, True]
+        assert len(after) == 4
+        anew, _ = build_catalog({"up": lists(1, 2.0, 3), "other": lists(1)})
+        assert list(after.items()) == list(getattr(anew, kind).items())
