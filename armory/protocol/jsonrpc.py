@@ -124,6 +124,24 @@ def decode(body: bytes | Raw) -> Message:
     return message
 
 
+BEGINNING_BYTES = 1_024
+"""Of a message, from which `begun` tells what it will be."""
+_PARAMS = b'"params"'
+
+
+def begun(head: bytes) -> Message | None:
+    """The message that begins with these bytes, without what they say of its params; None where its
+    params do not begin in them.
+    """
+    before, found, _ = head[:BEGINNING_BYTES].partition(_PARAMS)
+    if not found:
+        return None
+    try:  # JSON only where what was found is a member of the message itself
+        return _message.decode(before + _PARAMS + b":null}")
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+
+
 def check_depth(body: bytes, limit: int) -> None:
     """Refuse what is nested too deep, before anything opens it.
 

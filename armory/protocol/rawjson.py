@@ -6,8 +6,8 @@ parameter of the wrong kind raises.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 import msgspec
 from msgspec import Raw
@@ -16,7 +16,9 @@ from armory.protocol.codes import INVALID_PARAMS
 from armory.protocol.errors import RpcError
 
 _members = msgspec.json.Decoder(dict[str, Raw])
+_T = TypeVar("_T")
 _items = msgspec.json.Decoder(list[Raw])
+_texts = msgspec.json.Decoder(list[str])
 _text = msgspec.json.Decoder(str)
 _any = msgspec.json.Decoder()
 encode = msgspec.json.Encoder().encode
@@ -24,6 +26,7 @@ NULL = Raw(b"null")
 EMPTY_OBJECT = Raw(b"{}")
 PIECE_BYTES = 64 * 1024
 """Of a long array so much is taken apart in one go: 0.3 ms."""
+_BETWEEN_OBJECTS, _BETWEEN_TEXTS = (b"},{", b"}, {"), (b'","', b'", "')
 _MISSES = 200
 """So often a long array is tried to be cut inside an item, before the rest is taken apart whole."""
 
@@ -59,21 +62,35 @@ def items(raw: Raw | bytes) -> list[Raw]:
 def items_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list[Raw]]:
     """The same, those of some `piece` bytes at a time; none where a step found no whole one.
 
-    What is read up to a place inside an item is no array, whatever is put behind it, so a piece
-    that can be read was cut between two items.
-
     Raises:
         msgspec.DecodeError: not an array (or not JSON); perhaps after some pieces.
     """
-    data = bytes(memoryview(raw))
+    return _in_pieces(bytes(memoryview(raw)), piece, _items.decode, _BETWEEN_OBJECTS)
+
+
+def texts_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list[str]]:
+    """The same of an array of strings.
+
+    Raises:
+        msgspec.DecodeError: not an array of strings; perhaps after some pieces.
+    """
+    return _in_pieces(bytes(memoryview(raw)), piece, _texts.decode, _BETWEEN_TEXTS)
+
+
+def _in_pieces(
+    data: bytes, piece: int, read: Callable[[bytes], list[_T]], between: Sequence[bytes]
+) -> Iterator[list[_T]]:
+    """What is read up to a place inside an item is no array, whatever is put behind it, so a piece
+    that can be read was cut between two items.
+    """
     if len(data) <= 2 * piece or data[:1] != b"[":
-        yield items(raw)
+        yield read(data)
         return
     at, end, misses = 1, piece, 0
-    while misses < _MISSES and (cut := _between_objects(data, end, end + 4 * piece)):
+    while misses < _MISSES and (cut := _between(data, end, end + 4 * piece, between)):
         end = cut[0] + 1
         try:
-            found = items(b"[%b]" % data[at:end])
+            found = read(b"[%b]" % data[at:end])
         except msgspec.DecodeError:
             misses += 1
             yield []
@@ -81,12 +98,14 @@ def items_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list
         yield found
         at = cut[1]
         end = at + piece
-    yield items(b"[" + data[at:])
+    yield read(b"[" + data[at:])
 
 
-def _between_objects(data: bytes, begin: int, end: int) -> tuple[int, int] | None:
-    """Where first an object may end and the next begin, as JSON is usually written."""
-    found = ((data.find(sep, begin, end), len(sep)) for sep in (b"},{", b"}, {"))
+def _between(
+    data: bytes, begin: int, end: int, between: Sequence[bytes]
+) -> tuple[int, int] | None:
+    """Where first an item may end and the next begin, as JSON is usually written."""
+    found = ((data.find(sep, begin, end), len(sep)) for sep in between)
     places = [(at, at + length - 1) for at, length in found if at >= 0]
     return min(places, default=None)
 

@@ -26,17 +26,18 @@ from armory.protocol import meta as meta_keys
 from armory.protocol.errors import RpcError
 from armory.protocol.link import Params, Refused
 from armory.protocol.methods import ACKNOWLEDGED, GROUPS_CHANGED, LISTENED
-from armory.protocol.rawjson import encode, members_or_none, pack
+from armory.protocol.rawjson import NULL, encode, members_or_none, pack, texts_in_pieces
 from armory.wire.streams import EventStream
 
 _log = Logger(__name__)
 _TRUE = Raw(b"true")
-_strings = msgspec.json.Decoder(list[str] | None)
 _BEHIND = 256
 _TASKS = 256
 """Tasks that one stream may follow."""
 _LIST_BYTES = 512 * 1024
-"""Of a list longer than that nothing is read: each of its items becomes an object, in one go."""
+"""Of a list longer than that nothing is read."""
+_PIECE_BYTES = 16 * 1024
+"""Of a list so much is read in one turn of the event loop: a few thousand texts at the most."""
 _AT_ONCE = 50
 """Resources that are looked at in one turn of the event loop."""
 
@@ -120,8 +121,8 @@ async def start_listening(
     wanted = members_or_none(params.get("notifications"))
     if wanted is None:
         raise RpcError(codes.INVALID_PARAMS, "params.notifications is not an object")
-    resources = _texts(wanted, "resourceSubscriptions")[:MOST]
-    named = _texts(wanted, "taskIds")[:_TASKS]
+    resources = await _texts(wanted, "resourceSubscriptions", MOST)
+    named = await _texts(wanted, "taskIds", _TASKS)
     tasks = [task for task in named if await gateway.tasks.located(context, task)]
     lists = frozenset(method for key, method in LISTENED.items() if wanted.get(key) == _TRUE)
     if not groups_negotiated(context):
@@ -152,17 +153,26 @@ async def start_listening(
     return listening
 
 
-def _texts(wanted: Mapping[str, Raw], key: str) -> list[str]:
+async def _texts(wanted: Mapping[str, Raw], key: str, most: int) -> list[str]:
+    """The first `most` of a list; the others become no objects."""
     raw = wanted.get(key)
-    size = 0 if raw is None else len(memoryview(raw))
+    if raw is None or raw == NULL:
+        return []
+    size = len(memoryview(raw))
     if size > _LIST_BYTES:
         raise RpcError(
             codes.INVALID_PARAMS,
             f"params.notifications.{key} has {size:,} bytes; expected at most {_LIST_BYTES:,}",
         )
+    found: list[str] = []
     try:
-        return [] if raw is None else _strings.decode(raw) or []
+        for some in texts_in_pieces(raw, _PIECE_BYTES):
+            found += some
+            if len(found) >= most:
+                break
+            await asyncio.sleep(0)
     except (msgspec.DecodeError, RecursionError):
         raise RpcError(
             codes.INVALID_PARAMS, f"params.notifications.{key} is not a list of strings"
         ) from None
+    return found[:most]

@@ -18,7 +18,7 @@ from armory.gateway.gateway import Gateway, OwnLists
 from armory.gateway.lists.entries import list_entries
 from armory.protocol import codes
 from armory.protocol.errors import Malformed
-from armory.protocol.jsonrpc import NULL, Message
+from armory.protocol.jsonrpc import BEGINNING_BYTES, NULL, Message, begun
 from armory.protocol.link import Reply
 from armory.protocol.rawjson import EMPTY_OBJECT
 from armory.protocol.versions import Era
@@ -180,9 +180,26 @@ def refuse_large(message: Message) -> None:
     Raises:
         Malformed: they have more than `OWN_BYTES`, and Armory answers the method itself.
     """
-    if message.params is UNSET or (size := len(memoryview(message.params))) <= OWN_BYTES:
-        return
-    route = METHODS.get(str(message.method))
+    if message.params is not UNSET:
+        _refuse(message, len(memoryview(message.params)))
+
+
+def refuse_begun(head: bytes, size: int) -> None:
+    """The same for a body of which only the beginning is there.
+
+    Args:
+        head: its first bytes.
+        size: bytes that it will have.
+
+    Raises:
+        Malformed: as above; what stands before the method and behind the parameters counts.
+    """
+    if size > OWN_BYTES + BEGINNING_BYTES and (message := begun(head)) is not None:
+        _refuse(message, size)
+
+
+def _refuse(message: Message, size: int) -> None:
+    route = METHODS.get(str(message.method)) if size > OWN_BYTES else None
     if route is not None and not route.forwarded:
         raise Malformed(
             codes.INVALID_PARAMS,

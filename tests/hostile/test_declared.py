@@ -18,6 +18,7 @@ import aiohttp
 import pytest
 from msgspec import Raw
 from structlog.testing import capture_logs
+from yarl import URL
 
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import Principal
@@ -29,6 +30,7 @@ from armory.gateway.metatools.definitions import purpose
 from armory.gateway.subscription import Subscription
 from armory.protocol import codes
 from armory.protocol.link import Call, Owner, Reply
+from armory.protocol.nesting import PIECE_BYTES
 from armory.testing.clients.raw import modern_body, modern_headers
 from armory.testing.front import ScriptedPool, ScriptedUpstream, result, serving, tool
 from armory.upstreams.session.handshake import (
@@ -99,7 +101,7 @@ async def test_capabilities_that_a_session_would_keep(served: Served) -> None:
     _, said = await served.post(hello(CAPABILITIES_BYTES + 1))
     error = json.loads(said)["error"]
     assert error["code"] == codes.INVALID_PARAMS
-    assert "65,536 bytes at most" in error["message"]
+    assert "16,384 bytes at most" in error["message"]
     assert len(served.edge.sessions) == 1
 
 
@@ -108,7 +110,7 @@ async def test_capabilities_of_a_request(served: Served) -> None:
         body = modern_body(1, "tools/list", capabilities=capabilities(size))
         found, said = await served.asked(body)
         assert found == status
-    assert "65,536 bytes at most" in json.loads(said)["error"]["message"]
+    assert "16,384 bytes at most" in json.loads(said)["error"]["message"]
 
 
 async def test_resources_that_are_not_there_cost_one_line_and_no_pause(served: Served) -> None:
@@ -143,6 +145,17 @@ async def test_a_list_too_long_to_read(served: Served, key: str) -> None:
     assert error["message"].endswith("expected at most 524,288")
 
 
+async def test_a_list_is_read_as_far_as_it_is_honoured(served: Served) -> None:
+    listed: list[Any] = [f"x:{n}" for n in range(40_000)]
+    wanted = {"notifications": {"resourceSubscriptions": [*listed, 1]}}
+    status, _ = await served.asked(modern_body(1, "subscriptions/listen", wanted))
+    assert status == 200, "each that is read becomes an object, in the way of everybody's calls"
+    wanted = {"notifications": {"resourceSubscriptions": [*listed[: MOST - 1], 1]}}
+    status, said = await served.asked(modern_body(1, "subscriptions/listen", wanted))
+    assert status == 400
+    assert "is not a list of strings" in json.loads(said)["error"]["message"]
+
+
 @pytest.mark.parametrize("method", ["tools/list", "subscriptions/listen", "server/discover"])
 async def test_parameters_too_large_for_what_is_answered_here(served: Served, method: str) -> None:
     body = modern_body(1, method, {"filler": "x" * OWN_BYTES})
@@ -151,6 +164,23 @@ async def test_parameters_too_large_for_what_is_answered_here(served: Served, me
     assert (status, error["code"]) == (400, codes.INVALID_PARAMS)
     assert error["message"].startswith(f"params of {method} have 1,048,")
     assert error["message"].endswith("expected at most 1,048,576")
+
+
+@pytest.mark.parametrize("method", ["initialize", "tools/list"])
+async def test_what_begins_too_large_is_refused_before_it_is_there(
+    served: Served, method: str
+) -> None:
+    begins = b'{"jsonrpc":"2.0","id":7,"method":"%b","params":{"x":"' % method.encode()
+    head = b"POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+    head += b"Content-Length: %d\r\n\r\n" % (2 * OWN_BYTES)
+    reader, writer = await asyncio.open_connection("127.0.0.1", URL(served.url).port)
+    writer.write(head + begins.ljust(2 * PIECE_BYTES, b"x"))  # and nothing more
+    async with asyncio.timeout(30):
+        said = await reader.readuntil(b"expected at most 1,048,576")
+    writer.transport.abort()
+    assert said.startswith(b"HTTP/1.1 400 ")
+    assert b'"id":7' in said
+    assert b"params of %b have 2,097,152 bytes" % method.encode() in said
 
 
 async def test_a_handshake_too_large_to_read(served: Served) -> None:

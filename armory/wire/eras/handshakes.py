@@ -48,7 +48,7 @@ def discover_result(described: Mapping[str, Any]) -> Raw:
     return Raw(encode(result))
 
 
-CAPABILITIES_BYTES = 65_536
+CAPABILITIES_BYTES = 16_384
 """What a client may declare. A session keeps it, as objects some twelve times as large."""
 
 

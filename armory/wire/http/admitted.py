@@ -11,7 +11,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from aiohttp import web
@@ -28,6 +28,10 @@ SHARE = 0.2
 _JOINED_APART_BYTES = 1 << 20
 """Of more bytes the interpreter lets go of its lock while it joins them: 2 to 9 ms of 4 MiB."""
 _Look = Callable[[bytes], Awaitable[None]]
+
+
+def _as_it_is(_head: bytes, _size: int) -> None:
+    """Nothing is refused by how it begins."""
 
 
 @dataclass(slots=True)
@@ -113,11 +117,16 @@ class Bodies:
     Args:
         most_bytes: larger ones are not read to their end.
         depth: levels that they may be nested.
+        begins: is given the first bytes of one of more than a piece, and how many it will have, as
+            far as its sender says, and refuses it by them (`Malformed`).
     """
 
-    def __init__(self, most_bytes: int, depth: int) -> None:
+    def __init__(
+        self, most_bytes: int, depth: int, begins: Callable[[bytes, int], None] = _as_it_is
+    ) -> None:
         self._most_bytes = most_bytes
         self._depth = depth
+        self._begins = begins
         self._turn = asyncio.Lock()  # large ones are looked through one after another
 
     def arrived(self, request: web.Request) -> bytes | None:
@@ -138,20 +147,26 @@ class Bodies:
         """The body, none of it too deep; None when it is too large.
 
         Raises:
-            Malformed: it is nested too deep; the rest of it has not been read.
+            Malformed: it is nested too deep, or begins as none may; the rest has not been read.
             ConnectionResetError: the connection ended meanwhile.
         """
-        body = await read_body(request, self._most_bytes, self._looking)
+        size = request.content_length or 0
+        body = await read_body(request, self._most_bytes, partial(self._looking, size))
         if body is None or len(body) > PIECE_BYTES:
             _understood(request)
         else:
             jsonrpc.check_depth(body, self._depth)
         return body
 
-    def _looking(self) -> _Look:
+    def _looking(self, size: int) -> _Look:
         check = jsonrpc.DepthCheck(self._depth)
+        head = b""
 
         async def look(part: bytes) -> None:
+            nonlocal head
+            if len(head) < jsonrpc.BEGINNING_BYTES:
+                head += part[: jsonrpc.BEGINNING_BYTES - len(head)]
+                self._begins(head, size)
             async with self._turn:
                 begun = time.perf_counter()
                 for _ in check.feed(part):

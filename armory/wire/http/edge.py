@@ -17,6 +17,7 @@ from armory.gateway.gateway import Gateway
 from armory.protocol import codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
 from armory.protocol.headers import SESSION_HEADER, VERSION_HEADER
+from armory.protocol.nesting import PIECE_BYTES
 from armory.protocol.rawjson import encode, members_or_none
 from armory.security.authentication import Authenticator
 from armory.tasks import spawn, stop
@@ -40,7 +41,7 @@ from armory.wire.http.resources import ProtectedResources
 from armory.wire.http.settings import HttpSettings
 from armory.wire.http.sse_front import SseFront
 from armory.wire.interaction.interactions import Interactions
-from armory.wire.methods import OWN_BYTES, refuse_large
+from armory.wire.methods import refuse_begun, refuse_large
 from armory.wire.observed import Observers, dispatcher_of
 from armory.wire.sessions.registry import Sessions
 from armory.wire.sessions.turns import Account, Shares
@@ -104,7 +105,7 @@ class HttpEdge:
         self.streams = OpenStreams(settings.streams, settings.streams_per_principal)
         self._shares = Shares()
         self._keepalive = KeepaliveTimer()
-        self._bodies = Bodies(settings.body_bytes, settings.json_depth)
+        self._bodies = Bodies(settings.body_bytes, settings.json_depth, refuse_begun)
         shared = EdgeContext(
             dispatcher=dispatcher_of(gateway, self.interactions, observers),
             sessions=self.sessions,
@@ -255,9 +256,13 @@ class HttpEdge:
                 )
             return await self._legacy.post_batch(admitted, body)
         message = jsonrpc.decode(body)
-        if len(body) > OWN_BYTES:
+        large = len(body) > PIECE_BYTES
+        if large:
             refuse_large(message)
+            await asyncio.sleep(0)  # going through a megabyte takes a millisecond each time
         params = jsonrpc.params_of(message) if message.is_request else {}
+        if large:
+            await asyncio.sleep(0)
         meta = members_or_none(params.get("_meta")) or {}
         method = message.method if isinstance(message.method, str) else None
         if is_modern(version, meta, method):

@@ -18,6 +18,11 @@ MANY = 8
 SHARE = 0.5
 """Of the event loop, for one caller beside others. The rest is theirs, or is left free: whoever is
 served at once finds nobody before them."""
+LONG_STEP_S, LONG_SHARE = 0.001, 0.1
+"""What a step takes beyond so much counts as if a tenth of the loop were the caller's: whoever is
+served meanwhile waits for all of it, and of calls that wait six times for the loop one in a hundred
+meets such a step ten times as often where there are ten times as many.
+"""
 AT_ONCE_S = 0.002
 """So much of its share a caller may use at once that used none before."""
 RECENT_S = 0.1
@@ -73,7 +78,9 @@ class Account:
 
     def spend(self, took: float) -> None:
         """A step of one of its requests took so many seconds of the event loop."""
-        self.free_at = max(self.free_at, self._now() - AT_ONCE_S) + took / SHARE
+        beyond = max(took - LONG_STEP_S, 0.0)
+        paid_off_in = (took - beyond) / SHARE + beyond / LONG_SHARE
+        self.free_at = max(self.free_at, self._now() - AT_ONCE_S) + paid_off_in
 
     def seems_over(self, now: float) -> bool:
         """Whether it used too much, by the thread's own time."""

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from armory.protocol.rawjson import brief, items, items_in_pieces, pack
+from armory.protocol.rawjson import brief, items, items_in_pieces, pack, texts_in_pieces
 
 TEXTS = st.text('ab},{ []"\\', max_size=12)
 ITEMS: st.SearchStrategy[Any] = st.recursive(
@@ -25,6 +25,19 @@ ITEMS: st.SearchStrategy[Any] = st.recursive(
 def test_pieces_have_the_items_of_the_whole(array: list[Any], separators: tuple[str, str]) -> None:
     raw = json.dumps(array, separators=separators).encode()
     assert list(itertools.chain(*items_in_pieces(raw, 8))) == items(raw)
+
+
+@given(st.lists(st.text('a", \\[]', max_size=6), max_size=30), st.sampled_from([", ", ",", " , "]))
+def test_pieces_have_the_texts_of_the_whole(texts: list[str], separator: str) -> None:
+    raw = json.dumps(texts, separators=(separator, ":")).encode()
+    assert list(itertools.chain(*texts_in_pieces(raw, 8))) == texts
+
+
+def test_what_nobody_waits_for_is_not_read() -> None:
+    steps = texts_in_pieces(pack(["x"] * 1_000 + [1]), 8)
+    assert next(steps) == ["x", "x", "x"]
+    with pytest.raises(msgspec.DecodeError):
+        list(steps)
 
 
 def test_what_is_cut_inside_an_item_is_tried_so_often_alone() -> None:
