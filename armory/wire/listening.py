@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Raw
 
 from armory.errors import ArmoryError
-from armory.gateway.calls.forwarding import located
+from armory.gateway.calls.forwarding import place_of
 from armory.gateway.changes.changes import Changes
 from armory.gateway.changes.resource_watches import MOST
 from armory.gateway.context import RequestContext
@@ -137,9 +137,12 @@ async def start_listening(
         for number, uri in enumerate(resources, 1):
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
+            place = place_of(context, uri)
+            if place is None:
+                failed.append("unknown resource: " + uri[:200])
+                continue
             try:
-                server, original = located(context, uri)
-                await gateway.changes.resources.add(subscription, server, original)
+                await gateway.changes.resources.add(subscription, *place)
             except (RpcError, ArmoryError, Refused) as error:
                 failed.append(str(error)[:200])
             else:

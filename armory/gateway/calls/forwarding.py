@@ -72,15 +72,22 @@ class Forwarder:
         return await self._answers.exposed(context, server, reply)
 
 
+def place_of(context: RequestContext, uri: str) -> tuple[str, str] | None:
+    """(server, original URI) of a URI as the client knows it; None: nothing there for this caller.
+    """
+    endpoint = context.endpoint
+    place = (endpoint.name, uri) if endpoint.transparent else split_uri(uri)
+    return place if place is not None and context.view.may_read(context, *place) else None
+
+
 def located(context: RequestContext, uri: str) -> tuple[str, str]:
-    """(server, original URI) of a URI as the client knows it.
+    """The same.
 
     Raises:
         RpcError: nothing there for this caller.
     """
-    endpoint = context.endpoint
-    place = (endpoint.name, uri) if endpoint.transparent else split_uri(uri)
-    if place is None or not context.view.may_read(context, *place):
+    place = place_of(context, uri)
+    if place is None:
         code = RESOURCE_NOT_FOUND if context.era == "legacy" else INVALID_PARAMS
         raise RpcError(code, f"unknown resource: {uri[:200]}", {"uri": uri})
     return place
