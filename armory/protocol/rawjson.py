@@ -101,9 +101,7 @@ def _in_pieces(
     yield read(b"[" + data[at:])
 
 
-def _between(
-    data: bytes, begin: int, end: int, between: Sequence[bytes]
-) -> tuple[int, int] | None:
+def _between(data: bytes, begin: int, end: int, between: Sequence[bytes]) -> tuple[int, int] | None:
     """Where first an item may end and the next begin, as JSON is usually written."""
     found = ((data.find(sep, begin, end), len(sep)) for sep in between)
     places = [(at, at + length - 1) for at, length in found if at >= 0]

@@ -8,11 +8,8 @@ context is entered and left by hand. Never looks at what is said.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextvars import copy_context
+from collections.abc import Awaitable, Callable
 from functools import partial
-from time import perf_counter
-from typing import Any, Generic, Protocol, TypeVar
 
 import aiohttp
 from aiohttp.http import RawRequestMessage, StreamWriter
@@ -21,83 +18,13 @@ from aiohttp.web_protocol import RequestHandler
 from aiohttp.web_request import BaseRequest
 from aiohttp.web_response import StreamResponse
 
+from armory.steps import Account, InContext
+
 KNOWN = aiohttp.__version__.startswith("3.14.")
 """Whether aiohttp is one whose connections are as this file takes them; with others, its own loop
 serves. To take in a newer one, compare its `RequestHandler.start`."""
 _READ_LATE = RuntimeError("the body of a request cannot be read once it has been answered")
-_TOLD_S = 0.0005
-"""What steps take is told once it is so much, or the request has ended."""
-T = TypeVar("T")
 _Handler = Callable[[BaseRequest], Awaitable[StreamResponse]]
-
-
-class Account(Protocol):
-    """Whose share of the event loop it is."""
-
-    @property
-    def clock(self) -> Callable[[], float]:
-        """Measures steps, in seconds."""
-        ...
-
-    @property
-    def beside_others(self) -> bool:
-        """Whether somebody else asked something lately."""
-        ...
-
-    def spend(self, took: float) -> None:
-        """Steps took so many seconds."""
-        ...
-
-
-class Accounted(Protocol):
-    """A connection."""
-
-    @property
-    def account(self) -> Account | None:
-        """Of who asks on it; None: nobody counts."""
-        ...
-
-
-class InContext(Generic[T]):
-    """Awaits a coroutine in the present task, yet in a context of its own.
-
-    What the coroutine sets of context variables ends with it, as if a task ran it.
-
-    Args:
-        coroutine: what is run.
-        on: the connection for which it is; its `account` is told how long the steps took.
-    """
-
-    __slots__ = ("_coroutine", "_on")
-
-    def __init__(self, coroutine: Coroutine[Any, Any, T], on: Accounted) -> None:
-        self._coroutine = coroutine
-        self._on = on
-
-    def __await__(self) -> Generator[Any, Any, T]:
-        """Run it to its end."""
-        coroutine, run, on = self._coroutine, copy_context().run, self._on
-        step, value = coroutine.send, None
-        clock = perf_counter if on.account is None else on.account.clock
-        used, begun = 0.0, clock()
-        try:
-            while True:
-                awaited = run(step, value)
-                used += clock() - begun
-                if used > _TOLD_S and on.account is not None:
-                    on.account.spend(used)
-                    used = 0.0
-                try:
-                    value, step = (yield awaited), coroutine.send
-                except BaseException as thrown:  # noqa: BLE001 cancellation, above all
-                    value, step = thrown, coroutine.throw
-                begun = clock()
-        except StopIteration as ended:
-            if on.account is not None:
-                on.account.spend(used + clock() - begun)
-            return ended.value
-        finally:
-            value = step = None  # an error that passes holds this frame by its trace
 
 
 class Exchanges(RequestHandler):

@@ -7,7 +7,8 @@ stream; never imports a transport.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import Any
 
 from msgspec import UNSET, Raw
 
@@ -19,6 +20,7 @@ from armory.protocol.link import Reply
 from armory.protocol.meta import PROTOCOL_VERSION
 from armory.protocol.methods import CANCELLED
 from armory.protocol.rawjson import EMPTY_OBJECT, text_of
+from armory.steps import Account, InContext
 from armory.tasks import Tasks, stop
 from armory.wire.caller import Caller
 from armory.wire.dispatch import Dispatcher
@@ -49,7 +51,12 @@ class Duplex:
         caller: who is at the other end, and where.
         out: what goes to the client; its owner writes it out.
         json_depth: deepest nesting of a message.
+
+    Attributes:
+        account: is told what requests take of the event loop; None: nobody counts.
     """
+
+    account: Account | None = None
 
     def __init__(
         self,
@@ -174,9 +181,14 @@ class Duplex:
             why = f"more than {_AT_ONCE:,} requests at a time; wait for answers"
             raise Malformed(codes.LIMITED, why, message.key)
         work = self._run(message, params, meta, deliver)
+        if self.account is not None:
+            work = self._counted(work)
         task = self._requests.spawn(work, "request of a client")
         self._inflight[message.key] = task
         return task
+
+    async def _counted(self, work: Coroutine[Any, Any, None]) -> None:
+        await InContext(work, self)
 
     async def _run(
         self, message: Message, params: dict[str, Raw], meta: dict[str, Raw], deliver: Deliver

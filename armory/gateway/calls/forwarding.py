@@ -73,8 +73,7 @@ class Forwarder:
 
 
 def place_of(context: RequestContext, uri: str) -> tuple[str, str] | None:
-    """(server, original URI) of a URI as the client knows it; None: nothing there for this caller.
-    """
+    """(server, original URI) of a URI as the client knows it; None: nothing there for it."""
     endpoint = context.endpoint
     place = (endpoint.name, uri) if endpoint.transparent else split_uri(uri)
     return place if place is not None and context.view.may_read(context, *place) else None

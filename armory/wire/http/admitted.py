@@ -16,6 +16,7 @@ from typing import Any
 
 from aiohttp import web
 
+from armory.domain.principal import ANONYMOUS
 from armory.protocol import jsonrpc
 from armory.protocol.nesting import PIECE_BYTES
 from armory.wire.caller import Caller
@@ -109,6 +110,12 @@ def url_of(request: web.Request) -> dict[str, list[str]]:
         return {}
     query = request.rel_url.query
     return {name: query.getall(name) for name in query}
+
+
+def share_of(caller: Caller) -> str:
+    """Whose share of the event loop a request has: who is nobody has that of an address."""
+    principal = caller.principal
+    return f"{principal.key} {caller.remote}" if principal is ANONYMOUS else principal.key
 
 
 class Bodies:

@@ -12,6 +12,7 @@ from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.http.open_streams import OpenStreams
 from armory.wire.http.replicas import Replicas
 from armory.wire.sessions.registry import Sessions
+from armory.wire.sessions.turns import Shares
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,7 @@ class EdgeContext:
         dispatcher: answers decoded requests.
         sessions: those of legacy clients.
         streams: the open event streams.
+        shares: of the event loop.
         keepalive: for answers that take long.
         replicas: the other replicas, if there are any.
         body_bytes: largest request body.
@@ -33,6 +35,7 @@ class EdgeContext:
     dispatcher: Dispatcher
     sessions: Sessions
     streams: OpenStreams
+    shares: Shares
     keepalive: KeepaliveTimer
     replicas: Replicas | None
     body_bytes: int

@@ -11,17 +11,17 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from aiohttp import web
+from msgspec import Raw
 
-from armory.domain.principal import ANONYMOUS
 from armory.gateway.gateway import Gateway
 from armory.protocol import codes, jsonrpc, versions
 from armory.protocol.errors import Malformed
 from armory.protocol.headers import SESSION_HEADER, VERSION_HEADER
+from armory.protocol.jsonrpc import Message
 from armory.protocol.nesting import PIECE_BYTES
 from armory.protocol.rawjson import encode, members_or_none
 from armory.security.authentication import Authenticator
 from armory.tasks import spawn, stop
-from armory.wire.caller import Caller
 from armory.wire.eras.inbound import is_modern
 from armory.wire.http.admission import Admission, Kind, RequestRejected
 from armory.wire.http.admitted import (
@@ -29,6 +29,7 @@ from armory.wire.http.admitted import (
     Bodies,
     json_answer,
     refusal,
+    share_of,
 )
 from armory.wire.http.context import EdgeContext
 from armory.wire.http.host_checks import HostChecks
@@ -44,7 +45,7 @@ from armory.wire.interaction.interactions import Interactions
 from armory.wire.methods import refuse_begun, refuse_large
 from armory.wire.observed import Observers, dispatcher_of
 from armory.wire.sessions.registry import Sessions
-from armory.wire.sessions.turns import Account, Shares
+from armory.wire.sessions.turns import Shares
 
 _SWEEP_S = 15.0
 
@@ -110,6 +111,7 @@ class HttpEdge:
             dispatcher=dispatcher_of(gateway, self.interactions, observers),
             sessions=self.sessions,
             streams=self.streams,
+            shares=self._shares,
             keepalive=self._keepalive,
             replicas=replicas,
             body_bytes=settings.body_bytes,
@@ -197,8 +199,8 @@ class HttpEdge:
     async def _serve(self, admitted: AdmittedRequest) -> web.StreamResponse:
         method = admitted.request.method
         version = admitted.caller.headers.get(VERSION_HEADER)
-        key = _share_of(admitted.caller)
-        account = self._account(admitted.connection, key)
+        key = share_of(admitted.caller)
+        account = self._shares.account_on(admitted.connection, key)
         if method == "POST":
             crowded = self._shares.enter(key, account)
             try:
@@ -217,15 +219,6 @@ class HttpEdge:
             return _unknown_revision(admitted, version)
         headers = {**admitted.extra, "Allow": "POST, GET, DELETE, OPTIONS" if known else "POST"}
         return refusal(405, codes.INVALID_REQUEST, f"{method} is not served here", headers=headers)
-
-    def _account(self, connection: object, key: str) -> Account:
-        """Where the connection notes what it takes of the event loop from now on."""
-        account: Account | None = getattr(connection, "account", None)
-        if account is None or account.key != key:
-            account = self._shares.account(key)
-            if hasattr(connection, "account"):
-                setattr(connection, "account", account)  # noqa: B010 what the server gave it
-        return account
 
     async def _post(self, admitted: AdmittedRequest, version: str | None) -> web.StreamResponse:
         request = admitted.request
@@ -256,13 +249,10 @@ class HttpEdge:
                 )
             return await self._legacy.post_batch(admitted, body)
         message = jsonrpc.decode(body)
-        large = len(body) > PIECE_BYTES
-        if large:
-            refuse_large(message)
-            await asyncio.sleep(0)  # going through a megabyte takes a millisecond each time
-        params = jsonrpc.params_of(message) if message.is_request else {}
-        if large:
-            await asyncio.sleep(0)
+        if len(body) > PIECE_BYTES:
+            params = await _params_of_large(message)
+        else:
+            params = jsonrpc.params_of(message) if message.is_request else {}
         meta = members_or_none(params.get("_meta")) or {}
         method = message.method if isinstance(message.method, str) else None
         if is_modern(version, meta, method):
@@ -280,10 +270,15 @@ class HttpEdge:
         return json_answer(None, encode(document), headers={"Cache-Control": "no-store"})
 
 
-def _share_of(caller: Caller) -> str:
-    """Whose share of the event loop a request has: who is nobody has that of an address."""
-    principal = caller.principal
-    return f"{principal.key} {caller.remote}" if principal is ANONYMOUS else principal.key
+async def _params_of_large(message: Message) -> dict[str, Raw]:
+    """The members of `params`, in turns of the event loop: going through a megabyte takes most of a
+    millisecond each time.
+    """
+    refuse_large(message)
+    await asyncio.sleep(0)
+    params = jsonrpc.params_of(message) if message.is_request else {}
+    await asyncio.sleep(0)
+    return params
 
 
 def _names_unknown(admitted: AdmittedRequest, version: str | None) -> bool:

@@ -14,7 +14,13 @@ from armory.protocol import codes
 from armory.security.expiry import while_valid
 from armory.wire.duplex import Duplex
 from armory.wire.http.admission import Admission
-from armory.wire.http.admitted import AdmittedRequest, new_stream, read_body, refusal
+from armory.wire.http.admitted import (
+    AdmittedRequest,
+    new_stream,
+    read_body,
+    refusal,
+    share_of,
+)
 from armory.wire.http.answers import tell_held
 from armory.wire.http.context import EdgeContext
 from armory.wire.streams import EventStream, pump
@@ -78,11 +84,19 @@ class SseFront:
         if duplex is None or owner != admitted.caller.principal.key:
             message = "no such session; open /sse first"
             return refusal(404, codes.INVALID_REQUEST, message, headers=admitted.extra)
-        body = await read_body(request, edge.body_bytes)
-        if body is None:
-            message = f"the body is larger than {edge.body_bytes:,} bytes"
-            return refusal(413, codes.INVALID_REQUEST, message, headers=admitted.extra)
-        await duplex.take(body)
+        key = share_of(admitted.caller)
+        duplex.account = account = edge.shares.account_on(admitted.connection, key)
+        crowded = edge.shares.enter(key, account)
+        try:
+            if crowded:
+                await edge.shares.turn(key, account)
+            body = await read_body(request, edge.body_bytes)
+            if body is None:
+                message = f"the body is larger than {edge.body_bytes:,} bytes"
+                return refusal(413, codes.INVALID_REQUEST, message, headers=admitted.extra)
+            await duplex.take(body)
+        finally:
+            edge.shares.leave(key)
         return web.Response(status=202, text="Accepted", headers=dict(admitted.extra))
 
 

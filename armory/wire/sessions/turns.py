@@ -55,21 +55,25 @@ class Account:
 
     Attributes:
         free_at: by the clock of `Shares`.
-        clock: what steps are measured with, in seconds. Time on the wall costs next to nothing; of
-            who seems to use too much it is the thread's own time, which others' threads do not add
-            to.
     """
 
-    __slots__ = ("_now", "_shares", "clock", "free_at", "key", "since", "turn")
+    __slots__ = ("_clock", "_now", "_shares", "free_at", "key", "since", "turn")
 
     def __init__(self, key: str, shares: Shares) -> None:
         self._now = shares.clock
         self._shares = shares
         self.key = key
         self.free_at = 0.0
-        self.clock = self._now
+        self._clock = self._now
         self.since = -math.inf
         self.turn = asyncio.Lock()
+
+    @property
+    def clock(self) -> Callable[[], float]:
+        """What steps are measured with, in seconds. Time on the wall costs next to nothing; of who
+        seems to use too much it is the thread's own time, which others' threads do not add to.
+        """
+        return self._clock
 
     @property
     def beside_others(self) -> bool:
@@ -86,10 +90,10 @@ class Account:
         """Whether it used too much, by the thread's own time."""
         if self.free_at <= now:
             if self.since < now - PRECISE_S:
-                self.clock = self._now
+                self._clock = self._now
             return False
-        if self.clock is self._now:  # perhaps it only waited: once more, and closely
-            self.clock, self.since, self.free_at = time.thread_time, now, now
+        if self._clock is self._now:  # perhaps it only waited: once more, and closely
+            self._clock, self.since, self.free_at = time.thread_time, now, now
             return False
         return True
 
@@ -135,6 +139,15 @@ class Shares:
         if hasattr(connection, "account"):
             setattr(connection, "account", account)  # noqa: B010 what the server gave it
         await self.paid_off(account)
+
+    def account_on(self, connection: object, caller: str) -> Account:
+        """The caller's, in which the connection notes what it takes from now on."""
+        account: Account | None = getattr(connection, "account", None)
+        if account is None or account.key != caller:
+            account = self.account(caller)
+            if hasattr(connection, "account"):
+                setattr(connection, "account", account)  # noqa: B010 what the server gave it
+        return account
 
     def enter(self, caller: str, account: Account | None = None) -> bool:
         """A request begins; whether it has to await `turn` first. `leave` follows in any case."""

@@ -9,10 +9,10 @@ from contextvars import ContextVar
 import pytest
 from aiohttp import web
 
+from armory.steps import InContext
 from armory.web import exchanges
 from armory.web.app import Listening, listen, make_app
 from armory.web.binding import bind
-from armory.web.exchanges import InContext
 
 pytestmark = pytest.mark.anyio
 
