@@ -57,6 +57,7 @@ class SseFront:
             return refusal(503, codes.LIMITED, full, headers=admitted.extra)
         out = EventStream("sse", keep_bytes=0)
         duplex = Duplex(edge.dispatcher, edge.sessions, caller, out, json_depth=edge.json_depth)
+        duplex.account = edge.shares.account_on(admitted.connection, share_of(caller))
         key = secrets.token_hex(16)
         self._open[key] = (duplex, caller.principal.key)
         edge.streams.add_pipe(out)
@@ -85,7 +86,7 @@ class SseFront:
             message = "no such session; open /sse first"
             return refusal(404, codes.INVALID_REQUEST, message, headers=admitted.extra)
         key = share_of(admitted.caller)
-        duplex.account = account = edge.shares.account_on(admitted.connection, key)
+        account = edge.shares.account_on(admitted.connection, key)
         crowded = edge.shares.enter(key, account)
         try:
             if crowded:
