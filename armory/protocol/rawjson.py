@@ -65,7 +65,7 @@ def items_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list
     Raises:
         msgspec.DecodeError: not an array (or not JSON); perhaps after some pieces.
     """
-    return _in_pieces(bytes(memoryview(raw)), piece, _items.decode, _BETWEEN_OBJECTS)
+    return _in_pieces(bytes(memoryview(raw)), piece, items, _BETWEEN_OBJECTS)
 
 
 def texts_in_pieces(raw: Raw | bytes, piece: int = PIECE_BYTES) -> Iterator[list[str]]:

@@ -357,11 +357,15 @@ async def test_long_queries_are_redacted_beside_the_event_loop(
 async def test_the_query_log_redacts_bounds_and_forgets(replicas: Any, stores: Any) -> None:
     accounts = await replicas.start()
     _, key = await accounts.keys.create("k")
-    for text in (f"use {key} please", "my pin is 1234", "deploy\x00 \ud800 it"):
+    jwt = f"eyJ{'a' * 20}.eyJ{'b' * 20}.{'c' * 20}"
+    secrets = [f"{kind}-{'d' * 20}" for kind in ("sk", "ghp", "gho", "xoxb", "xoxp", "glpat")]
+    secrets += [jwt, "BEARER " + "e" * 20]
+    for text in (f"use {key} please", "my pin is 1234", "deploy\x00 \ud800 it", " ".join(secrets)):
         accounts.query_log.add(QueryRecord("q", "ann", "v1", text, ("a__b",), 9, 0.5, 1.0))
     await accounts.flush()
     stored = [record.query for record in await accounts.query_log.recent()]
-    assert stored == ["deploy ? it", "my pin is [redacted]", "use [redacted] please"]
+    gone = " ".join(["[redacted]"] * len(secrets))
+    assert stored == [gone, "deploy ? it", "my pin is [redacted]", "use [redacted] please"]
     for _ in range(10_050):
         accounts.query_log.add(QueryRecord("q", None, "v1", "x", (), 0, 0.0, 0.0))
     assert len(accounts.query_log) == 10_000

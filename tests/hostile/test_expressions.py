@@ -34,7 +34,7 @@ METHODS = {"match", "fullmatch", "search", "sub", "subn", "split", "findall", "f
 LARGE = r"""
 import resource
 resource.setrlimit(resource.RLIMIT_CPU, (60, 60))
-from armory.accounts.query_log import _SECRETS
+from armory.accounts.query_log import _JWT
 from armory.agent.parse import parse_step
 from armory.agent.repair import parse_arguments
 from armory.agent.synthetic import read_queries
@@ -54,7 +54,7 @@ assert clauses("a" + "	" * million + "and b") == []
 challenge_of("Bearer " + "a" * million)
 without_comments("{" + '\"' * million + "/*" * million)
 redacted("a." * million)
-_SECRETS.sub("", "eyJaaaaaaaa-" * (million // 10))
+_JWT.sub("", "eyJaaaaaaaa-" * (million // 10))
 for text in ("-" * million, "<think>" * million, "Action Input: [" + " " * million + "x"):
     parse_step(text)
 parse_arguments("[" + "," * million, lambda _: None)

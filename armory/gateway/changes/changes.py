@@ -66,6 +66,7 @@ class Changes:
         self._register = register
         self._may_use = may_use
         self._subscriptions: set[Subscription] = set()
+        self._direct: set[Subscription] = set()  # those of them at a transparent endpoint
         self._waiting = tasks.Tasks()
 
     def __len__(self) -> int:
@@ -74,10 +75,13 @@ class Changes:
     def add(self, subscription: Subscription) -> None:
         """Let a client listen."""
         self._subscriptions.add(subscription)
+        if subscription.endpoint.transparent:
+            self._direct.add(subscription)
 
     async def remove(self, subscription: Subscription) -> None:
         """Let a client go, with the resources that it watched."""
         self._subscriptions.discard(subscription)
+        self._direct.discard(subscription)
         await self.resources.remove_all(subscription)
 
     async def close(self) -> None:
@@ -154,19 +158,20 @@ class Changes:
 
     def served_alone(self, server: str, owner: str) -> list[Owner]:
         """The clients that have one upstream session to themselves."""
+        if not owner:  # it is nobody's alone, and there may be thousands of clients
+            return []
         return [
             subscription.owner
             for subscription in self._subscriptions
             if subscription.session is not None
-            and owner not in ("", subscription.principal.key)
+            and owner != subscription.principal.key
             and self._serves(server, owner, subscription)
         ]
 
     def _lists_announced(self, event: Notified) -> None:
         server = event.server
-        for subscription in list(self._subscriptions):
-            endpoint = subscription.endpoint
-            if not (endpoint.transparent and endpoint.name == server):
+        for subscription in list(self._direct):
+            if subscription.endpoint.name != server:
                 continue
             if event.owner:
                 hears = self._serves(server, event.owner, subscription)

@@ -284,6 +284,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             loop.call_later(_MUTED_S, self._read_on_stderr)
         *lines, rest = (self._stderr + chunk).split(b"\n")
         self._stderr = rest[-_STDERR_LINE:]
+        lines[_STDERR_LINES:-_STDERR_LINES] = []  # thousands of short ones take milliseconds
         for line in lines:
             text = self._errors.add(line)
             if text and self._stderr_left > 0:
