@@ -7,6 +7,7 @@ bytes of what it is answered.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -55,6 +56,7 @@ LIMITS: dict[str, Any] = {
     "batch_answer_bytes": 20_000,
 }
 LARGE = "x" * 9_000
+BUSY_S = 0.02
 
 
 async def answer(call: Call, owner: Owner) -> Reply:
@@ -76,7 +78,11 @@ class House:
     began: Counter[int] = field(default_factory=Counter[int])
 
     async def answer(self, call: Call, owner: Owner) -> Reply:
-        """What the upstream answers; `wait` once it may `go`."""
+        """What the upstream answers; `wait` once it may `go`, `busy` after a while of computing."""
+        if plain(call.params).get("name") == "busy":
+            end = time.perf_counter() + BUSY_S
+            while time.perf_counter() < end:
+                pass
         if plain(call.params).get("name") != "wait":
             self.began[self.turn] += 1
             return await answer(call, owner)
@@ -109,7 +115,7 @@ class House:
 @pytest.fixture
 async def house() -> AsyncIterator[House]:
     async with AsyncExitStack() as stack:
-        lists = ServerLists(tools=[tool(name, name) for name in ("say", "ask", "wait")])
+        lists = ServerLists(tools=[tool(name, name) for name in ("say", "ask", "wait", "busy")])
         made: list[House] = []
 
         async def answered(call: Call, owner: Owner) -> Reply:
@@ -248,6 +254,21 @@ async def test_requests_of_a_caller_with_many_begin_one_in_a_turn_beside_others(
     assert max(house.began.values()) <= 2
     house.go.set()
     assert set(await asyncio.gather(*held)) == {200}
+
+
+async def test_what_comes_over_both_ways_has_the_share_of_its_caller(house: House) -> None:
+    shares: Any = house.edge._shares  # pyright: ignore[reportPrivateUsage]
+    greedy = {"Authorization": f"Bearer {TOKENS['greedy']}"}
+    async with asyncio.timeout(30), house.http.get(f"{house.url}/sse", headers=greedy) as stream:
+        await stream.content.readuntil(b"data: ")
+        place = (await stream.content.readline()).decode().strip()
+        body = modern_body(1, "tools/call", {"name": "up__busy", "arguments": {}})
+        async with house.http.post(house.url + place, json=body, headers=greedy) as said:
+            assert said.status == 202
+        await stream.content.readuntil(b"xxx")
+    (account,) = shares._accounts.values()
+    assert account.key == "token:greedy"
+    assert account.free_at > shares.clock() + BUSY_S, "a long step is paid off for long"
 
 
 async def test_bytes_of_what_a_batch_is_answered(

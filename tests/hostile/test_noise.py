@@ -213,3 +213,14 @@ async def test_standard_error_is_read_no_faster_than_it_is_worth(links: list[Std
         await until(lambda: not pipe.is_reading())
     assert len(logs) <= 202
     assert not link.closed
+
+
+async def test_of_many_lines_of_standard_error_at_once_the_first_and_the_last_are_read(
+    links: list[StdioLink],
+) -> None:
+    link = await opened(links, "import sys; sys.stdin.read()")
+    process: Any = link._process  # pyright: ignore[reportPrivateUsage]
+    process.pipe_data_received(2, b"".join(b"%d\n" % number for number in range(50_000)))
+    kept = process._errors.lines()
+    assert (kept[0], kept[-1]) == ("0", "49999")
+    assert len(kept) == 400

@@ -176,3 +176,22 @@ def test_brackets_inside_texts_are_no_nesting() -> None:
     jsonrpc.check_depth(json.dumps({"a": '[[[[{"\\[[[', "b": "{{{{"}).encode(), 1)
     with pytest.raises(Malformed):
         jsonrpc.check_depth(b"[" * 4_000_000, 256)
+
+
+@pytest.mark.parametrize(
+    ("head", "method"),
+    [
+        (b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"a":"xx', "tools/list"),
+        (b'{ "method" : "ping" , "params" :', "ping"),
+        (b'{"params":{"method":"a"', msgspec.UNSET),
+        (b'{"method":"say \\"params\\" now","id":1', None),
+        (b'{"method":"params","id":', None),
+        (b'{"method":"a","id":{"params":1', None),
+        (b'{"method":"a",' + b'"x":1,' * 200 + b'"params":{}', None),
+        (b"[[[", None),
+        (b"\xff\xfe", None),
+    ],
+)
+def test_what_a_message_will_be_is_told_from_its_beginning(head: bytes, method: object) -> None:
+    found = jsonrpc.begun(head)
+    assert found is None if method is None else found is not None and found.method == method

@@ -11,7 +11,17 @@ from collections import Counter
 
 import pytest
 
-from armory.wire.sessions.turns import AT_ONCE_S, KEPT, MANY, PRECISE_S, RECENT_S, SHARE, Shares
+from armory.wire.sessions.turns import (
+    AT_ONCE_S,
+    KEPT,
+    LONG_SHARE,
+    LONG_STEP_S,
+    MANY,
+    PRECISE_S,
+    RECENT_S,
+    SHARE,
+    Shares,
+)
 
 pytestmark = pytest.mark.anyio
 COUNT = 40
@@ -147,6 +157,17 @@ async def test_beside_others_one_caller_has_its_share_of_the_loop() -> None:
             busy += 0.001
     assert busy <= SHARE * (clock.now - 1_000.0) + 2 * AT_ONCE_S
     assert busy >= SHARE * (clock.now - 1_000.0) - 2 * AT_ONCE_S
+
+
+async def test_one_long_step_is_dearer_than_many_short_ones() -> None:
+    clock = Clock()
+    short, long = (Shares(clock).account("evil") for _ in range(2))
+    for _ in range(10):
+        short.spend(LONG_STEP_S)
+    long.spend(10 * LONG_STEP_S)
+    begun = clock.now - AT_ONCE_S
+    assert short.free_at == pytest.approx(begun + 10 * LONG_STEP_S / SHARE)
+    assert long.free_at == pytest.approx(begun + LONG_STEP_S / SHARE + 9 * LONG_STEP_S / LONG_SHARE)
 
 
 async def test_whoever_took_too_much_is_free_where_nobody_else_asks() -> None:
