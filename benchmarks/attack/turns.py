@@ -113,7 +113,7 @@ class Turns:
             self._round[_named(callback)] += took
             self._handles += 1
             if took > LONG_S:
-                self._turns.note(took, what=repr(callback)[:300])
+                self._turns.note(took, what=_named(callback))
 
     def _watch_asyncio(self) -> None:
         run, turns = asyncio.Handle._run, self  # pyright: ignore[reportPrivateUsage]

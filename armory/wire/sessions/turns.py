@@ -19,9 +19,8 @@ SHARE = 0.5
 """Of the event loop, for one caller beside others. The rest is theirs, or is left free: whoever is
 served at once finds nobody before them."""
 LONG_STEP_S, LONG_SHARE = 0.001, 0.1
-"""What a step takes beyond so much counts as if a tenth of the loop were the caller's: whoever is
-served meanwhile waits for all of it, and of calls that wait six times for the loop one in a hundred
-meets such a step ten times as often where there are ten times as many.
+"""What a step takes beyond so much is paid off as if a tenth of the loop were the caller's: nobody
+is served in the middle of it, so that it is its length that others wait, not its share.
 """
 AT_ONCE_S = 0.002
 """So much of its share a caller may use at once that used none before."""
