@@ -17,6 +17,7 @@ from armory.gateway.settings import GROUPS, MANIFEST, GatewaySettings
 from armory.gateway.views.view import View
 from armory.protocol.meta import QUERY, TOOL_RAG
 from armory.protocol.methods import GROUPS_EXTENSION, SKILLS_EXTENSION, merged_skills_settings
+from armory.security.policy import VisibleCatalog
 
 _MAX_INSTRUCTIONS = 2_048
 """Clients cut what is longer."""
@@ -82,12 +83,19 @@ class Description:
         if context.endpoint.transparent:
             servers = view.servers(context.endpoint)
             return "".join(lists.instructions for lists in servers.values())
+        visible = view.visible(context)
+        told = view.told.get(visible.tools.key)
+        if told is None:
+            told = view.told[visible.tools.key] = self._told(view, visible)
+        return told
+
+    def _told(self, view: View, visible: VisibleCatalog) -> str:
         filters = self._filters(view.settings)
         lines = [
             "Armory, a gateway in front of several MCP servers. Tools are named server__tool."
             + (f" Use {SEARCH} to find tools that are not listed." if filters else "")
         ]
-        shown = servers_shown(view.catalog, view.visible(context), view.tables.by_server)
+        shown = servers_shown(view.catalog, visible, view.tables.by_server)
         room = _MAX_INSTRUCTIONS - len(lines[0]) - len(_MORE) - 1
         longest = min(_MAX_LINE, max(_MIN_LINE, room // max(1, len(shown)) - 1))
         for key, lists in shown.items():

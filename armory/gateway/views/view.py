@@ -45,6 +45,10 @@ class View:
         settings: the gateway's settings.
         previous: the view before, whose bytes are taken over where nothing changed.
         joined_bytes: joined lists are kept up to so many bytes.
+
+    Attributes:
+        told: what is said of the servers behind an endpoint, by the key of who sees what;
+            `Description` makes it.
     """
 
     def __init__(
@@ -67,6 +71,7 @@ class View:
         listed = None if previous is None else previous.listed
         self.listed = ListedBytes(catalog, listed, joined_bytes=joined_bytes)
         self._pinned = LRUCache[str, tuple[str, ...]](_VISIBLE_KEPT)
+        self.told = LRUCache[str, str](_VISIBLE_KEPT)
         self._usable = LRUCache[str, frozenset[str]](_VISIBLE_KEPT)
         self._apps = self.tables.apps
         self._for_models = LRUCache[str, VisibleSet](_VISIBLE_KEPT)

@@ -330,6 +330,17 @@ async def test_instructions_stay_within_bounds(bench: Bench) -> None:
     assert "s1" not in bench.gateway.description.instructions(bench.context())
 
 
+async def test_what_is_told_of_servers_is_put_together_once_for_all_who_see_the_same(
+    bench: Bench,
+) -> None:
+    bench.gateway.reconfigure(policy=Policy([Rule(who=("a",), allow=("up__*",))]))
+    tell = bench.gateway.description.instructions
+    mine = tell(bench.context(principal=Principal("a", "a")))
+    assert tell(bench.context(principal=Principal("a", "a"))) is mine
+    assert "- up: " in mine
+    assert "- up: " not in tell(bench.context(principal=Principal("b", "b")))
+
+
 async def test_discovery_shows_what_the_caller_may_see(bench: Bench) -> None:
     bench.gateway.reconfigure(policy=Policy([Rule(who=("a",), allow=("*",))]))
     describe = bench.gateway.description.discovery
