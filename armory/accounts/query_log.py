@@ -23,17 +23,14 @@ _QUEUE = 10_000
 _BATCH = 500
 _RETURNED = 50
 _OWN_KEY = re.compile(r"acx_[A-Za-z0-9_-]{8,}")
-_KEY = re.compile(r"\b(?:sk|ghp|gho|xox[abpr]|glpat)[-_][A-Za-z0-9_-]{16,}")
+_KINDS = ("sk", "ghp", "gho", "xoxa", "xoxb", "xoxp", "xoxr", "glpat")
+_KEY = re.compile(rf"\b(?:{'|'.join(_KINDS)})[-_][A-Za-z0-9_-]{{16,}}")
+_KEYS_BEGIN = tuple(kind + sign for kind in _KINDS for sign in "-_")
 _JWT = re.compile(  # sought once in a run of characters
     r"(?<![A-Za-z0-9_-])(?>(?:[A-Za-z0-9_-]*?\b)?eyJ)"
     r"[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]*+"
 )
 _BEARER = re.compile(r"(?i:bearer\s++)[A-Za-z0-9._~+/-]{12,}")
-_KEYS_BEGIN = tuple(
-    f"{kind}{sign}"
-    for kind in ("sk", "ghp", "gho", "xoxa", "xoxb", "xoxp", "xoxr", "glpat")
-    for sign in "-_"
-)
 REDACTED = "[redacted]"
 
 

@@ -131,15 +131,16 @@ _PARAMS = b'"params"'
 
 def begun(head: bytes) -> Message | None:
     """The message that begins with these bytes, without what they say of its params; None where its
-    params do not begin in them.
+    params do not begin in them, or its id is none.
     """
     before, found, _ = head[:BEGINNING_BYTES].partition(_PARAMS)
     if not found:
         return None
     try:  # JSON only where what was found is a member of the message itself
-        return _message.decode(before + _PARAMS + b":null}")
+        message = _message.decode(before + _PARAMS + b":null}")
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
+    return None if message.id is not UNSET and _valid_id(message) is None else message
 
 
 def check_depth(body: bytes, limit: int) -> None:

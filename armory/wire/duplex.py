@@ -50,7 +50,7 @@ class Duplex:
         dispatcher, sessions: the request path of the edge that it belongs to.
         caller: who is at the other end, and where.
         out: what goes to the client; its owner writes it out.
-        json_depth: deepest nesting of a message.
+        json_depth: deepest nesting of a message; None: whoever reads it has looked.
 
     Attributes:
         account: is told what requests take of the event loop; None: nobody counts.
@@ -65,7 +65,7 @@ class Duplex:
         caller: Caller,
         out: EventStream,
         *,
-        json_depth: int,
+        json_depth: int | None,
     ) -> None:
         self._dispatcher = dispatcher
         self._sessions = sessions
@@ -81,17 +81,18 @@ class Duplex:
     async def take(self, data: bytes) -> None:
         """One frame from the client: a message or, in 2025-03-26, a batch. Never raises."""
         try:
-            jsonrpc.check_depth(data, self._json_depth)
+            if self._json_depth is not None:
+                jsonrpc.check_depth(data, self._json_depth)
             if jsonrpc.is_batch(data):
                 await self._batch(jsonrpc.decode_batch(data))
             else:
                 await self._message(jsonrpc.decode(data))
         except Malformed as bad:
-            await self._out.write(refused(bad.id, bad.code, bad.message))
+            await self.refuse(bad.code, bad.message, bad.id)
 
-    async def refuse(self, code: int, message: str) -> None:
+    async def refuse(self, code: int, message: str, id: bytes = jsonrpc.NULL) -> None:
         """Answer what could not even be read."""
-        await self._out.write(refused(jsonrpc.NULL, code, message))
+        await self._out.write(refused(id, code, message))
 
     # -- what comes --------------------------------------------------------------------------
 

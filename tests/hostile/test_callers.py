@@ -7,6 +7,8 @@ bytes of what it is answered.
 from __future__ import annotations
 
 import asyncio
+import io
+import json
 import time
 from collections import Counter
 from collections.abc import AsyncIterator
@@ -23,7 +25,7 @@ from armory.config import load_text
 from armory.domain.catalog import ServerLists
 from armory.domain.principal import ANONYMOUS
 from armory.gateway.gateway import Gateway
-from armory.protocol import jsonrpc
+from armory.protocol import jsonrpc, nesting
 from armory.protocol.link import Call, Owner, Reply
 from armory.runtime.settings import http_settings
 from armory.security.authentication import Authenticator, StaticToken
@@ -269,6 +271,41 @@ async def test_what_comes_over_both_ways_has_the_share_of_its_caller(house: Hous
     (account,) = shares._accounts.values()
     assert account.key == "token:greedy"
     assert account.free_at > shares.clock() + BUSY_S, "a long step is paid off for long"
+
+
+async def test_what_comes_over_both_ways_is_looked_through_in_turns(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked: Counter[int] = Counter()
+    deeper = nesting.DepthScan._deeper  # pyright: ignore[reportPrivateUsage]
+
+    def seen(self: nesting.DepthScan, piece: bytes) -> bool:
+        looked[house.turn] += 1
+        return deeper(self, piece)
+
+    monkeypatch.setattr(nesting.DepthScan, "_deeper", seen)
+    greedy = {"Authorization": f"Bearer {TOKENS['greedy']}"}
+    async with asyncio.timeout(60), house.http.get(f"{house.url}/sse", headers=greedy) as stream:
+        await stream.content.readuntil(b"data: ")
+        place = (await stream.content.readline()).decode().strip()
+        pieces = 0
+        for many in (200_000, 400_000):  # the latter is refused as it begins
+            body = modern_body(7, "tools/list", {"x": [{}] * many})
+            data = io.BytesIO(json.dumps(body, separators=(",", ":")).encode())
+            asked = asyncio.ensure_future(
+                house.http.post(house.url + place, data=data, headers=greedy)
+            )
+            while not asked.done():
+                house.turn += 1
+                await asyncio.sleep(0)
+            assert asked.result().status == 202
+            asked.result().release()
+            pieces = pieces or looked.total()
+            assert looked.total() == pieces >= 9
+            await stream.content.readuntil(b'"id":7,')
+            refused = (await stream.content.readuntil(b":")) == b'"error":'
+            assert refused == (many == 400_000)
+    assert max(looked.values()) == 1
 
 
 async def test_bytes_of_what_a_batch_is_answered(

@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from armory.wire.dispatch import Dispatcher
+from armory.wire.http.admitted import Bodies
 from armory.wire.http.keepalive import KeepaliveTimer
 from armory.wire.http.open_streams import OpenStreams
 from armory.wire.http.replicas import Replicas
@@ -27,7 +28,7 @@ class EdgeContext:
         keepalive: for answers that take long.
         replicas: the other replicas, if there are any.
         body_bytes: largest request body.
-        json_depth: deepest nesting of a message.
+        bodies: reads those of messages.
         batch_items, batch_answer_bytes: most messages in a batch, most bytes of what it is
             answered.
     """
@@ -39,6 +40,6 @@ class EdgeContext:
     keepalive: KeepaliveTimer
     replicas: Replicas | None
     body_bytes: int
-    json_depth: int
+    bodies: Bodies
     batch_items: int
     batch_answer_bytes: int

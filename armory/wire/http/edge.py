@@ -115,7 +115,7 @@ class HttpEdge:
             keepalive=self._keepalive,
             replicas=replicas,
             body_bytes=settings.body_bytes,
-            json_depth=settings.json_depth,
+            bodies=self._bodies,
             batch_items=settings.batch_items,
             batch_answer_bytes=settings.batch_answer_bytes,
         )

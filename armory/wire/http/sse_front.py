@@ -11,16 +11,11 @@ from functools import partial
 from aiohttp import web
 
 from armory.protocol import codes
+from armory.protocol.errors import Malformed
 from armory.security.expiry import while_valid
 from armory.wire.duplex import Duplex
 from armory.wire.http.admission import Admission
-from armory.wire.http.admitted import (
-    AdmittedRequest,
-    new_stream,
-    read_body,
-    refusal,
-    share_of,
-)
+from armory.wire.http.admitted import AdmittedRequest, new_stream, refusal, share_of
 from armory.wire.http.answers import tell_held
 from armory.wire.http.context import EdgeContext
 from armory.wire.streams import EventStream, pump
@@ -56,7 +51,7 @@ class SseFront:
         if full := edge.streams.take(caller.principal.key):
             return refusal(503, codes.LIMITED, full, headers=admitted.extra)
         out = EventStream("sse", keep_bytes=0)
-        duplex = Duplex(edge.dispatcher, edge.sessions, caller, out, json_depth=edge.json_depth)
+        duplex = Duplex(edge.dispatcher, edge.sessions, caller, out, json_depth=None)
         duplex.account = edge.shares.account_on(admitted.connection, share_of(caller))
         key = secrets.token_hex(16)
         self._open[key] = (duplex, caller.principal.key)
@@ -91,11 +86,13 @@ class SseFront:
         try:
             if crowded:
                 await edge.shares.turn(key, account)
-            body = await read_body(request, edge.body_bytes)
+            body = await edge.bodies.read(request)
             if body is None:
                 message = f"the body is larger than {edge.body_bytes:,} bytes"
                 return refusal(413, codes.INVALID_REQUEST, message, headers=admitted.extra)
             await duplex.take(body)
+        except Malformed as bad:  # answers are for the stream
+            await duplex.refuse(bad.code, bad.message, bad.id)
         finally:
             edge.shares.leave(key)
         return web.Response(status=202, text="Accepted", headers=dict(admitted.extra))

@@ -186,6 +186,7 @@ def test_brackets_inside_texts_are_no_nesting() -> None:
         (b'{"params":{"method":"a"', msgspec.UNSET),
         (b'{"method":"say \\"params\\" now","id":1', None),
         (b'{"method":"params","id":', None),
+        (b'{"id":{"a":1},"method":"tools/list","params":{', None),
         (b'{"method":"a","id":{"params":1', None),
         (b'{"method":"a",' + b'"x":1,' * 200 + b'"params":{}', None),
         (b"[[[", None),
