@@ -15,7 +15,7 @@ from armory.errors import ConfigError
 from armory.retrieval.embedders.cache import ByteStore, CachedEmbedder
 from armory.retrieval.indexing.cache import DocumentCache
 from armory.retrieval.indexing.indexer import Indexing
-from armory.retrieval.indexing.reading import QueryGenerator
+from armory.retrieval.indexing.writing import QueryGenerator
 from armory.retrieval.names import EMBEDDERS, INDEXES, RANKERS, part
 from armory.retrieval.options import (
     AUTO,
@@ -139,6 +139,7 @@ def build_retriever(
     generator: QueryGenerator | None = None,
     experience: Experience | None = None,
     on_progress: Callable[[int, int], None] | None = None,
+    on_written: Callable[[], None] | None = None,
 ) -> Retriever:
     """Put a retriever together. Nothing is loaded or connected yet.
 
@@ -148,6 +149,8 @@ def build_retriever(
         generator: writes synthetic queries.
         experience: what calls have shown.
         on_progress: called with (texts embedded, texts to embed).
+        on_written: called when the generator has written queries, to have the tools indexed again;
+            None: it is never asked.
 
     Raises:
         ConfigError: a part is not installed or does not fit.
@@ -174,7 +177,9 @@ def build_retriever(
         index,
         make_rankers(),
         options.settings,
-        indexing=Indexing(options.strategy, DocumentCache(path), generator, on_progress),
+        indexing=Indexing(
+            options.strategy, DocumentCache(path), generator, on_progress, on_written
+        ),
         experience=experience,
         reranker=reranker,
     )

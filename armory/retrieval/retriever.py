@@ -115,6 +115,7 @@ class Retriever:
         """Stop recovering, close embedder and index."""
         await self._dense.watch.stop()
         await stop(self._recovery)
+        await self._indexer.aclose()
         self._threads.shutdown()
         if self._embedder is not None:
             await self._embedder.aclose()

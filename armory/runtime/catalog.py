@@ -136,6 +136,11 @@ class CatalogKeeper:
         self._asked += 1
         self._dirty.set()
 
+    def queries_written(self) -> None:
+        """Example queries of some tools are there: they are indexed and listed with them."""
+        self._again = True
+        self.changed()
+
     async def settle(self) -> None:
         """Build a snapshot of what is known now; returns when it is served."""
         self.changed()
@@ -296,8 +301,7 @@ class CatalogKeeper:
         if self._late and not self._wanted.is_set():
             self._late = False
             if self._examples is not None:  # the snapshot that did not wait lacks them
-                self._again = True
-                self.changed()
+                self.queries_written()
             _log.info("indexing_complete", tools=tools, took_s=round(took_s, 1))
 
     def _report(self, problems: Sequence[str]) -> None:

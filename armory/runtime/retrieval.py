@@ -14,7 +14,7 @@ from armory.config.base import values_for
 from armory.config.blocks.retrieval import ToolRagConfig
 from armory.config.checks import lacks_openai_key
 from armory.errors import ConfigError
-from armory.retrieval.indexing.reading import QueryGenerator
+from armory.retrieval.indexing.writing import QueryGenerator
 from armory.retrieval.options import CALIBRATION, Limits
 from armory.retrieval.rankers.base import RankSettings
 from armory.retrieval.rankers.multi_factor import weights_of
@@ -40,6 +40,7 @@ def open_retriever(
     on_progress: Progress | None = None,
     experience: Experience | None = None,
     generator: QueryGenerator | None = None,
+    on_written: Callable[[], None] | None = None,
 ) -> Retriever | None:
     """The retriever that the configuration asks for; None where Tool RAG is off.
 
@@ -56,6 +57,7 @@ def open_retriever(
         experience=experience,
         generator=generator,
         on_progress=on_progress,
+        on_written=on_written,
     )
 
 

@@ -135,6 +135,7 @@ class Runtime:
                 memory=self.learning.uses if self.learning else None,
             ),
             generator=generator,
+            on_written=None if trusted else lambda: self.keeper.queries_written(),
         )
         self.figures = Figures(
             self.pool,

@@ -19,7 +19,7 @@ from armory.cli.output import err, print_json, waiting
 from armory.config import Loaded
 from armory.errors import ArmoryError, ConfigError
 from armory.retrieval.indexing.cache import DocumentCache
-from armory.retrieval.indexing.reading import content_key
+from armory.retrieval.indexing.writing import content_key
 from armory.retrieval.registry import VECTORS_FILE
 from armory.runtime.blocks.agents import chat_client
 

@@ -18,7 +18,8 @@ from armory.logger import Logger
 from armory.retrieval.embedders.base import text_hash
 from armory.retrieval.indexing.cache import DocumentCache
 from armory.retrieval.indexing.document import Document
-from armory.retrieval.indexing.reading import QueryGenerator, Reader
+from armory.retrieval.indexing.reading import Reader, Written
+from armory.retrieval.indexing.writing import QueryGenerator, QueryWriter
 from armory.retrieval.options import STRATEGY, Strategy
 from armory.retrieval.ports import Embedder, FloatArray, Row, Sampling, VectorIndex, VectorView
 from armory.retrieval.snapshot import Snapshot, with_vectors
@@ -97,15 +98,20 @@ class Indexing:
     Attributes:
         strategy: what of a tool is embedded.
         cache: document vectors by (identity, text hash); None: in memory.
-        generator: makes queries that are embedded beside the strategy's texts; None: none, or
+        generator: writes queries that are embedded beside the strategy's texts; None: none, or
             those of templates under `synthetic_queries`.
         on_progress: called with (texts done, texts to do) after every chunk.
+        on_written: called when the generator has written queries, to have the tools indexed again;
+            None: it is never asked, and what it wrote before is used.
+        examples: queries of a tool that are at hand; instead of a generator.
     """
 
     strategy: Strategy = STRATEGY
     cache: DocumentCache | None = None
     generator: QueryGenerator | None = None
     on_progress: Callable[[int, int], None] | None = None
+    on_written: Callable[[], None] | None = None
+    examples: Written | None = None
 
 
 class Indexer:
@@ -125,7 +131,12 @@ class Indexer:
         self._index = index
         self._cache = indexing.cache or DocumentCache(None)
         self._progress = indexing.on_progress
-        self._reader = Reader(indexing.strategy, self._cache, indexing.generator)
+        self._writer: QueryWriter | None = None
+        written = indexing.examples
+        if indexing.generator is not None:
+            self._writer = QueryWriter(indexing.generator, self._cache, indexing.on_written)
+            written = self._writer.written
+        self._reader = Reader(indexing.strategy, written)
         self._outdated: Outdated | None = None
 
     async def run(
@@ -149,6 +160,8 @@ class Indexer:
         """
         self._outdated = outdated
         words = await self._reader.read(tools, self._go_on)
+        if self._writer is not None:
+            self._writer.look(self._reader.lacking)
         if self._embedder is None or self._index is None:
             return words, IndexReport(len(tools))
         if publish is not None and first:
@@ -173,8 +186,13 @@ class Indexer:
         return self._reader.document(name)
 
     def examples(self, tool: ToolRecord) -> tuple[str, ...]:
-        """The queries that the generator made for a tool."""
+        """The queries that were written for a tool."""
         return self._reader.examples(tool)
+
+    async def aclose(self) -> None:
+        """Have no more queries written."""
+        if self._writer is not None:
+            await self._writer.aclose()
 
     def _go_on(self) -> None:
         """Raise `Superseded` where what is being indexed is outdated."""

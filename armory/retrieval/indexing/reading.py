@@ -1,22 +1,16 @@
 """From tools to documents, words and rows, each read once for as long as its tool stays as it is.
 
-Owns: documents, generated queries, the lexical index, the rows of tools. Never imports an
-embedder, an index or a ranker.
+Owns: documents, the lexical index, the rows of tools. Never imports an embedder, an index or a
+ranker; who writes example queries, it does not know.
 """
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Protocol
 
 from armory.domain.tool import ToolRecord
-from armory.errors import BackendError
-from armory.logger import Logger
-from armory.retrieval.embedders.base import text_hash
-from armory.retrieval.indexing.cache import DocumentCache
 from armory.retrieval.indexing.document import Document, document_of
 from armory.retrieval.lexical.bm25 import LexicalIndex
 from armory.retrieval.options import Strategy
@@ -25,7 +19,7 @@ from armory.retrieval.snapshot import Snapshot, words_only
 from armory.retrieval.states import differing
 from armory.threads import in_turn
 
-_log = Logger(__name__)
+Written = Callable[[ToolRecord], Sequence[str] | None]
 _SLICE = 200
 #: How long pure Python may keep other threads waiting, and how long it then steps aside, seconds.
 _TURN_S = 0.001
@@ -35,46 +29,19 @@ _ASIDE_S = 0.00005
 _GONE = 2_000
 
 
-def content_key(tool: ToolRecord) -> str:
-    """Under what a tool's generated queries are cached: changes with anything they depend on."""
-    return text_hash(f"{tool.fingerprint}\0{tool.description}\0{tool.server_title}")
-
-
-class QueryGenerator(Protocol):
-    """Makes example queries of a tool, for the strategy `synthetic_queries`."""
-
-    @property
-    def identity(self) -> str:
-        """Names model and prompt: equal identity, equal purpose. Key of the cache."""
-        ...
-
-    async def generate(self, tool: ToolRecord) -> Sequence[str]:
-        """Example queries, best first.
-
-        Raises:
-            BackendError: the model failed; templates are used instead.
-        """
-        ...
-
-
 class Reader:
     """What was read of a catalog. One owner, which reads one catalog after the other.
 
     Args:
         strategy: what of a tool is embedded.
-        cache: of generated queries.
-        generator: makes them; None: none, or those of templates under `synthetic_queries`.
+        written: gives the example queries of a tool, None where they are still to be written;
+            blocking. None: there are none, or those of templates under `synthetic_queries`.
     """
 
-    def __init__(
-        self,
-        strategy: Strategy,
-        cache: DocumentCache,
-        generator: QueryGenerator | None,
-    ) -> None:
+    def __init__(self, strategy: Strategy, written: Written | None = None) -> None:
         self._strategy: Strategy = strategy
-        self._cache = cache
-        self._generator = generator
+        self._written = written
+        self._lacking: dict[str, ToolRecord] = {}
         self._lexical = LexicalIndex()
         self._gone = 0
         self._documents: dict[str, tuple[ToolRecord, Document]] = {}
@@ -92,8 +59,13 @@ class Reader:
         """
         return self._documents[name][1]
 
+    @property
+    def lacking(self) -> Sequence[ToolRecord]:
+        """Tools whose example queries were not there when they were read."""
+        return tuple(self._lacking.values())
+
     def examples(self, tool: ToolRecord) -> tuple[str, ...]:
-        """The queries that the generator made for a tool; none for one that was not read so."""
+        """The queries that were written for a tool; none for one that was not read so."""
         read = self._documents.get(tool.name)
         return self._examples.get(tool.name, ()) if read is not None and read[0] == tool else ()
 
@@ -105,9 +77,9 @@ class Reader:
         """
         before, self._tools = self._tools, ()
         fresh = await in_turn(self._fresh, tools, before)
-        queries: dict[str, Sequence[str]] = {}
-        if self._generator is not None:
-            queries = await self._generated(self._generator, fresh)
+        queries: Mapping[str, Sequence[str]] = {}
+        if self._written is not None:
+            fresh, queries = await in_turn(self._with_queries, fresh, self._written)
         for start in range(0, len(fresh), _SLICE):
             go_on()
             part = fresh[start : start + _SLICE]
@@ -146,7 +118,7 @@ class Reader:
             places = None
         if self._gone > len(tools) + _GONE:
             self._gone, self._lexical, self._words = 0, LexicalIndex(), None
-            self._listed = (), []  # generated queries may be others than they were
+            self._listed = (), []  # example queries may be others than they were
             return list(tools)
         read, unread = self._documents, (None, None)
         asked = tools if places is None else [tools[i] for i in places]
@@ -155,6 +127,21 @@ class Reader:
             for tool in asked
             if (known := read.get(tool.name, unread)[0]) is not tool and _differs(known, tool)
         ]
+
+    def _with_queries(
+        self, fresh: list[ToolRecord], written: Written
+    ) -> tuple[list[ToolRecord], dict[str, Sequence[str]]]:
+        """What has to be read, with tools whose queries came since, and the queries by name."""
+        found = {tool.name: texts for tool in fresh if (texts := written(tool)) is not None}
+        named = {tool.name for tool in fresh}
+        late: list[ToolRecord] = []
+        for name, tool in self._lacking.items():
+            if name not in named and (texts := written(tool)) is not None:
+                found[name] = texts
+                late.append(tool)
+        if late:
+            self._listed = (), []  # their rows are others, though the tools are the same
+        return [*fresh, *late], found
 
     def _forget_all_but(self, tools: Sequence[ToolRecord]) -> None:
         if len(self._documents) == sum(tool.name in self._documents for tool in tools):
@@ -167,6 +154,7 @@ class Reader:
         del self._documents[name]
         self._rows.pop(name, None)
         self._examples.pop(name, None)
+        self._lacking.pop(name, None)
         self._lexical.remove(name)
         self._gone += 1
 
@@ -186,30 +174,14 @@ class Reader:
             self._examples.pop(tool.name, None)
             if made:
                 self._examples[tool.name] = tuple(made)
+            self._lacking.pop(tool.name, None)
+            if self._written is not None and tool.name not in queries:
+                self._lacking[tool.name] = tool
             self._rows.pop(tool.name, None)
             known = tool.name in self._lexical
             if not known or before is None or before[1].fields != document.fields:
                 self._lexical.add(tool.name, document.fields)
                 self._gone += known
-
-    async def _generated(
-        self, generator: QueryGenerator, tools: Sequence[ToolRecord]
-    ) -> dict[str, Sequence[str]]:
-        found: dict[str, Sequence[str]] = {}
-        for tool in tools:
-            key = content_key(tool)
-            texts: Sequence[str] | None = await asyncio.to_thread(
-                self._cache.get_queries, generator.identity, key
-            )
-            if texts is None:
-                try:
-                    texts = await generator.generate(tool)
-                except BackendError as error:
-                    _log.warning("query_generation_failed", tool=tool.name, error=str(error))
-                    break  # the rest uses templates; the next indexing tries again
-                await asyncio.to_thread(self._cache.put_queries, generator.identity, key, texts)
-            found[tool.name] = texts
-        return found
 
     def _row(self, identity: str, tool: ToolRecord) -> Row:
         texts = self._documents[tool.name][1].texts

@@ -39,13 +39,9 @@ VERSION = 1
 _FILE = "tools.json"
 
 
-class _Examples:
-    """Hands a tool's own examples to the indexer."""
-
-    identity = "examples-1"
-
-    async def generate(self, tool: ToolRecord) -> Sequence[str]:
-        return [str(text) for text in tool.definition.get("examples", ())]
+def _examples(tool: ToolRecord) -> Sequence[str]:
+    """A tool's own."""
+    return [str(text) for text in tool.definition.get("examples", ())]
 
 
 class AsyncToolMemory:
@@ -89,7 +85,7 @@ class AsyncToolMemory:
             make_index(index, model) if isinstance(index, str) else index,
             make_rankers(),
             settings,
-            indexing=Indexing(cache=DocumentCache(path), generator=_Examples()),
+            indexing=Indexing(cache=DocumentCache(path), examples=_examples),
             reranker=reranker,
         )
         self._tools: dict[str, Tool] = {}

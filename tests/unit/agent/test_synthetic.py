@@ -16,7 +16,7 @@ from armory.domain.tool import ToolRecord
 from armory.llm.client import ChatClient
 from armory.llm.errors import ChatMalformed
 from armory.retrieval.indexing.cache import DocumentCache
-from armory.retrieval.indexing.reading import QueryGenerator
+from armory.retrieval.indexing.writing import QueryGenerator
 from armory.testing.chat import ScriptedChat, Turn
 
 pytestmark = pytest.mark.anyio

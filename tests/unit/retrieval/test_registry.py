@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +11,7 @@ import pytest
 
 from armory.domain.query import Query
 from armory.domain.tool import ToolRecord
-from armory.errors import BackendError, ConfigError
-from armory.retrieval.indexes.exact import ExactIndex
-from armory.retrieval.indexing.indexer import Indexer, Indexing
-from armory.retrieval.indexing.reading import content_key
+from armory.errors import ConfigError
 from armory.retrieval.names import RANKERS
 from armory.retrieval.ports import FloatArray
 from armory.retrieval.ranking.cross_encoder import CrossEncoder
@@ -93,59 +89,6 @@ async def test_the_shipped_parts_find_the_tool(
         assert found.degraded is None
         assert all(0 <= m.score <= 1 and 0 <= m.probability <= 1 for m in found.ranking)
         assert all(m.reason for m in found.ranking)
-
-
-class Generator:
-    """Writes one query a tool; breaks when told."""
-
-    identity = "generator-1"
-
-    def __init__(self) -> None:
-        self.calls = 0
-        self.broken = False
-
-    async def generate(self, tool: ToolRecord) -> Sequence[str]:
-        if self.broken:
-            raise BackendError("the model is away")
-        self.calls += 1
-        return [f"someone asks for {tool.original_name}"]
-
-
-@pytest.mark.anyio
-async def test_generated_queries_are_embedded_once_and_cached(tools: list[ToolRecord]) -> None:
-    writer = Generator()
-    indexer = Indexer(
-        HashingEmbedder(),
-        ExactIndex(),
-        Indexing(strategy="synthetic_queries", generator=writer),
-    )
-    await indexer.run(tools)
-    assert writer.calls == len(tools)
-    assert "someone asks for get_time" in indexer.document("clock__get_time").texts
-    await indexer.run(tools[1:])
-    await indexer.run(tools)
-    assert writer.calls == len(tools), "cached by content"
-    assert indexer.examples(tools[0]) == (f"someone asks for {tools[0].original_name}",)
-    assert indexer.examples(replace(tools[0], description="other")) == ()
-    await indexer.run(tools[1:])
-    assert indexer.examples(tools[0]) == ()
-    assert content_key(tools[0]) != content_key(tools[1])
-
-
-@pytest.mark.anyio
-async def test_without_its_model_synthetic_queries_come_from_templates(
-    tools: list[ToolRecord],
-) -> None:
-    writer = Generator()
-    writer.broken = True
-    indexer = Indexer(
-        HashingEmbedder(),
-        ExactIndex(),
-        Indexing(strategy="synthetic_queries", generator=writer),
-    )
-    await indexer.run(tools)
-    assert len(indexer.document("clock__get_time").texts) > 1
-    assert indexer.examples(tools[0]) == ()
 
 
 @pytest.mark.anyio
