@@ -52,6 +52,7 @@ class Scores:
         refused: the query needs no tool.
         signals: named (c,) arrays for explanations; of one tool, `signals_at`.
         weights: what each signal counts for, where the formula is a weighted sum of them.
+        by_words: words alone decided, though there may be vectors.
     """
 
     order: IntArray | Order
@@ -61,6 +62,7 @@ class Scores:
     refused: bool = False
     signals: Mapping[str, FloatArray] = field(default_factory=dict[str, FloatArray])
     weights: Mapping[str, float] = field(default_factory=dict[str, float])
+    by_words: bool = False
 
     def signals_at(self, position: int) -> dict[str, float]:
         """Every signal of one candidate."""

@@ -6,11 +6,12 @@ indexes, embedders or the retriever.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from armory.domain.tool import ToolRecord
 from armory.retrieval.features import CandidateFeatures
 from armory.retrieval.ports import FloatArray, IntArray
 from armory.retrieval.rankers.base import RankSettings, Scores
@@ -66,13 +67,15 @@ def calibrated(
     np.subtract(last, odds, out=odds)
     np.subtract(wanted.min(), odds, out=odds)
     odds[best] = wanted
-    odds = _boosted(odds, features, settings)
     if raw is None:
+        raw = odds = _boosted(odds, features, settings)
         order = _order_of(odds, best, wanted, settings)
-        raw = odds
     else:  # a stricter formula may not be overtaken: probability follows its order
         order = descending(raw)
         odds[order] = np.minimum.accumulate(odds[order])
+        if settings.tag_boosts:  # but by what tags say
+            odds = _boosted(odds, features, settings)
+            order = order[descending(odds[order])]
     probability = sigmoid(odds)
     cost = settings.miss_cost if settings.miss_cost is not None else calibration.miss_cost
     return Scores(
@@ -102,11 +105,14 @@ def _led_somewhere(features: CandidateFeatures) -> bool:
 
 
 def _boosted(odds: FloatArray, features: CandidateFeatures, settings: RankSettings) -> FloatArray:
-    if not settings.tag_boosts:
-        return odds
-    boosts = {tag: float(np.log(max(f, 1e-6))) for tag, f in settings.tag_boosts.items()}
-    gains = [sum(boosts.get(tag, 0.0) for tag in record.tags) for record in features.records]
-    return odds + np.array(gains, np.float32)
+    return odds + tag_gains(features.records, settings) if settings.tag_boosts else odds
+
+
+def tag_gains(records: Iterable[ToolRecord], settings: RankSettings) -> FloatArray:
+    """What tags add to the log-odds of tools."""
+    gains = {tag: float(np.log(max(f, 1e-6))) for tag, f in settings.tag_boosts.items()}
+    found = [sum(gains.get(tag, 0.0) for tag in record.tags) for record in records]
+    return np.array(found, np.float32)
 
 
 def explain(
@@ -118,8 +124,9 @@ def explain(
     first = features.subqueries[0].cosine
     if meaning and first is not None:
         cosines = [s.cosine for s in features.subqueries if s.cosine is not None]
-        best = max(float(cosine[position]) for cosine in cosines)
-        place = 1 + int(np.count_nonzero(first > first[position]))
+        nearest = max(cosines, key=lambda cosine: cosine[position])  # which part of the query
+        best = nearest[position]
+        place = 1 + int(np.count_nonzero(nearest > best))
         parts.append(f"meaning {best:.2f} (place {place})")
     if signals.get("name_said", 0.0) >= 0.99:
         parts.append("its name is in the query")

@@ -6,6 +6,7 @@ Owns: their formulas. Never imports indexes, embedders or the retriever.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import replace
 from typing import ClassVar
 
 import numpy as np
@@ -135,6 +136,10 @@ class LexicalRanker(FormulaRanker):
     def formula(self, features: CandidateFeatures) -> FloatArray:
         """The keyword score, in [0, 1]."""
         return keyword(features)
+
+    def rank(self, features: CandidateFeatures, settings: RankSettings) -> Scores:
+        """As any formula's, and says that words alone decided."""
+        return replace(super().rank(features, settings), by_words=True)
 
     def spread(self, features: CandidateFeatures, raw: FloatArray) -> Moments:
         """Of all: words are known of every tool."""

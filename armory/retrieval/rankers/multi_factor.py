@@ -17,7 +17,7 @@ from armory.retrieval.features import CandidateFeatures, Moments, best_cosine, m
 from armory.retrieval.ports import FloatArray, IntArray, UsageArrays
 from armory.retrieval.rankers.base import RankSettings, Scores
 from armory.retrieval.rankers.boosts import NONE, Boost, boosted, boosts
-from armory.retrieval.rankers.calibrated import calibrated
+from armory.retrieval.rankers.calibrated import calibrated, tag_gains
 from armory.retrieval.rankers.factors import UNMEASURED
 from armory.retrieval.rankers.formulas import FormulaRanker, SemanticRanker
 from armory.retrieval.rankers.fusion import best_of
@@ -96,7 +96,12 @@ class MultiFactorRanker(FormulaRanker):
         result = self.result(SemanticRanker.name, features, similarity)
         shown = {**weighed.factors, "boost": boost}
         scores = calibrated(replace(result, shown=shown), features, settings)
-        best_first = np.argsort(-weighed.raw[weighed.candidates], kind="stable")
+        sums = weighed.raw[weighed.candidates]
+        if settings.tag_boosts:
+            chances = np.clip(sums, 1e-6, 1 - 1e-6)
+            records = [features.records[i] for i in weighed.candidates.tolist()]
+            sums = np.log(chances / (1 - chances)) + tag_gains(records, settings)
+        best_first = np.argsort(-sums, kind="stable")
         weights = asdict(weights_of(settings.weights))
         order = weighed.candidates[best_first]
         return replace(scores, order=order, raw=weighed.raw, weights=weights)

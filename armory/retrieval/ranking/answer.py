@@ -13,7 +13,7 @@ from armory.domain.tool import ToolRecord
 from armory.retrieval.features import CandidateFeatures, nothing
 from armory.retrieval.options import Limits
 from armory.retrieval.rankers.base import Ranker, Scores, no_scores
-from armory.retrieval.ranking.cut import BELOW, REFUSED, Cut, capped, passing
+from armory.retrieval.ranking.cut import BELOW, REFUSED, Cut, capped, passing, refused
 from armory.retrieval.ranking.tokens import TokenCounts
 from armory.retrieval.scoring.ordering import Order
 
@@ -74,7 +74,7 @@ class Ranking:
         )
         if not explain:
             return shown
-        why = REFUSED if self.scores.refused and limits.threshold is not None else BELOW
+        why = REFUSED if refused(self.scores, limits) else BELOW
         return replace(
             shown, withheld=dict.fromkeys(self.order.among(~may).tolist(), why) | shown.withheld
         )
@@ -107,7 +107,7 @@ class Ranking:
             matches=tuple(self.match(i) for i in cut.shown),
             visible=self.features.visible,
             threshold=limits.threshold or 0.0,
-            refused=self.scores.refused,
+            refused=self.scores.refused and limits.threshold_on != "raw",
             degraded=self.degraded,
             top_score=self.top_score,
             ranking=tuple(self.match(i) for i in everything),

@@ -51,9 +51,9 @@ def passing(
     if threshold is not None:
         judged = scores.raw if limits.threshold_on == "raw" else scores.score
         may = judged >= threshold
-        if scores.refused:
+        if refused(scores, limits):
             may[:] = False
-        if threshold > 0 and len(order) and not features.dense:
+        if threshold > 0 and len(order) and (scores.by_words or not features.dense):
             share = word_share(features)
             may &= np.any([share > 0, *(act.bm25 > 0 for act in features.implied)], axis=0)
             if not limits.exact:
@@ -69,6 +69,11 @@ def passing(
         else:
             may &= cosine >= limits.min_cosine
     return may
+
+
+def refused(scores: Scores, limits: Limits) -> bool:
+    """Whether nothing passes a threshold, as the query needs no tool; a raw one asks no more."""
+    return scores.refused and limits.threshold is not None and limits.threshold_on != "raw"
 
 
 def capped(

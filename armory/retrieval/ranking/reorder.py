@@ -56,5 +56,6 @@ class Reorder:
             return order
         first = order[:_DIVERSE]
         vectors = await snapshot.view.vectors(features.rows[first])
-        picked = mmr(scores.score[first], vectors, diversity)
+        relevance = np.sort(scores.score[first])[::-1]  # as the order has it, a cross-encoder's too
+        picked = mmr(relevance, vectors, diversity)
         return Order.of(np.concatenate([first[picked], order[_DIVERSE:]]))

@@ -67,6 +67,7 @@ def ranking(refused: bool = False, *, dense: bool = True) -> Ranking:
         (Limits(), True, [], dict.fromkeys(range(4), "refused")),
         (Limits(min_tools=1), True, [0], dict.fromkeys([1, 2, 3], "refused")),
         (Limits(threshold=0.5, threshold_on="raw"), False, [0, 3], dict.fromkeys([1, 2], LOW)),
+        (Limits(threshold=0.5, threshold_on="raw"), True, [0, 3], dict.fromkeys([1, 2], LOW)),
         (Limits(token_budget=65), False, [0, 3], {2: "token budget", 1: LOW}),
         (Limits(threshold=None), True, [0, 2, 3, 1], {}),
         (Limits(threshold=None, max_tools=2), False, [0, 2], {3: "cap", 1: "cap"}),

@@ -1,0 +1,100 @@
+"""What tags do to the order of every ranker, and what reasons say of several texts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from armory.domain.query import Query
+from armory.domain.tool import ToolRecord
+from armory.retrieval.indexes.exact import ExactIndex
+from armory.retrieval.options import Limits
+from armory.retrieval.ports import FloatArray
+from armory.retrieval.rankers.base import RankSettings
+from armory.retrieval.registry import make_rankers
+from armory.retrieval.retriever import Retriever
+from armory.retrieval.settings import RetrieverSettings
+from armory.testing.embedder import HashingEmbedder
+
+pytestmark = pytest.mark.anyio
+ALL = Limits(threshold=0.0)
+RANKERS = ("relevance", "hybrid", "semantic", "lexical", "multi_factor")
+
+
+def tool(name: str, text: str, *tags: str) -> ToolRecord:
+    server, _, own = name.partition("__")
+    return ToolRecord(name, server, own, {"name": own}, name, text, tags=tags)
+
+
+MAIL = [
+    tool("mail__send", "Send an email message to somebody", "a"),
+    tool("mail__draft", "Draft an email message to be sent to somebody later", "b"),
+    tool("mail__read", "Read an email message"),
+    tool("clock__now", "The time of day"),
+]
+
+
+def boosted(ranker: str, boosts: dict[str, float]) -> Retriever:
+    settings = RetrieverSettings(ranker=ranker, limits=ALL, rank=RankSettings(tag_boosts=boosts))
+    return Retriever(HashingEmbedder(), ExactIndex(), make_rankers(), settings)
+
+
+async def scores(retriever: Retriever, text: str = "send an email") -> dict[str, float]:
+    found = await retriever.search(Query((text,)))
+    return {match.tool.original_name: match.score for match in found.matches}
+
+
+@pytest.mark.parametrize("ranker", RANKERS)
+async def test_tags_move_a_tool_and_no_other(ranker: str) -> None:
+    none, up, down = boosted(ranker, {}), boosted(ranker, {"b": 1e6}), boosted(ranker, {"a": 1e-6})
+    async with none, up, down:
+        for one in (none, up, down):
+            await one.index(MAIL)
+        plain, raised, lowered = await scores(none), await scores(up), await scores(down)
+    assert next(iter(plain)) == "send"
+    assert next(iter(raised)) == "draft"
+    assert list(lowered)[-1] == "send"
+    for others, moved in ((raised, "draft"), (lowered, "send")):
+        rest = [name for name in plain if name != moved]
+        assert [name for name in others if name != moved] == rest
+        assert [others[name] for name in rest] == pytest.approx([plain[name] for name in rest])
+
+
+async def test_diversity_mixes_what_the_cross_encoder_ordered() -> None:
+    class Latest:
+        async def scores(self, query: str, texts: Sequence[str]) -> FloatArray:
+            return np.array(["time of day" in text for text in texts], np.float32)
+
+    for diversity in (None, 1.0):
+        settings = RetrieverSettings(limits=ALL, diversity=diversity)
+        async with Retriever(
+            HashingEmbedder(), ExactIndex(), make_rankers(), settings, reranker=Latest()
+        ) as retriever:
+            await retriever.index(MAIL)
+            assert next(iter(await scores(retriever))) == "now"
+
+
+async def test_a_reason_tells_the_place_for_the_text_that_it_is_nearest_to() -> None:
+    async with Retriever(HashingEmbedder(), ExactIndex(), make_rankers(), None) as retriever:
+        await retriever.index(MAIL)
+        texts = ("the time of day", "read an email message")
+        for asked in (texts, texts[::-1]):
+            found = await retriever.search(Query(asked, threshold=0.0))
+            reasons = {match.tool.original_name: match.reason for match in found.matches}
+            assert "(place 1)" in reasons["now"]
+            assert "(place 1)" in reasons["read"]
+
+
+async def test_lexical_shows_nothing_that_shares_no_word_whether_or_not_there_are_vectors() -> None:
+    settings = RetrieverSettings(ranker="lexical")
+    dense = Retriever(HashingEmbedder(), ExactIndex(), make_rankers(), settings)
+    words = Retriever(None, None, make_rankers(), settings)
+    async with dense, words:
+        for one in (dense, words):
+            await one.index(MAIL)
+            found = await one.search(Query(("transcribe podcast",)))
+            assert [match.tool.name for match in found.matches] == []
+            found = await one.search(Query(("draft a message",)))
+            assert found.matches[0].tool.original_name == "draft"
