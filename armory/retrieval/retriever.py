@@ -223,10 +223,13 @@ class Retriever:
         if not scope.size:
             return Ranking.empty(ranker, self.degraded)
         findings = await self._candidates.find(scope)
+        lost = findings.problem or self.degraded
         if findings.hits is None:
             if findings.vectors is not None and self._dense.lost:
                 self._mend()  # perhaps the store is back and empty
             if not ranker.works_without_vectors(scope.size):
+                if self._embedder is None and not ranker.works_without_vectors(0):
+                    lost = f"lexical only: {ranker.name} needs vectors, there is no embedding model"
                 ranker = self._rankers[_LEXICAL]
         elif findings.hits.lost:
             self._mend()
@@ -235,8 +238,7 @@ class Retriever:
             self._threads.of(query), self._scored, scope, findings, ranker
         )
         order = await self._reorder.order(scope, features, scores, self.settings.diversity)
-        problem = findings.problem or self.degraded
-        return Ranking(features, scores, order, ranker, self._tokens, problem)
+        return Ranking(features, scores, order, ranker, self._tokens, lost)
 
     async def _scope(self, query: Query, snapshot: Snapshot, rows: IntArray | None) -> Scope:
         """What the query looks for; long texts are taken apart off the event loop."""

@@ -6,6 +6,7 @@ that may be searched. Never imports embedders, indexes or rankers.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -15,10 +16,13 @@ from armory.domain.query import MAX_QUERY_CHARS, MAX_TEXTS, Query
 from armory.errors import InvalidRequest
 from armory.retrieval.lexical.implied import implied
 from armory.retrieval.lexical.intents import clauses
+from armory.retrieval.lexical.text import spaced
 from armory.retrieval.ports import IntArray, Passage
 from armory.retrieval.snapshot import Snapshot
 
 MAX_SUBQUERIES = 12
+#: Names of products, which begin with a capital or one small letter (GitHub, iPhone), stay whole.
+_IDENTIFIER = re.compile(r"\b[a-z][a-z][a-z0-9]*+(?:[A-Z]++[a-z0-9]++)++\b")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,9 +66,15 @@ class Scope:
 
 def scope_of(query: Query, snapshot: Snapshot, visible: IntArray | None) -> Scope:
     """The scope of a checked query within the visible rows (None: all)."""
-    texts = subquery_texts([snapshot.postings.corrected(text) for text in query.texts])
+    spelt = [snapshot.postings.corrected(_apart(text)) for text in query.texts]
+    texts = subquery_texts(spelt)
     besides = implied_texts(query.texts)
     return Scope(query, texts, besides, snapshot, _filtered(snapshot, visible, query))
+
+
+def _apart(text: str) -> str:
+    """The text with identifiers as words, as tools' names are embedded: readFile -> read file."""
+    return _IDENTIFIER.sub(lambda found: spaced(found[0]), text)
 
 
 def check_query(query: Query) -> None:

@@ -98,3 +98,14 @@ def test_who_stands_in() -> None:
     assert able == {
         "relevance": [1, 5_000], "hybrid": [], "semantic": [], "lexical": every, "multi_factor": [],
     }  # fmt: skip
+
+
+async def test_who_asks_for_vectors_where_there_are_none_is_told(make_tool: MakeTool) -> None:
+    tools = [make_tool("send_email", "Send an email"), make_tool("read_file", "Read a file")]
+    async with Retriever(None, None, make_rankers()) as retriever:
+        await retriever.index(tools)
+        for ranker in make_rankers():
+            found = await retriever.search(Query(("send an email",), ranker=ranker))
+            assert found.matches[0].tool.original_name == "send_email"
+            lost = f"lexical only: {ranker} needs vectors, there is no embedding model"
+            assert found.degraded == (None if ranker in ("relevance", "lexical") else lost)

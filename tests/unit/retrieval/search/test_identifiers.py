@@ -1,0 +1,52 @@
+"""Identifiers in a query are searched as the words that tools' names are embedded as."""
+
+from __future__ import annotations
+
+import pytest
+
+from armory.domain.query import Query
+from armory.domain.tool import ToolRecord
+from armory.retrieval.indexes.exact import ExactIndex
+from armory.retrieval.indexing.document import fields_of
+from armory.retrieval.lexical.bm25 import LexicalIndex
+from armory.retrieval.registry import make_embedder, make_rankers
+from armory.retrieval.retriever import Retriever
+from armory.retrieval.search.scope import scope_of
+from armory.retrieval.snapshot import words_only
+
+
+@pytest.mark.parametrize(
+    ("asked", "searched"),
+    [
+        ("createIssue", "create issue"),
+        ("call readHTTPStatus2 for Paris", "call read http status2 for Paris"),
+        ("GitHub, iPhone, macOS and eBay", "GitHub, iPhone, macOS and eBay"),
+        ("read_file", "read_file"),
+    ],
+)
+def test_names_of_products_stay_whole(asked: str, searched: str, tools: list[ToolRecord]) -> None:
+    words = LexicalIndex()
+    for tool in tools:
+        words.add(tool.name, fields_of(tool))
+    scope = scope_of(Query((asked,)), words_only(tools, words.freeze()), None)
+    assert scope.texts[0].text == searched
+
+
+@pytest.mark.anyio
+async def test_a_tool_is_found_by_its_name_in_another_spelling() -> None:
+    described = {
+        "create_issue": "Open a new issue in a repository",
+        "create_invoice": "Create an invoice for a customer",
+        "get_forecast": "Weather forecast of a place",
+        "navigate": "Go to a page",
+    }
+    tools = [
+        ToolRecord(f"s__{name}", "s", name, {"name": name}, name, text)
+        for name, text in described.items()
+    ]
+    embedder = make_embedder("embedded")
+    async with Retriever(embedder, ExactIndex(), make_rankers()) as retriever:
+        await retriever.index(tools)
+        for asked, wanted in (("createIssue", "create_issue"), ("getForecast", "get_forecast")):
+            found = await retriever.search(Query((asked,)))
+            assert [m.tool.original_name for m in found.matches][:1] == [wanted]
