@@ -35,20 +35,21 @@ transcribe transform translate turn uninstall unsubscribe update upgrade upload 
 view visit visualize watch write zip
 """
 _VERB = "|".join(_VERBS.split())
-_EDGES = " ,.;:!?\t\xa0\u3000\"'\u3002\uff01\uff1f\uff1b"
+_EDGES = " ,.;:!?-*\t\xa0\u2022\u3000\"'\u3002\uff01\uff1f\uff1b"
 _GAP = r"(?:,|(?<!\s))\s++"
 """A comma or not, and white space before a word that parts clauses: all of it, and looked at from
 its beginning only. From each of its characters it would cost the square of its length.
 """
 _SPLIT = re.compile(
     r"(?<=[.?!;\u3002\uff01\uff1f\uff1b])(?=\s|[^\x00-\x7f])(?<!(?-i:\bMr\.))(?<!(?-i:\bMrs\.))"
-    r"(?<!(?-i:\bDr\.))(?<!\bvs\.)(?<!\be\.g\.)(?<!\bi\.e\.)"
+    r"(?<!(?-i:\b[DS][rt]\.))(?<!\bvs\.)(?<!\b[a-z]\.[a-z]\.)"
+    rf"|(?<=\b[a-z]\.[a-z]\.)(?=\s++(?:{_VERB})\b)"  # "at 5 p.m. tell Ann", not "U.S. news"
     r"|[\r\n]+"
     rf"|{_GAP}(?:and\s++(?:then|also|finally|lastly)|then|additionally|furthermore|moreover"
     r"|afterwards?|as\s++well\s++as|after\s++that|finally|lastly|next(?=,))[\s,]++"
     rf"|{_GAP}(?:and|or|und|och|et|y|e)\s++(?=(?:{_VERB})\b)"
     rf"|,\s++(?=(?:{_VERB})\b)"
-    r"|,\s++and\s++",
+    r"|,\s++and\s++(?![^\s@]++@)",  # the last of some addresses
     re.IGNORECASE,
 )
 

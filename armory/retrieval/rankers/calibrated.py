@@ -13,6 +13,7 @@ import numpy as np
 
 from armory.domain.tool import ToolRecord
 from armory.retrieval.features import CandidateFeatures
+from armory.retrieval.lexical.text import terms
 from armory.retrieval.ports import FloatArray, IntArray
 from armory.retrieval.rankers.base import RankSettings, Scores
 from armory.retrieval.rankers.evidence import Evidence, ordered
@@ -22,6 +23,7 @@ from armory.retrieval.scoring.tables import SignalTable, SparseSignals
 
 LIKE_BEFORE = 0.8
 """Cosine with a past query from which that query's success says that a tool is needed."""
+_FEW_WORDS, _NAMED_AMONG = 3, 5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +63,7 @@ def calibrated(
         lean, tools = calibration.lean, features.visible
         wanted = ordered(wanted, result.evidence, lean, result.query, tools)
         refused = refused and not result.evidence.implied
-    refused = refused and not _led_somewhere(features)
+    refused = refused and not (_led_somewhere(features) or _named(features, best))
     last = result.values[best[-1]]
     odds = np.minimum(result.values, last)  # of the others: as far below the worst of the best
     np.subtract(last, odds, out=odds)
@@ -102,6 +104,14 @@ def _led_somewhere(features: CandidateFeatures) -> bool:
     """Whether a query like this one was answered by a tool before: then it needs one."""
     used = [float(s.used.max(initial=0.0)) for s in features.subqueries if s.used is not None]
     return max(used, default=0.0) >= LIKE_BEFORE
+
+
+def _named(features: CandidateFeatures, best: IntArray) -> bool:
+    """Whether one of the best tools has all words of a short text in its name: `fork`, `time`."""
+    names = [set(terms(features.records[i].original_name)) for i in best[:_NAMED_AMONG].tolist()]
+    asked = [set(terms(subquery.text, _FEW_WORDS + 1)) for subquery in features.whole]
+    few = [words for words in asked if 0 < len(words) <= _FEW_WORDS]
+    return any(words <= name for words in few for name in names)
 
 
 def _boosted(odds: FloatArray, features: CandidateFeatures, settings: RankSettings) -> FloatArray:

@@ -27,6 +27,11 @@ from armory.retrieval.lexical.intents import MAX_CLAUSES, clauses, form, named
             "Set the timeout to 500 ms. Restart the web server",
             ["Set the timeout to 500 ms", "Restart the web server"],
         ),
+        ("what is the weather in St. Louis tomorrow", []),
+        ("search the U.S. news about chips", []),
+        ("Wake me at 5 p.m. tell Ann about it", ["Wake me at 5 p.m", "tell Ann about it"]),
+        ("email bob@x.com, alice@y.com, and carol@z.com the report", []),
+        ("- book a meeting\n- tell the team", ["book a meeting", "tell the team"]),
         ("", []),
     ],
 )

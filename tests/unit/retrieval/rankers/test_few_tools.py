@@ -104,3 +104,25 @@ async def test_over_a_few_tools_a_wish_is_answered_and_a_strangers_is_not(
             assert wanted in [match.tool.name for match in found.matches], text
         for text in in_vain:
             assert not (await retriever.search(Query((text,)))).matches, text
+
+
+@pytest.mark.anyio
+async def test_the_words_of_a_name_are_no_talk() -> None:
+    """A word that a tool is named by asks for the tool, and one that none is named by does not."""
+    described = {
+        "fork_repository": "Copy a repository to your own account",
+        "create_issue": "Open a new issue in a repository",
+        "merge_pull_request": "Merge a pull request",
+        "get_file_contents": "Read a file of a repository",
+        "list_commits": "History of a branch",
+    }
+    tools = [
+        ToolRecord(f"git__{name}", "git", name, {"name": name}, name, text)
+        for name, text in described.items()
+    ]
+    async with Retriever(EmbeddedEmbedder(), ExactIndex(), make_rankers()) as retriever:
+        await retriever.index(tools)
+        found = await retriever.search(Query(("the fork",)))
+        assert not found.refused
+        assert found.matches[0].tool.original_name == "fork_repository"
+        assert (await retriever.search(Query(("thanks",)))).refused
